@@ -96,8 +96,8 @@ func (d *dependency) leave(round int) {
 	}
 }
 
-// world is one dependency with callers that come, are cancelled, and come again.
-type world struct {
+// simulation is one dependency with callers that come, are cancelled, and come again.
+type simulation struct {
 	config  reliability.Config
 	callers int
 	seed    uint64
@@ -106,8 +106,8 @@ type world struct {
 	deaf    bool            // requests do not notice that their callers have gone
 }
 
-func drawWorld(t *rapid.T) world {
-	w := world{
+func drawSimulation(t *rapid.T) simulation {
+	w := simulation{
 		config: reliability.Config{
 			Backoff:   config.Backoff,
 			Failures:  rapid.Uint32Range(1, 5).Draw(t, "failures"),
@@ -127,7 +127,7 @@ func drawWorld(t *rapid.T) world {
 	return w
 }
 
-func (w world) down(at time.Duration) bool {
+func (w simulation) down(at time.Duration) bool {
 	n := 0
 	for _, d := range w.downs {
 		if d <= at {
@@ -139,7 +139,7 @@ func (w world) down(at time.Duration) bool {
 
 // run lets the callers work, and cancels many of their calls, until the last outage is over; then one more caller comes and
 // stays. It returns how long that one waited, with the dependency and its status.
-func (w world) run(t *testing.T) (waited time.Duration, d *dependency, status reliability.Status) {
+func (w simulation) run(t *testing.T) (waited time.Duration, d *dependency, status reliability.Status) {
 	t.Helper()
 	d = watch(int(w.config.Successes))
 	g := d.guard(w.config, nil)
@@ -207,7 +207,7 @@ func upTo(random *rand.Rand, d time.Duration) time.Duration {
 // dependency open it.
 func TestBreakerProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := drawWorld(rt)
+		w := drawSimulation(rt)
 		var (
 			waited time.Duration
 			d      *dependency

@@ -25,7 +25,7 @@ func heldFor(err error) hold.Reason {
 }
 
 // A batch looked at from outside: where it ends, whether it can be read, and whether the record is there.
-func testLogBatchAt(t *testing.T, w *scene) {
+func testLogBatchAt(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	w.produce("t", 0, 5, "a")
 	w.produce("t", 0, 3, "b")
@@ -73,7 +73,7 @@ func testLogBatchAt(t *testing.T, w *scene) {
 }
 
 func TestBatchAtOfADamagedBatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		damaged := batch(t, 2, "c", "d", "e")
 		damaged[len(damaged)-1] ^= 1
@@ -105,7 +105,7 @@ func TestBatchAtOfADamagedBatch(t *testing.T) {
 }
 
 // The newest timestamp of the batch at an offset, without more memory than is said.
-func testLogTimeAt(t *testing.T, w *scene) {
+func testLogTimeAt(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	at := time.UnixMilli(1_700_000_000_000)
 	var records []*kgo.Record

@@ -33,7 +33,7 @@ func TestLogByName(t *testing.T) {
 
 // A broker that is old is said to be, once, and shown; one that cannot be read is named.
 func TestLogOldBroker(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
 		for p := range int32(4) {
 			if err := w.fake.MoveTopicPartition("t", p, p%2); err != nil {
@@ -70,7 +70,7 @@ func TestLogOldBroker(t *testing.T) {
 			}
 		}
 	}, older(12))
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		r := w.read(LogConfig{})
 		_, err := r.Topic(t.Context(), "t")
@@ -81,7 +81,7 @@ func TestLogOldBroker(t *testing.T) {
 	}, kfake.MaxVersions(kversion.V2_7_0()))
 	versions := kversion.V4_0_0()
 	versions.SetMaxKeyVersion(int16(kmsg.Fetch), 10)
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})
@@ -101,7 +101,7 @@ func TestLogOldBroker(t *testing.T) {
 
 // New brokers lose nothing.
 func TestBrokers(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		r := w.read(LogConfig{})
 		brokers, err := r.client.Brokers(t.Context())
@@ -123,7 +123,7 @@ func TestBrokers(t *testing.T) {
 
 // Topics without an id are not read: their deletion and re-creation would go unnoticed.
 func TestTopicWithoutID(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.fake.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
 			w.fake.KeepControl()
@@ -149,7 +149,7 @@ func TestTopicWithoutID(t *testing.T) {
 
 // Brokers are replaced by older and newer ones while they are read.
 func TestLogBrokersChangeVersion(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
 		var highest atomic.Int32
 		highest.Store(13)
@@ -218,7 +218,7 @@ func TestLogBrokersChangeVersion(t *testing.T) {
 func TestLogTruncatedUnseenByBroker(t *testing.T) {
 	for _, truncated := range []bool{false, true} {
 		t.Run(fmt.Sprint(truncated), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *scene) {
+			inBubble(t, func(t *testing.T, w *cluster) {
 				w.create("t", 1)
 				w.produce("t", 0, 10, "v")
 				r := w.read(LogConfig{})
@@ -269,7 +269,7 @@ func TestLogTruncatedUnseenByBroker(t *testing.T) {
 // request by name as if nothing had happened.
 func TestLogByNameRecreatedUnseen(t *testing.T) {
 	for _, fetch := range []int16{11, 12} {
-		inBubble(t, func(t *testing.T, w *scene) {
+		inBubble(t, func(t *testing.T, w *cluster) {
 			w.create("t", 1)
 			w.produce("t", 0, 10, "old")
 			leader := w.fake.LeaderFor("t", 0)

@@ -29,7 +29,7 @@ func TestClusterLab(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for name, run := range map[string]func(*testing.T, *scene, *lab.KafkaCluster){
+	for name, run := range map[string]func(*testing.T, *cluster, *lab.KafkaCluster){
 		"NearestReplica": testClusterNearestReplica,
 		"Throttled":      testClusterThrottled,
 	} {
@@ -48,7 +48,7 @@ func (r *reader) source(p connector.Partition) int32 {
 }
 
 // A member in a rack reads from the replica there, from the leader while that one is away, and from the replica again.
-func testClusterNearestReplica(t *testing.T, w *scene, c *lab.KafkaCluster) {
+func testClusterNearestReplica(t *testing.T, w *cluster, c *lab.KafkaCluster) {
 	w.create("near", 1)
 	if err := c.Place(t.Context(), "near", 0, 1, 2, 3); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func testClusterNearestReplica(t *testing.T, w *scene, c *lab.KafkaCluster) {
 }
 
 // A broker that wants fewer requests, because of a quota, gets fewer.
-func testClusterThrottled(t *testing.T, w *scene, _ *lab.KafkaCluster) {
+func testClusterThrottled(t *testing.T, w *cluster, _ *lab.KafkaCluster) {
 	const client = "throttled"
 	name := client
 	_, err := w.admin.AlterClientQuotas(t.Context(), []kadm.AlterClientQuotaEntry{{

@@ -43,7 +43,7 @@ func TestExchangeRefuses(t *testing.T) {
 
 // Every exchange ends at its deadline, also on a broker that says nothing and without one from the caller.
 func TestExchangeDeadline(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		r, s := w.readStaged(LogConfig{})
 		if _, err := r.Topic(t.Context(), "t"); err != nil {
@@ -68,7 +68,7 @@ func TestExchangeDeadline(t *testing.T) {
 
 // A broker that was downgraded while we were connected is asked for its versions again.
 func TestVersionsAreForgotten(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 1, "v")
 		r := w.read(LogConfig{})
@@ -109,7 +109,7 @@ func TestVersionsAreForgotten(t *testing.T) {
 // Metadata have the cluster, topics, ids, leaders and epochs. A missing topic is reported as missing and is not
 // created.
 func TestMetadata(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		id := w.create("a", 3)
 		w.create("b", 2)
 		if err := w.fake.MoveTopicPartition("a", 1, 1-w.fake.LeaderFor("a", 1)); err != nil {
@@ -149,7 +149,7 @@ func TestMetadata(t *testing.T) {
 
 // kafka-go's own metadata requests name no topic: a cluster can have a hundred thousand of them.
 func TestTransportAsksForBrokersOnly(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		var all int
 		w.fake.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {

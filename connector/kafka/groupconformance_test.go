@@ -20,7 +20,7 @@ import (
 // the lab.
 var conformance = []struct {
 	name string
-	run  func(*testing.T, *scene)
+	run  func(*testing.T, *cluster)
 }{
 	{"JoinAndLeave", testJoinAndLeave},
 	{"MissingTopic", testMissingTopic},
@@ -36,7 +36,7 @@ var conformance = []struct {
 
 // testJoinAndLeave: a second member takes its share and no more; when it leaves the first gets everything back. Claims
 // are delivered at the end of each generation, too.
-func testJoinAndLeave(_ *testing.T, s *scene) {
+func testJoinAndLeave(_ *testing.T, s *cluster) {
 	s.create("t", 5)
 	a := s.start(nil, "t")
 	s.until("a has all", a.has(5))
@@ -78,7 +78,7 @@ func testJoinAndLeave(_ *testing.T, s *scene) {
 }
 
 // testMissingTopic: a topic that is not there is waited for and never created, whether there are others or not.
-func testMissingTopic(t *testing.T, s *scene) {
+func testMissingTopic(t *testing.T, s *cluster) {
 	a := s.start(nil, "t", "u")
 	s.until("told of nothing", func() bool { return a.logs.count("topics do not exist") > 0 })
 	if diff := cmp.Diff([]string{s.prefix + "t", s.prefix + "u"}, a.missing()); diff != "" {
@@ -105,7 +105,7 @@ func testMissingTopic(t *testing.T, s *scene) {
 }
 
 // testPartitionsAdded: partitions that a topic gets later are read.
-func testPartitionsAdded(t *testing.T, s *scene) {
+func testPartitionsAdded(t *testing.T, s *cluster) {
 	s.create("t", 2)
 	a, b := s.start(nil, "t"), s.start(nil, "t")
 	s.until("both have one", func() bool { return a.has(1)() && b.has(1)() })
@@ -116,7 +116,7 @@ func testPartitionsAdded(t *testing.T, s *scene) {
 }
 
 // testTopicCreatedAnew: the claims of a topic that is deleted and created again under its name carry the new id.
-func testTopicCreatedAnew(t *testing.T, s *scene) {
+func testTopicCreatedAnew(t *testing.T, s *cluster) {
 	old := s.create("t", 2)
 	s.create("u", 1)
 	a := s.start(nil, "t", "u")
@@ -139,7 +139,7 @@ func topicID(a connector.Assignment, topic string) (id idempotency.TopicID) {
 }
 
 // testTopicDeleted: a topic that goes is not claimed any more, not created again, and the others continue.
-func testTopicDeleted(t *testing.T, s *scene) {
+func testTopicDeleted(t *testing.T, s *cluster) {
 	s.create("t", 2)
 	s.create("u", 1)
 	a, b := s.start(nil, "t", "u"), s.start(nil, "t", "u")
@@ -165,7 +165,7 @@ func testTopicDeleted(t *testing.T, s *scene) {
 }
 
 // testMatches: topics that match are read beside those that are named, as they come and go. Those of Kafka never match.
-func testMatches(t *testing.T, s *scene) {
+func testMatches(t *testing.T, s *cluster) {
 	s.create("t", 1)
 	s.create("sales.a", 2)
 	s.create("other", 1)
@@ -227,7 +227,7 @@ func testMatches(t *testing.T, s *scene) {
 
 // testOptional: a topic that need not be there is not missed, read once it is, from its first record, and let go of when it
 // is deleted. The group stays as it is meanwhile.
-func testOptional(t *testing.T, s *scene) {
+func testOptional(t *testing.T, s *cluster) {
 	s.create("t", 1)
 	a := s.start(func(_ *Config, g *GroupConfig) {
 		g.Optional = func() []string { return []string{s.prefix + "t-dlq", s.prefix + "u-dlq"} }
@@ -259,7 +259,7 @@ func testOptional(t *testing.T, s *scene) {
 }
 
 // testClaimsStay: members keep what they have while topics come and go.
-func testClaimsStay(t *testing.T, s *scene) {
+func testClaimsStay(t *testing.T, s *cluster) {
 	s.create("t", 4)
 	matching := func(_ *Config, g *GroupConfig) {
 		g.Matches = func(topic string) bool { return strings.HasPrefix(topic, s.prefix+"sales.") }
@@ -293,7 +293,7 @@ func testClaimsStay(t *testing.T, s *scene) {
 
 // testOffsets: offsets come back with the epoch in their metadata. Partitions without an offset are missing, and a member
 // writes those of its claims only.
-func testOffsets(t *testing.T, s *scene) {
+func testOffsets(t *testing.T, s *cluster) {
 	s.create("t", 4)
 	a := s.start(nil, "t")
 	s.until("joined", a.has(4))
@@ -350,7 +350,7 @@ func testOffsets(t *testing.T, s *scene) {
 }
 
 // testCommitFenced: a client that is not a member of the group's generation writes no offset.
-func testCommitFenced(t *testing.T, s *scene) {
+func testCommitFenced(t *testing.T, s *cluster) {
 	s.create("t", 1)
 	a := s.start(nil, "t")
 	s.until("joined", a.has(1))

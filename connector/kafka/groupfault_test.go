@@ -43,7 +43,7 @@ func TestGroupCoordinatorErrors(t *testing.T) {
 		{kmsg.Heartbeat, kerr.RebalanceInProgress},
 	} {
 		t.Run(tt.key.Name()+" "+tt.err.Message, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *scene) {
+			inBubble(t, func(t *testing.T, s *cluster) {
 				s.create("t", 2)
 				fault := s.fake.Fault(kfake.Fault{Keys: []kmsg.Key{tt.key}, Err: tt.err, Count: 3})
 				a := s.start(nil, "t")
@@ -59,7 +59,7 @@ func TestGroupCoordinatorErrors(t *testing.T) {
 
 // TestGroupCoordinatorMoves: members follow the coordinator. No member waits for one that kafka-go has forgotten.
 func TestGroupCoordinatorMoves(t *testing.T) {
-	inBubble(t, func(_ *testing.T, s *scene) {
+	inBubble(t, func(_ *testing.T, s *cluster) {
 		s.create("t", 4)
 		a, b := s.start(nil, "t"), s.start(nil, "t")
 		both := func() bool { return a.has(2)() && b.has(2)() }
@@ -85,7 +85,7 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 // would ask first; another one takes its place after a while. All join again soon, though it hangs on, because opening a
 // connection already asks the broker something: kafka-go takes the first one that can be opened.
 func TestGroupHungCoordinator(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 6)
 		brokers := &stage{dial: s.dial, stopped: map[string]bool{}}
 		var members []*member
@@ -160,7 +160,7 @@ func TestGroupClusterRestarts(t *testing.T) {
 // TestGroupHeartbeatLost: a member whose heartbeats are lost keeps its claims although another one gets them, and
 // comes back.
 func TestGroupHeartbeatLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
 		a := s.start(nil, "t")
 		s.until("a joined", a.has(4))
@@ -187,7 +187,7 @@ func TestGroupHeartbeatLost(t *testing.T) {
 // TestGroupLeavesAtOnce: others do not wait for the session of a member that left, even if it left in the middle of a
 // TestGroupForgottenMember: when kafka-go takes a new name after an error, the coordinator need not wait for the old one.
 func TestGroupForgottenMember(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
 		a, b := s.start(nil, "t"), s.start(nil, "t")
 		both := func() bool { return a.has(2)() && b.has(2)() }
@@ -219,7 +219,7 @@ func TestGroupForgottenMember(t *testing.T) {
 
 // TestGroupLeaderMissesTopic: when a topic goes while a generation is made, its leader still deals out the others.
 func TestGroupLeaderMissesTopic(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
 		s.create("u", 2)
 		patient := func(_ *Config, g *GroupConfig) { g.WatchEvery = time.Hour }
@@ -238,7 +238,7 @@ func TestGroupLeaderMissesTopic(t *testing.T) {
 
 // TestGroupOldMetadata: one broker that has not heard of a topic yet, or not of its new partitions, changes nothing.
 func TestGroupOldMetadata(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
 		a := s.start(nil, "t")
 		s.until("joined", a.has(2))
@@ -254,7 +254,7 @@ func TestGroupOldMetadata(t *testing.T) {
 
 // TestGroupMetrics: what an operator sees of the membership.
 func TestGroupMetrics(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
 		a := s.start(nil, "t", "u")
 		s.until("joined", a.has(2))
@@ -283,7 +283,7 @@ func TestGroupMetrics(t *testing.T) {
 
 // TestGroupHungAuthentication: a broker that does not answer while we authenticate is given up and asked again.
 func TestGroupHungAuthentication(t *testing.T) {
-	inBubble(t, func(_ *testing.T, s *scene) {
+	inBubble(t, func(_ *testing.T, s *cluster) {
 		a := s.start(func(c *Config, _ *GroupConfig) {
 			c.SASL = &dial.SASL{Mechanism: dial.Plain, Username: "sluice", Password: "right", InsecurePlaintext: true}
 		}, "t")
@@ -322,7 +322,7 @@ func TestGroupRefused(t *testing.T) {
 		{"session", kfake.Fault{Observe: true}, func(_ *Config, g *GroupConfig) { g.Session = time.Second }, hold.KafkaDown, "needs a person"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *scene) {
+			inBubble(t, func(t *testing.T, s *cluster) {
 				s.create("t", 2)
 				fault := s.fake.Fault(tt.fault)
 				a := s.start(tt.change, "t")
@@ -344,7 +344,7 @@ func TestGroupRefused(t *testing.T) {
 // TestGroupOneRefused: a topic that is refused is held, the others are read. It is read as soon as it may be, and its
 // claims are kept while the right to see it is gone.
 func TestGroupOneRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
 		s.create("secret", 1)
 		refused := kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "secret", Err: kerr.TopicAuthorizationFailed, Count: -1}
@@ -389,7 +389,7 @@ func TestGroupCommitErrors(t *testing.T) {
 		{kerr.GroupAuthorizationFailed, classify.Fatal},
 	} {
 		t.Run(tt.err.Message, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *scene) {
+			inBubble(t, func(t *testing.T, s *cluster) {
 				s.create("t", 2)
 				a := s.start(nil, "t")
 				s.until("joined", a.has(2))
@@ -411,7 +411,7 @@ func TestGroupCommitErrors(t *testing.T) {
 
 // TestGroupDeadlines: a hung cluster costs an exchange its time and no more.
 func TestGroupDeadlines(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 1)
 		a := s.start(nil, "t")
 		s.until("joined", a.has(1))
@@ -439,7 +439,7 @@ func TestGroupDeadlines(t *testing.T) {
 
 // TestGroupSlowDelivery: while the receiver is slow the member stays one.
 func TestGroupSlowDelivery(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
 		a := s.start(nil, "t")
 		s.until("joined", a.has(2))
@@ -458,7 +458,7 @@ func TestGroupSlowDelivery(t *testing.T) {
 // TestGroupUnreachable: a cluster that is not there is tried again, with growing pauses and few lines, and leaving needs no
 // answer.
 func TestGroupUnreachable(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		var attempts atomic.Int32
 		a := s.start(func(c *Config, _ *GroupConfig) {
 			c.Dial = func(context.Context, string, string) (net.Conn, error) {
@@ -483,7 +483,7 @@ func TestGroupUnreachable(t *testing.T) {
 
 // TestGroupMissingLog: missing topics are mentioned at once, after a minute, and then each five minutes.
 func TestGroupMissingLog(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		a := s.start(nil, "t")
 		time.Sleep(30 * time.Minute)
 		if n := a.logs.count("topics do not exist"); n < 6 || n > 8 {

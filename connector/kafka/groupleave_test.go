@@ -11,7 +11,7 @@ import (
 )
 
 // hang has the cluster never answer requests of these kinds, or any.
-func hang(s *scene, keys ...kmsg.Key) {
+func hang(s *cluster, keys ...kmsg.Key) {
 	s.fake.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
 		s.fake.KeepControl()
 		opening := kmsg.Key(r.Key()) == kmsg.Metadata && r.GetVersion() == 1 // of a connection
@@ -23,7 +23,7 @@ const leaveBound = defaultLeave + 10*time.Millisecond
 
 // TestGroupLeavesHungCluster: the time to leave is bounded during every operation, and no goroutine stays behind.
 func TestGroupLeavesHungCluster(t *testing.T) {
-	check := func(s *scene, m *member) {
+	check := func(s *cluster, m *member) {
 		s.t.Helper()
 		if took := m.stop(); took > leaveBound {
 			s.t.Errorf("left in %v", took)
@@ -33,7 +33,7 @@ func TestGroupLeavesHungCluster(t *testing.T) {
 		}
 	}
 	t.Run("Joined", func(t *testing.T) {
-		inBubble(t, func(_ *testing.T, s *scene) {
+		inBubble(t, func(_ *testing.T, s *cluster) {
 			s.create("t", 2)
 			a := s.start(nil, "t")
 			s.until("joined", a.has(2))
@@ -43,7 +43,7 @@ func TestGroupLeavesHungCluster(t *testing.T) {
 	})
 	for _, key := range []kmsg.Key{kmsg.Metadata, kmsg.FindCoordinator, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.ApiVersions} {
 		t.Run(key.Name(), func(t *testing.T) {
-			inBubble(t, func(_ *testing.T, s *scene) {
+			inBubble(t, func(_ *testing.T, s *cluster) {
 				s.create("t", 2)
 				hang(s, key)
 				a := s.start(nil, "t")
@@ -53,7 +53,7 @@ func TestGroupLeavesHungCluster(t *testing.T) {
 		})
 	}
 	t.Run("Rebalance", func(t *testing.T) { // the join waits for a member that is silent
-		inBubble(t, func(_ *testing.T, s *scene) {
+		inBubble(t, func(_ *testing.T, s *cluster) {
 			s.create("t", 2)
 			a := s.start(nil, "t")
 			s.until("joined", a.has(2))
@@ -68,7 +68,7 @@ func TestGroupLeavesHungCluster(t *testing.T) {
 
 // rebalance.
 func TestGroupLeavesAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
 		a := s.start(nil, "t")
 		s.until("a joined", a.has(4))
@@ -94,7 +94,7 @@ func TestGroupLeavesAtOnce(t *testing.T) {
 
 // TestGroupLeavesWithoutJoining: the way out leads through no other generation.
 func TestGroupLeavesWithoutJoining(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
 		a, b := s.start(nil, "t"), s.start(nil, "t")
 		s.until("joined", func() bool { return a.has(2)() && b.has(2)() })
@@ -117,7 +117,7 @@ func TestGroupLeavesWithoutJoining(t *testing.T) {
 
 // TestGroupLeavesWhileJoining: a join that has not been sent yet is not.
 func TestGroupLeavesWhileJoining(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
 		a, b := s.start(nil, "t"), s.start(nil, "t")
 		s.until("joined", func() bool { return a.has(2)() && b.has(2)() })
@@ -139,7 +139,7 @@ func TestGroupLeavesWhileJoining(t *testing.T) {
 
 // TestGroupLeavesBlackHole: unanswered dials end with the membership.
 func TestGroupLeavesBlackHole(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 1)
 		a := s.start(nil, "t")
 		s.until("joined", a.has(1))
@@ -153,7 +153,7 @@ func TestGroupLeavesBlackHole(t *testing.T) {
 }
 
 // describe returns the members that the coordinator knows.
-func describe(s *scene) (members []string) {
+func describe(s *cluster) (members []string) {
 	groups, err := s.admin.DescribeGroups(s.t.Context(), s.prefix+"g")
 	if err != nil {
 		s.t.Fatal(err)

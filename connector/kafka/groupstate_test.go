@@ -29,7 +29,7 @@ var subscriptions = map[string]struct {
 func TestGroupState_Subscriptions(t *testing.T) {
 	for name, c := range subscriptions {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *scene) {
+			inBubble(t, func(t *testing.T, s *cluster) {
 				s.create("t", 1)
 				s.fake.ControlKey(int16(kmsg.DescribeGroups), func(req kmsg.Request) (kmsg.Response, error, bool) {
 					s.fake.KeepControl()
@@ -57,7 +57,7 @@ func TestGroupState_Subscriptions(t *testing.T) {
 
 // TestGroupState_OwnMembers: a group of this program is not foreign.
 func TestGroupState_OwnMembers(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
 		a := s.start(nil, "t")
 		s.until("joined", a.has(2))

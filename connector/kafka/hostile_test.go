@@ -165,7 +165,7 @@ func TestGroup_AbsurdResponses(t *testing.T) {
 		{"endless Heartbeat", protocol.Heartbeat, endless},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *scene) {
+			inBubble(t, func(t *testing.T, s *cluster) {
 				s.create("t", 2)
 				var lies atomic.Int32
 				const most = 3
@@ -205,7 +205,7 @@ func TestClient_AbsurdResponses(t *testing.T) {
 	} {
 		for name, l := range map[string]lie{"absurd": absurd, "endless": endless} {
 			t.Run(tt.key.String()+" "+name, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, s *scene) {
+				inBubble(t, func(t *testing.T, s *cluster) {
 					s.create("t", 2)
 					var on atomic.Bool
 					m := s.start(func(cfg *Config, _ *GroupConfig) {
@@ -245,7 +245,7 @@ func TestClient_AbsurdResponses(t *testing.T) {
 func TestLog_EndlessResponses(t *testing.T) {
 	for _, key := range []protocol.ApiKey{protocol.Fetch, protocol.Metadata} {
 		t.Run(key.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *scene) {
+			inBubble(t, func(t *testing.T, w *cluster) {
 				w.create("t", 1)
 				w.produce("t", 0, 1, "v")
 				var lies atomic.Int32

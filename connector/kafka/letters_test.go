@@ -30,7 +30,7 @@ import (
 // one in the lab.
 var lettersConformance = []struct {
 	name string
-	run  func(*testing.T, *scene)
+	run  func(*testing.T, *cluster)
 }{
 	{"CreatedOnRequest", testLettersCreatedOnRequest},
 	{"Missing", testLettersMissing},
@@ -49,7 +49,7 @@ func TestLetters(t *testing.T) {
 	}
 }
 
-func (w *scene) createWith(topic string, partitions int32, configs ...string) {
+func (w *cluster) createWith(topic string, partitions int32, configs ...string) {
 	w.t.Helper()
 	all := map[string]*string{}
 	for i := 0; i < len(configs); i += 2 {
@@ -79,19 +79,19 @@ func (s *shelf) Put(_ context.Context, key string, object []byte) error {
 // desk writes letters to "<source>-dlq".
 type desk struct {
 	*DeadLetters
-	w     *scene
+	w     *cluster
 	shelf *shelf
 	guard *reliability.Guard
 	logs  *logBuffer
 	now   int64
 }
 
-func (w *scene) desk(change ...func(*LetterTopic)) *desk {
+func (w *cluster) desk(change ...func(*LetterTopic)) *desk {
 	w.t.Helper()
 	return w.deskWith(func(*Config) {}, change...)
 }
 
-func (w *scene) deskWith(configure func(*Config), change ...func(*LetterTopic)) *desk {
+func (w *cluster) deskWith(configure func(*Config), change ...func(*LetterTopic)) *desk {
 	w.t.Helper()
 	cfg := Config{Brokers: w.addrs, Dial: w.dial}
 	configure(&cfg)
@@ -154,7 +154,7 @@ func (d *desk) holds(letters []deadletter.Letter, words ...string) {
 }
 
 // records reads what n records a topic has, by partition.
-func (w *scene) records(topic string, n int) map[int32][]deadletter.Record {
+func (w *cluster) records(topic string, n int) map[int32][]deadletter.Record {
 	w.t.Helper()
 	w.until(fmt.Sprintf("%d records in %s", n, topic), func() bool {
 		ends, err := w.admin.ListEndOffsets(w.t.Context(), w.prefix+topic)
@@ -189,7 +189,7 @@ func (w *scene) records(topic string, n int) map[int32][]deadletter.Record {
 }
 
 // letters reads n letters, in the order of partitions and offsets.
-func (w *scene) letters(topic string, n int) (all []deadletter.Letter) {
+func (w *cluster) letters(topic string, n int) (all []deadletter.Letter) {
 	w.t.Helper()
 	records := w.records(topic, n)
 	for _, p := range slices.Sorted(maps.Keys(records)) {
@@ -204,7 +204,7 @@ func (w *scene) letters(topic string, n int) (all []deadletter.Letter) {
 	return all
 }
 
-func (w *scene) same(want, got []deadletter.Letter) {
+func (w *cluster) same(want, got []deadletter.Letter) {
 	w.t.Helper()
 	got = slices.Clone(got)
 	for i := range got {
@@ -220,7 +220,7 @@ func (w *scene) same(want, got []deadletter.Letter) {
 
 // The topic is created with the first letter: delete, the retention, as many partitions as the source, room for its
 // largest record. Key, value, headers and timestamp are those of the source.
-func testLettersCreatedOnRequest(t *testing.T, w *scene) {
+func testLettersCreatedOnRequest(t *testing.T, w *cluster) {
 	w.createWith("s", 3, "max.message.bytes", "2000000")
 	w.createWith("wide", 20)
 	d := w.desk()
@@ -262,7 +262,7 @@ func testLettersCreatedOnRequest(t *testing.T, w *scene) {
 }
 
 // A missing topic without the right to create it is held until it exists. A shorter retention is logged.
-func testLettersMissing(t *testing.T, w *scene) {
+func testLettersMissing(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk(func(t *LetterTopic) { t.Create = false })
 	l := []deadletter.Letter{d.letter("s", 0, 1, "v")}
@@ -282,7 +282,7 @@ func testLettersMissing(t *testing.T, w *scene) {
 	}
 }
 
-func testLettersCompacted(t *testing.T, w *scene) {
+func testLettersCompacted(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	w.createWith("s-dlq", 1, "cleanup.policy", "compact,delete")
 	d := w.desk()
@@ -292,7 +292,7 @@ func testLettersCompacted(t *testing.T, w *scene) {
 
 // A record that is too large for the topic goes into the bucket, and is whole again with what lies there.
 // What cannot be written to one topic is not repeated in the others each time that it is tried again.
-func testLettersFailedFirst(t *testing.T, w *scene) {
+func testLettersFailedFirst(t *testing.T, w *cluster) {
 	for _, source := range []string{"a", "b", "c"} {
 		w.create(source, 1)
 	}
@@ -317,7 +317,7 @@ func testLettersFailedFirst(t *testing.T, w *scene) {
 	w.letters("a-dlq", 2)
 }
 
-func testLettersLargeForTheTopic(t *testing.T, w *scene) {
+func testLettersLargeForTheTopic(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	w.createWith("s-dlq", 1, "max.message.bytes", "3000")
 	w.createWith("tiny", 1)
@@ -348,7 +348,7 @@ func testLettersLargeForTheTopic(t *testing.T, w *scene) {
 }
 
 // A limit that is lowered while letters are written is met by making less of it.
-func testLettersLimitLowered(t *testing.T, w *scene) {
+func testLettersLimitLowered(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk()
 	var want []deadletter.Letter
@@ -372,7 +372,7 @@ func testLettersLimitLowered(t *testing.T, w *scene) {
 }
 
 // Dead letters of one source partition keep their order, for any number of partitions and batches.
-func testLettersOrder(t *testing.T, w *scene) {
+func testLettersOrder(t *testing.T, w *cluster) {
 	w.createWith("s-dlq", 3)
 	d := w.desk()
 	var all []deadletter.Letter
@@ -404,7 +404,7 @@ func testLettersOrder(t *testing.T, w *scene) {
 
 // A topic deletes by the timestamps of its records. A letter of an old one would be gone at once, so it is stamped anew and
 // keeps the record's own in a header.
-func testLettersOldRecords(t *testing.T, w *scene) {
+func testLettersOldRecords(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk()
 	old, young := d.letter("s", 0, 1, "old"), d.letter("s", 0, 2, "young")
@@ -419,7 +419,7 @@ func testLettersOldRecords(t *testing.T, w *scene) {
 	w.same([]deadletter.Letter{old, young}, w.letters("s-dlq", 2))
 }
 
-func testLettersJSON(t *testing.T, w *scene) {
+func testLettersJSON(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk(func(t *LetterTopic) { t.Envelope = deadletter.EnvelopeJSON })
 	l := d.letter("s", 0, 1, "not json")

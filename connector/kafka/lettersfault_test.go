@@ -19,7 +19,7 @@ import (
 
 // onProduce calls fn for every produce request from now on. What it returns is the answer; with after it first takes
 // effect. An answer of an error code is for all partitions.
-func (w *scene) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16, answer bool)) {
+func (w *cluster) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16, answer bool)) {
 	n := 0
 	w.fake.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		w.fake.KeepControl()
@@ -61,7 +61,7 @@ func TestLettersCodes(t *testing.T) {
 	}
 	for code, kind := range want {
 		t.Run(code.Message, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *scene) {
+			inBubble(t, func(t *testing.T, w *cluster) {
 				w.create("s", 1)
 				d := w.desk()
 				l := []deadletter.Letter{d.letter("s", 0, 1, "a"), d.letter("s", 0, 2, "b"), d.letter("s", 0, 3, "c")}
@@ -90,7 +90,7 @@ func TestLettersCodes(t *testing.T) {
 
 // A topic that refuses the record's timestamp gets the time of writing; one that refuses that too holds.
 func TestLettersTimestampRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 1)
 		d := w.desk()
 		l := d.letter("s", 0, 1, "v")
@@ -118,7 +118,7 @@ func TestLettersCreationRefused(t *testing.T) {
 		kerr.InvalidConfig:              {"cannot be created"},
 	} {
 		t.Run(code.Message, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *scene) {
+			inBubble(t, func(t *testing.T, w *cluster) {
 				w.create("s", 1)
 				d := w.desk()
 				w.fake.ControlKey(int16(kmsg.CreateTopics), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
@@ -140,7 +140,7 @@ func TestLettersCreationRefused(t *testing.T) {
 
 // Another member creates the topic at the same moment.
 func TestLetters_CreatedConcurrently(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 1)
 		d := w.desk()
 		w.fake.ControlKey(int16(kmsg.CreateTopics), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
@@ -169,7 +169,7 @@ func TestLetters_CreatedConcurrently(t *testing.T) {
 func TestLettersAnswerLost(t *testing.T) {
 	for name, takes := range map[string]bool{"before it took effect": false, "after it took effect": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *scene) {
+			inBubble(t, func(t *testing.T, w *cluster) {
 				w.create("s", 1)
 				var mute mutableSwitch
 				d := w.deskWith(func(c *Config) { c.Dial, c.Session = mute.dial(w.dial), 6*time.Second })
@@ -202,7 +202,7 @@ func TestLettersAnswerLost(t *testing.T) {
 
 // A cluster that is gone is waited for, behind the breaker; then the letters are written.
 func TestLettersBrokerGoneAndBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 4)
 		s := &stage{dial: w.dial, stopped: map[string]bool{}}
 		d := w.deskWith(func(c *Config) { c.Dial, c.Session = s.connect, 6*time.Second })
@@ -230,7 +230,7 @@ func TestLettersBrokerGoneAndBack(t *testing.T) {
 
 // While leaders move, letters are written to the new ones, in order.
 func TestLettersLeaderMoves(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 2)
 		d := w.desk()
 		var want []deadletter.Letter
@@ -250,7 +250,7 @@ func TestLettersLeaderMoves(t *testing.T) {
 
 // The topic is deleted between two letters and created anew, with fewer partitions.
 func TestLettersTopicCreatedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 5)
 		d := w.desk()
 		d.write(d.letter("s", 4, 1, "a"))
@@ -264,7 +264,7 @@ func TestLettersTopicCreatedAgain(t *testing.T) {
 
 // Settings that may not be read are guessed, told once, and found out.
 func TestLettersSettingsDenied(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 1)
 		w.createWith("s-dlq", 1, "max.message.bytes", "4000")
 		w.fake.ControlKey(int16(kmsg.DescribeConfigs), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
@@ -294,7 +294,7 @@ func TestLettersSettingsDenied(t *testing.T) {
 // A letter says when it was written, not when it was first tried: the topic may have been away for hours.
 func TestLettersWritten(t *testing.T) {
 	for _, envelope := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
-		inBubble(t, func(t *testing.T, w *scene) {
+		inBubble(t, func(t *testing.T, w *cluster) {
 			w.create("s", 1)
 			d := w.desk(func(t *LetterTopic) { t.Envelope = envelope })
 			back, sent := time.Now().Add(3*time.Hour), 0
@@ -321,7 +321,7 @@ func TestLettersWritten(t *testing.T) {
 
 // Nothing is sent at once that is larger than a batch and a round may be.
 func TestLettersAreSentInParts(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.createWith("s-dlq", 8)
 		largest := 0
 		w.onProduce(func(_ int, req *kmsg.ProduceRequest) (int16, bool) {
@@ -353,7 +353,7 @@ func TestLettersAreSentInParts(t *testing.T) {
 
 // Write ends with its context, as cancelled, also while it waits for the cluster.
 func TestLettersCanceled(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		s := &stage{dial: w.dial, stopped: map[string]bool{}}
 		s.refuse(true)
 		d := w.deskWith(func(c *Config) { c.Dial = s.connect })

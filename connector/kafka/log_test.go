@@ -22,7 +22,7 @@ import (
 var _ connector.Log = (*Log)(nil)
 
 // onFetch calls fn for every fetch request from now on. An answer of fn's replaces the cluster's.
-func (w *scene) onFetch(fn func(*kmsg.FetchRequest) *kmsg.FetchResponse) {
+func (w *cluster) onFetch(fn func(*kmsg.FetchRequest) *kmsg.FetchResponse) {
 	w.fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		w.fake.KeepControl()
 		if resp := fn(req.(*kmsg.FetchRequest)); resp != nil {
@@ -53,7 +53,7 @@ func answer(req *kmsg.FetchRequest, fill func(kmsg.FetchRequestTopicPartition, *
 // logConformance is what a Log does with any cluster: the in-process one in virtual time, and a real one in the lab.
 var logConformance = []struct {
 	name string
-	run  func(*testing.T, *scene)
+	run  func(*testing.T, *cluster)
 }{
 	{"Reads", testLogReads},
 	{"Transactions", testLogTransactions},
@@ -71,7 +71,7 @@ func TestLog(t *testing.T) {
 }
 
 // deleteRecords moves the start of a log.
-func (w *scene) deleteRecords(topic string, partition int32, to int64) {
+func (w *cluster) deleteRecords(topic string, partition int32, to int64) {
 	w.t.Helper()
 	offsets := kadm.Offsets{}
 	offsets.Add(kadm.Offset{Topic: w.prefix + topic, Partition: partition, At: to})
@@ -81,7 +81,7 @@ func (w *scene) deleteRecords(topic string, partition int32, to int64) {
 }
 
 // Two topics on two brokers, every codec: all records in order, many partitions per request.
-func testLogReads(t *testing.T, w *scene) {
+func testLogReads(t *testing.T, w *cluster) {
 	w.create("a", 6)
 	w.create("b", 3)
 	codecs := []kgo.CompressionCodec{
@@ -129,7 +129,7 @@ func testLogReads(t *testing.T, w *scene) {
 }
 
 // Transactions of interleaved producers, a third of them aborted, all codecs, against franz-go, at several sizes.
-func testLogTransactions(t *testing.T, w *scene) {
+func testLogTransactions(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	rnd := rand.New(rand.NewPCG(7, 7))
 	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
@@ -238,7 +238,7 @@ func sums(records []connector.Record) (sums []uint64) {
 }
 
 // oracle reads n committed records with franz-go, by partition.
-func (w *scene) oracle(topic string, n int) map[int32][]uint64 {
+func (w *cluster) oracle(topic string, n int) map[int32][]uint64 {
 	w.t.Helper()
 	got := map[int32][]connector.Record{}
 	cl := w.franz(kgo.ConsumeTopics(w.prefix+topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -282,7 +282,7 @@ func (d decompressor) Decompress(src []byte, codec kgo.CompressionCodecType) ([]
 
 // A compacted log has holes; the reading goes over them to the end.
 func TestLogCompacted(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		policy := "compact"
 		small := "4096"
 		if _, err := w.admin.CreateTopic(t.Context(), 1, -1, map[string]*string{"cleanup.policy": &policy, "segment.bytes": &small}, "t"); err != nil {
@@ -314,7 +314,7 @@ func TestLogCompacted(t *testing.T) {
 
 // A partition that is wanted anew does not wait behind the long poll of idle ones, and idle ones cost little.
 func TestLogIdlePartitions(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 40)
 		w.produce("t", 7, 10, "v")
 		var requests atomic.Int32
@@ -351,7 +351,7 @@ func TestLogIdlePartitions(t *testing.T) {
 
 // The new end of a log without new records for us is reported, at most once per second.
 func TestLogTellsBounds(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{MinBytes: 1})
@@ -388,7 +388,7 @@ func TestLogTellsBounds(t *testing.T) {
 
 // Answers carry the session of their request; what was forgotten or replaced is not delivered any more.
 func TestLogSessions(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
 		w.produce("t", 0, 10, "v")
 		w.produce("t", 1, 10, "v")
@@ -447,7 +447,7 @@ func TestLogSessions(t *testing.T) {
 
 // Results are not received: one per partition is kept, and no more requests are sent.
 func TestLogWithoutReader(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 8)
 		for p := range int32(8) {
 			w.produce("t", p, 10, "v")

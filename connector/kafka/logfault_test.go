@@ -104,18 +104,18 @@ func (s *stage) refuse(yes bool) {
 }
 
 // readStaged reads through a stage, with a session of 6 s.
-func (w *scene) readStaged(cfg LogConfig) (*reader, *stage) {
+func (w *cluster) readStaged(cfg LogConfig) (*reader, *stage) {
 	s := &stage{dial: w.dial, stopped: map[string]bool{}}
 	return w.read(cfg, func(c *Config) { c.Dial, c.Session = s.connect, 6*time.Second }), s
 }
 
-func (w *scene) leader(p connector.Partition) (address string) {
+func (w *cluster) leader(p connector.Partition) (address string) {
 	return w.addrs[w.fake.LeaderFor(p.Topic, p.ID)]
 }
 
 // A broker that hangs costs its own partitions the time of the exchange and the others nothing; it is shown.
 func TestLogHungBroker(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
 		for p := range int32(4) {
 			if err := w.fake.MoveTopicPartition("t", p, p%2); err != nil {
@@ -162,7 +162,7 @@ func TestLogHungBroker(t *testing.T) {
 
 // Nothing can be reached for an hour: it is shown, and over by itself.
 func TestLogKafkaDown(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
 		r, s := w.readStaged(LogConfig{})
 		parts := r.partitions("t")
@@ -199,7 +199,7 @@ func TestLogKafkaDown(t *testing.T) {
 
 // A refusal is shown as such and looked at again each minute; other topics continue.
 func TestLogDenied(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("secret", 1)
 		w.create("open", 1)
 		w.produce("secret", 0, 10, "s")
@@ -225,7 +225,7 @@ func TestLogDenied(t *testing.T) {
 
 // A record batch that stays damaged holds its partition at its place, after the good ones before it; the others continue.
 func TestLogCorruptBatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
 		w.produce("t", 1, 10, "v")
 		good := batch(t, 0, "a", "b")
@@ -299,7 +299,7 @@ func batch(t *testing.T, base int64, values ...string) []byte {
 
 // A batch larger than the share of a partition is fetched all the same, one larger than the limit holds.
 func TestLogLargeBatches(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)
 		for p := range int32(3) {
 			if err := w.fake.MoveTopicPartition("t", p, 0); err != nil {
@@ -368,7 +368,7 @@ func TestLogLargeBatches(t *testing.T) {
 
 // A broker that asks for a pause gets it, in both loops.
 func TestLogThrottle(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		var mu sync.Mutex
 		var times []time.Time
@@ -402,7 +402,7 @@ func TestLogThrottle(t *testing.T) {
 
 // With a rack, the leader may name a replica to read from; an error there leads back.
 func TestLogFollowsReplica(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		leader := w.fake.LeaderFor("t", 0)
@@ -451,7 +451,7 @@ func TestLogReplicaLags(t *testing.T) {
 			name = code.Message
 		}
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *scene) {
+			inBubble(t, func(t *testing.T, w *cluster) {
 				w.create("t", 1)
 				leader := w.fake.LeaderFor("t", 0)
 				w.fake.SetFollowers("t", 0, []int32{1 - leader})
@@ -497,7 +497,7 @@ func TestLogReplicaLags(t *testing.T) {
 // The Log ends at once while requests are in flight, and late responses are dropped. The bubble fails if a goroutine
 // stays.
 func TestLogCancel(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
 		for range 10 {
 			r := w.read(LogConfig{})
@@ -520,7 +520,7 @@ func TestLogCancel(t *testing.T) {
 
 // The ends that leaders tell, an open transaction, positions outside, partitions of another topic id.
 func TestBounds(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)
 		for p := range int32(3) {
 			w.produce("t", p, 10, "v")
@@ -613,7 +613,7 @@ func TestDiverged(t *testing.T) {
 
 // TestBounds_PartitionWithoutLeader: the ends of the others come soon, and the error names the one.
 func TestBounds_PartitionWithoutLeader(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)
 		for p := range int32(3) {
 			w.produce("t", p, 10, "v")
@@ -651,7 +651,7 @@ func naming(req kmsg.Request, p connector.Partition, leader int32) kmsg.Response
 // TestBounds_OldMetadata: a broker that lags behind still names a leader that was deposed, and that may not know. It is not
 // asked.
 func TestBounds_OldMetadata(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})
@@ -689,7 +689,7 @@ func TestBounds_OldMetadata(t *testing.T) {
 
 // TestBounds_DeposedLeader: what a leader says counts only if it is the leader still when it has said it.
 func TestBounds_DeposedLeader(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})

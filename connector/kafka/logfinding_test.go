@@ -17,7 +17,7 @@ import (
 
 // Partitions move between brokers while they are read.
 func TestLogLeaderMoves(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
 		r := w.read(LogConfig{})
 		parts := r.partitions("t")
@@ -64,7 +64,7 @@ func TestLogLeaderMoves(t *testing.T) {
 
 // A broker that lags behind still names the old leader: nothing is asked there.
 func TestLogOldMetadata(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})
@@ -113,7 +113,7 @@ func TestLogOldMetadata(t *testing.T) {
 }
 
 // A topic that was deleted holds as missing, one that was created again as that, each after two readings.
-func testLogRecreatedTopic(t *testing.T, w *scene) {
+func testLogRecreatedTopic(t *testing.T, w *cluster) {
 	for _, again := range []bool{false, true} {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "old")
@@ -155,7 +155,7 @@ func testLogRecreatedTopic(t *testing.T, w *scene) {
 }
 
 // Positions outside the log hold after two readings five seconds apart; the others continue.
-func testLogOutOfRange(t *testing.T, w *scene) {
+func testLogOutOfRange(t *testing.T, w *cluster) {
 	w.create("t", 3)
 	for p := range int32(3) {
 		for range 5 {
@@ -190,7 +190,7 @@ func testLogOutOfRange(t *testing.T, w *scene) {
 
 // What a broker says once is not yet a finding.
 func TestLogFindingHasToStand(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.OffsetOutOfRange, Count: 2})
@@ -211,7 +211,7 @@ func TestLogFindingHasToStand(t *testing.T) {
 
 // A broker that reports a diverging epoch is believed when its epochs say so too (KIP-320).
 func TestLogTruncated(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})
@@ -258,7 +258,7 @@ func TestLogTruncated(t *testing.T) {
 // TestLogFinding_LeaderMoves: the two readings of a finding are of one leader. One that was just elected may not know its own
 // end yet.
 func TestLogFinding_LeaderMoves(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})

@@ -48,7 +48,7 @@ func TestLogLab(t *testing.T) {
 	})
 	for _, tt := range append(slices.Clone(logConformance), []struct {
 		name string
-		run  func(*testing.T, *scene)
+		run  func(*testing.T, *cluster)
 	}{
 		{"JavaCodecs", testLogJavaCodecs},
 		{"LongerThanTheLog", testLogLongerThanTheLog},
@@ -65,7 +65,7 @@ func TestLogLab(t *testing.T) {
 
 // A topic's compression.type makes the broker compress with Java's codecs: snappy with xerial's framing, zstd at a
 // level with a window of 128 MiB.
-func testLogJavaCodecs(t *testing.T, w *scene) {
+func testLogJavaCodecs(t *testing.T, w *cluster) {
 	for codec, configs := range [][]string{
 		{"compression.type", "uncompressed", "message.timestamp.type", "LogAppendTime"},
 		{"compression.type", "gzip"},
@@ -132,7 +132,7 @@ func (r *reader) raw(p connector.Partition) []byte {
 }
 
 // A position behind the end is refused whether its epoch is known or not; brokers answer the two in different ways.
-func testLogLongerThanTheLog(t *testing.T, w *scene) {
+func testLogLongerThanTheLog(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	w.produce("t", 0, 4, "v")
 	w.produce("t", 1, 4, "v")
@@ -151,7 +151,7 @@ func testLogLongerThanTheLog(t *testing.T, w *scene) {
 }
 
 // A compacted log ends its batches with holes, and may end in them.
-func testLogCompactionHoles(t *testing.T, w *scene) {
+func testLogCompactionHoles(t *testing.T, w *cluster) {
 	w.createWith("t", 1, "cleanup.policy", "compact", "segment.ms", "100", "segment.bytes", "1048576",
 		"min.cleanable.dirty.ratio", "0.001", "max.compaction.lag.ms", "100", "min.compaction.lag.ms", "0")
 	cl := w.franz(kgo.ProducerBatchCompression(kgo.Lz4Compression()))

@@ -29,7 +29,7 @@ func letters(rnd *rand.Rand, n int) string {
 func TestLogInLittleMemory(t *testing.T) {
 	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
 	for _, size := range []int64{160 << 10, 300 << 10, 1 << 20} {
-		inBubble(t, func(t *testing.T, w *scene) {
+		inBubble(t, func(t *testing.T, w *cluster) {
 			rnd := rand.New(rand.NewPCG(uint64(size), 1))
 			w.create("t", 8)
 			want := map[int32][]string{}
@@ -101,7 +101,7 @@ func TestLogInLittleMemory(t *testing.T) {
 }
 
 // produceValue writes one record in a batch of its own.
-func (w *scene) produceValue(topic string, partition int32, value string, codec kgo.CompressionCodec) {
+func (w *cluster) produceValue(topic string, partition int32, value string, codec kgo.CompressionCodec) {
 	w.t.Helper()
 	cl := w.franz(kgo.ProducerBatchCompression(codec), kgo.ProducerBatchMaxBytes(64<<20), kgo.MaxBufferedRecords(1))
 	defer cl.Close()
@@ -114,7 +114,7 @@ func (w *scene) produceValue(topic string, partition int32, value string, codec 
 // A batch that needs nearly the whole pool gets it; one that needs more holds its partition, and says what to do. The
 // other partitions continue.
 func TestLogOversize(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		rnd := rand.New(rand.NewPCG(1, 1))
 		w.create("t", 3)
 		for p := range int32(3) {

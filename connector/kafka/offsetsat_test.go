@@ -15,7 +15,7 @@ import (
 )
 
 // The first committed record that is not older than a time, to the millisecond; nothing where there is none.
-func testLogOffsetsAt(t *testing.T, w *scene) {
+func testLogOffsetsAt(t *testing.T, w *cluster) {
 	w.create("t", 3)
 	base := time.UnixMilli(1_700_000_000_000)
 	produce := func(client *kgo.Client, partition int32, times ...int) {
@@ -65,7 +65,7 @@ func testLogOffsetsAt(t *testing.T, w *scene) {
 }
 
 func TestOffsetsAtFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *scene) {
+	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		r := w.read(LogConfig{})
 		parts := r.partitions("t")

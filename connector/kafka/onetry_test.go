@@ -31,7 +31,7 @@ func TestOneTryIsOneRequest(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *scene) {
+			inBubble(t, func(t *testing.T, w *cluster) {
 				w.create("t", 1)
 				r, _ := w.readStaged(LogConfig{})
 				g := NewGroup(r.client, GroupConfig{Group: "g", Topics: []string{"t"}}, slog.New(slog.DiscardHandler), nil)

@@ -41,7 +41,7 @@ type reader struct {
 }
 
 // read starts a Log, which ends with the test or by stop.
-func (w *scene) read(cfg LogConfig, change ...func(*Config)) *reader {
+func (w *cluster) read(cfg LogConfig, change ...func(*Config)) *reader {
 	w.t.Helper()
 	ccfg := Config{Brokers: w.addrs, Dial: w.dial}
 	if cfg.Memory == nil {
@@ -270,7 +270,7 @@ func (r *reader) metric(name string, labels ...string) float64 {
 }
 
 // franz returns a client of another make, which ends with the test.
-func (w *scene) franz(opts ...kgo.Opt) *kgo.Client {
+func (w *cluster) franz(opts ...kgo.Opt) *kgo.Client {
 	w.t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.dial), kgo.MetadataMinAge(100 * time.Millisecond), kgo.DisableClientMetrics(),
@@ -284,7 +284,7 @@ func (w *scene) franz(opts ...kgo.Opt) *kgo.Client {
 }
 
 // produce writes n records "<tag><i>" to a partition in one batch, with a producer of its own.
-func (w *scene) produce(topic string, partition int32, n int, tag string, opts ...kgo.Opt) {
+func (w *cluster) produce(topic string, partition int32, n int, tag string, opts ...kgo.Opt) {
 	w.t.Helper()
 	var recs []*kgo.Record
 	for i := range n {

@@ -18,10 +18,10 @@ import (
 	"sluice/test/certs"
 )
 
-// secured is a scene whose brokers know one user, and end sessions after two seconds.
-func secured(t *testing.T, test func(t *testing.T, s *scene, with func(*Config))) {
+// secured is a cluster whose brokers know one user, and end sessions after two seconds.
+func secured(t *testing.T, test func(t *testing.T, s *cluster, with func(*Config))) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		test(t, s, func(c *Config) {
 			c.SASL = &dial.SASL{Mechanism: dial.Plain, Username: "sluice", Password: "right", InsecurePlaintext: true}
 		})
@@ -31,7 +31,7 @@ func secured(t *testing.T, test func(t *testing.T, s *scene, with func(*Config))
 
 // TestSessionsEnd: brokers that end sessions for re-authentication cost nothing: no generation, no trouble, no error.
 func TestSessionsEnd(t *testing.T) {
-	secured(t, func(t *testing.T, s *scene, with func(*Config)) {
+	secured(t, func(t *testing.T, s *cluster, with func(*Config)) {
 		member, reading := prometheus.NewRegistry(), prometheus.NewRegistry()
 		a := s.start(func(c *Config, _ *GroupConfig) { with(c); c.Registerer = member }, "t")
 		s.until("joined", a.has(2))
@@ -82,7 +82,7 @@ func renewals(t *testing.T, reg *prometheus.Registry) (n float64) {
 // TestRefusedCredentials: a password that brokers no longer accept is a refusal with its cause for every caller. It
 // is tried twice a minute and broker, and everything continues by itself when it is accepted again.
 func TestRefusedCredentials(t *testing.T) {
-	secured(t, func(t *testing.T, s *scene, with func(*Config)) {
+	secured(t, func(t *testing.T, s *cluster, with func(*Config)) {
 		var refuse atomic.Bool
 		var tries atomic.Int64
 		s.fake.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -144,7 +144,7 @@ func TestRefusedCredentials(t *testing.T) {
 // TestRenewedPassword: a refused member does not wait for its next regular attempt when the file with its password
 // changes, and its claims are kept meanwhile.
 func TestRenewedPassword(t *testing.T) {
-	secured(t, func(t *testing.T, s *scene, _ func(*Config)) {
+	secured(t, func(t *testing.T, s *cluster, _ func(*Config)) {
 		var wants atomic.Value
 		wants.Store("\x00sluice\x00right")
 		s.fake.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -178,7 +178,7 @@ func TestRenewedPassword(t *testing.T) {
 }
 
 // produceAs produces a record as the user.
-func (w *scene) produceAs(t *testing.T, topic string, partition int32, value string) {
+func (w *cluster) produceAs(t *testing.T, topic string, partition int32, value string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.dial), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.SASL(plain.Auth{User: "sluice", Pass: "right"}.AsMechanism()))

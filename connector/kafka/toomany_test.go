@@ -44,7 +44,7 @@ func (m *member) commit(t *testing.T, topics ...string) {
 // TestTooManyTopics: topics beyond the limit are held, and none that is read loses its place to a new one, be it read by
 // a member that has just started.
 func TestTooManyTopics(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *scene) {
+	inBubble(t, func(t *testing.T, s *cluster) {
 		for _, name := range []string{"t.b", "t.c", "t.d", "other"} {
 			s.create(name, 1)
 		}

@@ -40,7 +40,7 @@ func (c *counted) Close() error {
 func TestClient_CloseEndsConnections(t *testing.T) {
 	for requests := range 9 {
 		t.Run(fmt.Sprint("silent behind ", requests), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *scene) {
+			inBubble(t, func(t *testing.T, s *cluster) {
 				var open, left, dialed atomic.Int64
 				left.Store(int64(requests))
 				c, err := NewClient(Config{Brokers: s.addrs, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {

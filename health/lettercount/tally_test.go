@@ -27,8 +27,8 @@ type written struct {
 	class classify.Class
 }
 
-// world holds dead-letter partitions, positions, logs and rows. It counts by the definition.
-type world struct {
+// simulation holds dead-letter partitions, positions, logs and rows. It counts by the definition.
+type simulation struct {
 	dead      map[idempotency.Partition][]written // by offset
 	start     map[idempotency.Partition]int64
 	positions map[idempotency.Partition]int64
@@ -37,9 +37,9 @@ type world struct {
 	rows      map[idempotency.Coordinates]bool
 }
 
-func (w *world) position(p idempotency.Partition) int64 { return w.positions[p] }
+func (w *simulation) position(p idempotency.Partition) int64 { return w.positions[p] }
 
-func (w *world) log(p idempotency.Partition) lettercount.Log {
+func (w *simulation) log(p idempotency.Partition) lettercount.Log {
 	if log, known := w.logs[p]; known {
 		return log
 	}
@@ -47,7 +47,7 @@ func (w *world) log(p idempotency.Partition) lettercount.Log {
 }
 
 // at is the position of a partition with its log.
-func (w *world) at(p idempotency.Partition) lettercount.Position {
+func (w *simulation) at(p idempotency.Partition) lettercount.Position {
 	if w.gone[p] {
 		return lettercount.Position{Next: w.positions[p]}
 	}
@@ -55,7 +55,7 @@ func (w *world) at(p idempotency.Partition) lettercount.Position {
 }
 
 // unresolved is the definition: the table is past the record and has no row of it, or no member can read it any more.
-func (w *world) unresolved(at idempotency.Coordinates) bool {
+func (w *simulation) unresolved(at idempotency.Coordinates) bool {
 	log := w.log(at.Partition)
 	if at.Offset < w.positions[at.Partition] {
 		return !w.rows[at]
@@ -63,7 +63,7 @@ func (w *world) unresolved(at idempotency.Coordinates) bool {
 	return w.gone[at.Partition] || at.Offset < log.Start || at.Offset >= log.End
 }
 
-func (w *world) count(topic string) map[classify.Class]int64 {
+func (w *simulation) count(topic string) map[classify.Class]int64 {
 	class := map[idempotency.Coordinates]classify.Class{}
 	for p, all := range w.dead {
 		for _, l := range all[min(w.start[p], int64(len(all))):] {
@@ -82,7 +82,7 @@ func (w *world) count(topic string) map[classify.Class]int64 {
 }
 
 // beyond reports whether a partition has a letter at its position or beyond it.
-func (w *world) beyond(of idempotency.Partition) bool {
+func (w *simulation) beyond(of idempotency.Partition) bool {
 	for p, all := range w.dead {
 		for _, l := range all[min(w.start[p], int64(len(all))):] {
 			if l.about.Partition == of && l.about.Offset >= w.positions[of] {
@@ -94,7 +94,7 @@ func (w *world) beyond(of idempotency.Partition) bool {
 }
 
 // look brings a tally up to the current world, as a watch does: bytes of the log per answer, letters per judgement.
-func (w *world) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
+func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
 	tally.Keep(func(p idempotency.Partition) bool { _, there := w.dead[p]; return there })
 	for p, all := range w.dead {
 		for _, span := range tally.Missing(p, w.start[p], int64(len(all))) {
@@ -143,7 +143,7 @@ func TestTally(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dead := []idempotency.Partition{partition("dlq", 0), partition("dlq", 1), partition("dlq-2", 0)}
 		sources := []idempotency.Partition{partition("a", 0), partition("a", 1), partition("bb", 0), {Cluster: "c", Topic: "a", TopicID: idempotency.TopicID{9}}}
-		w := &world{
+		w := &simulation{
 			dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
 			positions: map[idempotency.Partition]int64{}, rows: map[idempotency.Coordinates]bool{},
 			logs: map[idempotency.Partition]lettercount.Log{}, gone: map[idempotency.Partition]bool{},
@@ -242,7 +242,7 @@ func TestTallyForgets(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	tally := lettercount.New(64 << 20)
 	const n = 300_000
-	w := &world{
+	w := &simulation{
 		dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
 		positions: map[idempotency.Partition]int64{of: 10 * n}, rows: map[idempotency.Coordinates]bool{},
 	}
@@ -275,7 +275,7 @@ func TestTallyForgets(t *testing.T) {
 func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	letter := idempotency.Coordinates{Partition: of, Offset: 5}
-	w := &world{
+	w := &simulation{
 		dead:      map[idempotency.Partition][]written{p: {{letter, classify.Poison}}},
 		start:     map[idempotency.Partition]int64{},
 		positions: map[idempotency.Partition]int64{of: 10}, rows: map[idempotency.Coordinates]bool{},
@@ -332,7 +332,7 @@ func TestTallyOfWhatCannotBeRead(t *testing.T) {
 // TestTallyOfRepeats: any number of old letters that come again are judged again, and counted once.
 func TestTallyOfRepeats(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
-	w := &world{
+	w := &simulation{
 		dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
 		positions: map[idempotency.Partition]int64{of: 100_000}, rows: map[idempotency.Coordinates]bool{},
 	}

@@ -22,9 +22,9 @@ import (
 // faultList are the faults of the operations on version 2, in order.
 type faultList struct{ puts, gets []objstoretest.Fault }
 
-// script is a world whose table is at version 1.
-func script(t *testing.T, list faultList) *world {
-	w := newWorld(t, false, func(_ int, op objstore.Op) objstoretest.Fault {
+// script is a store whose table is at version 1.
+func script(t *testing.T, list faultList) *recordedStore {
+	w := newRecordedStore(t, false, func(_ int, op objstore.Op) objstoretest.Fault {
 		faults := &list.gets
 		if op.Kind == objstore.OpPutIfAbsent {
 			faults = &list.puts
@@ -219,54 +219,58 @@ func TestLostRace(t *testing.T) {
 		return m
 	}
 	for name, c := range map[string]struct {
-		winner func(*testing.T, *world) []deltalog.Action
+		winner func(*testing.T, *recordedStore) []deltalog.Action
 		err    func(*testing.T, error) // nil: the commit continues
 		kept   bool                    // the files of a commit that does not happen
 	}{
 		"files and txns of others": {
-			winner: func(*testing.T, *world) []deltalog.Action {
+			winner: func(*testing.T, *recordedStore) []deltalog.Action {
 				return []deltalog.Action{deltalog.Txn{AppID: "else", Version: 3}, deltalog.Remove{Path: "x.parquet"}}
 			},
 		},
-		"a nullable column is added": {winner: func(t *testing.T, w *world) []deltalog.Action {
+		"a nullable column is added": {winner: func(t *testing.T, w *recordedStore) []deltalog.Action {
 			return []deltalog.Action{alter(t, w.mem, ddl+", added string")}
 		}},
 		"a column is dropped": {
-			winner: func(t *testing.T, w *world) []deltalog.Action { return []deltalog.Action{alter(t, w.mem, "id bigint")} },
-			err:    fenced("name"),
+			winner: func(t *testing.T, w *recordedStore) []deltalog.Action {
+				return []deltalog.Action{alter(t, w.mem, "id bigint")}
+			},
+			err: fenced("name"),
 		},
 		"a column is NOT NULL": {
-			winner: func(t *testing.T, w *world) []deltalog.Action {
+			winner: func(t *testing.T, w *recordedStore) []deltalog.Action {
 				return []deltalog.Action{alter(t, w.mem, ddl+", added string not null")}
 			},
 			err: fenced("added"),
 		},
 		"our txn moves": {
-			winner: func(*testing.T, *world) []deltalog.Action {
+			winner: func(*testing.T, *recordedStore) []deltalog.Action {
 				return []deltalog.Action{deltalog.Txn{AppID: app(0), Version: 2}}
 			},
 			err: fenced("moved"),
 		},
 		"a constraint": {
-			winner: func(t *testing.T, w *world) []deltalog.Action {
+			winner: func(t *testing.T, w *recordedStore) []deltalog.Action {
 				return []deltalog.Action{constraint(alter(t, w.mem, ddl))}
 			},
 			err: heldFor(hold.TableUnsupported, "CHECK constraint"),
 		},
 		"a protocol with features": {
-			winner: func(*testing.T, *world) []deltalog.Action {
+			winner: func(*testing.T, *recordedStore) []deltalog.Action {
 				return []deltalog.Action{deltalog.Protocol{MinReaderVersion: 3, MinWriterVersion: 7, ReaderFeatures: []string{"deletionVectors"}, WriterFeatures: []string{"deletionVectors"}}}
 			},
 			err: heldFor(hold.TableUnsupported, "deletionVectors"),
 		},
 		"another table": {
-			winner: func(t *testing.T, w *world) []deltalog.Action { return []deltalog.Action{other(alter(t, w.mem, ddl))} },
-			err:    heldFor(hold.TableReplaced, "another"),
+			winner: func(t *testing.T, w *recordedStore) []deltalog.Action {
+				return []deltalog.Action{other(alter(t, w.mem, ddl))}
+			},
+			err: heldFor(hold.TableReplaced, "another"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
+				w := newRecordedStore(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
 				tab := open(t, w.faulty)
 				s := load(t, tab)
 				first := true
@@ -334,7 +338,7 @@ func TestOldSnapshot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				outage, began := false, time.Time{}
-				w := newWorld(t, true, func(_ int, op objstore.Op) objstoretest.Fault {
+				w := newRecordedStore(t, true, func(_ int, op objstore.Op) objstoretest.Fault {
 					switch {
 					case !outage || time.Since(began) > 10*time.Minute:
 						return objstoretest.Fault{}
@@ -418,7 +422,7 @@ func TestOldSnapshot(t *testing.T) {
 // A process that slept past a log cleanup finds no next version, and must not take its number.
 func TestSleptPastCleanup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
+		w := newRecordedStore(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
 		tab := open(t, w.faulty)
 		s := appendCommits(t, tab, 2)
 		stranger := open(t, w.mem)
@@ -445,7 +449,7 @@ func TestSleptPastCleanup(t *testing.T) {
 // A process sleeps between the read of the log and the put: a request that would be sent too late is not sent.
 func TestCommit_SleepBeforePut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
+		w := newRecordedStore(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
 		slept := false
 		store := &sleepy{Store: w.faulty, before: func(key string) {
 			if key == deltalog.CommitKey(2) && !slept {

@@ -44,8 +44,8 @@ func life(ctx context.Context, t *testing.T, store objstore.Store, size, target 
 	}
 }
 
-// world is a store with its faults and the operations on it.
-type world struct {
+// recordedStore is a store with its faults and the operations on it.
+type recordedStore struct {
 	mem    *objstore.Mem
 	faulty *objstoretest.Faulty
 
@@ -55,9 +55,9 @@ type world struct {
 	ops []objstore.Op // so far
 }
 
-// newWorld returns an empty store, or one with a table that wants a checkpoint every two commits.
-func newWorld(t *testing.T, exists bool, fault func(n int, op objstore.Op) objstoretest.Fault) *world {
-	w := &world{mem: objstore.NewMem()}
+// newRecordedStore returns an empty store, or one with a table that wants a checkpoint every two commits.
+func newRecordedStore(t *testing.T, exists bool, fault func(n int, op objstore.Op) objstoretest.Fault) *recordedStore {
+	w := &recordedStore{mem: objstore.NewMem()}
 	if exists {
 		load(t, process(t, w.mem))
 		s, err := deltalog.Load(t.Context(), w.mem)
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, exists bool, fault func(n int, op objstore.Op) objst
 }
 
 // settle lets all late operations take effect.
-func (w *world) settle() {
+func (w *recordedStore) settle() {
 	for _, op := range w.faulty.Flying() {
 		_ = w.faulty.Land(op.N) // another commit may have its version
 	}
@@ -112,7 +112,7 @@ var faults = map[string]stepFault{
 
 // cleanupOf lets another process commit to partition 1 until there is a checkpoint. An hour and a half later, more
 // than the shortest log retention, it cleans up the log below it.
-func (w *world) cleanupOf(t *testing.T) {
+func (w *recordedStore) cleanupOf(t *testing.T) {
 	time.Sleep(10 * time.Minute)
 	checkpoint := goOn(t, w.mem, -1)
 	time.Sleep(90 * time.Minute)
@@ -130,7 +130,7 @@ func TestEveryStepMayFail(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		runs := 0
 		for _, exists := range []bool{false, true} {
-			quiet := newWorld(t, exists, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
+			quiet := newRecordedStore(t, exists, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
 			if err := life(t.Context(), t, quiet.faulty, 3, target); err != nil {
 				t.Fatal(err)
 			}
@@ -158,8 +158,8 @@ func TestEveryStepMayFail(t *testing.T) {
 func everyStep(t *testing.T, exists bool, n int, fault stepFault, crash bool, target int64) (where string) {
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
-	var w *world
-	w = newWorld(t, exists, func(i int, op objstore.Op) objstoretest.Fault {
+	var w *recordedStore
+	w = newRecordedStore(t, exists, func(i int, op objstore.Op) objstoretest.Fault {
 		if i != n {
 			return objstoretest.Fault{}
 		}

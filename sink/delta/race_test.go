@@ -36,7 +36,7 @@ func manyWriters(t *testing.T, seed uint64) {
 		{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 5 * time.Minute},
 		{Linger: time.Minute},
 	}
-	w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault {
+	w := newRecordedStore(t, true, func(int, objstore.Op) objstoretest.Fault {
 		f := objstoretest.Fault{}
 		if roll(100) < 15 {
 			f = kinds[roll(int64(len(kinds)))]
@@ -98,7 +98,7 @@ func TestSixteenWriters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
 		dice := rand.New(rand.NewPCG(1, 2))
-		w := newWorld(t, true, func(int, objstore.Op) objstoretest.Fault {
+		w := newRecordedStore(t, true, func(int, objstore.Op) objstoretest.Fault {
 			mu.Lock()
 			defer mu.Unlock()
 			return objstoretest.Fault{Delay: time.Duration(5+dice.IntN(20)) * time.Millisecond}
@@ -144,7 +144,7 @@ func TestSixteenWriters(t *testing.T) {
 // return the conflict.
 func TestCreateRace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		w := newWorld(t, false, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{Delay: 10 * time.Millisecond} })
+		w := newRecordedStore(t, false, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{Delay: 10 * time.Millisecond} })
 		defer w.faulty.Close()
 		ids := make([]string, 8)
 		errs := make([]error, 8)
@@ -191,7 +191,7 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				dark := false
-				w := newWorld(t, true, func(_ int, op objstore.Op) objstoretest.Fault {
+				w := newRecordedStore(t, true, func(_ int, op objstore.Op) objstoretest.Fault {
 					if dark && op.Kind == objstore.OpPutIfAbsent {
 						return objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late}
 					}

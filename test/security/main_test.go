@@ -42,8 +42,8 @@ const (
 	onBearer  = "BEARER"  // only OAUTHBEARER, and sessions of two seconds
 )
 
-// world is one broker with everything that a client of it may have.
-type world struct {
+// securedBroker is one broker with everything that a client of it may have.
+type securedBroker struct {
 	binary string
 	kafka  *lab.Kafka
 	dir    string
@@ -59,7 +59,7 @@ type world struct {
 func TestSecurity(t *testing.T) {
 	for _, version := range []string{lab.KafkaNewest, lab.KafkaOlder} {
 		t.Run(version, func(t *testing.T) {
-			w := newWorld(t, version)
+			w := newSecuredBroker(t, version)
 			w.matrix(t)
 			t.Run("sessions of SCRAM end", func(t *testing.T) {
 				t.Parallel()
@@ -77,9 +77,9 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
-func newWorld(t *testing.T, version string) *world {
+func newSecuredBroker(t *testing.T, version string) *securedBroker {
 	t.Helper()
-	w := &world{dir: t.TempDir(), binary: build(t)}
+	w := &securedBroker{dir: t.TempDir(), binary: build(t)}
 	if err := os.Mkdir(filepath.Join(w.dir, "kafka"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func build(t *testing.T) string {
 }
 
 // topic creates a topic with records in it.
-func (w *world) topic(t *testing.T) string {
+func (w *securedBroker) topic(t *testing.T) string {
 	t.Helper()
 	name := strings.NewReplacer("/", "-", "_", "-", ",", "", ":", "").Replace(strings.ToLower(t.Name()))
 	if err := w.kafka.CreateTopic(t.Context(), name, 2, nil); err != nil {
@@ -176,7 +176,7 @@ func (w *world) topic(t *testing.T) string {
 	return name
 }
 
-func (w *world) produce(t *testing.T, topic string, from, n int64) {
+func (w *securedBroker) produce(t *testing.T, topic string, from, n int64) {
 	t.Helper()
 	p := gen.Producer{Brokers: []string{w.kafka.Addr}, Topic: topic, Orders: gen.Orders{Seed: 1, Span: 1000}, From: from, Records: n, Codec: "none"}
 	if err := p.Run(t.Context(), nil); err != nil {
@@ -185,7 +185,7 @@ func (w *world) produce(t *testing.T, topic string, from, n int64) {
 }
 
 // config writes a configuration and returns its path and where /health will be. kafka is what stands below kafka.
-func (w *world) config(t *testing.T, topic, address, kafka string) (path, listen string) {
+func (w *securedBroker) config(t *testing.T, topic, address, kafka string) (path, listen string) {
 	t.Helper()
 	listen, err := lab.FreeAddr()
 	if err != nil {
@@ -214,7 +214,7 @@ shutdown: {drain: 5s}
 }
 
 // command runs a command of the binary and returns its exit code and what it printed.
-func (w *world) command(t *testing.T, args ...string) (code int, text string) {
+func (w *securedBroker) command(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -19,7 +19,7 @@ type cell struct {
 
 // matrix is {PLAINTEXT, TLS, mTLS, SASL_SSL with each mechanism} x {right, wrong credentials, wrong authority, expired
 // certificate}, and each kind of client at the wrong kind of listener.
-func (w *world) matrix(t *testing.T) {
+func (w *securedBroker) matrix(t *testing.T) {
 	t.Helper()
 	for _, c := range w.cells() {
 		t.Run(c.name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func (w *world) matrix(t *testing.T) {
 	}
 }
 
-func (w *world) cells() []cell {
+func (w *securedBroker) cells() []cell {
 	at := w.kafka.Addrs
 	tls := func(more ...string) string {
 		return "tls: {ca_file: " + w.ca + strings.Join(append([]string{""}, more...), ", ") + "}"
@@ -92,7 +92,7 @@ func (w *world) cells() []cell {
 }
 
 // arrives: the records come into the table, and whoever compares table and topic finds nothing.
-func (w *world) arrives(t *testing.T, c cell) {
+func (w *securedBroker) arrives(t *testing.T, c cell) {
 	t.Helper()
 	topic := w.topic(t)
 	path, _ := w.config(t, topic, c.address, c.kafka)
@@ -106,7 +106,7 @@ func (w *world) arrives(t *testing.T, c cell) {
 }
 
 // named: a command says what is wrong and that it found something; a running connector holds and says the same.
-func (w *world) named(t *testing.T, c cell) {
+func (w *securedBroker) named(t *testing.T, c cell) {
 	t.Helper()
 	topic := "topic-of-nobody"
 	path, listen := w.config(t, topic, c.address, c.kafka)

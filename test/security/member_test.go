@@ -25,7 +25,7 @@ type member struct {
 	url string
 }
 
-func (w *world) start(t *testing.T, path, listen string) *member {
+func (w *securedBroker) start(t *testing.T, path, listen string) *member {
 	t.Helper()
 	p, err := lab.StartProcess("connector", filepath.Join(filepath.Dir(path), "log"), []string{"PASSWORD=" + password},
 		w.binary, "run", "--config", path)

@@ -16,7 +16,7 @@ const rounds = 24
 
 // sessionsOfScram: a broker that ends sessions every two seconds costs nothing: one generation, no warning, and records
 // arrive all the time.
-func (w *world) sessionsOfScram(t *testing.T) {
+func (w *securedBroker) sessionsOfScram(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
 	path, listen := w.config(t, topic, w.kafka.Addrs[onScram], "tls: {ca_file: "+w.ca+
@@ -29,7 +29,7 @@ func (w *world) sessionsOfScram(t *testing.T) {
 
 // sessionsOfTokens: each session ends with its token; somebody renews the file all the time. When nobody does the hold
 // says so, and a fresh token ends it.
-func (w *world) sessionsOfTokens(t *testing.T) {
+func (w *securedBroker) sessionsOfTokens(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
 	dir := t.TempDir()
@@ -64,7 +64,7 @@ func (w *world) sessionsOfTokens(t *testing.T) {
 }
 
 // renewed: a connector whose certificate is renewed while it runs uses the new one for new connections.
-func (w *world) renewed(t *testing.T) {
+func (w *securedBroker) renewed(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func (w *world) renewed(t *testing.T) {
 }
 
 // stream produces for rounds while the member reads, and returns how many records there are then.
-func (w *world) stream(t *testing.T, m *member, topic string, from int64) int64 {
+func (w *securedBroker) stream(t *testing.T, m *member, topic string, from int64) int64 {
 	t.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()

@@ -9,10 +9,10 @@ import (
 )
 
 // Stalls returns the loops that stopped turning although the test did not expect it. They are violations, too.
-func (w *World) Stalls() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.stalls)
+func (h *Harness) Stalls() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.stalls)
 }
 
 // Stalls returns the loops of the process that did not turn at the last check.
@@ -25,7 +25,7 @@ func (p *Process) Stalls() []liveness.Stall {
 
 // watch checks the loops of a process until it has ended, as its liveness check does. No fault of a test's
 // dependencies is a reason to restart the process.
-func (w *World) watch(p *Process) {
+func (h *Harness) watch(p *Process) {
 	told := map[string]bool{}
 	turn := time.NewTicker(liveness.Every)
 	defer turn.Stop()
@@ -38,13 +38,13 @@ func (w *World) watch(p *Process) {
 		stalls := p.watch.Check(time.Now(), p.Loops.States())
 		p.stalls.Store(&stalls)
 		for _, s := range stalls {
-			if !told[s.Loop] && !w.Wedged.Load() {
+			if !told[s.Loop] && !h.Wedged.Load() {
 				told[s.Loop] = true
 				said := fmt.Sprintf("%s: loop %s has work and has not turned for %v", p.Name, s.Loop, s.For)
-				w.Broker.blame("%s", said)
-				w.mu.Lock()
-				w.stalls = append(w.stalls, said)
-				w.mu.Unlock()
+				h.Broker.blame("%s", said)
+				h.mu.Lock()
+				h.stalls = append(h.stalls, said)
+				h.mu.Unlock()
 			}
 		}
 	}

@@ -69,42 +69,42 @@ func TestAlive_WedgedLoop(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// place is where the member wedges.
-		place func(w *story.World, at *wedge)
+		place func(h *story.Harness, at *wedge)
 		// loops are those that are named first: the one that wedges.
 		loops []string
 	}{
-		{"lane", func(w *story.World, at *wedge) {
-			w.Wrap = func(target *connector.Target) { target.Decoder = stuckDecoder{target.Decoder, at} }
+		{"lane", func(h *story.Harness, at *wedge) {
+			h.Wrap = func(target *connector.Target) { target.Decoder = stuckDecoder{target.Decoder, at} }
 		}, []string{"lane 0", "lane 1"}},
-		{"writer", func(w *story.World, at *wedge) {
-			w.Wrap = func(target *connector.Target) { target.Table = stuckTable{target.Table.(*story.Table), at} }
+		{"writer", func(h *story.Harness, at *wedge) {
+			h.Wrap = func(target *connector.Target) { target.Table = stuckTable{target.Table.(*story.Table), at} }
 		}, []string{"writer t"}},
-		{"reader", func(w *story.World, at *wedge) {
-			w.PausedBy = func(connector.Partition) *hold.Hold { at.stay(); return nil }
+		{"reader", func(h *story.Harness, at *wedge) {
+			h.PausedBy = func(connector.Partition) *hold.Hold { at.stay(); return nil }
 		}, []string{"reader"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := story.NewWorld(3, 2)
-				w.Logger = logger()
+				h := story.NewHarness(3, 2)
+				h.Logger = logger()
 				at := &wedge{free: make(chan struct{})}
-				c.place(w, at)
-				p := w.Begin(t.Context())
-				defer w.Close()
+				c.place(h, at)
+				p := h.Begin(t.Context())
+				defer h.Close()
 				defer at.end()
-				p.Member.Assign(joined(w, 0, 1))
-				w.Broker.Produce(story.Topic, 0, "rrr", "k")
-				w.Broker.Produce(story.Topic, 1, "rrr", "k")
-				eventually(t, "end", w.AtEnd)
+				p.Member.Assign(joined(h, 0, 1))
+				h.Broker.Produce(story.Topic, 0, "rrr", "k")
+				h.Broker.Produce(story.Topic, 1, "rrr", "k")
+				eventually(t, "end", h.AtEnd)
 				time.Sleep(time.Hour) // nothing to do
-				if stalls := w.Stalls(); len(stalls) > 0 {
+				if stalls := h.Stalls(); len(stalls) > 0 {
 					t.Fatalf("not alive: %q", stalls)
 				}
 
-				w.Wedged.Store(true)
+				h.Wedged.Store(true)
 				at.stuck.Store(true)
-				w.Broker.Produce(story.Topic, 0, "rrr", "k")
-				w.Broker.Produce(story.Topic, 1, "rrr", "k")
+				h.Broker.Produce(story.Topic, 0, "rrr", "k")
+				h.Broker.Produce(story.Topic, 1, "rrr", "k")
 				began := time.Now()
 				var stalls []liveness.Stall
 				for len(stalls) == 0 && time.Since(began) < 10*time.Minute {
@@ -123,7 +123,7 @@ func TestAlive_WedgedLoop(t *testing.T) {
 				if stalls := p.Stalls(); len(stalls) > 0 {
 					t.Errorf("it turns again, and is not alive: %v", stalls)
 				}
-				eventually(t, "end again", w.AtEnd)
+				eventually(t, "end again", h.AtEnd)
 			})
 		})
 	}
@@ -133,71 +133,71 @@ func TestAlive_WedgedLoop(t *testing.T) {
 // the dependency is back.
 func TestAlive_Outage(t *testing.T) {
 	// hangs makes steps of a store or dead-letter topic wait as long as it is down.
-	hangs := func(steps ...string) func(w *story.World, away *atomic.Bool) {
-		return func(w *story.World, away *atomic.Bool) {
-			w.Hangs = func(ctx context.Context, step string) {
-				for away.Load() && slices.Contains(steps, step) && w.Chance.Pause(ctx, 2*time.Second) == nil {
+	hangs := func(steps ...string) func(h *story.Harness, away *atomic.Bool) {
+		return func(h *story.Harness, away *atomic.Bool) {
+			h.Hangs = func(ctx context.Context, step string) {
+				for away.Load() && slices.Contains(steps, step) && h.Chance.Pause(ctx, 2*time.Second) == nil {
 				}
 			}
 		}
 	}
 	for _, c := range []struct {
 		name  string
-		begin func(w *story.World, away *atomic.Bool)
-		turn  func(w *story.World, away bool)
+		begin func(h *story.Harness, away *atomic.Bool)
+		turn  func(h *story.Harness, away bool)
 	}{
 		{"the store does not answer", hangs("load", "refresh", "put", "put data files", "answer"), nil},
 		{"files cannot be put", hangs("put data files"), nil},
 		{"commits cannot be put", hangs("put"), nil},
-		{"dead letters cannot be written", func(w *story.World, away *atomic.Bool) {
-			w.Letters = &story.LetterLog{}
-			hangs("letters")(w, away)
+		{"dead letters cannot be written", func(h *story.Harness, away *atomic.Bool) {
+			h.Letters = &story.LetterLog{}
+			hangs("letters")(h, away)
 		}, nil},
-		{"Kafka answers no question", nil, func(w *story.World, away bool) {
-			w.Broker.Flaky.Store(map[bool]int64{true: 1}[away])
+		{"Kafka answers no question", nil, func(h *story.Harness, away bool) {
+			h.Broker.Flaky.Store(map[bool]int64{true: 1}[away])
 		}},
-		{"an operator paused it", nil, func(w *story.World, away bool) {
+		{"an operator paused it", nil, func(h *story.Harness, away bool) {
 			if away {
-				w.Pauses.Pause(0, 1)
+				h.Pauses.Pause(0, 1)
 				return
 			}
-			w.Pauses.Resume(0, 1)
+			h.Pauses.Resume(0, 1)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			scene(t, 2, func(t *testing.T, w *story.World) {
+			scenario(t, 2, func(t *testing.T, h *story.Harness) {
 				var gone atomic.Bool
 				if c.begin != nil {
-					c.begin(w, &gone)
+					c.begin(h, &gone)
 				}
 				away := func(is bool) {
 					if gone.Store(is); c.turn != nil {
-						c.turn(w, is)
+						c.turn(h, is)
 					}
 				}
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
-				w.Broker.Produce(story.Topic, 0, "rrrtrr", "k")
-				w.Broker.Produce(story.Topic, 1, "rrr", "k")
-				eventually(t, "end", w.AtEnd)
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
+				h.Broker.Produce(story.Topic, 0, "rrrtrr", "k")
+				h.Broker.Produce(story.Topic, 1, "rrr", "k")
+				eventually(t, "end", h.AtEnd)
 				away(true)
 				time.Sleep(time.Second)
 				kinds := "rrrrrr"
-				if w.Letters != nil {
+				if h.Letters != nil {
 					kinds = "rrprrr"
 				}
-				w.Broker.Produce(story.Topic, 0, kinds, "k")
+				h.Broker.Produce(story.Topic, 0, kinds, "k")
 				time.Sleep(2 * time.Second)
-				p.Member.Assign(joined(w, 0)) // a claim is lost and assigned again, so that it must resume
+				p.Member.Assign(joined(h, 0)) // a claim is lost and assigned again, so that it must resume
 				time.Sleep(time.Second)
-				p.Member.Assign(joined(w, 0, 1))
-				w.Broker.Produce(story.Topic, 1, kinds, "k")
+				p.Member.Assign(joined(h, 0, 1))
+				h.Broker.Produce(story.Topic, 1, kinds, "k")
 				time.Sleep(5 * time.Hour)
-				if w.AtEnd() {
+				if h.AtEnd() {
 					t.Error("nothing was away")
 				}
 				away(false)
-				eventually(t, "end again", w.AtEnd)
+				eventually(t, "end again", h.AtEnd)
 			})
 		})
 	}

@@ -24,8 +24,8 @@ type slowness struct {
 	takes func(connector.Partition) time.Duration
 }
 
-func slowed(w *story.World, takes func(connector.Partition) time.Duration) {
-	w.Wrap = func(target *connector.Target) { target.Decoder = slowDecoder{target.Decoder, &slowness{takes}} }
+func slowed(h *story.Harness, takes func(connector.Partition) time.Duration) {
+	h.Wrap = func(target *connector.Target) { target.Decoder = slowDecoder{target.Decoder, &slowness{takes}} }
 }
 
 func (d slowDecoder) Builder(s connector.Schema) (connector.Builder, error) {
@@ -49,13 +49,13 @@ func (b slowBuilder) Add(p connector.Partition, r *connector.Record) error {
 // TestBackpressure_QueueLimits: a thousand records per second arrive and five hundred are decoded. Backpressure
 // starts at 10 000 queued records, not before, logs it, and ends at 5 000.
 func TestBackpressure_QueueLimits(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Queue, w.CommitRows, w.Broker.Answer = shipped, 1_000_000, 500
-		slowed(w, func(connector.Partition) time.Duration { return 2 * time.Millisecond })
-		log := hear(w)
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Queue, h.CommitRows, h.Broker.Answer = shipped, 1_000_000, 500
+		slowed(h, func(connector.Partition) time.Duration { return 2 * time.Millisecond })
+		log := hear(h)
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
 		produced := 0
 		var fine int64 // the most that was queued without backpressure
 		for second := 0; !p.Connector.Status().Paused; second++ {
@@ -63,7 +63,7 @@ func TestBackpressure_QueueLimits(t *testing.T) {
 				t.Fatalf("a minute, %d records, and backpressure is inactive", produced)
 			}
 			for key := range 100 {
-				w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 10), fmt.Sprintf("customer-%d", key))
+				h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 10), fmt.Sprintf("customer-%d", key))
 			}
 			produced += 1000
 			for range 10 {
@@ -89,8 +89,8 @@ func TestBackpressure_QueueLimits(t *testing.T) {
 		if most > 10_000 || most < 9_500 {
 			t.Errorf("%d queued when it closed", most)
 		}
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, w.Want(0, 0, int64(produced)))
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, h.Want(0, 0, int64(produced)))
 		paused, resumed := log.lines(t, "BACKPRESSURE: PAUSED"), log.lines(t, "BACKPRESSURE: RESUMED")
 		if len(paused) != 1 || len(resumed) != 1 {
 			t.Fatalf("%d lines PAUSED, %d RESUMED", len(paused), len(resumed))
@@ -116,22 +116,22 @@ func TestBackpressure_QueueLimits(t *testing.T) {
 // partition of that customer waits, and another one continues without backpressure. Once there is room, the first one
 // continues, too.
 func TestBackpressure_PerKey(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Queue, w.CommitRows, w.Every, w.Broker.Answer = shipped, 1_000_000, 24*time.Hour, 100
-		slowed(w, func(p connector.Partition) time.Duration {
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Queue, h.CommitRows, h.Every, h.Broker.Answer = shipped, 1_000_000, 24*time.Hour, 100
+		slowed(h, func(p connector.Partition) time.Duration {
 			if p.ID == 0 {
 				return 500 * time.Millisecond
 			}
 			return 100 * time.Millisecond
 		})
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1)) // each in a lane of its own
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1)) // each in a lane of its own
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
 		claim := func(id int) connector.ClaimStatus { return p.Connector.Status().Claims[id] }
-		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 3000), "customer-123")
+		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 3000), "customer-123")
 		began := time.Now()
 		for n := int64(10); n <= 40; n += 10 {
-			w.Broker.Produce(story.Topic, 1, strings.Repeat("r", 10), "customer-456")
+			h.Broker.Produce(story.Topic, 1, strings.Repeat("r", 10), "customer-456")
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			if hot, other := claim(0), claim(1); hot.Next != 1000 || hot.Consumed != 0 || other.Consumed != n {
@@ -146,14 +146,14 @@ func TestBackpressure_PerKey(t *testing.T) {
 		if hot := claim(0); hot.Consumed != 100 || hot.Next != 1100 {
 			t.Errorf("when there is room again: %d taken, %d rows", hot.Next, hot.Consumed)
 		}
-		w.Broker.Produce(story.Topic, 1, strings.Repeat("r", 10), "customer-456")
+		h.Broker.Produce(story.Topic, 1, strings.Repeat("r", 10), "customer-456")
 		eventually(t, "the other customer's", func() bool { return claim(1).Consumed == 50 })
 		time.Sleep(time.Until(began.Add(1510 * time.Second)))
 		if hot := claim(0); hot.Consumed != 3000 {
 			t.Errorf("in the end: %d taken, %d rows", hot.Next, hot.Consumed)
 		}
-		w.Stop(p)
-		wantRows(t, w, 0, w.Want(0, 0, 3000))
-		wantRows(t, w, 1, w.Want(1, 0, 50))
+		h.Stop(p)
+		wantRows(t, h, 0, h.Want(0, 0, 3000))
+		wantRows(t, h, 1, h.Want(1, 0, 50))
 	})
 }

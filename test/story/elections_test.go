@@ -33,33 +33,33 @@ func TestElections(t *testing.T) {
 
 func elections(t *testing.T, s uint64) (moved int) {
 	t.Helper()
-	w := story.NewWorld(s, 3)
-	w.Logger = logger()
-	w.Broker.Flaky.Store(6)
-	all := w.Broker.Partitions(story.Topic)
-	members := []*story.Process{w.Begin(t.Context()), w.Begin(t.Context())}
+	h := story.NewHarness(s, 3)
+	h.Logger = logger()
+	h.Broker.Flaky.Store(6)
+	all := h.Broker.Partitions(story.Topic)
+	members := []*story.Process{h.Begin(t.Context()), h.Begin(t.Context())}
 	unchecked := 0.0
 	end := func(m *story.Process, how func(*story.Process)) {
 		how(m)
 		unchecked += m.Counted("sluice_positions_unchecked_total")
 	}
 	lose := func(id int32) { // the end of a log is lost, and other records come
-		n := len(w.Broker.Kinds(story.Topic, id))
-		w.Broker.Truncate(story.Topic, id, int64(n-w.Chance.N(min(n, 6)+1)), strings.Repeat("r", w.Chance.N(9)))
+		n := len(h.Broker.Kinds(story.Topic, id))
+		h.Broker.Truncate(story.Topic, id, int64(n-h.Chance.N(min(n, 6)+1)), strings.Repeat("r", h.Chance.N(9)))
 	}
 	for range 40 {
-		i, id := w.Chance.N(2), int32(w.Chance.N(3))
-		switch w.Chance.N(12) {
+		i, id := h.Chance.N(2), int32(h.Chance.N(3))
+		switch h.Chance.N(12) {
 		case 0, 1, 2, 3:
-			w.Broker.Produce(story.Topic, id, strings.Repeat("r", 1+w.Chance.N(9)), "k")
+			h.Broker.Produce(story.Topic, id, strings.Repeat("r", 1+h.Chance.N(9)), "k")
 		case 4:
-			w.Broker.Elect(story.Topic, id)
+			h.Broker.Elect(story.Topic, id)
 		case 5:
 			lose(id)
 		case 6, 7:
 			var a, b []connector.Partition
 			for _, p := range all {
-				if w.Chance.Is(2) {
+				if h.Chance.Is(2) {
 					a = append(a, p)
 				} else {
 					b = append(b, p)
@@ -68,19 +68,19 @@ func elections(t *testing.T, s uint64) (moved int) {
 			members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: a})
 			members[1].Member.Assign(connector.Assignment{Joined: true, Partitions: b})
 		case 8, 9:
-			end(members[i], w.Crash)
+			end(members[i], h.Crash)
 			lose(id)
-			members[i] = w.Begin(t.Context())
+			members[i] = h.Begin(t.Context())
 		case 10:
-			end(members[i], w.Stop)
-			members[i] = w.Begin(t.Context())
+			end(members[i], h.Stop)
+			members[i] = h.Begin(t.Context())
 		case 11:
-			w.Broker.ForgetGroup(story.Topic)
+			h.Broker.ForgetGroup(story.Topic)
 		}
-		time.Sleep(time.Duration(w.Chance.N(int(1500 * time.Millisecond))))
+		time.Sleep(time.Duration(h.Chance.N(int(1500 * time.Millisecond))))
 	}
-	w.Broker.Flaky.Store(0)
-	end(members[1], w.Stop)
+	h.Broker.Flaky.Store(0)
+	end(members[1], h.Stop)
 	members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: all})
 	time.Sleep(3 * time.Minute)
 	end(members[0], func(*story.Process) {})
@@ -88,23 +88,23 @@ func elections(t *testing.T, s uint64) (moved int) {
 		t.Errorf("seed %d: %v positions were read on from unchecked, and each was committed with its epoch", s, unchecked)
 	}
 	for range 100 {
-		if w.AtEnd() && len(members[0].Holds()) == 0 {
+		if h.AtEnd() && len(members[0].Holds()) == 0 {
 			break
 		}
 		for id, reason := range members[0].Holds() {
 			if reason == hold.Truncated || reason == hold.AheadOfLogEnd {
-				moveBack(t, w, s, id)
+				moveBack(t, h, s, id)
 				moved++
 			}
 		}
 		time.Sleep(3 * time.Minute) // what was read before a hold is in the table by then
 	}
-	w.Close()
-	for _, v := range w.Broker.Violations() {
+	h.Close()
+	for _, v := range h.Broker.Violations() {
 		t.Errorf("seed %d: %s", s, v)
 	}
 	for _, p := range all {
-		judgeElections(t, w, s, p.ID)
+		judgeElections(t, h, s, p.ID)
 	}
 	return moved
 }
@@ -116,9 +116,9 @@ type place struct {
 }
 
 // places counts the rows of a partition by their records.
-func places(w *story.World, id int32) map[place]int {
+func places(h *story.Harness, id int32) map[place]int {
 	all := map[place]int{}
-	for _, v := range w.Log.Versions() {
+	for _, v := range h.Log.Versions() {
 		for _, r := range v.Rows {
 			if r.ID == id {
 				all[place{r.Offset, r.Epoch}]++
@@ -130,37 +130,37 @@ func places(w *story.World, id int32) map[place]int {
 
 // moveBack is what an operator does about a position after lost records: it moves back to the first record of the
 // log that the table does not have.
-func moveBack(t *testing.T, w *story.World, s uint64, id int32) {
+func moveBack(t *testing.T, h *story.Harness, s uint64, id int32) {
 	t.Helper()
-	rows, at, next := places(w, id), w.Position(id), int64(0)
-	for _, epoch := range w.Broker.Epochs(story.Topic, id) {
+	rows, at, next := places(h, id), h.Position(id), int64(0)
+	for _, epoch := range h.Broker.Epochs(story.Topic, id) {
 		if rows[place{next, epoch}] == 0 {
 			break
 		}
 		next++
 	}
 	if next >= at {
-		t.Errorf("seed %d: partition %d is held at %d, and the table has what the log has up to there\n%s", s, id, at, history(w))
+		t.Errorf("seed %d: partition %d is held at %d, and the table has what the log has up to there\n%s", s, id, at, history(h))
 		return
 	}
-	if _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, id, at, next))); err != nil {
+	if _, err := commit.Move(t.Context(), h.Operator(), moves(h, move(h, id, at, next))); err != nil {
 		t.Errorf("seed %d: %v", s, err)
 	}
 }
 
 // judgeElections expects each record of the log in the table once, and each lost one at most once.
-func judgeElections(t *testing.T, w *story.World, s uint64, id int32) {
+func judgeElections(t *testing.T, h *story.Harness, s uint64, id int32) {
 	t.Helper()
-	rows := places(w, id)
-	for offset, epoch := range w.Broker.Epochs(story.Topic, id) {
+	rows := places(h, id)
+	for offset, epoch := range h.Broker.Epochs(story.Topic, id) {
 		if n := rows[place{int64(offset), epoch}]; n != 1 {
-			t.Errorf("seed %d: record %d of partition %d, written in epoch %d, has %d rows\n%s", s, offset, id, epoch, n, history(w))
+			t.Errorf("seed %d: record %d of partition %d, written in epoch %d, has %d rows\n%s", s, offset, id, epoch, n, history(h))
 			return
 		}
 	}
 	for at, n := range rows {
 		if n > 1 {
-			t.Errorf("seed %d: record %+v of partition %d has %d rows\n%s", s, at, id, n, history(w))
+			t.Errorf("seed %d: record %+v of partition %d has %d rows\n%s", s, at, id, n, history(h))
 			return
 		}
 	}

@@ -140,9 +140,9 @@ func (a *asleep) List(ctx context.Context, prefix, after string) iter.Seq2[objst
 	return all
 }
 
-// upkeep is a world whose table drops log entries and txns.
+// upkeep is a harness whose table drops log entries and txns.
 type upkeep struct {
-	*story.World
+	*story.Harness
 	t       *testing.T
 	store   *oncelog
 	mem     *objstore.Mem
@@ -162,17 +162,17 @@ func newUpkeep(t *testing.T, s uint64) *upkeep {
 	}
 	mem := objstore.NewMem()
 	u := &upkeep{
-		World: story.NewWorld(s, 3), t: t, mem: mem, columns: columns, asleep: map[string]*asleep{},
+		Harness: story.NewHarness(s, 3), t: t, mem: mem, columns: columns, asleep: map[string]*asleep{},
 		store: &oncelog{Store: mem, written: map[string]bool{}},
 	}
 	u.Logger = logger()
 	u.Wedged.Store(true) // the test makes members sleep
 	u.Broker.Value = func(_ story.Kind, offset int64) []byte { return fmt.Appendf(nil, `{"v":%d}`, offset*3) }
-	b := &bucket{mem: mem, world: u.World}
+	b := &bucket{mem: mem, harness: u.Harness}
 	u.Open = func(process string) (connector.Target, func(), func()) {
 		u.asleep[process] = &asleep{Store: objstoretest.NewFaulty(u.store, b.fault)}
 		m := &mortal{Store: u.asleep[process]}
-		// Half of the worlds have members of a version that repeats no txns.
+		// Half of the harnesses have members of a version that repeats no txns.
 		var retention func() time.Duration
 		if s%2 == 0 {
 			retention = func() time.Duration { return 0 }

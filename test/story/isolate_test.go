@@ -23,14 +23,14 @@ import (
 // thrice allows three attempts, with pauses of 1, 2 and 3 seconds.
 var thrice = reliability.RecordRetry{Max: 3, Wait: time.Second, Curve: reliability.Linear}
 
-// ours is scene with a dead-letter topic and record_retry.
-func ours(t *testing.T, partitions int, play func(t *testing.T, w *story.World)) {
+// ours is scenario with a dead-letter topic and record_retry.
+func ours(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
-	withLetters(t, partitions, func(t *testing.T, w *story.World) {
-		w.Retry = thrice
-		play(t, w)
-		w.Close()
-		for _, v := range w.Broker.Violations() {
+	withLetters(t, partitions, func(t *testing.T, h *story.Harness) {
+		h.Retry = thrice
+		play(t, h)
+		h.Close()
+		for _, v := range h.Broker.Violations() {
 			t.Error(v)
 		}
 	})
@@ -46,11 +46,11 @@ func TestSchedules_LocalFailures(t *testing.T) {
 	letters := 0
 	for s := first; s <= last && !t.Failed(); s++ {
 		synctest.Test(t, func(t *testing.T) {
-			w := story.NewWorld(s, 3)
-			w.Letters = &story.LetterLog{}
-			w.Retry = reliability.RecordRetry{Max: int(s % 3), Wait: 100 * time.Millisecond, Curve: reliability.Linear}
-			play(t, w, s)
-			letters += len(w.Letters.All())
+			h := story.NewHarness(s, 3)
+			h.Letters = &story.LetterLog{}
+			h.Retry = reliability.RecordRetry{Max: int(s % 3), Wait: 100 * time.Millisecond, Curve: reliability.Linear}
+			play(t, h, s)
+			letters += len(h.Letters.All())
 		})
 	}
 	t.Logf("%d schedules, %d letters", last-first+1, letters)
@@ -85,17 +85,17 @@ func TestIsolate_RecordAtFault(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ours(t, 2, func(t *testing.T, w *story.World) {
+			ours(t, 2, func(t *testing.T, h *story.Harness) {
 				for id, kinds := range c.produce {
-					w.Broker.Produce(story.Topic, int32(id), kinds, "k")
+					h.Broker.Produce(story.Topic, int32(id), kinds, "k")
 				}
 				began := time.Now()
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
-				eventually(t, "end", w.AtEnd)
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
+				eventually(t, "end", h.AtEnd)
 				for id := range c.produce {
-					wantRows(t, w, int32(id), c.rows[id])
-					wantLetters(t, w, int32(id), c.letters[id]...)
+					wantRows(t, h, int32(id), c.rows[id])
+					wantLetters(t, h, int32(id), c.letters[id]...)
 				}
 				wantHolds(t, p, map[int32]hold.Reason{})
 				if took := time.Since(began); took < 6*time.Second {
@@ -111,19 +111,19 @@ func TestIsolate_RecordAtFault(t *testing.T) {
 
 // TestIsolate_FailurePasses: the second attempt works, and there is no dead letter.
 func TestIsolate_FailurePasses(t *testing.T) {
-	ours(t, 1, func(t *testing.T, w *story.World) {
+	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		var failed atomic.Int64
-		w.Odd = func(s story.Source) {
+		h.Odd = func(s story.Source) {
 			if s.Offset == 2 && failed.Add(1) == 1 {
 				panic("once")
 			}
 		}
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, []int64{0, 1, 2, 3})
-		wantLetters(t, w, 0)
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 1, 2, 3})
+		wantLetters(t, h, 0)
 		if got := p.Counted("worker_retry_count_total"); got != 1 {
 			t.Errorf("%v attempts counted, want 1", got)
 		}
@@ -138,20 +138,20 @@ func TestIsolate_NoRecordAtFault(t *testing.T) {
 		"two rows fail only": func(rows []story.Source) bool { return has(rows, 1) && has(rows, 6) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ours(t, 1, func(t *testing.T, w *story.World) {
+			ours(t, 1, func(t *testing.T, h *story.Harness) {
 				var healed atomic.Bool
-				w.Together = func(rows []story.Source) {
+				h.Together = func(rows []story.Source) {
 					if !healed.Load() && fails(rows) {
 						panic("unknown cause")
 					}
 				}
-				w.Broker.Produce(story.Topic, 0, "rrrrrrrr", "k")
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0))
+				h.Broker.Produce(story.Topic, 0, "rrrrrrrr", "k")
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0))
 				time.Sleep(5 * time.Minute)
-				wantLetters(t, w, 0)
-				wantRows(t, w, 0, nil)
-				if at := w.Position(0); at != 0 {
+				wantLetters(t, h, 0)
+				wantRows(t, h, 0, nil)
+				if at := h.Position(0); at != 0 {
 					t.Errorf("the position is %d", at)
 				}
 				if got := p.Counted("sluice_commit_failures_total"); got < 10 {
@@ -161,9 +161,9 @@ func TestIsolate_NoRecordAtFault(t *testing.T) {
 					t.Errorf("%v attempts counted, want 3", got)
 				}
 				healed.Store(true)
-				eventually(t, "end", w.AtEnd)
-				wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 6, 7})
-				wantLetters(t, w, 0)
+				eventually(t, "end", h.AtEnd)
+				wantRows(t, h, 0, []int64{0, 1, 2, 3, 4, 5, 6, 7})
+				wantLetters(t, h, 0)
 			})
 		})
 	}
@@ -172,18 +172,18 @@ func TestIsolate_NoRecordAtFault(t *testing.T) {
 // TestIsolate_OnlyWithOthers: one row fails on its own, and without it two others still fail together. No record is
 // given up: a record is at fault only if the rest passes.
 func TestIsolate_OnlyWithOthers(t *testing.T) {
-	ours(t, 1, func(t *testing.T, w *story.World) {
-		w.Together = func(rows []story.Source) {
+	ours(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Together = func(rows []story.Source) {
 			if has(rows, 0) || has(rows, 2) && has(rows, 6) {
 				panic("alone, or together")
 			}
 		}
-		w.Broker.Produce(story.Topic, 0, "rrrrrrrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
+		h.Broker.Produce(story.Topic, 0, "rrrrrrrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
 		time.Sleep(5 * time.Minute)
-		wantLetters(t, w, 0)
-		wantRows(t, w, 0, nil)
+		wantLetters(t, h, 0)
+		wantRows(t, h, 0, nil)
 		if got := p.Counted("worker_retry_count_total"); got != 3 { // the count would begin again if a record had been given up
 			t.Errorf("%v attempts counted, want 3", got)
 		}
@@ -196,13 +196,13 @@ func has(rows []story.Source, offset int64) bool {
 
 // TestIsolate_DecoderAlwaysFails: no single record is at fault.
 func TestIsolate_DecoderAlwaysFails(t *testing.T) {
-	ours(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, strings.Repeat("x", 200), "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
+	ours(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, strings.Repeat("x", 200), "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
 		time.Sleep(5 * time.Minute)
-		wantLetters(t, w, 0)
-		if at := w.Position(0); at != 0 {
+		wantLetters(t, h, 0)
+		if at := h.Position(0); at != 0 {
 			t.Errorf("the position is %d", at)
 		}
 	})
@@ -211,20 +211,20 @@ func TestIsolate_DecoderAlwaysFails(t *testing.T) {
 // TestIsolate_HoldWithoutLetters: with bad_records: hold.
 func TestIsolate_HoldWithoutLetters(t *testing.T) {
 	for _, kinds := range []string{"rrerr", "rrxrr"} {
-		scene(t, 2, func(t *testing.T, w *story.World) {
-			w.Retry = thrice
-			w.Broker.Produce(story.Topic, 0, kinds, "k")
-			w.Broker.Produce(story.Topic, 1, "rrr", "k")
-			p := w.Begin(t.Context())
-			p.Member.Assign(joined(w, 0, 1))
+		scenario(t, 2, func(t *testing.T, h *story.Harness) {
+			h.Retry = thrice
+			h.Broker.Produce(story.Topic, 0, kinds, "k")
+			h.Broker.Produce(story.Topic, 1, "rrr", "k")
+			p := h.Begin(t.Context())
+			p.Member.Assign(joined(h, 0, 1))
 			wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
-			eventually(t, "the others pass", func() bool { return w.Position(0) == 2 && w.Position(1) == 3 })
+			eventually(t, "the others pass", func() bool { return h.Position(0) == 2 && h.Position(1) == 3 })
 			for _, c := range p.Connector.Status().Claims {
 				if c.Hold != nil && (c.Hold.Offset != 2 || !strings.Contains(c.Hold.Detail, "isolated: ")) {
 					t.Errorf("held at %d: %s", c.Hold.Offset, c.Hold.Detail)
 				}
 			}
-			wantRows(t, w, 0, []int64{0, 1})
+			wantRows(t, h, 0, []int64{0, 1})
 			failures := p.Counted("sluice_commit_failures_total")
 			time.Sleep(10 * time.Minute) // checked each minute, and not retried
 			if got := p.Counted("sluice_commit_failures_total"); got != failures {
@@ -236,20 +236,20 @@ func TestIsolate_HoldWithoutLetters(t *testing.T) {
 
 // TestIsolate_StopDuringPause: a stop between two attempts does not wait for the pause.
 func TestIsolate_StopDuringPause(t *testing.T) {
-	ours(t, 1, func(t *testing.T, w *story.World) {
-		w.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}
-		w.Broker.Produce(story.Topic, 0, "rrer", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
+	ours(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}
+		h.Broker.Produce(story.Topic, 0, "rrer", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
 		eventually(t, "the first failure", func() bool { return p.Counted("worker_retry_count_total") == 1 })
 		time.Sleep(10 * time.Second)
 		began := time.Now()
-		w.Stop(p)
+		h.Stop(p)
 		if took := time.Since(began); took > 4*time.Second {
 			t.Errorf("stopped after %v", took)
 		}
-		wantRows(t, w, 0, nil)
-		wantLetters(t, w, 0)
+		wantRows(t, h, 0, nil)
+		wantLetters(t, h, 0)
 	})
 }
 
@@ -257,29 +257,29 @@ func TestIsolate_StopDuringPause(t *testing.T) {
 func TestClaimLeavesBatch(t *testing.T) {
 	for name, kinds := range map[string]string{"EncoderPanics": "rrer", "DecoderPanics": "rrxr", "DecoderFails": "rrrx"} {
 		t.Run(name, func(t *testing.T) {
-			ours(t, 2, func(t *testing.T, w *story.World) {
-				w.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}
-				w.Broker.Produce(story.Topic, 0, kinds, "k")
-				w.Broker.Produce(story.Topic, 1, "rrr", "k")
+			ours(t, 2, func(t *testing.T, h *story.Harness) {
+				h.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}
+				h.Broker.Produce(story.Topic, 0, kinds, "k")
+				h.Broker.Produce(story.Topic, 1, "rrr", "k")
 				began := time.Now()
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
-				eventually(t, "rows of the other partition", func() bool { return w.Position(1) == 3 })
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
+				eventually(t, "rows of the other partition", func() bool { return h.Position(1) == 3 })
 				eventually(t, "the first failure", func() bool { return p.Counted("worker_retry_count_total") == 1 })
-				w.Broker.Produce(story.Topic, 1, "rrrr", "k")
-				eventually(t, "later rows of the other partition", func() bool { return w.Position(1) == 7 })
+				h.Broker.Produce(story.Topic, 1, "rrrr", "k")
+				eventually(t, "later rows of the other partition", func() bool { return h.Position(1) == 7 })
 				if took := time.Since(began); took > 10*time.Minute {
 					t.Errorf("the other partition waited for %v", took)
 				}
-				wantRows(t, w, 0, nil)
-				wantLetters(t, w, 0)
+				wantRows(t, h, 0, nil)
+				wantLetters(t, h, 0)
 				wantHolds(t, p, map[int32]hold.Reason{})
 
 				at := int64(strings.IndexAny(kinds, "ex"))
 				time.Sleep(40 * time.Minute)
-				wantRows(t, w, 0, slices.DeleteFunc([]int64{0, 1, 2, 3}, func(o int64) bool { return o == at }))
-				wantLetters(t, w, 0, at)
-				wantLetters(t, w, 1)
+				wantRows(t, h, 0, slices.DeleteFunc([]int64{0, 1, 2, 3}, func(o int64) bool { return o == at }))
+				wantLetters(t, h, 0, at)
+				wantLetters(t, h, 1)
 				if got := p.Counted("worker_retry_count_total"); got != 1 {
 					t.Errorf("%v attempts counted, want 1", got)
 				}
@@ -294,21 +294,21 @@ func TestIsolate_Trace(t *testing.T) {
 		mu    sync.Mutex
 		trace strings.Builder
 	)
-	ours(t, 1, func(t *testing.T, w *story.World) {
+	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		began := time.Now()
-		w.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{5 * time.Second, 60 * time.Second}}
-		w.Trace = func(format string, args ...any) {
+		h.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{5 * time.Second, 60 * time.Second}}
+		h.Trace = func(format string, args ...any) {
 			mu.Lock()
 			defer mu.Unlock()
 			if line := fmt.Sprintf(format, args...); !strings.HasPrefix(line, "bounds") && !strings.HasPrefix(line, "load") && !strings.HasPrefix(line, "fetch") {
 				fmt.Fprintf(&trace, "%3.0fs %s\n", time.Since(began).Seconds(), line)
 			}
 		}
-		w.Broker.Produce(story.Topic, 0, "rrerrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
-		if got := slices.Sorted(maps.Keys(w.Letters.Distinct(0))); !slices.Equal(got, []int64{2}) {
+		h.Broker.Produce(story.Topic, 0, "rrerrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
+		if got := slices.Sorted(maps.Keys(h.Letters.Distinct(0))); !slices.Equal(got, []int64{2}) {
 			t.Errorf("letters %v", got)
 		}
 	})

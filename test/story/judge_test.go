@@ -16,27 +16,27 @@ import (
 
 // judge checks what a run left in the log and among the dead letters against the rules of the model, and returns
 // the violations.
-func judge(w *story.World, versions []model.Version) string {
-	h := model.History{Versions: versions}
-	if w.Letters != nil {
-		for _, l := range w.Letters.All() {
+func judge(h *story.Harness, versions []model.Version) string {
+	history := model.History{Versions: versions}
+	if h.Letters != nil {
+		for _, l := range h.Letters.All() {
 			id := idempotency.TopicID{15: l.TopicID}
 			at := model.Partition{Topic: l.Topic, TopicID: id.String(), Number: l.ID}
-			h.Letters = append(h.Letters, model.Letter{Partition: at, Offset: l.Offset, Before: int64(l.Before)})
+			history.Letters = append(history.Letters, model.Letter{Partition: at, Offset: l.Offset, Before: int64(l.Before)})
 		}
 	}
-	for _, p := range w.Broker.Partitions(story.Topic) {
+	for _, p := range h.Broker.Partitions(story.Topic) {
 		s := model.Source{Partition: inModel(p), Start: model.AtStart, Position: model.AtStart, Records: map[int64]model.Kind{}}
-		for offset, kind := range w.Broker.Kinds(story.Topic, p.ID) {
+		for offset, kind := range h.Broker.Kinds(story.Topic, p.ID) {
 			s.Records[int64(offset)] = map[story.Kind]model.Kind{
 				story.Row: model.Row, story.Tombstone: model.Dropped, story.Health: model.Dropped, story.Duplicate: model.Dropped, story.Poison: model.Poison, story.Control: model.Control,
 				story.Breaks: model.Poison, story.Unfit: model.Poison,
 				story.Was: model.Row, story.Becomes: model.Row, // of tables that are altered: not judged here
 			}[kind]
 		}
-		h.Sources = append(h.Sources, s)
+		history.Sources = append(history.Sources, s)
 	}
-	return strings.Join(model.Judge(h), "\n")
+	return strings.Join(model.Judge(history), "\n")
 }
 
 func inModel(p connector.Partition) model.Partition {
@@ -62,8 +62,8 @@ func txns(all []connector.Txn, ranges []connector.Range) (moved []model.Txn) {
 }
 
 // versionsOf returns the in-memory log in the form of the model.
-func versionsOf(w *story.World) (versions []model.Version) {
-	for n, v := range w.Log.Versions() {
+func versionsOf(h *story.Harness) (versions []model.Version) {
+	for n, v := range h.Log.Versions() {
 		m := model.Version{Number: int64(n), Table: v.Table, Member: v.Member, Operator: v.Commit.Operation == "forged"}
 		m.Txns = txns(v.Commit.Txns, v.Commit.Ranges)
 		for _, r := range v.Rows {
@@ -77,13 +77,13 @@ func versionsOf(w *story.World) (versions []model.Version) {
 
 // versionsIn returns the Delta log of a store in the form of the model. The history may start with a checkpoint's
 // version only if nothing was cleaned up, so that every version is there.
-func versionsIn(t *testing.T, w *story.World, store objstore.Store) (versions []model.Version) {
+func versionsIn(t *testing.T, h *story.Harness, store objstore.Store) (versions []model.Version) {
 	t.Helper()
 	info, err := delta.Inspect(t.Context(), store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	topicID := w.Broker.Partitions(story.Topic)[0].TopicID.String()
+	topicID := h.Broker.Partitions(story.Topic)[0].TopicID.String()
 	rows := map[int64][]model.RowAt{}
 	lost := map[int64]int{}
 	for v, file := range addsByCommit(t, store) {

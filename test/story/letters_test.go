@@ -19,12 +19,12 @@ import (
 
 // judgeLetters compares dead letters with the records and the ranges of all commits: no good record has a letter,
 // and the ranges count the letters. The model judges that every bad record has one before a position passes it.
-func judgeLetters(t *testing.T, w *story.World, ranges []connector.Range, s uint64) {
+func judgeLetters(t *testing.T, h *story.Harness, ranges []connector.Range, s uint64) {
 	t.Helper()
-	for _, p := range w.Broker.Partitions(story.Topic) {
-		kinds := w.Broker.Kinds(story.Topic, p.ID)
-		if w.Letters != nil {
-			for o := range w.Letters.Distinct(p.ID) {
+	for _, p := range h.Broker.Partitions(story.Topic) {
+		kinds := h.Broker.Kinds(story.Topic, p.ID)
+		if h.Letters != nil {
+			for o := range h.Letters.Distinct(p.ID) {
 				if !kinds[o].Bad() {
 					t.Errorf("seed %d: a letter of %v@%d, which is of kind %c", s, p, o, kinds[o])
 				}
@@ -57,12 +57,12 @@ func TestSchedules_Letters(t *testing.T) {
 	letters, distinct := 0, 0
 	for s := first; s <= last && !t.Failed(); s++ {
 		synctest.Test(t, func(t *testing.T) {
-			w := story.NewWorld(s, 3)
-			w.Letters = &story.LetterLog{}
-			play(t, w, s)
-			letters += len(w.Letters.All())
+			h := story.NewHarness(s, 3)
+			h.Letters = &story.LetterLog{}
+			play(t, h, s)
+			letters += len(h.Letters.All())
 			for id := range int32(3) {
-				distinct += len(w.Letters.Distinct(id))
+				distinct += len(h.Letters.Distinct(id))
 			}
 		})
 	}
@@ -75,48 +75,48 @@ func TestSchedules_Letters(t *testing.T) {
 // TestLetters_LittleMemory is TestSchedules_LittleMemory with bad records.
 func TestLetters_LittleMemory(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
-		w := story.NewWorld(s, 3)
-		w.Letters = &story.LetterLog{}
-		w.Fetch = story.Response + 4<<10*int64(1+s%4)
-		w.Batch = 100 << (s % 6)
-		w.CommitRows = 1 + int64(s%7)
-		play(t, w, s)
+		h := story.NewHarness(s, 3)
+		h.Letters = &story.LetterLog{}
+		h.Fetch = story.Response + 4<<10*int64(1+s%4)
+		h.Batch = 100 << (s % 6)
+		h.CommitRows = 1 + int64(s%7)
+		play(t, h, s)
 	})
 }
 
-// withLetters is scene with a dead-letter topic.
-func withLetters(t *testing.T, partitions int, play func(t *testing.T, w *story.World)) {
+// withLetters is scenario with a dead-letter topic.
+func withLetters(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
-	scene(t, partitions, func(t *testing.T, w *story.World) {
-		w.Letters = &story.LetterLog{}
-		play(t, w)
-		w.Close()
-		for _, v := range w.Broker.Violations() {
+	scenario(t, partitions, func(t *testing.T, h *story.Harness) {
+		h.Letters = &story.LetterLog{}
+		play(t, h)
+		h.Close()
+		for _, v := range h.Broker.Violations() {
 			t.Error(v)
 		}
-		if broken := judge(w, versionsOf(w)); broken != "" {
-			t.Errorf("%s\n%s", broken, history(w))
+		if broken := judge(h, versionsOf(h)); broken != "" {
+			t.Errorf("%s\n%s", broken, history(h))
 		}
 	})
 }
 
-func wantLetters(t *testing.T, w *story.World, id int32, want ...int64) {
+func wantLetters(t *testing.T, h *story.Harness, id int32, want ...int64) {
 	t.Helper()
-	if got := slices.Sorted(maps.Keys(w.Letters.Distinct(id))); !slices.Equal(got, want) {
-		t.Errorf("partition %d has letters %v, want %v\n%s", id, got, want, history(w))
+	if got := slices.Sorted(maps.Keys(h.Letters.Distinct(id))); !slices.Equal(got, want) {
+		t.Errorf("partition %d has letters %v, want %v\n%s", id, got, want, history(h))
 	}
 }
 
 func TestLetters_BadRecord(t *testing.T) {
-	withLetters(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "prrpprtp", "k")
-		w.Broker.Produce(story.Topic, 1, "pp", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, []int64{1, 2, 5})
-		wantLetters(t, w, 0, 0, 3, 4, 7)
-		wantLetters(t, w, 1, 0, 1)
+	withLetters(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "prrpprtp", "k")
+		h.Broker.Produce(story.Topic, 1, "pp", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{1, 2, 5})
+		wantLetters(t, h, 0, 0, 3, 4, 7)
+		wantLetters(t, h, 1, 0, 1)
 		wantHolds(t, p, map[int32]hold.Reason{})
 		if got := p.Counted("worker_dlq_messages_total"); got != 6 {
 			t.Errorf("%v letters counted by topic", got)
@@ -129,21 +129,21 @@ func TestLetters_BadRecord(t *testing.T) {
 
 // TestLetters_CommittedWhenDue: dead letters without rows are not committed as late as positions alone.
 func TestLetters_CommittedWhenDue(t *testing.T) {
-	withLetters(t, 1, func(t *testing.T, w *story.World) {
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
-		w.Broker.Produce(story.Topic, 0, "pp", "k")
+	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
+		h.Broker.Produce(story.Topic, 0, "pp", "k")
 		time.Sleep(10 * time.Second)
-		if at := w.Position(0); at != 2 {
+		if at := h.Position(0); at != 2 {
 			t.Errorf("after ten commit intervals the position is %d", at)
 		}
-		w.Broker.Produce(story.Topic, 0, strings.Repeat("p", 55), "k")
-		w.Stop(p)
-		for _, v := range w.Log.Versions() {
+		h.Broker.Produce(story.Topic, 0, strings.Repeat("p", 55), "k")
+		h.Stop(p)
+		for _, v := range h.Log.Versions() {
 			for _, r := range v.Commit.Ranges {
-				if r.Letters > w.CommitRows+12 { // and what was queued
-					t.Errorf("a batch of %d letters, a commit takes %d records", r.Letters, w.CommitRows)
+				if r.Letters > h.CommitRows+12 { // and what was queued
+					t.Errorf("a batch of %d letters, a commit takes %d records", r.Letters, h.CommitRows)
 				}
 			}
 		}
@@ -154,66 +154,66 @@ func TestLetters_CommittedWhenDue(t *testing.T) {
 // altered so that good and bad records change places.
 func TestLetters_VoidWithoutTxn(t *testing.T) {
 	for name, c := range map[string]struct {
-		between func(w *story.World, p *story.Process)
+		between func(h *story.Harness, p *story.Process)
 		produce string
 		rows    []int64
 		letters []int64
 		void    []int64
 	}{
-		"killed": {func(w *story.World, p *story.Process) {
+		"killed": {func(h *story.Harness, p *story.Process) {
 			p.Table.Kill()
 		}, "rprp", []int64{0, 2}, []int64{1, 3}, nil},
-		"fenced": {func(w *story.World, _ *story.Process) {
-			w.Log.Append(story.Version{Commit: w.Forged(0, 0)})
+		"fenced": {func(h *story.Harness, _ *story.Process) {
+			h.Log.Append(story.Version{Commit: h.Forged(0, 0)})
 		}, "rprp", []int64{0, 2}, []int64{1, 3}, nil},
-		"fenced by one who passed them": {func(w *story.World, _ *story.Process) {
-			w.Log.Append(story.Version{Commit: w.Forged(0, 2)})
+		"fenced by one who passed them": {func(h *story.Harness, _ *story.Process) {
+			h.Log.Append(story.Version{Commit: h.Forged(0, 2)})
 		}, "rprp", []int64{2}, []int64{1, 3}, nil},
-		"altered": {func(w *story.World, _ *story.Process) {
-			w.Log.Alter()
+		"altered": {func(h *story.Harness, _ *story.Process) {
+			h.Log.Alter()
 		}, "rbwp", []int64{0, 1}, []int64{1, 2, 3}, []int64{1}},
-		"altered, and no rows": {func(w *story.World, _ *story.Process) {
-			w.Log.Alter()
+		"altered, and no rows": {func(h *story.Harness, _ *story.Process) {
+			h.Log.Alter()
 		}, "bp", nil, []int64{0, 1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene(t, 1, func(t *testing.T, w *story.World) {
-				w.Letters = &story.LetterLog{}
+			scenario(t, 1, func(t *testing.T, h *story.Harness) {
+				h.Letters = &story.LetterLog{}
 				var lettered atomic.Bool
 				var first *story.Process
-				w.LettersBroken = func(step string) error {
+				h.LettersBroken = func(step string) error {
 					if step == "letters answered" {
 						lettered.Store(true)
 					}
 					return nil
 				}
 				done := false // one writer at a time
-				w.Broken = func(step string) error {
+				h.Broken = func(step string) error {
 					if step == "refresh" && lettered.Load() && !done {
 						done = true
-						c.between(w, first)
+						c.between(h, first)
 						if name == "killed" {
 							return classify.Mark(errors.New("the process is gone"), classify.Canceled)
 						}
 					}
 					return nil
 				}
-				first = w.Begin(t.Context())
-				first.Member.Assign(joined(w, 0))
-				eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
-				w.Broker.Produce(story.Topic, 0, c.produce, "k")
+				first = h.Begin(t.Context())
+				first.Member.Assign(joined(h, 0))
+				eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
+				h.Broker.Produce(story.Topic, 0, c.produce, "k")
 				if name == "killed" {
 					eventually(t, "letters", lettered.Load)
-					w.Crash(first)
-					first = w.Begin(t.Context())
-					first.Member.Assign(joined(w, 0))
+					h.Crash(first)
+					first = h.Begin(t.Context())
+					first.Member.Assign(joined(h, 0))
 				}
-				eventually(t, "end", w.AtEnd)
-				wantRows(t, w, 0, c.rows)
-				wantLetters(t, w, 0, c.letters...)
+				eventually(t, "end", h.AtEnd)
+				wantRows(t, h, 0, c.rows)
+				wantLetters(t, h, 0, c.letters...)
 				var void []int64
 				for _, o := range c.letters {
-					if slices.Contains(w.Rows(0), o) {
+					if slices.Contains(h.Rows(0), o) {
 						void = append(void, o)
 					}
 				}
@@ -238,21 +238,21 @@ func TestLetters_TopicDown(t *testing.T) {
 		"refuses":         hold.New(hold.DeadLettersUnavailable, "not allowed", nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			withLetters(t, 2, func(t *testing.T, w *story.World) {
+			withLetters(t, 2, func(t *testing.T, h *story.Harness) {
 				var mended atomic.Bool
-				w.Batch, w.CommitRows = 64<<10, 20
-				w.LettersBroken = func(string) error {
+				h.Batch, h.CommitRows = 64<<10, 20
+				h.LettersBroken = func(string) error {
 					if mended.Load() {
 						return nil
 					}
 					return down
 				}
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
-				eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
+				eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
 				for range 20 {
-					w.Broker.Produce(story.Topic, 0, "rrrprrrrrr", "k")
-					w.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
+					h.Broker.Produce(story.Topic, 0, "rrrprrrrrr", "k")
+					h.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
 				}
 				refused := classify.Of(down) == classify.Fatal
 				if refused {
@@ -269,19 +269,19 @@ func TestLetters_TopicDown(t *testing.T) {
 						t.Errorf("%v is read to %d while nothing is committed", c.Partition, c.Next)
 					}
 				}
-				if at := w.Position(0); at > 3 {
+				if at := h.Position(0); at > 3 {
 					t.Errorf("the position is %d, behind a record without a letter", at)
 				}
 				mended.Store(true)
-				eventually(t, "end", w.AtEnd)
+				eventually(t, "end", h.AtEnd)
 				wantHolds(t, p, map[int32]hold.Reason{})
-				wantRows(t, w, 0, w.Want(0, 0, 1<<40))
-				wantRows(t, w, 1, w.Want(1, 0, 1<<40))
-				if n := len(w.Letters.Distinct(0)); n != 20 {
+				wantRows(t, h, 0, h.Want(0, 0, 1<<40))
+				wantRows(t, h, 1, h.Want(1, 0, 1<<40))
+				if n := len(h.Letters.Distinct(0)); n != 20 {
 					t.Errorf("%d letters of 20", n)
 				}
-				if refused && len(w.Letters.All()) > 40 {
-					t.Errorf("%d letters of 20 records", len(w.Letters.All()))
+				if refused && len(h.Letters.All()) > 40 {
+					t.Errorf("%d letters of 20 records", len(h.Letters.All()))
 				}
 			})
 		})
@@ -292,21 +292,21 @@ func TestLetters_TopicDown(t *testing.T) {
 // operator skipped them. The claims that are left have nothing to commit that would end their holds, so they must
 // not stay held.
 func TestLetters_FailedRecordsGone(t *testing.T) {
-	for name, end := range map[string]func(*story.World, *story.Process){
-		"lost":   func(w *story.World, p *story.Process) { p.Member.Assign(joined(w, 1)) },
-		"passed": func(w *story.World, _ *story.Process) { w.Log.Append(story.Version{Commit: w.Forged(0, 1)}) },
+	for name, end := range map[string]func(*story.Harness, *story.Process){
+		"lost":   func(h *story.Harness, p *story.Process) { p.Member.Assign(joined(h, 1)) },
+		"passed": func(h *story.Harness, _ *story.Process) { h.Log.Append(story.Version{Commit: h.Forged(0, 1)}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			withLetters(t, 2, func(t *testing.T, w *story.World) {
-				w.LettersBroken = func(string) error {
+			withLetters(t, 2, func(t *testing.T, h *story.Harness) {
+				h.LettersBroken = func(string) error {
 					return hold.New(hold.DeadLettersUnavailable, "not allowed", nil)
 				}
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
-				eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
-				w.Broker.Produce(story.Topic, 0, "p", "k")
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
+				eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
+				h.Broker.Produce(story.Topic, 0, "p", "k")
 				wantHolds(t, p, map[int32]hold.Reason{0: hold.DeadLettersUnavailable, 1: hold.DeadLettersUnavailable})
-				end(w, p)
+				end(h, p)
 				time.Sleep(10 * time.Minute)
 				wantHolds(t, p, map[int32]hold.Reason{})
 			})
@@ -316,69 +316,69 @@ func TestLetters_FailedRecordsGone(t *testing.T) {
 
 // TestLetters_DrainWhileTopicDown: the drain ends in time; the records are read again.
 func TestLetters_DrainWhileTopicDown(t *testing.T) {
-	withLetters(t, 2, func(t *testing.T, w *story.World) {
+	withLetters(t, 2, func(t *testing.T, h *story.Harness) {
 		var mended atomic.Bool
-		w.LettersBroken = func(string) error {
+		h.LettersBroken = func(string) error {
 			if mended.Load() {
 				return nil
 			}
 			return classify.Mark(errors.New("no leader"), classify.Transient)
 		}
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
-		w.Broker.Produce(story.Topic, 0, "rprr", "k")
-		w.Broker.Produce(story.Topic, 1, "rr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
+		h.Broker.Produce(story.Topic, 0, "rprr", "k")
+		h.Broker.Produce(story.Topic, 1, "rr", "k")
 		time.Sleep(time.Minute)
 		began := time.Now()
-		w.Stop(p)
+		h.Stop(p)
 		if took := time.Since(began); took > 7*time.Second {
 			t.Errorf("the drain took %v, it has 5 s", took)
 		}
-		if w.Position(0) != 0 || w.Position(1) != 0 {
-			t.Errorf("the position is %d and %d", w.Position(0), w.Position(1))
+		if h.Position(0) != 0 || h.Position(1) != 0 {
+			t.Errorf("the position is %d and %d", h.Position(0), h.Position(1))
 		}
 		mended.Store(true)
-		p = w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, []int64{0, 2, 3})
-		wantLetters(t, w, 0, 1)
+		p = h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 2, 3})
+		wantLetters(t, h, 0, 1)
 	})
 }
 
 // TestFlood_HoldsUntilAllowed: the topic's partitions with bad records stop before any letter, one without continues,
 // and held records are not read again and again.
 func TestFlood_HoldsUntilAllowed(t *testing.T) {
-	withLetters(t, 2, func(t *testing.T, w *story.World) {
+	withLetters(t, 2, func(t *testing.T, h *story.Harness) {
 		var allowed atomic.Bool
-		w.HoldAbove, w.CommitRows, w.Every = 0.5, 1000, 30*time.Second
-		w.Allowed = func(topic string) bool { return topic == story.Topic && allowed.Load() }
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
+		h.HoldAbove, h.CommitRows, h.Every = 0.5, 1000, 30*time.Second
+		h.Allowed = func(topic string) bool { return topic == story.Topic && allowed.Load() }
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
 		for i := range 15 {
-			w.Broker.Produce(story.Topic, 0, "pppppppppp", fmt.Sprint(i))
+			h.Broker.Produce(story.Topic, 0, "pppppppppp", fmt.Sprint(i))
 		}
-		w.Broker.Produce(story.Topic, 1, "rrrr", "l")
+		h.Broker.Produce(story.Topic, 1, "rrrr", "l")
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Flood})
-		eventually(t, "the calm partition at its end", func() bool { return w.Position(1) == 4 })
-		wantLetters(t, w, 0)
+		eventually(t, "the calm partition at its end", func() bool { return h.Position(1) == 4 })
+		wantLetters(t, h, 0)
 		read := p.Counted("sluice_records_read_total")
 		time.Sleep(time.Hour)
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Flood})
 		if again := p.Counted("sluice_records_read_total") - read; again > 0 {
 			t.Errorf("%v records were read again", again)
 		}
-		wantLetters(t, w, 0)
+		wantLetters(t, h, 0)
 		if h := p.Connector.Status().Claims[0].Hold; !strings.Contains(h.Detail, "150 of the 154 records") || !strings.Contains(h.Detail, "150 of them for poison") {
 			t.Errorf("the hold says %q", h.Detail)
 		}
 		allowed.Store(true)
 		time.Sleep(5 * time.Second)
 		wantHolds(t, p, map[int32]hold.Reason{})
-		eventually(t, "end", w.AtEnd)
-		if n := len(w.Letters.Distinct(0)); n != 150 {
+		eventually(t, "end", h.AtEnd)
+		if n := len(h.Letters.Distinct(0)); n != 150 {
 			t.Errorf("%d letters of 150", n)
 		}
 	})
@@ -386,35 +386,35 @@ func TestFlood_HoldsUntilAllowed(t *testing.T) {
 
 // TestFlood_StopsInTheMiddle: records before the first bad one are committed, records after it are not.
 func TestFlood_StopsInTheMiddle(t *testing.T) {
-	withLetters(t, 1, func(t *testing.T, w *story.World) {
-		w.HoldAbove, w.CommitRows, w.Every = 0.5, 1000, 30*time.Second
-		w.Allowed = func(string) bool { return false }
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
+	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
+		h.HoldAbove, h.CommitRows, h.Every = 0.5, 1000, 30*time.Second
+		h.Allowed = func(string) bool { return false }
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
 		for i := range 20 {
-			w.Broker.Produce(story.Topic, 0, "rppprppppp", fmt.Sprint(i))
+			h.Broker.Produce(story.Topic, 0, "rppprppppp", fmt.Sprint(i))
 		}
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Flood})
-		eventually(t, "up to the first bad one", func() bool { return w.Position(0) == 1 })
-		wantRows(t, w, 0, []int64{0})
-		wantLetters(t, w, 0)
-		w.Stop(p)
-		wantRows(t, w, 0, []int64{0})
+		eventually(t, "up to the first bad one", func() bool { return h.Position(0) == 1 })
+		wantRows(t, h, 0, []int64{0})
+		wantLetters(t, h, 0)
+		h.Stop(p)
+		wantRows(t, h, 0, []int64{0})
 	})
 }
 
 // TestLetters_OfTwoOwners: two members believe that they own the claim, and each writes its letters.
 func TestLetters_OfTwoOwners(t *testing.T) {
-	withLetters(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rprpr", "k")
-		a, b := w.Begin(t.Context()), w.Begin(t.Context())
-		a.Member.Assign(joined(w, 0))
-		b.Member.Assign(joined(w, 0)) // by mistake
-		eventually(t, "end", w.AtEnd)
+	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rprpr", "k")
+		a, b := h.Begin(t.Context()), h.Begin(t.Context())
+		a.Member.Assign(joined(h, 0))
+		b.Member.Assign(joined(h, 0)) // by mistake
+		eventually(t, "end", h.AtEnd)
 		time.Sleep(5 * time.Minute)
-		wantRows(t, w, 0, []int64{0, 2, 4})
-		wantLetters(t, w, 0, 1, 3)
+		wantRows(t, h, 0, []int64{0, 2, 4})
+		wantLetters(t, h, 0, 1, 3)
 	})
 }
 
@@ -424,39 +424,39 @@ func TestLetters_WithinPool(t *testing.T) {
 	const large = 64 << 10
 	for name, kinds := range map[string]string{"alone": "pppppppppp", "among others": "rrrrprrrpr", "with tombstones": "ptthppttpp"} {
 		t.Run(name, func(t *testing.T) {
-			withLetters(t, 2, func(t *testing.T, w *story.World) {
-				w.Fetch, w.Batch, w.CommitRows = 1<<20, 12*large, 1000
-				w.Broker.Value = func(k story.Kind, _ int64) []byte {
+			withLetters(t, 2, func(t *testing.T, h *story.Harness) {
+				h.Fetch, h.Batch, h.CommitRows = 1<<20, 12*large, 1000
+				h.Broker.Value = func(k story.Kind, _ int64) []byte {
 					if k.Bad() {
 						return append([]byte{byte(k)}, make([]byte, large)...)
 					}
 					return append([]byte{byte(k)}, make([]byte, 100)...)
 				}
-				w.LettersBroken = func(step string) error {
+				h.LettersBroken = func(step string) error {
 					if step == "letters" {
 						time.Sleep(20 * time.Second)
 					}
 					return nil
 				}
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
 				for i := range 20 {
-					w.Broker.Produce(story.Topic, int32(i%2), kinds, fmt.Sprint(i))
+					h.Broker.Produce(story.Topic, int32(i%2), kinds, fmt.Sprint(i))
 				}
 				most := int64(0)
-				for end := time.Now().Add(20 * time.Minute); time.Now().Before(end) && !w.AtEnd(); time.Sleep(5 * time.Millisecond) {
+				for end := time.Now().Add(20 * time.Minute); time.Now().Before(end) && !h.AtEnd(); time.Sleep(5 * time.Millisecond) {
 					most = max(most, p.Connector.Pools.Batch.Used())
 				}
-				if !w.AtEnd() {
-					t.Errorf("stuck\n%s", history(w))
+				if !h.AtEnd() {
+					t.Errorf("stuck\n%s", history(h))
 				}
 				// The buffers of the lanes' builders are known only once they exist.
-				if lanes := int64(2 * 2 * 1200); most > w.Batch+lanes || most < w.Batch/2 {
-					t.Errorf("%d bytes were taken of a pool of %d", most, w.Batch)
+				if lanes := int64(2 * 2 * 1200); most > h.Batch+lanes || most < h.Batch/2 {
+					t.Errorf("%d bytes were taken of a pool of %d", most, h.Batch)
 				}
 				for id := range int32(2) {
-					wantRows(t, w, id, w.Want(id, 0, 1<<40))
-					if got, want := len(w.Letters.Distinct(id)), 10*strings.Count(kinds, "p"); got != want {
+					wantRows(t, h, id, h.Want(id, 0, 1<<40))
+					if got, want := len(h.Letters.Distinct(id)), 10*strings.Count(kinds, "p"); got != want {
 						t.Errorf("%d letters, want %d", got, want)
 					}
 				}
@@ -467,19 +467,19 @@ func TestLetters_WithinPool(t *testing.T) {
 
 // TestLetters_LargerThanPool: a single bad record larger than the pool becomes a letter all the same.
 func TestLetters_LargerThanPool(t *testing.T) {
-	withLetters(t, 1, func(t *testing.T, w *story.World) {
-		w.Fetch, w.Batch = 1<<20, 8<<10
-		w.Broker.Value = func(k story.Kind, _ int64) []byte {
+	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Fetch, h.Batch = 1<<20, 8<<10
+		h.Broker.Value = func(k story.Kind, _ int64) []byte {
 			if k == story.Poison {
 				return append([]byte{byte(k)}, make([]byte, 64<<10)...)
 			}
 			return []byte{byte(k)}
 		}
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		w.Broker.Produce(story.Topic, 0, "rpprrp", "k")
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, []int64{0, 3, 4})
-		wantLetters(t, w, 0, 1, 2, 5)
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		h.Broker.Produce(story.Topic, 0, "rpprrp", "k")
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 3, 4})
+		wantLetters(t, h, 0, 1, 2, 5)
 	})
 }

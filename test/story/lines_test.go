@@ -57,23 +57,23 @@ func (s *said) batches(t *testing.T, msg string) (ids []string) {
 	return ids
 }
 
-func hear(w *story.World) *said {
+func hear(h *story.Harness) *said {
 	out := &said{}
-	w.Logger = slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h.Logger = slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	return out
 }
 
 // TestLog_BatchID: from sealing to the committed offset each log line of a batch has its id, and the line of the
 // commit has its counts.
 func TestLog_BatchID(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		out := hear(w)
-		w.Broker.Produce(story.Topic, 0, "rrtrh", "k")
-		w.Broker.Produce(story.Topic, 1, "rr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "end", w.AtEnd)
-		w.Stop(p)
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		out := hear(h)
+		h.Broker.Produce(story.Topic, 0, "rrtrh", "k")
+		h.Broker.Produce(story.Topic, 1, "rr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "end", h.AtEnd)
+		h.Stop(p)
 		sealed := out.batches(t, "batch sealed")
 		if len(sealed) == 0 {
 			t.Fatal("no sealed batch has an id")
@@ -100,7 +100,7 @@ func TestLog_BatchID(t *testing.T) {
 		if rows != 5 || health != 1 {
 			t.Errorf("the commits say %v rows and %v health-check records", rows, health)
 		}
-		for _, v := range w.Log.Versions() {
+		for _, v := range h.Log.Versions() {
 			if id := v.Commit.Batch; len(v.Rows) > 0 && !slices.Contains(sealed, id) {
 				t.Errorf("a version of batch %q, sealed were %v", id, sealed)
 			}
@@ -112,24 +112,24 @@ func TestLog_BatchID(t *testing.T) {
 func TestLog_OutcomeHasBatchID(t *testing.T) {
 	for _, c := range []struct {
 		name, kinds, line string
-		broken            func(w *story.World, step string) error
+		broken            func(h *story.Harness, step string) error
 	}{
-		{"fenced", "rr", "FENCED", func(w *story.World, step string) error {
+		{"fenced", "rr", "FENCED", func(h *story.Harness, step string) error {
 			if step == "put data files" {
-				w.Log.Append(story.Version{Commit: w.Forged(0, 1)})
+				h.Log.Append(story.Version{Commit: h.Forged(0, 1)})
 			}
 			return nil
 		}},
-		{"failed for an unknown reason", "rr", "commit failed for an unknown reason", func(_ *story.World, step string) error {
+		{"failed for an unknown reason", "rr", "commit failed for an unknown reason", func(_ *story.Harness, step string) error {
 			if step == "put data files" {
 				return errors.New("what is this")
 			}
 			return nil
 		}},
-		{"failed in our own work", "rr", "Retry attempt", func(*story.World, string) error {
+		{"failed in our own work", "rr", "Retry attempt", func(*story.Harness, string) error {
 			return connector.Local("encode", errors.New("what is this"))
 		}},
-		{"held", "rr", "HOLD", func(_ *story.World, step string) error {
+		{"held", "rr", "HOLD", func(_ *story.Harness, step string) error {
 			if step == "put data files" {
 				return hold.New(hold.StoreDenied, "403", nil)
 			}
@@ -138,19 +138,19 @@ func TestLog_OutcomeHasBatchID(t *testing.T) {
 		{"a bad record", "rp", "HOLD", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			scene(t, 1, func(t *testing.T, w *story.World) {
-				out := hear(w)
-				w.Retry = thrice
+			scenario(t, 1, func(t *testing.T, h *story.Harness) {
+				out := hear(h)
+				h.Retry = thrice
 				var once atomic.Bool
-				w.Broken = func(step string) error {
+				h.Broken = func(step string) error {
 					if c.broken == nil || step != "put data files" || once.Swap(true) {
 						return nil
 					}
-					return c.broken(w, step)
+					return c.broken(h, step)
 				}
-				w.Broker.Produce(story.Topic, 0, c.kinds, "k")
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0))
+				h.Broker.Produce(story.Topic, 0, c.kinds, "k")
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0))
 				eventually(t, c.line, func() bool { return len(out.lines(t, c.line)) > 0 })
 				sealed := out.batches(t, "batch sealed")
 				if got := out.batches(t, c.line); len(got) != 1 || !slices.Contains(sealed, got[0]) {
@@ -168,12 +168,12 @@ func TestLog_OutcomeHasBatchID(t *testing.T) {
 // TestLog_RetryAttempts: a record at which the decoder fails is tried as often as record_retry says. Each attempt
 // has a line, and one more line names the record when it is given up.
 func TestLog_RetryAttempts(t *testing.T) {
-	ours(t, 1, func(t *testing.T, w *story.World) {
-		out := hear(w)
-		w.Broker.Produce(story.Topic, 0, "rrxr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
+	ours(t, 1, func(t *testing.T, h *story.Harness) {
+		out := hear(h)
+		h.Broker.Produce(story.Topic, 0, "rrxr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
 		var attempts []string
 		for _, line := range out.lines(t, "Retry attempt") {
 			attempts = append(attempts, line["attempt"].(string))

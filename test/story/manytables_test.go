@@ -17,40 +17,40 @@ func TestUntilCurrent_ManyTables(t *testing.T) {
 		if testing.Short() {
 			tables = 100
 		}
-		w := story.NewWorld(7, 1)
-		w.UntilCurrent, w.Every, w.Queue = true, time.Hour, shipped
-		w.Others = map[string]*story.TableLog{}
-		all := joined(w, 0)
+		h := story.NewHarness(7, 1)
+		h.UntilCurrent, h.Every, h.Queue = true, time.Hour, shipped
+		h.Others = map[string]*story.TableLog{}
+		all := joined(h, 0)
 		for i := range tables - 1 {
 			name := fmt.Sprintf("topic-%03d", i)
-			w.Others[name] = story.NewTableLog("table-" + name)
-			w.Broker.Create(name, byte(2+i%250), 1)
-			w.Broker.Produce(name, 0, "rr", "k")
-			all.Partitions = append(all.Partitions, w.Broker.Partitions(name)...)
+			h.Others[name] = story.NewTableLog("table-" + name)
+			h.Broker.Create(name, byte(2+i%250), 1)
+			h.Broker.Produce(name, 0, "rr", "k")
+			all.Partitions = append(all.Partitions, h.Broker.Partitions(name)...)
 		}
-		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		h.Broker.Produce(story.Topic, 0, "rr", "k")
 		ended := make(chan struct{})
-		p := w.Begin(t.Context())
+		p := h.Begin(t.Context())
 		p.Member.Assign(all)
 		go func() {
-			w.Done(p)
+			h.Done(p)
 			close(ended)
 		}()
 		select {
 		case <-ended:
 		case <-time.After(10 * time.Minute):
 			t.Error("it has not ended after ten minutes")
-			w.Stop(p)
+			h.Stop(p)
 			<-ended
 		}
-		for name, log := range w.Others {
+		for name, log := range h.Others {
 			if got := rowsOf(log, name)[0]; len(got) != 2 {
 				t.Errorf("%s has rows %v", name, got)
 			}
 		}
-		wantRows(t, w, 0, []int64{0, 1})
-		w.Close()
-		for _, v := range w.Broker.Violations() {
+		wantRows(t, h, 0, []int64{0, 1})
+		h.Close()
+		for _, v := range h.Broker.Violations() {
 			t.Error(v)
 		}
 	})

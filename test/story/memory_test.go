@@ -36,11 +36,11 @@ func tight(t *testing.T, play func(t *testing.T, s uint64)) {
 // everything was released once.
 func TestSchedules_LittleMemory(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
-		w := story.NewWorld(s, 3)
-		w.Fetch = story.Response + 4<<10*int64(1+s%4)
-		w.Batch = 100 << (s % 6)
-		w.CommitRows = 1 + int64(s%7)
-		play(t, w, s)
+		h := story.NewHarness(s, 3)
+		h.Fetch = story.Response + 4<<10*int64(1+s%4)
+		h.Batch = 100 << (s % 6)
+		h.CommitRows = 1 + int64(s%7)
+		play(t, h, s)
 	})
 }
 
@@ -49,46 +49,46 @@ func TestSchedules_LittleMemory(t *testing.T) {
 func TestTables_LittleMemory(t *testing.T) {
 	var meanwhile int
 	tight(t, func(t *testing.T, s uint64) {
-		w := story.NewWorld(s, 2)
-		w.Logger = logger()
-		w.Fetch = story.Response + 4<<10*int64(1+s%4)
-		w.Batch = 400 << (s % 5)
-		w.CommitRows = 2 + int64(s%9)
-		logs := map[string]*story.TableLog{story.Topic: w.Log, "b": story.NewTableLog("table-b"), "c": story.NewTableLog("table-c")}
-		w.Others = map[string]*story.TableLog{"b": logs["b"], "c": logs["c"]}
-		w.Broker.Create("b", 2, 2)
-		w.Broker.Create("c", 3, 1)
+		h := story.NewHarness(s, 2)
+		h.Logger = logger()
+		h.Fetch = story.Response + 4<<10*int64(1+s%4)
+		h.Batch = 400 << (s % 5)
+		h.CommitRows = 2 + int64(s%9)
+		logs := map[string]*story.TableLog{story.Topic: h.Log, "b": story.NewTableLog("table-b"), "c": story.NewTableLog("table-c")}
+		h.Others = map[string]*story.TableLog{"b": logs["b"], "c": logs["c"]}
+		h.Broker.Create("b", 2, 2)
+		h.Broker.Create("c", 3, 1)
 		var slow atomic.Bool
-		w.Broken = func(step string) error { // of the first table
+		h.Broken = func(step string) error { // of the first table
 			if slow.Load() && step == "put data files" {
 				time.Sleep(time.Minute)
 			}
 			return nil
 		}
-		p := w.Begin(t.Context())
+		p := h.Begin(t.Context())
 		all := connector.Assignment{Joined: true}
 		for _, name := range slices.Sorted(maps.Keys(logs)) {
-			all.Partitions = append(all.Partitions, w.Broker.Partitions(name)...)
+			all.Partitions = append(all.Partitions, h.Broker.Partitions(name)...)
 		}
 		p.Member.Assign(all)
 		produced := map[string]int{}
 		for step := range 30 {
-			name := []string{story.Topic, "b", "c"}[w.Chance.N(3)]
-			id := int32(w.Chance.N(len(w.Broker.Partitions(name))))
-			kinds := make([]byte, 1+w.Chance.N(12))
+			name := []string{story.Topic, "b", "c"}[h.Chance.N(3)]
+			id := int32(h.Chance.N(len(h.Broker.Partitions(name))))
+			kinds := make([]byte, 1+h.Chance.N(12))
 			for k := range kinds {
-				if kinds[k] = "rrrrt"[w.Chance.N(5)]; kinds[k] == 'r' {
+				if kinds[k] = "rrrrt"[h.Chance.N(5)]; kinds[k] == 'r' {
 					produced[name]++
 				}
 			}
-			w.Broker.Produce(name, id, string(kinds), fmt.Sprint(w.Chance.N(3)))
+			h.Broker.Produce(name, id, string(kinds), fmt.Sprint(h.Chance.N(3)))
 			slow.Store(step >= 10 && step < 20)
-			if w.Chance.Is(15) {
-				w.Crash(p)
-				p = w.Begin(t.Context())
+			if h.Chance.Is(15) {
+				h.Crash(p)
+				p = h.Begin(t.Context())
 				p.Member.Assign(all)
 			}
-			time.Sleep(time.Duration(w.Chance.N(int(time.Second))))
+			time.Sleep(time.Duration(h.Chance.N(int(time.Second))))
 		}
 		rows := func(name string) (n int) {
 			for _, r := range rowsOf(logs[name], name) {
@@ -121,15 +121,15 @@ func TestTables_LittleMemory(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		w.Close()
-		for _, v := range w.Broker.Violations() {
+		h.Close()
+		for _, v := range h.Broker.Violations() {
 			t.Errorf("seed %d: %s", s, v)
 		}
 		for name, log := range logs {
 			got := rowsOf(log, name)
-			for _, part := range w.Broker.Partitions(name) {
+			for _, part := range h.Broker.Partitions(name) {
 				var want []int64
-				for o, k := range w.Broker.Kinds(name, part.ID) {
+				for o, k := range h.Broker.Kinds(name, part.ID) {
 					if k == story.Row {
 						want = append(want, int64(o))
 					}
@@ -146,32 +146,32 @@ func TestTables_LittleMemory(t *testing.T) {
 	t.Logf("%d schedules, in %d of them the other tables were done before the slow one", *tights, meanwhile)
 }
 
-// tables is a world of three topics, each with its table, and a process that has all of them.
-func tables(t *testing.T, s uint64, shape func(w *story.World)) (w *story.World, rows func(topic string) int, end func()) {
+// tables is a harness of three topics, each with its table, and a process that has all of them.
+func tables(t *testing.T, s uint64, shape func(h *story.Harness)) (h *story.Harness, rows func(topic string) int, end func()) {
 	t.Helper()
-	w = story.NewWorld(s, 2)
-	w.Logger = logger()
+	h = story.NewHarness(s, 2)
+	h.Logger = logger()
 	b, c := story.NewTableLog("table-b"), story.NewTableLog("table-c")
-	w.Others = map[string]*story.TableLog{"b": b, "c": c}
-	w.Broker.Create("b", 2, 2)
-	w.Broker.Create("c", 3, 1)
-	shape(w)
-	p := w.Begin(t.Context())
+	h.Others = map[string]*story.TableLog{"b": b, "c": c}
+	h.Broker.Create("b", 2, 2)
+	h.Broker.Create("c", 3, 1)
+	shape(h)
+	p := h.Begin(t.Context())
 	all := connector.Assignment{Joined: true}
 	for _, name := range []string{story.Topic, "b", "c"} {
-		all.Partitions = append(all.Partitions, w.Broker.Partitions(name)...)
+		all.Partitions = append(all.Partitions, h.Broker.Partitions(name)...)
 	}
 	p.Member.Assign(all)
-	logs := map[string]*story.TableLog{story.Topic: w.Log, "b": b, "c": c}
+	logs := map[string]*story.TableLog{story.Topic: h.Log, "b": b, "c": c}
 	rows = func(topic string) (n int) {
 		for _, r := range rowsOf(logs[topic], topic) {
 			n += len(r)
 		}
 		return n
 	}
-	return w, rows, func() {
-		w.Close()
-		for _, v := range w.Broker.Violations() {
+	return h, rows, func() {
+		h.Close()
+		for _, v := range h.Broker.Violations() {
 			t.Errorf("seed %d: %s", s, v)
 		}
 	}
@@ -193,9 +193,9 @@ func TestMemory_StoppedTableStarvesNone(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var stopped atomic.Bool
 		stopped.Store(true)
-		w, rows, end := tables(t, s, func(w *story.World) {
-			w.Fetch, w.Batch, w.CommitRows = story.Response+4<<10*int64(1+s%3), 20_000, 5
-			w.Broken = func(step string) error {
+		h, rows, end := tables(t, s, func(h *story.Harness) {
+			h.Fetch, h.Batch, h.CommitRows = story.Response+4<<10*int64(1+s%3), 20_000, 5
+			h.Broken = func(step string) error {
 				for step == "put data files" && stopped.Load() {
 					time.Sleep(time.Second)
 				}
@@ -203,13 +203,13 @@ func TestMemory_StoppedTableStarvesNone(t *testing.T) {
 			}
 		})
 		for range 10 {
-			w.Broker.Produce(story.Topic, 0, "rrrrrrrrrr", "k")
-			w.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
+			h.Broker.Produce(story.Topic, 0, "rrrrrrrrrr", "k")
+			h.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
 		}
 		time.Sleep(10 * time.Second)
 		for range 3 {
-			w.Broker.Produce("b", 1, "rrrrr", "k")
-			w.Broker.Produce("c", 0, "rrrrr", "k")
+			h.Broker.Produce("b", 1, "rrrrr", "k")
+			h.Broker.Produce("c", 0, "rrrrr", "k")
 			time.Sleep(time.Second)
 		}
 		if !within(10*time.Minute, func() bool { return rows("b") == 15 && rows("c") == 15 }) {
@@ -227,10 +227,10 @@ func TestMemory_StoppedTableStarvesNone(t *testing.T) {
 // are sealed so that reading continues.
 func TestMemory_FullPoolSeals(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
-		w, rows, end := tables(t, s, func(w *story.World) { w.Batch, w.CommitRows, w.Every = 4<<10, 1000, 24*time.Hour })
+		h, rows, end := tables(t, s, func(h *story.Harness) { h.Batch, h.CommitRows, h.Every = 4<<10, 1000, 24*time.Hour })
 		for range 20 {
 			for _, name := range []string{story.Topic, "b", "c"} {
-				w.Broker.Produce(name, 0, "rrrrrrrrrr", "k")
+				h.Broker.Produce(name, 0, "rrrrrrrrrr", "k")
 			}
 		}
 		all := func() int { return rows(story.Topic) + rows("b") + rows("c") }

@@ -64,17 +64,17 @@ func failures(topic string, transient, poison, fatal, fenced float64) map[string
 }
 
 func TestMetrics_Batch(t *testing.T) {
-	letters := func(w *story.World) { w.Letters = &story.LetterLog{} }
-	slowly(t, 2, letters, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+	letters := func(h *story.Harness) { h.Letters = &story.LetterLog{} }
+	slowly(t, 2, letters, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		wantMetric(t, p, "sluice_rows_committed_total", map[string]float64{"topic=orders": 0})
 		wantMetric(t, p, "worker_dlq_messages_total", map[string]float64{"topic=orders": 0})
 		wantMetric(t, p, "worker_dlq_replayed_total", map[string]float64{"topic=orders": 0})
 		wantMetric(t, p, "sluice_records_failed_total", failures("orders", 0, 0, 0, 0))
 		wantMetric(t, p, "sluice_last_record_timestamp_seconds", nil)
-		w.Broker.Produce(story.Topic, 0, "rrp", "k")
-		w.Broker.Produce(story.Topic, 1, "rt", "k")
+		h.Broker.Produce(story.Topic, 0, "rrp", "k")
+		h.Broker.Produce(story.Topic, 1, "rt", "k")
 		c.at(30 * time.Second)
-		w.Broker.Produce(story.Topic, 0, "r", "k")
+		h.Broker.Produce(story.Topic, 0, "r", "k")
 		c.at(70 * time.Second)
 		wantMetric(t, p, "sluice_rows_committed_total", map[string]float64{"topic=orders": 4})
 		wantMetric(t, p, "sluice_records_failed_total", failures("orders", 0, 1, 0, 0))
@@ -91,7 +91,7 @@ func TestMetrics_Batch(t *testing.T) {
 		if at := last["partition=0 topic=orders"] - second; len(last) != 2 || at < 0 || at > 1 || last["partition=1 topic=orders"]-first > 1 {
 			t.Errorf("last records %v, want about %v and %v", last, second, first)
 		}
-		p.Member.Assign(joined(w, 1))
+		p.Member.Assign(joined(h, 1))
 		c.at(80 * time.Second)
 		if last := scraped(t, p, "sluice_last_record_timestamp_seconds"); len(last) != 1 || last["partition=1 topic=orders"] == 0 {
 			t.Errorf("a claim was lost, and last records are %v", slices.Sorted(maps.Keys(last)))
@@ -117,9 +117,9 @@ func TestMetrics_Failures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			failing := c.broken
-			set := func(w *story.World) {
-				w.Retry = thrice
-				w.Broken = func(step string) error {
+			set := func(h *story.Harness) {
+				h.Retry = thrice
+				h.Broken = func(step string) error {
 					err := failing
 					if step == "stage" {
 						failing = nil
@@ -128,13 +128,13 @@ func TestMetrics_Failures(t *testing.T) {
 					return nil
 				}
 			}
-			slowly(t, 1, set, func(t *testing.T, w *story.World, p *story.Process, k clock) {
-				w.Broker.Produce(story.Topic, 0, c.kinds, "k")
+			slowly(t, 1, set, func(t *testing.T, h *story.Harness, p *story.Process, k clock) {
+				h.Broker.Produce(story.Topic, 0, c.kinds, "k")
 				k.at(10 * time.Minute)
 				wantMetric(t, p, "sluice_records_failed_total", c.want)
 				wantMetric(t, p, "sluice_rows_committed_total", map[string]float64{"topic=orders": c.rows})
 				if t.Failed() {
-					t.Log(fmt.Sprint(p.Holds()), history(w))
+					t.Log(fmt.Sprint(p.Holds()), history(h))
 				}
 			})
 		})

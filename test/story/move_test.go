@@ -17,33 +17,33 @@ import (
 	"sluice/test/story"
 )
 
-func moves(w *story.World, all ...plan.Move) *plan.Moves {
+func moves(h *story.Harness, all ...plan.Move) *plan.Moves {
 	return &plan.Moves{
 		Moved:    connector.Moved{Command: "offsets set", Operator: "operator", Reason: "a test"},
 		Pipeline: story.Pipeline, TableID: "table-1", Moves: all,
 	}
 }
 
-func move(w *story.World, id int32, from, next int64) plan.Move {
-	return plan.Move{Partition: w.Broker.Partitions(story.Topic)[id], From: from, Next: next}
+func move(h *story.Harness, id int32, from, next int64) plan.Move {
+	return plan.Move{Partition: h.Broker.Partitions(story.Topic)[id], From: from, Next: next}
 }
 
 // TestMove_BesideRunningMember: a member is moved backwards and forwards while it commits. It is fenced and
 // continues from there.
 func TestMove_BesideRunningMember(t *testing.T) {
 	for seed := range uint64(20) {
-		seeded(t, seed, 2, func(t *testing.T, w *story.World) {
-			p := w.Begin(t.Context())
-			p.Member.Assign(joined(w, 0, 1))
-			eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
+		seeded(t, seed, 2, func(t *testing.T, h *story.Harness) {
+			p := h.Begin(t.Context())
+			p.Member.Assign(joined(h, 0, 1))
+			eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
 			won := 0
 			for range 8 {
-				w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
-				w.Broker.Produce(story.Topic, 1, "rrr", "k")
-				time.Sleep(time.Duration(w.Chance.N(3000)) * time.Millisecond)
-				from, end := w.Position(0), len(w.Broker.Kinds(story.Topic, 0))
-				next := int64(w.Chance.N(end + 1))
-				switch _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, from, next))); {
+				h.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+				h.Broker.Produce(story.Topic, 1, "rrr", "k")
+				time.Sleep(time.Duration(h.Chance.N(3000)) * time.Millisecond)
+				from, end := h.Position(0), len(h.Broker.Kinds(story.Topic, 0))
+				next := int64(h.Chance.N(end + 1))
+				switch _, err := commit.Move(t.Context(), h.Operator(), moves(h, move(h, 0, from, next))); {
 				case err == nil:
 					won++
 				case classify.Of(err) != classify.Fenced:
@@ -53,25 +53,25 @@ func TestMove_BesideRunningMember(t *testing.T) {
 			if won == 0 {
 				t.Error("no move was won")
 			}
-			eventually(t, "end", w.AtEnd)
+			eventually(t, "end", h.AtEnd)
 			// The log, replayed: each commit starts at the position that the one before set.
 			at, want := int64(-1), []int64(nil)
-			for _, v := range w.Log.Versions() {
+			for _, v := range h.Log.Versions() {
 				for _, r := range v.Commit.Ranges {
 					if r.Partition != 0 {
 						continue
 					}
 					if r.From != at {
-						t.Errorf("a commit starts at %d, the position was %d\n%s", r.From, at, history(w))
+						t.Errorf("a commit starts at %d, the position was %d\n%s", r.From, at, history(h))
 					}
 					if v.Commit.Moved == nil {
-						want = append(want, w.Want(0, r.From, r.Next)...)
+						want = append(want, h.Want(0, r.From, r.Next)...)
 					}
 					at = r.Next
 				}
 			}
-			wantRows(t, w, 0, want)
-			wantRows(t, w, 1, w.Want(1, 0, 1<<40))
+			wantRows(t, h, 0, want)
+			wantRows(t, h, 1, h.Want(1, 0, 1<<40))
 		})
 	}
 }
@@ -82,31 +82,31 @@ func TestRecheck_Requested(t *testing.T) {
 	for name, asks := range map[string]bool{"asked": true, "not asked": false} {
 		for _, state := range []string{"idle", "held"} {
 			t.Run(name+"/"+state, func(t *testing.T) {
-				scene(t, 1, func(t *testing.T, w *story.World) {
+				scenario(t, 1, func(t *testing.T, h *story.Harness) {
 					var asked atomic.Int64
-					w.Asked = func(connector.Partition) int64 { return asked.Load() }
-					w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-					p := w.Begin(t.Context())
-					p.Member.Assign(joined(w, 0))
-					eventually(t, "end", w.AtEnd)
+					h.Asked = func(connector.Partition) int64 { return asked.Load() }
+					h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+					p := h.Begin(t.Context())
+					p.Member.Assign(joined(h, 0))
+					eventually(t, "end", h.AtEnd)
 					if state == "held" {
-						w.Broker.Change(story.Topic, 0, 6, -1)
-						w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+						h.Broker.Change(story.Topic, 0, 6, -1)
+						h.Broker.Produce(story.Topic, 0, "rrrr", "k")
 						eventually(t, "it is held", func() bool { return holdOfClaim(p, 0) != nil })
 					}
 					time.Sleep(90 * time.Second) // after the regular checks
-					from, next := w.Position(0), int64(2)
+					from, next := h.Position(0), int64(2)
 					if state == "held" {
 						next = 6
 					}
-					if _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, from, next))); err != nil {
+					if _, err := commit.Move(t.Context(), h.Operator(), moves(h, move(h, 0, from, next))); err != nil {
 						t.Fatal(err)
 					}
 					began := time.Now()
 					if asks {
 						asked.Add(1)
 					}
-					eventually(t, "it goes on", w.AtEnd)
+					eventually(t, "it goes on", h.AtEnd)
 					if took := time.Since(began); asks != (took < 5*time.Second) || took > 70*time.Second {
 						t.Errorf("it went on after %v", took)
 					}
@@ -119,32 +119,32 @@ func TestRecheck_Requested(t *testing.T) {
 // TestMove_ComparesWhatWasShown: moves are compared with what the operator saw, all of them, and commit together or
 // not at all.
 func TestMove_ComparesWhatWasShown(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-		w.Broker.Produce(story.Topic, 1, "rrrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "end", w.AtEnd)
-		w.Stop(p)
-		before := len(w.Log.Versions())
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		h.Broker.Produce(story.Topic, 1, "rrrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "end", h.AtEnd)
+		h.Stop(p)
+		before := len(h.Log.Versions())
 		for name, m := range map[string]*plan.Moves{
-			"another position":      moves(w, move(w, 0, 4, 2), move(w, 1, 3, 2)),
-			"no position":           moves(w, move(w, 0, 4, 2), move(w, 1, -1, 2)),
-			"another table":         {Moved: connector.Moved{Command: "c"}, Pipeline: story.Pipeline, TableID: "table-0", Moves: []plan.Move{move(w, 0, 4, 2)}},
-			"one that is not there": {Moved: connector.Moved{Command: "c"}, Pipeline: "other", TableID: "table-1", Moves: []plan.Move{move(w, 0, 4, 2)}},
+			"another position":      moves(h, move(h, 0, 4, 2), move(h, 1, 3, 2)),
+			"no position":           moves(h, move(h, 0, 4, 2), move(h, 1, -1, 2)),
+			"another table":         {Moved: connector.Moved{Command: "c"}, Pipeline: story.Pipeline, TableID: "table-0", Moves: []plan.Move{move(h, 0, 4, 2)}},
+			"one that is not there": {Moved: connector.Moved{Command: "c"}, Pipeline: "other", TableID: "table-1", Moves: []plan.Move{move(h, 0, 4, 2)}},
 		} {
-			if _, err := commit.Move(t.Context(), w.Operator(), m); classify.Of(err) != classify.Fenced {
+			if _, err := commit.Move(t.Context(), h.Operator(), m); classify.Of(err) != classify.Fenced {
 				t.Errorf("%s: %v, want a fence", name, err)
 			}
 		}
-		if n := len(w.Log.Versions()); n != before {
+		if n := len(h.Log.Versions()); n != before {
 			t.Errorf("%d versions were written", n-before)
 		}
-		s, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, 4, 2), move(w, 1, 4, 0)))
-		if err != nil || w.Position(0) != 2 || w.Position(1) != 0 {
+		s, err := commit.Move(t.Context(), h.Operator(), moves(h, move(h, 0, 4, 2), move(h, 1, 4, 0)))
+		if err != nil || h.Position(0) != 2 || h.Position(1) != 0 {
 			t.Fatal(s, err)
 		}
-		last := w.Log.Versions()[before]
+		last := h.Log.Versions()[before]
 		if c := last.Commit; c.Operation != "SLUICE OFFSETS" || c.Moved == nil || *c.Moved != (connector.Moved{Command: "offsets set", Operator: "operator", Reason: "a test"}) ||
 			!slices.Equal(c.Ranges, []connector.Range{{Topic: story.Topic, Partition: 0, From: 4, Next: 2, Epoch: -1}, {Topic: story.Topic, Partition: 1, From: 4, Next: 0, Epoch: -1}}) {
 			t.Errorf("%+v", c)
@@ -157,25 +157,25 @@ func TestMove_ComparesWhatWasShown(t *testing.T) {
 func TestMove_BesideInitialCommit(t *testing.T) {
 	byOperator, byMember := 0, 0
 	for seed := range uint64(40) {
-		seeded(t, seed, 2, func(t *testing.T, w *story.World) {
-			w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-			p := w.Begin(t.Context())
-			p.Member.Assign(joined(w, 0, 1))
-			time.Sleep(time.Duration(w.Chance.N(300)) * time.Millisecond)
-			m := moves(w, move(w, 0, -1, 2), move(w, 1, -1, 0))
+		seeded(t, seed, 2, func(t *testing.T, h *story.Harness) {
+			h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+			p := h.Begin(t.Context())
+			p.Member.Assign(joined(h, 0, 1))
+			time.Sleep(time.Duration(h.Chance.N(300)) * time.Millisecond)
+			m := moves(h, move(h, 0, -1, 2), move(h, 1, -1, 0))
 			m.Accept = true
-			_, err := commit.Move(t.Context(), w.Operator(), m)
-			eventually(t, "end", w.AtEnd)
-			if !w.Marked("table-1") {
+			_, err := commit.Move(t.Context(), h.Operator(), m)
+			eventually(t, "end", h.AtEnd)
+			if !h.Marked("table-1") {
 				t.Error("the table is not marked")
 			}
 			switch {
 			case err == nil:
 				byOperator++
-				wantRows(t, w, 0, []int64{2, 3})
+				wantRows(t, h, 0, []int64{2, 3})
 			case classify.Of(err) == classify.Fenced:
 				byMember++
-				wantRows(t, w, 0, []int64{0, 1, 2, 3})
+				wantRows(t, h, 0, []int64{0, 1, 2, 3})
 			default:
 				t.Error(err)
 			}
@@ -189,67 +189,67 @@ func TestMove_BesideInitialCommit(t *testing.T) {
 // TestMove_AcceptsReplacedTable: a command that accepts a replaced table ends its holds; one that does not is
 // refused.
 func TestMove_AcceptsReplacedTable(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "end", w.AtEnd)
-		w.Log.Replace("table-2")
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "end", h.AtEnd)
+		h.Log.Replace("table-2")
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.TableReplaced, 1: hold.TableReplaced})
-		m := moves(w, move(w, 0, 4, 0), move(w, 1, 0, 0))
+		m := moves(h, move(h, 0, 4, 0), move(h, 1, 0, 0))
 		m.TableID = "table-2"
 		held := (*hold.Error)(nil)
-		if _, err := commit.Move(t.Context(), w.Operator(), m); !errors.As(err, &held) || held.Reason != hold.TableReplaced {
+		if _, err := commit.Move(t.Context(), h.Operator(), m); !errors.As(err, &held) || held.Reason != hold.TableReplaced {
 			t.Fatalf("%v, want the hold table_replaced", err)
 		}
 		m.Accept = true
-		if _, err := commit.Move(t.Context(), w.Operator(), m); err != nil {
+		if _, err := commit.Move(t.Context(), h.Operator(), m); err != nil {
 			t.Fatal(err)
 		}
 		wantHolds(t, p, map[int32]hold.Reason{})
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, []int64{0, 1, 2, 3, 0, 1, 2, 3})
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 1, 2, 3, 0, 1, 2, 3})
 	})
 }
 
 // TestMove_StartOverHistory: how an operator starts a topic whose history forbids an initial commit: positions of
 // this pipeline, cluster and topic id.
 func TestMove_StartOverHistory(t *testing.T) {
-	for name, past := range map[string]func(w *story.World, here connector.Partition) connector.Txn{
-		"another pipeline": func(_ *story.World, p connector.Partition) connector.Txn {
+	for name, past := range map[string]func(h *story.Harness, here connector.Partition) connector.Txn{
+		"another pipeline": func(_ *story.Harness, p connector.Partition) connector.Txn {
 			return connector.Txn{AppID: p.AppID("other"), Version: 2}
 		},
-		"another topic id": func(_ *story.World, p connector.Partition) connector.Txn {
+		"another topic id": func(_ *story.Harness, p connector.Partition) connector.Txn {
 			p.TopicID[15] = 9
 			return connector.Txn{AppID: p.AppID(story.Pipeline), Version: 2}
 		},
-		"another cluster": func(_ *story.World, p connector.Partition) connector.Txn {
+		"another cluster": func(_ *story.Harness, p connector.Partition) connector.Txn {
 			p.Cluster = "elsewhere"
 			return connector.Txn{AppID: p.AppID(story.Pipeline), Version: 2}
 		},
-		"a group offset": func(w *story.World, _ connector.Partition) connector.Txn {
-			w.Broker.SetGroupOffset(story.Topic, 0, 1)
+		"a group offset": func(h *story.Harness, _ connector.Partition) connector.Txn {
+			h.Broker.SetGroupOffset(story.Topic, 0, 1)
 			return connector.Txn{AppID: "of another program", Version: 1}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene(t, 2, func(t *testing.T, w *story.World) {
-				w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-				w.Broker.Produce(story.Topic, 1, "rr", "k")
-				txn := past(w, w.Broker.Partitions(story.Topic)[0])
-				w.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{{AppID: idempotency.TableAppID(story.Pipeline, "table-1")}, txn}}})
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
+			scenario(t, 2, func(t *testing.T, h *story.Harness) {
+				h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+				h.Broker.Produce(story.Topic, 1, "rr", "k")
+				txn := past(h, h.Broker.Partitions(story.Topic)[0])
+				h.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{{AppID: idempotency.TableAppID(story.Pipeline, "table-1")}, txn}}})
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
 				eventually(t, "both hold", func() bool { return len(p.Holds()) == 2 })
-				m := moves(w, move(w, 0, -1, 3), move(w, 1, -1, 0))
+				m := moves(h, move(h, 0, -1, 3), move(h, 1, -1, 0))
 				m.Accept = true
-				if _, err := commit.Move(t.Context(), w.Operator(), m); err != nil {
+				if _, err := commit.Move(t.Context(), h.Operator(), m); err != nil {
 					t.Fatal(err)
 				}
 				wantHolds(t, p, map[int32]hold.Reason{})
-				eventually(t, "end", w.AtEnd)
-				wantRows(t, w, 0, []int64{3})
-				wantRows(t, w, 1, []int64{0, 1})
+				eventually(t, "end", h.AtEnd)
+				wantRows(t, h, 0, []int64{3})
+				wantRows(t, h, 1, []int64{0, 1})
 			})
 		})
 	}
@@ -257,24 +257,24 @@ func TestMove_StartOverHistory(t *testing.T) {
 
 // TestMove_UnknownOutcome: an operator who does not wait gets the error, and the log shows the outcome.
 func TestMove_UnknownOutcome(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
-		w.Stop(p)
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
+		h.Stop(p)
 		undecided := 0
 		for range 30 {
-			at := w.Position(0)
+			at := h.Position(0)
 			next := 3 - at%2
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(w.Chance.N(700))*time.Millisecond)
-			_, err := commit.Move(ctx, w.Operator(), moves(w, move(w, 0, at, next)))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(h.Chance.N(700))*time.Millisecond)
+			_, err := commit.Move(ctx, h.Operator(), moves(h, move(h, 0, at, next)))
 			cancel()
 			if errors.Is(err, connector.ErrUndecided) {
 				undecided++
 			}
 			time.Sleep(time.Minute)
-			if now := w.Position(0); err == nil && now != next || err != nil && !errors.Is(err, connector.ErrUndecided) && now != at {
+			if now := h.Position(0); err == nil && now != next || err != nil && !errors.Is(err, connector.ErrUndecided) && now != at {
 				t.Fatalf("from %d to %d: %v, and the position is %d", at, next, err, now)
 			}
 		}
@@ -288,25 +288,25 @@ func TestMove_UnknownOutcome(t *testing.T) {
 // first check was for one claim only.
 func TestReplacedTable_TakesNoRows(t *testing.T) {
 	for _, idle := range []bool{false, true} {
-		scene(t, 2, func(t *testing.T, w *story.World) {
-			w.Every = 5 * time.Minute
-			p := w.Begin(t.Context())
-			p.Member.Assign(joined(w, 0, 1))
-			eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
-			w.Pauses.Pause(0) // a paused claim is checked each minute, alone
+		scenario(t, 2, func(t *testing.T, h *story.Harness) {
+			h.Every = 5 * time.Minute
+			p := h.Begin(t.Context())
+			p.Member.Assign(joined(h, 0, 1))
+			eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
+			h.Pauses.Pause(0) // a paused claim is checked each minute, alone
 			if !idle {
-				w.Broker.Produce(story.Topic, 1, "r", "k")
+				h.Broker.Produce(story.Topic, 1, "r", "k")
 			}
 			time.Sleep(90 * time.Second)
-			w.Log.Replace("table-2")
-			versions := len(w.Log.Versions())
+			h.Log.Replace("table-2")
+			versions := len(h.Log.Versions())
 			time.Sleep(3 * time.Minute)
 			if idle {
-				w.Broker.Produce(story.Topic, 1, "r", "k")
+				h.Broker.Produce(story.Topic, 1, "r", "k")
 			}
 			wantHolds(t, p, map[int32]hold.Reason{0: hold.Paused, 1: hold.TableReplaced})
-			if n := len(w.Log.Versions()); n != versions {
-				t.Errorf("idle %v: %d versions of a table that no operator accepted\n%s", idle, n-versions, history(w))
+			if n := len(h.Log.Versions()); n != versions {
+				t.Errorf("idle %v: %d versions of a table that no operator accepted\n%s", idle, n-versions, history(h))
 			}
 		})
 	}

@@ -97,42 +97,42 @@ func TestSchedules_OperationsLog(t *testing.T) {
 	operations := int64(0)
 	for s := uint64(1); s <= uint64(*seeds)/4 && !t.Failed(); s++ {
 		synctest.Test(t, func(t *testing.T) {
-			w := story.NewWorld(s, 3)
-			b := &bucket{mem: objstore.NewMem(), world: w}
+			h := story.NewHarness(s, 3)
+			b := &bucket{mem: objstore.NewMem(), harness: h}
 			faulty := objstoretest.NewFaulty(b.mem, b.fault)
 			o := &operators{store: faulty, log: opslog.Open(faulty, story.Pipeline, opslog.Options{Guard: storeGuard()}), since: map[int32]time.Time{}}
-			w.Follow, w.Broker.Paused = o.follow, o.paused
-			disturb(t, w, func() {
-				o.do(t, w.Chance.Is(2), int32(w.Chance.N(3)))
-				if w.Chance.Is(3) {
+			h.Follow, h.Broker.Paused = o.follow, o.paused
+			disturb(t, h, func() {
+				o.do(t, h.Chance.Is(2), int32(h.Chance.N(3)))
+				if h.Chance.Is(3) {
 					o.do(t, true, 0, 1, 2)
 					time.Sleep(hears + 20*time.Second)
-					before := []int64{w.Position(0), w.Position(1), w.Position(2)}
-					w.Broker.Produce(story.Topic, 1, "rr", "k")
+					before := []int64{h.Position(0), h.Position(1), h.Position(2)}
+					h.Broker.Produce(story.Topic, 1, "rr", "k")
 					time.Sleep(time.Minute)
 					for id, was := range before {
-						if at := w.Position(int32(id)); at != was && was != -1 {
-							t.Errorf("seed %d: partition %d is paused and moved from %d to %d\n%s", s, id, was, at, history(w))
+						if at := h.Position(int32(id)); at != was && was != -1 {
+							t.Errorf("seed %d: partition %d is paused and moved from %d to %d\n%s", s, id, was, at, history(h))
 						}
 					}
 				}
 			})
 			o.do(t, false, 0, 1, 2)
-			calm(t, w, s)
-			w.Close()
+			calm(t, h, s)
+			h.Close()
 			if err := faulty.Close(); err != nil {
 				t.Error(err)
 			}
-			for _, v := range w.Broker.Violations() {
+			for _, v := range h.Broker.Violations() {
 				t.Errorf("seed %d: %s", s, v)
 			}
-			if broken := judge(w, versionsOf(w)); broken != "" {
-				t.Errorf("seed %d: %s\n%s", s, broken, history(w))
+			if broken := judge(h, versionsOf(h)); broken != "" {
+				t.Errorf("seed %d: %s\n%s", s, broken, history(h))
 			}
-			starts := w.Started()
+			starts := h.Started()
 			for id := range int32(3) {
-				if got, want := w.Rows(id), w.Want(id, starts[id], 1<<40); !slices.Equal(got, want) {
-					t.Errorf("seed %d: partition %d has rows %v, want %v\n%s", s, id, got, want, history(w))
+				if got, want := h.Rows(id), h.Want(id, starts[id], 1<<40); !slices.Equal(got, want) {
+					t.Errorf("seed %d: partition %d has rows %v, want %v\n%s", s, id, got, want, history(h))
 				}
 			}
 			r, err := opslog.Open(b.mem, story.Pipeline, opslog.Options{Guard: storeGuard()}).Verify(context.WithoutCancel(t.Context()), opslog.Head{})

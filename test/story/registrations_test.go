@@ -52,9 +52,9 @@ func TestRegistrations_StoreSilent(t *testing.T) {
 	const minutes = 10
 	versions := map[string]int{}
 	for _, beside := range []string{"none", "silent", "silent and blind"} {
-		seeded(t, 7, 2, func(t *testing.T, w *story.World) {
-			p := w.Begin(t.Context())
-			p.Member.Assign(joined(w, 0, 1))
+		seeded(t, 7, 2, func(t *testing.T, h *story.Harness) {
+			p := h.Begin(t.Context())
+			p.Member.Assign(joined(h, 0, 1))
 			store, keeping := &silentStore{blind: beside == "silent and blind", ends: make(chan struct{})}, sync.WaitGroup{}
 			ctx, end := context.WithCancel(t.Context())
 			var members func() health.Members
@@ -76,11 +76,11 @@ func TestRegistrations_StoreSilent(t *testing.T) {
 				keeping.Go(func() { k.Run(ctx, nil) })
 			}
 			for range minutes * 60 {
-				w.Broker.Produce(story.Topic, 0, "r", "k")
-				w.Broker.Produce(story.Topic, 1, "r", "k")
+				h.Broker.Produce(story.Topic, 0, "r", "k")
+				h.Broker.Produce(story.Topic, 1, "r", "k")
 				time.Sleep(time.Second)
 			}
-			eventually(t, "end", w.AtEnd)
+			eventually(t, "end", h.AtEnd)
 			if members != nil {
 				if m := members(); m.Status != health.MembersUnknown || m.Reason == "" {
 					t.Errorf("it says %+v", m)
@@ -92,8 +92,8 @@ func TestRegistrations_StoreSilent(t *testing.T) {
 					t.Error("the store was never asked")
 				}
 			}
-			versions[beside] = len(w.Log.Versions())
-			w.Stop(p) // the member ends without the store, too
+			versions[beside] = len(h.Log.Versions())
+			h.Stop(p) // the member ends without the store, too
 			end()
 			close(store.ends)
 			keeping.Wait()

@@ -29,8 +29,8 @@ const Pipeline = "p"
 // Topic is the topic of all members.
 const Topic = "orders"
 
-// World is a cluster, a table, and the members that move records from one to the other.
-type World struct {
+// Harness is a cluster, a table, and the members that move records from one to the other.
+type Harness struct {
 	Broker *Broker
 	Log    *TableLog
 	Chance *Chance
@@ -60,7 +60,7 @@ type World struct {
 	// Pauses are the pauses of operators, visible to members at once.
 	Pauses Pauses
 	// Others are further topics that the members are configured for, with the log of the table that each feeds:
-	// World.Log, or another one. Members learn of them by assignment.
+	// Harness.Log, or another one. Members learn of them by assignment.
 	Others map[string]*TableLog
 	// Follow replaces Pauses for a process, if set: the process begins once ready is closed, and ctx ends with it.
 	Follow func(ctx context.Context, process string) (ready <-chan struct{}, paused func(connector.Partition) *hold.Hold)
@@ -96,17 +96,17 @@ type World struct {
 	born    int
 }
 
-// NewWorld returns a World for a seed, with an empty topic of n partitions.
-func NewWorld(seed uint64, partitions int) *World {
+// NewHarness returns a Harness for a seed, with an empty topic of n partitions.
+func NewHarness(seed uint64, partitions int) *Harness {
 	chance := NewChance(seed)
-	w := &World{
+	h := &Harness{
 		Broker: NewBroker(chance), Log: NewTableLog("table-1"), Chance: chance, Logger: slog.New(slog.DiscardHandler),
 		Every: time.Second, CommitRows: 20, Fetch: 1 << 20, Batch: 1 << 30,
 		Queue: connector.QueueConfig{PauseAt: 12, ResumeAt: 6, PerKey: 4},
 	}
-	w.Broker.Create(Topic, 1, partitions)
-	w.Broker.Paused = w.Pauses.Since
-	return w
+	h.Broker.Create(Topic, 1, partitions)
+	h.Broker.Paused = h.Pauses.Since
+	return h
 }
 
 // Process is a running member.
@@ -143,89 +143,89 @@ func (p *Process) Retired() []string {
 }
 
 // Begin starts a process without claims.
-func (w *World) Begin(ctx context.Context) *Process {
-	w.born++
+func (h *Harness) Begin(ctx context.Context) *Process {
+	h.born++
 	ctx, cancel := context.WithCancel(ctx)
 	p := &Process{
-		Name: fmt.Sprintf("m%d", w.born), stop: cancel, done: make(chan struct{}), Metrics: prometheus.NewRegistry(), Loops: &pulse.Loops{},
+		Name: fmt.Sprintf("m%d", h.born), stop: cancel, done: make(chan struct{}), Metrics: prometheus.NewRegistry(), Loops: &pulse.Loops{},
 	}
-	p.Member = w.Broker.NewMember(context.WithoutCancel(ctx))
-	p.Table = &Table{Log: w.Log, Member: p.Name, Chance: w.Chance, Late: &w.late, Broken: w.Broken, Trace: w.Trace, Odd: w.unfit, Together: w.Together, Hangs: w.Hangs}
-	if w.Odd != nil {
-		p.Table.Odd = w.Odd
+	p.Member = h.Broker.NewMember(context.WithoutCancel(ctx))
+	p.Table = &Table{Log: h.Log, Member: p.Name, Chance: h.Chance, Late: &h.late, Broken: h.Broken, Trace: h.Trace, Odd: h.unfit, Together: h.Together, Hangs: h.Hangs}
+	if h.Odd != nil {
+		p.Table.Odd = h.Odd
 	}
-	p.Member.Trace, p.Member.Position = w.Trace, w.Position
-	p.Member.Memory = bytepool.NewScrubbing(w.Fetch)
+	p.Member.Trace, p.Member.Position = h.Trace, h.Position
+	p.Member.Memory = bytepool.NewScrubbing(h.Fetch)
 	target := connector.Target{Table: p.Table, Decoder: Decoder{}}
 	p.crash, p.end = p.Table.Kill, func() {}
-	if w.Open != nil {
-		target, p.crash, p.end = w.Open(p.Name)
+	if h.Open != nil {
+		target, p.crash, p.end = h.Open(p.Name)
 	}
-	if w.Twins != nil {
+	if h.Twins != nil {
 		crash := p.crash
-		duplicates, own, kill := w.Twins.duplicates(w.Chance)
+		duplicates, own, kill := h.Twins.duplicates(h.Chance)
 		target.Duplicates, p.Memory = duplicates, own
 		p.crash = func() { kill(); crash() }
-		p.Table.Twins = w.Twins
-		w.Broker.stampWith(w.Twins.Stamp)
-		if w.Open == nil {
+		p.Table.Twins = h.Twins
+		h.Broker.stampWith(h.Twins.Stamp)
+		if h.Open == nil {
 			target.Decoder = Decoder{Identity: true}
 		}
 	}
 	var rules *connector.LetterRules
-	if w.Letters != nil {
-		letters := &DeadLetters{Log: w.Letters, Next: w.next, Broker: w.Broker, Member: p.Name, Attempts: w.Retry.Attempts(), Broken: w.LettersBroken, Late: &w.late, Trace: w.Trace, Hangs: w.Hangs}
+	if h.Letters != nil {
+		letters := &DeadLetters{Log: h.Letters, Next: h.next, Broker: h.Broker, Member: p.Name, Attempts: h.Retry.Attempts(), Broken: h.LettersBroken, Late: &h.late, Trace: h.Trace, Hangs: h.Hangs}
 		crash := p.crash
 		target.Letters, p.crash = letters, func() { letters.Kill(); crash() }
-		rules = &connector.LetterRules{HoldAbove: w.HoldAbove}
+		rules = &connector.LetterRules{HoldAbove: h.HoldAbove}
 	}
 	begin := make(chan struct{})
 	close(begin)
 	var ready <-chan struct{} = begin
-	paused := w.Pauses.hold
-	if w.PausedBy != nil {
-		paused = w.PausedBy
+	paused := h.Pauses.hold
+	if h.PausedBy != nil {
+		paused = h.PausedBy
 	}
-	if w.Wrap != nil {
-		w.Wrap(&target)
+	if h.Wrap != nil {
+		h.Wrap(&target)
 	}
-	if w.Follow != nil {
-		ready, paused = w.Follow(ctx, p.Name)
+	if h.Follow != nil {
+		ready, paused = h.Follow(ctx, p.Name)
 	}
-	logger := slog.New(strict{w.Logger.Handler()}).With("member", p.Name)
+	logger := slog.New(strict{h.Logger.Handler()}).With("member", p.Name)
 	others := map[string]connector.Target{}
-	for topic, log := range w.Others {
-		if others[topic] = target; log != w.Log {
-			t := &Table{Log: log, Member: p.Name, Chance: w.Chance, Late: &w.late, Trace: w.Trace}
+	for topic, log := range h.Others {
+		if others[topic] = target; log != h.Log {
+			t := &Table{Log: log, Member: p.Name, Chance: h.Chance, Late: &h.late, Trace: h.Trace}
 			others[topic] = connector.Target{Table: t, Decoder: Decoder{}}
 		}
 	}
 	feed := connector.TopicConfig{
-		Topic: Topic, Table: "t", Start: w.Start, Commit: connector.Limits{Every: w.Every, Rows: w.CommitRows, Bytes: 1 << 20},
-		HealthRecords: connector.HealthRecords{Drop: true}, Retry: w.Retry,
+		Topic: Topic, Table: "t", Start: h.Start, Commit: connector.Limits{Every: h.Every, Rows: h.CommitRows, Bytes: 1 << 20},
+		HealthRecords: connector.HealthRecords{Drop: true}, Retry: h.Retry,
 		Letters: rules,
 	}
 	p.Connector = &pipeline.Pipeline{
 		Config: pipeline.Config{
 			Pipeline:             Pipeline,
 			Topics:               []string{Topic},
-			Queue:                w.Queue,
+			Queue:                h.Queue,
 			OffsetCommitInterval: 500 * time.Millisecond,
 			Drain:                5 * time.Second,
 			Lanes:                2,
-			UntilCurrent:         w.UntilCurrent,
+			UntilCurrent:         h.UntilCurrent,
 			Member:               p.Name,
 		},
-		Group: p.Member, Log: p.Member, Decisions: wishes{paused, w.Allowed, w.Asked}, Logger: logger, Metrics: p.Metrics, Loops: p.Loops,
-		Pools:  connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(w.Batch)},
+		Group: p.Member, Log: p.Member, Decisions: wishes{paused, h.Allowed, h.Asked}, Logger: logger, Metrics: p.Metrics, Loops: p.Loops,
+		Pools:  connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(h.Batch)},
 		Tables: feeds{feed, target, others, p.note},
 		Kafka: reliability.NewGuard("kafka", reliability.Config{
 			Backoff:  reliability.Backoff{Initial: 50 * time.Millisecond, Max: time.Second, Jitter: 0.25},
 			Failures: 5, OpenFor: 2 * time.Second, Successes: 1,
 		}, slog.New(slog.DiscardHandler), nil),
 	}
-	w.members = append(w.members, p)
-	go w.watch(p)
+	h.members = append(h.members, p)
+	go h.watch(p)
 	go func() {
 		defer close(p.done)
 		select {
@@ -241,11 +241,11 @@ func (w *World) Begin(ctx context.Context) *Process {
 }
 
 // unfit is what the encoder does with a row. A record that the log has lost since it was read is an ordinary one.
-func (w *World) unfit(s Source) {
+func (h *Harness) unfit(s Source) {
 	if s.Topic != Topic {
 		return
 	}
-	if kinds := w.Broker.Kinds(Topic, s.ID); s.Offset < int64(len(kinds)) && kinds[s.Offset] == Unfit {
+	if kinds := h.Broker.Kinds(Topic, s.ID); s.Offset < int64(len(kinds)) && kinds[s.Offset] == Unfit {
 		panic(fmt.Sprintf("the encoder breaks on %v", s))
 	}
 }
@@ -268,51 +268,51 @@ func (p *Process) Counted(name string) (sum float64) {
 
 // Crash ends a process at once: nothing that it still does has an effect, but its requests in flight may take
 // effect.
-func (w *World) Crash(p *Process) {
+func (h *Harness) Crash(p *Process) {
 	p.Member.Kill()
 	p.crash()
-	w.Stop(p)
+	h.Stop(p)
 }
 
 // Stop asks a process to end and waits.
-func (w *World) Stop(p *Process) {
+func (h *Harness) Stop(p *Process) {
 	p.stop()
 	<-p.done
 	p.Member.Wait()
 	if fetch, batch := p.Member.Memory.Used(), p.Connector.Pools.Batch.Used(); fetch != 0 || batch != 0 {
-		w.Broker.blame("%s has not given back %d bytes of answers, %d of rows", p.Name, fetch, batch)
+		h.Broker.blame("%s has not given back %d bytes of answers, %d of rows", p.Name, fetch, batch)
 	}
 	p.end()
-	w.members = slices.DeleteFunc(w.members, func(o *Process) bool { return o == p })
+	h.members = slices.DeleteFunc(h.members, func(o *Process) bool { return o == p })
 }
 
 // Done waits for a process that ends by itself.
-func (w *World) Done(p *Process) {
+func (h *Harness) Done(p *Process) {
 	<-p.done
-	w.Stop(p)
+	h.Stop(p)
 }
 
 // Close ends all processes and goroutines of w.
-func (w *World) Close() {
-	for len(w.members) > 0 {
-		w.Stop(w.members[0])
+func (h *Harness) Close() {
+	for len(h.members) > 0 {
+		h.Stop(h.members[0])
 	}
-	w.late.Wait()
+	h.late.Wait()
 }
 
-func (w *World) next() int {
-	if w.Next != nil {
-		return w.Next()
+func (h *Harness) next() int {
+	if h.Next != nil {
+		return h.Next()
 	}
-	return len(w.Log.Versions())
+	return len(h.Log.Versions())
 }
 
 // Position returns the table's position of a partition.
-func (w *World) Position(id int32) int64 {
-	all := w.Broker.Partitions(Topic)
-	now := w.Positions
+func (h *Harness) Position(id int32) int64 {
+	all := h.Broker.Partitions(Topic)
+	now := h.Positions
 	if now == nil {
-		now = func() map[string]int64 { return positions(w.Log.Versions()) }
+		now = func() map[string]int64 { return positions(h.Log.Versions()) }
 	}
 	if at, ok := now()[all[id].AppID(Pipeline)]; ok {
 		return at
@@ -321,9 +321,9 @@ func (w *World) Position(id int32) int64 {
 }
 
 // AtEnd reports whether the table has every record.
-func (w *World) AtEnd() bool {
-	for _, p := range w.Broker.Partitions(Topic) {
-		if w.Position(p.ID) != int64(len(w.Broker.Kinds(Topic, p.ID))) {
+func (h *Harness) AtEnd() bool {
+	for _, p := range h.Broker.Partitions(Topic) {
+		if h.Position(p.ID) != int64(len(h.Broker.Kinds(Topic, p.ID))) {
 			return false
 		}
 	}
@@ -331,9 +331,9 @@ func (w *World) AtEnd() bool {
 }
 
 // Rows returns the offsets of a partition in the table, in the order of versions and rows.
-func (w *World) Rows(id int32) []int64 {
+func (h *Harness) Rows(id int32) []int64 {
 	var all []int64
-	for _, v := range w.Log.Versions() {
+	for _, v := range h.Log.Versions() {
 		for _, r := range v.Rows {
 			if r.ID == id {
 				all = append(all, r.Offset)
@@ -344,9 +344,9 @@ func (w *World) Rows(id int32) []int64 {
 }
 
 // Want returns the offsets in [from, to) that must be rows: those neither dropped nor invisible.
-func (w *World) Want(id int32, from, to int64) []int64 {
+func (h *Harness) Want(id int32, from, to int64) []int64 {
 	var all []int64
-	for o, k := range w.Broker.Kinds(Topic, id) {
+	for o, k := range h.Broker.Kinds(Topic, id) {
 		if at := int64(o); k == Row && at >= from && at < to {
 			all = append(all, at)
 		}
@@ -355,9 +355,9 @@ func (w *World) Want(id int32, from, to int64) []int64 {
 }
 
 // Started returns the initial position of each partition.
-func (w *World) Started() map[int32]int64 {
+func (h *Harness) Started() map[int32]int64 {
 	starts := map[int32]int64{}
-	for _, v := range w.Log.Versions() {
+	for _, v := range h.Log.Versions() {
 		for _, r := range v.Commit.Ranges {
 			if r.From == -1 {
 				starts[r.Partition] = r.Next
@@ -368,26 +368,26 @@ func (w *World) Started() map[int32]int64 {
 }
 
 // Operator returns the table as a command of an operator opens it.
-func (w *World) Operator() *Table {
-	return &Table{Log: w.Log, Member: "operator", Chance: w.Chance, Late: &w.late}
+func (h *Harness) Operator() *Table {
+	return &Table{Log: h.Log, Member: "operator", Chance: h.Chance, Late: &h.late}
 }
 
 // Forged returns the commit of an operator who sets a position.
-func (w *World) Forged(id int32, next int64) connector.Commit {
-	p := w.Broker.Partitions(Topic)[id]
+func (h *Harness) Forged(id int32, next int64) connector.Commit {
+	p := h.Broker.Partitions(Topic)[id]
 	return connector.Commit{Operation: "forged", Txns: []connector.Txn{{AppID: p.AppID(Pipeline), Version: next}}}
 }
 
 // Marked reports whether the log has the pipeline's mark on the table.
-func (w *World) Marked(table string) bool {
-	_, ok := positions(w.Log.Versions())[idempotency.TableAppID(Pipeline, table)]
+func (h *Harness) Marked(table string) bool {
+	_, ok := positions(h.Log.Versions())[idempotency.TableAppID(Pipeline, table)]
 	return ok
 }
 
 // Offsets returns the group's offsets as plain numbers.
-func (w *World) Offsets() map[int32]int64 {
+func (h *Harness) Offsets() map[int32]int64 {
 	plain := map[int32]int64{}
-	for id, o := range w.Broker.GroupOffsets(Topic) {
+	for id, o := range h.Broker.GroupOffsets(Topic) {
 		plain[id] = o.Next
 	}
 	return plain
@@ -431,7 +431,7 @@ func (s strict) WithAttrs(attrs []slog.Attr) slog.Handler { return strict{s.Hand
 // WithGroup implements [slog.Handler].
 func (s strict) WithGroup(name string) slog.Handler { return strict{s.Handler.WithGroup(name)} }
 
-// feeds are the tables of a member. Topics other than Topic feed those of World.Others.
+// feeds are the tables of a member. Topics other than Topic feed those of Harness.Others.
 type feeds struct {
 	feed   connector.TopicConfig
 	target connector.Target

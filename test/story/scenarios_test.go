@@ -16,31 +16,31 @@ import (
 	"sluice/test/story"
 )
 
-// scene runs a scenario in virtual time.
-func scene(t *testing.T, partitions int, play func(t *testing.T, w *story.World)) {
+// scenario runs a test in virtual time.
+func scenario(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	seeded(t, 7, partitions, play)
 }
 
-// seeded is scene under the schedule of a seed.
-func seeded(t *testing.T, seed uint64, partitions int, play func(t *testing.T, w *story.World)) {
+// seeded is scenario under the schedule of a seed.
+func seeded(t *testing.T, seed uint64, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := story.NewWorld(seed, partitions)
+		h := story.NewHarness(seed, partitions)
 		defer func() {
-			w.Close()
-			for _, s := range w.Stalls() {
+			h.Close()
+			for _, s := range h.Stalls() {
 				t.Error(s)
 			}
 		}()
-		play(t, w)
+		play(t, h)
 	})
 }
 
-func joined(w *story.World, ids ...int) connector.Assignment {
+func joined(h *story.Harness, ids ...int) connector.Assignment {
 	a := connector.Assignment{Joined: true}
 	for _, id := range ids {
-		a.Partitions = append(a.Partitions, w.Broker.Partitions(story.Topic)[id])
+		a.Partitions = append(a.Partitions, h.Broker.Partitions(story.Topic)[id])
 	}
 	return a
 }
@@ -56,10 +56,10 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	t.Fatalf("half an hour and not yet: %s", what)
 }
 
-func wantRows(t *testing.T, w *story.World, id int32, want []int64) {
+func wantRows(t *testing.T, h *story.Harness, id int32, want []int64) {
 	t.Helper()
-	if got := w.Rows(id); !slices.Equal(got, want) {
-		t.Errorf("partition %d has rows %v, want %v\n%s", id, got, want, history(w))
+	if got := h.Rows(id); !slices.Equal(got, want) {
+		t.Errorf("partition %d has rows %v, want %v\n%s", id, got, want, history(h))
 	}
 }
 
@@ -69,121 +69,121 @@ func wantHolds(t *testing.T, p *story.Process, want map[int32]hold.Reason) {
 }
 
 func TestStart_OneCommit(t *testing.T) {
-	scene(t, 3, func(t *testing.T, w *story.World) {
+	scenario(t, 3, func(t *testing.T, h *story.Harness) {
 		for id := range int32(3) {
-			w.Broker.Produce(story.Topic, id, "rrr", "k")
+			h.Broker.Produce(story.Topic, id, "rrr", "k")
 		}
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 1)) // works on one of them only
-		eventually(t, "partition 1 at its end", func() bool { return w.Position(1) == 3 })
-		if got, want := w.Started(), map[int32]int64{0: 0, 1: 0, 2: 0}; !maps.Equal(got, want) {
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 1)) // works on one of them only
+		eventually(t, "partition 1 at its end", func() bool { return h.Position(1) == 3 })
+		if got, want := h.Started(), map[int32]int64{0: 0, 1: 0, 2: 0}; !maps.Equal(got, want) {
 			t.Errorf("started %v, want %v", got, want)
 		}
 	})
 }
 
 func TestStart_Latest(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Start = connector.Start{Policy: connector.StartLatest}
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
-		w.Broker.Produce(story.Topic, 0, "rr", "k")
-		w.Broker.Produce(story.Topic, 1, "r", "k")
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, []int64{3, 4})
-		wantRows(t, w, 1, []int64{0})
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Start = connector.Start{Policy: connector.StartLatest}
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
+		h.Broker.Produce(story.Topic, 0, "rr", "k")
+		h.Broker.Produce(story.Topic, 1, "r", "k")
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{3, 4})
+		wantRows(t, h, 1, []int64{0})
 	})
 }
 
 func TestStart_TwoMembers(t *testing.T) {
-	scene(t, 4, func(t *testing.T, w *story.World) {
-		w.Start = connector.Start{Policy: connector.StartLatest}
-		a, b := w.Begin(t.Context()), w.Begin(t.Context())
-		a.Member.Assign(joined(w, 0, 1))
-		b.Member.Assign(joined(w, 2, 3))
+	scenario(t, 4, func(t *testing.T, h *story.Harness) {
+		h.Start = connector.Start{Policy: connector.StartLatest}
+		a, b := h.Begin(t.Context()), h.Begin(t.Context())
+		a.Member.Assign(joined(h, 0, 1))
+		b.Member.Assign(joined(h, 2, 3))
 		for range 20 { // the end moves while they read it
-			w.Broker.Produce(story.Topic, int32(w.Chance.N(4)), "r", "k")
+			h.Broker.Produce(story.Topic, int32(h.Chance.N(4)), "r", "k")
 			time.Sleep(20 * time.Millisecond)
 		}
-		eventually(t, "end", w.AtEnd)
+		eventually(t, "end", h.AtEnd)
 		starts := 0
-		for _, v := range w.Log.Versions() {
+		for _, v := range h.Log.Versions() {
 			if v.Commit.Operation == "SLUICE START" {
 				starts++
 			}
 		}
 		if starts != 1 {
-			t.Errorf("%d START commits, want 1\n%s", starts, history(w))
+			t.Errorf("%d START commits, want 1\n%s", starts, history(h))
 		}
-		for id, from := range w.Started() {
-			wantRows(t, w, id, w.Want(id, from, 1<<40))
+		for id, from := range h.Started() {
+			wantRows(t, h, id, h.Want(id, from, 1<<40))
 		}
 	})
 }
 
 func TestStart_AddedPartition(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Start = connector.Start{Policy: connector.StartLatest}
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
-		w.Broker.Create(story.Topic, 1, 2) // the same id: it grew
-		w.Broker.Produce(story.Topic, 1, "rrr", "k")
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 1, []int64{0, 1, 2})
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Start = connector.Start{Policy: connector.StartLatest}
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
+		h.Broker.Create(story.Topic, 1, 2) // the same id: it grew
+		h.Broker.Produce(story.Topic, 1, "rrr", "k")
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 1, []int64{0, 1, 2})
 	})
 }
 
 // TestNoTxnIsNotFirstStart lists the histories that forbid an initial commit, each with its reason.
 func TestNoTxnIsNotFirstStart(t *testing.T) {
-	here := func(w *story.World) connector.Partition { return w.Broker.Partitions(story.Topic)[0] }
-	txn := func(pipeline string, p connector.Partition) func(w *story.World) {
-		return func(w *story.World) {
-			w.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{
+	here := func(h *story.Harness) connector.Partition { return h.Broker.Partitions(story.Topic)[0] }
+	txn := func(pipeline string, p connector.Partition) func(h *story.Harness) {
+		return func(h *story.Harness) {
+			h.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{
 				{AppID: idempotency.TableAppID(pipeline, "table-1")}, {AppID: p.AppID(pipeline), Version: 2},
 			}}})
 		}
 	}
 	for name, c := range map[string]struct {
-		past   func(w *story.World)
+		past   func(h *story.Harness)
 		reason hold.Reason
 	}{
-		"a group offset": {func(w *story.World) { w.Broker.SetGroupOffset(story.Topic, 1, 5) }, hold.UnknownHistory},
-		"another pipeline": {func(w *story.World) {
-			txn("other", here(w))(w)
+		"a group offset": {func(h *story.Harness) { h.Broker.SetGroupOffset(story.Topic, 1, 5) }, hold.UnknownHistory},
+		"another pipeline": {func(h *story.Harness) {
+			txn("other", here(h))(h)
 		}, hold.UnknownHistory},
-		"another topic id": {func(w *story.World) {
-			p := here(w)
+		"another topic id": {func(h *story.Harness) {
+			p := here(h)
 			p.TopicID[15] = 9
-			txn(story.Pipeline, p)(w)
+			txn(story.Pipeline, p)(h)
 		}, hold.TopicRecreated},
-		"another cluster": {func(w *story.World) {
-			p := here(w)
+		"another cluster": {func(h *story.Harness) {
+			p := here(h)
 			p.Cluster = "elsewhere"
-			txn(story.Pipeline, p)(w)
+			txn(story.Pipeline, p)(h)
 		}, hold.ClusterChanged},
-		"another table": {func(w *story.World) {
-			w.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{
-				{AppID: idempotency.TableAppID(story.Pipeline, "table-0")}, {AppID: here(w).AppID(story.Pipeline), Version: 1},
+		"another table": {func(h *story.Harness) {
+			h.Log.Append(story.Version{Commit: connector.Commit{Txns: []connector.Txn{
+				{AppID: idempotency.TableAppID(story.Pipeline, "table-0")}, {AppID: here(h).AppID(story.Pipeline), Version: 1},
 			}}})
 		}, hold.TableReplaced},
-		"rows": {func(w *story.World) {
-			w.Log.Append(story.Version{Rows: []story.Source{{Topic: story.Topic, TopicID: 7, ID: 1, Offset: 40}}})
+		"rows": {func(h *story.Harness) {
+			h.Log.Append(story.Version{Rows: []story.Source{{Topic: story.Topic, TopicID: 7, ID: 1, Offset: 40}}})
 		}, hold.UnknownHistory},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene(t, 2, func(t *testing.T, w *story.World) {
-				w.Broker.Produce(story.Topic, 0, "rrr", "k")
-				c.past(w)
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
+			scenario(t, 2, func(t *testing.T, h *story.Harness) {
+				h.Broker.Produce(story.Topic, 0, "rrr", "k")
+				c.past(h)
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
 				wantHolds(t, p, map[int32]hold.Reason{0: c.reason, 1: c.reason})
 				time.Sleep(10 * time.Minute)
 				wantHolds(t, p, map[int32]hold.Reason{0: c.reason, 1: c.reason})
-				wantRows(t, w, 0, nil)
+				wantRows(t, h, 0, nil)
 			})
 		})
 	}
@@ -191,67 +191,67 @@ func TestNoTxnIsNotFirstStart(t *testing.T) {
 
 func TestHold_PositionOutsideLog(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(w *story.World)
+		change func(h *story.Harness)
 		reason hold.Reason
 	}{
-		"behind its start": {func(w *story.World) { w.Broker.Change(story.Topic, 0, 3, -1) }, hold.BehindLogStart},
-		"ahead of its end": {func(w *story.World) { w.Log.Append(story.Version{Commit: w.Forged(0, 99)}) }, hold.AheadOfLogEnd},
+		"behind its start": {func(h *story.Harness) { h.Broker.Change(story.Topic, 0, 3, -1) }, hold.BehindLogStart},
+		"ahead of its end": {func(h *story.Harness) { h.Log.Append(story.Version{Commit: h.Forged(0, 99)}) }, hold.AheadOfLogEnd},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene(t, 2, func(t *testing.T, w *story.World) {
-				w.Broker.Produce(story.Topic, 0, "r", "k")
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
-				eventually(t, "end", w.AtEnd)
-				w.Stop(p)
-				w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
-				w.Broker.Produce(story.Topic, 1, "rr", "k")
-				c.change(w)
-				p = w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
+			scenario(t, 2, func(t *testing.T, h *story.Harness) {
+				h.Broker.Produce(story.Topic, 0, "r", "k")
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
+				eventually(t, "end", h.AtEnd)
+				h.Stop(p)
+				h.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+				h.Broker.Produce(story.Topic, 1, "rr", "k")
+				c.change(h)
+				p = h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
 				wantHolds(t, p, map[int32]hold.Reason{0: c.reason})
-				eventually(t, "the other partition at its end", func() bool { return w.Position(1) == 2 })
-				wantRows(t, w, 0, []int64{0})
+				eventually(t, "the other partition at its end", func() bool { return h.Position(1) == 2 })
+				wantRows(t, h, 0, []int64{0})
 				// The operator ends the hold: the position is set to where the log can be read.
-				w.Log.Append(story.Version{Commit: w.Forged(0, 3)})
-				eventually(t, "end", func() bool { return w.Position(0) == 6 })
+				h.Log.Append(story.Version{Commit: h.Forged(0, 3)})
+				eventually(t, "end", func() bool { return h.Position(0) == 6 })
 				wantHolds(t, p, map[int32]hold.Reason{})
-				wantRows(t, w, 0, []int64{0, 3, 4, 5})
+				wantRows(t, h, 0, []int64{0, 3, 4, 5})
 			})
 		})
 	}
 }
 
 func TestMove_RunningClaimResumes(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
-		w.Log.Append(story.Version{Commit: w.Forged(0, 2)}) // back: repeats, as the operator asked
-		eventually(t, "end again", w.AtEnd)
-		wantRows(t, w, 0, []int64{0, 1, 2, 3, 2, 3})
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
+		h.Log.Append(story.Version{Commit: h.Forged(0, 2)}) // back: repeats, as the operator asked
+		eventually(t, "end again", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 1, 2, 3, 2, 3})
 	})
 }
 
 func TestHold_PoisonTruncatesClaim(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rrprrrp", "k")
-		w.Broker.Produce(story.Topic, 1, "rrtrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "good partition at its end", func() bool { return w.Position(1) == 5 })
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rrprrrp", "k")
+		h.Broker.Produce(story.Topic, 1, "rrtrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "good partition at its end", func() bool { return h.Position(1) == 5 })
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
-		wantRows(t, w, 0, []int64{0, 1})
-		wantRows(t, w, 1, []int64{0, 1, 3, 4})
-		if at := w.Position(0); at != 2 {
+		wantRows(t, h, 0, []int64{0, 1})
+		wantRows(t, h, 1, []int64{0, 1, 3, 4})
+		if at := h.Position(0); at != 2 {
 			t.Errorf("held at %d, want 2", at)
 		}
-		w.Broker.Produce(story.Topic, 1, "rr", "k")
-		eventually(t, "good partition goes on", func() bool { return w.Position(1) == 7 })
-		w.Log.Append(story.Version{Commit: w.Forged(0, 3)}) // the operator skips the bad record
-		eventually(t, "up to the next bad record", func() bool { return w.Position(0) == 6 })
-		wantRows(t, w, 0, []int64{0, 1, 3, 4, 5})
+		h.Broker.Produce(story.Topic, 1, "rr", "k")
+		eventually(t, "good partition goes on", func() bool { return h.Position(1) == 7 })
+		h.Log.Append(story.Version{Commit: h.Forged(0, 3)}) // the operator skips the bad record
+		eventually(t, "up to the next bad record", func() bool { return h.Position(0) == 6 })
+		wantRows(t, h, 0, []int64{0, 1, 3, 4, 5})
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 	})
 }
@@ -261,31 +261,31 @@ func TestHold_PoisonTruncatesClaim(t *testing.T) {
 // into the same batch. They must become rows once.
 func TestHold_RecordsReadBehindIt(t *testing.T) {
 	for seed := range uint64(10) {
-		seeded(t, seed, 2, func(t *testing.T, w *story.World) {
-			w.Every, w.CommitRows = time.Hour, 4
+		seeded(t, seed, 2, func(t *testing.T, h *story.Harness) {
+			h.Every, h.CommitRows = time.Hour, 4
 			var slow atomic.Bool
-			w.Broken = func(step string) error {
+			h.Broken = func(step string) error {
 				if step == "stage" && slow.CompareAndSwap(true, false) {
 					time.Sleep(10 * time.Second)
 				}
 				return nil
 			}
-			p := w.Begin(t.Context())
-			p.Member.Assign(joined(w, 0, 1))
-			eventually(t, "initial commit", func() bool { return len(w.Started()) == 2 })
+			p := h.Begin(t.Context())
+			p.Member.Assign(joined(h, 0, 1))
+			eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
 			slow.Store(true)
-			w.Broker.Produce(story.Topic, 0, "rrrp", "k")
+			h.Broker.Produce(story.Topic, 0, "rrrp", "k")
 			time.Sleep(5 * time.Second)
-			w.Broker.Produce(story.Topic, 0, "rr", "k") // the sealed batch is on its way, these are not in it
+			h.Broker.Produce(story.Topic, 0, "rr", "k") // the sealed batch is on its way, these are not in it
 			time.Sleep(2 * time.Second)
 			if c := p.Connector.Status().Claims[0]; c.Next != 6 || c.Position != 0 {
 				t.Fatalf("seed %d: read to %d, the position is %d", seed, c.Next, c.Position)
 			}
 			wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
-			w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips the bad record
+			h.Log.Append(story.Version{Commit: h.Forged(0, 4)}) // the operator skips the bad record
 			wantHolds(t, p, map[int32]hold.Reason{})
-			eventually(t, "end", w.AtEnd)
-			wantRows(t, w, 0, []int64{0, 1, 2, 4, 5})
+			eventually(t, "end", h.AtEnd)
+			wantRows(t, h, 0, []int64{0, 1, 2, 4, 5})
 		})
 	}
 }
@@ -293,19 +293,19 @@ func TestHold_RecordsReadBehindIt(t *testing.T) {
 // TestHealthRecords_Counted: a commit counts the health-check records that it passed, and not those after a bad
 // record at which it stops. Those are counted once the operator lets the claim continue.
 func TestHealthRecords_Counted(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "hrhphhr", "k")
-		w.Broker.Produce(story.Topic, 1, "hhhh", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "up to the bad record", func() bool { return w.Position(0) == 3 })
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "hrhphhr", "k")
+		h.Broker.Produce(story.Topic, 1, "hhhh", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "up to the bad record", func() bool { return h.Position(0) == 3 })
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
-		w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the operator skips the bad record
-		eventually(t, "end", func() bool { return w.Position(0) == 7 && w.Position(1) == 4 })
-		wantRows(t, w, 0, []int64{1, 6})
-		wantRows(t, w, 1, nil)
-		if wrong := unexplained(w); wrong != "" {
-			t.Errorf("%s\n%s", wrong, history(w))
+		h.Log.Append(story.Version{Commit: h.Forged(0, 4)}) // the operator skips the bad record
+		eventually(t, "end", func() bool { return h.Position(0) == 7 && h.Position(1) == 4 })
+		wantRows(t, h, 0, []int64{1, 6})
+		wantRows(t, h, 1, nil)
+		if wrong := unexplained(h); wrong != "" {
+			t.Errorf("%s\n%s", wrong, history(h))
 		}
 		if n := p.Counted("sluice_health_records_total"); n != 8 {
 			t.Errorf("counted %v, want 8", n)
@@ -314,143 +314,143 @@ func TestHealthRecords_Counted(t *testing.T) {
 }
 
 func TestHold_DamagedBatch(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Change(story.Topic, 0, 0, 3)
-		w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
-		w.Broker.Produce(story.Topic, 1, "rr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Change(story.Topic, 0, 0, 3)
+		h.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+		h.Broker.Produce(story.Topic, 1, "rr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.CorruptBatch})
-		eventually(t, "all before it", func() bool { return w.Position(0) == 3 && w.Position(1) == 2 })
-		wantRows(t, w, 0, []int64{0, 1, 2})
-		w.Broker.Change(story.Topic, 0, 0, -1)
-		eventually(t, "end", w.AtEnd)
+		eventually(t, "all before it", func() bool { return h.Position(0) == 3 && h.Position(1) == 2 })
+		wantRows(t, h, 0, []int64{0, 1, 2})
+		h.Broker.Change(story.Topic, 0, 0, -1)
+		eventually(t, "end", h.AtEnd)
 		wantHolds(t, p, map[int32]hold.Reason{})
-		wantRows(t, w, 0, []int64{0, 1, 2, 3, 4})
+		wantRows(t, h, 0, []int64{0, 1, 2, 3, 4})
 	})
 }
 
 func TestTableDown_HoldsClaims(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		var mended atomic.Bool
-		w.Broken = func(step string) error {
+		h.Broken = func(step string) error {
 			if !mended.Load() && step == "refresh" {
 				return hold.New(hold.TableUnsupported, "a feature", nil)
 			}
 			return nil
 		}
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.TableUnsupported, 1: hold.TableUnsupported})
 		mended.Store(true)
-		eventually(t, "end", w.AtEnd)
+		eventually(t, "end", h.AtEnd)
 		wantHolds(t, p, map[int32]hold.Reason{})
-		wantRows(t, w, 0, []int64{0, 1, 2})
+		wantRows(t, h, 0, []int64{0, 1, 2})
 	})
 }
 
 func TestUnknownFailure_Resumes(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		var failures atomic.Int64
-		w.Broken = func(step string) error {
+		h.Broken = func(step string) error {
 			if step == "stage" && failures.Add(1) <= 2 {
 				return errors.New("what is this")
 			}
 			return nil
 		}
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, []int64{0, 1, 2})
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 1, 2})
 	})
 }
 
 func TestHold_Contested(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		var alone atomic.Bool
 		var at atomic.Int64
 		started := false
-		w.Broken = func(step string) error { // one process, one writer: no lock needed for started
+		h.Broken = func(step string) error { // one process, one writer: no lock needed for started
 			if step == "refresh" && started && !alone.Load() {
-				w.Log.Append(story.Version{Commit: w.Forged(0, at.Add(1))})
+				h.Log.Append(story.Version{Commit: h.Forged(0, at.Add(1))})
 			}
 			started = started || step == "answer"
 			return nil
 		}
-		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 100), "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
+		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 100), "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Contested})
 		alone.Store(true)
-		eventually(t, "end, once the position stood still", w.AtEnd)
+		eventually(t, "end, once the position stood still", h.AtEnd)
 		wantHolds(t, p, map[int32]hold.Reason{})
-		wantRows(t, w, 0, w.Want(0, at.Load(), 100))
+		wantRows(t, h, 0, h.Want(0, at.Load(), 100))
 	})
 }
 
 // TestFence_WhileRetrying: the claim is being read again, with its hold still shown, when a fence drops the table's
 // uncommitted records.
 func TestFence_WhileRetrying(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Change(story.Topic, 0, 0, 2)
-		w.Broker.Lock(func() { w.Broker.Slow = 20 * time.Second })
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Change(story.Topic, 0, 0, 2)
+		h.Broker.Lock(func() { h.Broker.Slow = 20 * time.Second })
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.CorruptBatch})
 		eventually(t, "tried again", func() bool { return p.Connector.Status().Claims[0].State == "reading" })
-		w.Log.Append(story.Version{Commit: w.Forged(1, 0)})
-		w.Broker.Produce(story.Topic, 1, "r", "k")
-		w.Log.Append(story.Version{Commit: w.Forged(1, 1)}) // the next commit or comparison is fenced
+		h.Log.Append(story.Version{Commit: h.Forged(1, 0)})
+		h.Broker.Produce(story.Topic, 1, "r", "k")
+		h.Log.Append(story.Version{Commit: h.Forged(1, 1)}) // the next commit or comparison is fenced
 		time.Sleep(2 * time.Minute)
-		w.Broker.Change(story.Topic, 0, 0, -1)
-		eventually(t, "end", w.AtEnd)
+		h.Broker.Change(story.Topic, 0, 0, -1)
+		eventually(t, "end", h.AtEnd)
 		wantHolds(t, p, map[int32]hold.Reason{})
-		wantRows(t, w, 0, []int64{0, 1, 2, 3})
+		wantRows(t, h, 0, []int64{0, 1, 2, 3})
 	})
 }
 
 // TestPartitionWithoutResponse: it stops no other partition, at a start and while the others continue.
 func TestPartitionWithoutResponse(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "r", "k")
-		w.Broker.Produce(story.Topic, 1, "r", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "end", w.AtEnd)
-		w.Stop(p)
-		w.Broker.Lock(func() { w.Broker.Silent = map[int32]bool{0: true} })
-		w.Broker.Produce(story.Topic, 0, "r", "k")
-		w.Broker.Produce(story.Topic, 1, "r", "k")
-		p = w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "the other partition at its end", func() bool { return w.Position(1) == 2 })
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "r", "k")
+		h.Broker.Produce(story.Topic, 1, "r", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "end", h.AtEnd)
+		h.Stop(p)
+		h.Broker.Lock(func() { h.Broker.Silent = map[int32]bool{0: true} })
+		h.Broker.Produce(story.Topic, 0, "r", "k")
+		h.Broker.Produce(story.Topic, 1, "r", "k")
+		p = h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "the other partition at its end", func() bool { return h.Position(1) == 2 })
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.KafkaDown})
-		w.Broker.Lock(func() { w.Broker.Silent = nil })
-		eventually(t, "end", w.AtEnd)
+		h.Broker.Lock(func() { h.Broker.Silent = nil })
+		eventually(t, "end", h.AtEnd)
 		wantHolds(t, p, map[int32]hold.Reason{})
-		wantRows(t, w, 0, []int64{0, 1})
+		wantRows(t, h, 0, []int64{0, 1})
 	})
 }
 
 // TestTableDown_HoldUntilCommit: that the table can be read does not end the hold.
 func TestTableDown_HoldUntilCommit(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		var granted atomic.Bool
 		granted.Store(true)
-		w.Broken = func(step string) error {
+		h.Broken = func(step string) error {
 			if step == "refresh" && !granted.Load() {
 				return hold.New(hold.StoreDenied, "403", nil)
 			}
 			return nil
 		}
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
 		granted.Store(false)
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.StoreDenied})
 		since := p.Connector.Status().Claims[0].Hold.Since
 		for range 600 {
@@ -460,94 +460,94 @@ func TestTableDown_HoldUntilCommit(t *testing.T) {
 			}
 		}
 		granted.Store(true)
-		eventually(t, "end", w.AtEnd)
+		eventually(t, "end", h.AtEnd)
 		wantHolds(t, p, map[int32]hold.Reason{})
-		wantRows(t, w, 0, []int64{0, 1, 2})
+		wantRows(t, h, 0, []int64{0, 1, 2})
 	})
 }
 
 // TestPartitionMissingInMetadata: the claim is held until the metadata show the partition.
 func TestPartitionMissingInMetadata(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Lock(func() { w.Broker.Shown = 1 })
-		w.Broker.Produce(story.Topic, 1, "rr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Lock(func() { h.Broker.Shown = 1 })
+		h.Broker.Produce(story.Topic, 1, "rr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
 		wantHolds(t, p, map[int32]hold.Reason{1: hold.KafkaDown})
-		w.Broker.Lock(func() { w.Broker.Shown = 0 })
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 1, []int64{0, 1})
+		h.Broker.Lock(func() { h.Broker.Shown = 0 })
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 1, []int64{0, 1})
 	})
 }
 
 // TestClaims_OutliveGenerations: the end of a generation stops nothing; a fence without one releases the claims.
 func TestClaims_OutliveGenerations(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "initial commit", func() bool { return len(w.Started()) == 1 })
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
 		p.Member.Assign(connector.Assignment{Joined: false})
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
-		eventually(t, "end", w.AtEnd)
-		w.Log.Append(story.Version{Commit: w.Forged(0, 1)})
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
+		eventually(t, "end", h.AtEnd)
+		h.Log.Append(story.Version{Commit: h.Forged(0, 1)})
 		eventually(t, "no claims", func() bool { return len(p.Connector.Status().Claims) == 0 })
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end again", w.AtEnd)
-		wantRows(t, w, 0, []int64{0, 1, 2, 1, 2})
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end again", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 1, 2, 1, 2})
 	})
 }
 
 func TestCommittedOffsets_FollowTable(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "end", w.AtEnd)
-		eventually(t, "group offsets", func() bool { return maps.Equal(w.Offsets(), map[int32]int64{0: 3, 1: 0}) })
-		w.Stop(p)
-		w.Broker.SetGroupOffset(story.Topic, 0, 1) // as after a crash between commit and committed offsets
-		p = w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1))
-		eventually(t, "mended", func() bool { return maps.Equal(w.Offsets(), map[int32]int64{0: 3, 1: 0}) })
-		wantRows(t, w, 0, []int64{0, 1, 2})
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "end", h.AtEnd)
+		eventually(t, "group offsets", func() bool { return maps.Equal(h.Offsets(), map[int32]int64{0: 3, 1: 0}) })
+		h.Stop(p)
+		h.Broker.SetGroupOffset(story.Topic, 0, 1) // as after a crash between commit and committed offsets
+		p = h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "mended", func() bool { return maps.Equal(h.Offsets(), map[int32]int64{0: 3, 1: 0}) })
+		wantRows(t, h, 0, []int64{0, 1, 2})
 	})
 }
 
 func TestDrain_CommitsOpenBatch(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Every = time.Hour
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		w.Broker.Produce(story.Topic, 0, "rrrcc", "k")
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Every = time.Hour
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		h.Broker.Produce(story.Topic, 0, "rrrcc", "k")
 		time.Sleep(10 * time.Second)
-		if at := w.Position(0); at != 0 {
+		if at := h.Position(0); at != 0 {
 			t.Fatalf("committed up to %d before it was due", at)
 		}
-		w.Stop(p)
-		if at := w.Position(0); at != 5 {
+		h.Stop(p)
+		if at := h.Position(0); at != 5 {
 			t.Errorf("after the drain the position is %d, want 5", at)
 		}
-		if got := w.Offsets()[0]; got != 5 {
+		if got := h.Offsets()[0]; got != 5 {
 			t.Errorf("after the drain the group offset is %d, want 5", got)
 		}
 	})
 }
 
 func TestUntilCurrent_Ends(t *testing.T) {
-	scene(t, 3, func(t *testing.T, w *story.World) {
-		w.Every, w.UntilCurrent = time.Hour, true
-		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 100), "k")
-		w.Broker.Produce(story.Topic, 1, "rrrccc", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1, 2))
-		w.Done(p)
-		if !w.AtEnd() {
-			t.Errorf("ended early\n%s", history(w))
+	scenario(t, 3, func(t *testing.T, h *story.Harness) {
+		h.Every, h.UntilCurrent = time.Hour, true
+		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 100), "k")
+		h.Broker.Produce(story.Topic, 1, "rrrccc", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1, 2))
+		h.Done(p)
+		if !h.AtEnd() {
+			t.Errorf("ended early\n%s", history(h))
 		}
-		w.Broker.Produce(story.Topic, 0, "p", "k")
-		p = w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1, 2))
-		w.Done(p)
+		h.Broker.Produce(story.Topic, 0, "p", "k")
+		p = h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1, 2))
+		h.Done(p)
 		if got := p.Holds(); got[0] != hold.Poison {
 			t.Errorf("ended with holds %v, want poison", got)
 		}
@@ -557,53 +557,53 @@ func TestUntilCurrent_Ends(t *testing.T) {
 // TestUntilCurrent_OtherMembers: a member that has just died still has its share of the partitions, and no member
 // reads them.
 func TestUntilCurrent_OtherMembers(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
-		w.UntilCurrent = true
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
-		w.Broker.Produce(story.Topic, 1, "rrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		h.UntilCurrent = true
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
+		h.Broker.Produce(story.Topic, 1, "rrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
 		time.Sleep(time.Minute)
 		if p.Connector.Status().Draining {
 			t.Fatal("ended without the other partition")
 		}
-		p.Member.Assign(joined(w, 0, 1))
-		w.Done(p)
-		if !w.AtEnd() {
-			t.Errorf("ended early\n%s", history(w))
+		p.Member.Assign(joined(h, 0, 1))
+		h.Done(p)
+		if !h.AtEnd() {
+			t.Errorf("ended early\n%s", history(h))
 		}
 	})
 }
 
 // TestBackpressure_HotKey: with small bounds, a hot key stops its partition only.
 func TestBackpressure_HotKey(t *testing.T) {
-	scene(t, 4, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "hot")
+	scenario(t, 4, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "hot")
 		for id := int32(1); id < 4; id++ {
 			for range 20 {
-				w.Broker.Produce(story.Topic, id, "r", string(rune('a'+w.Chance.N(26))))
+				h.Broker.Produce(story.Topic, id, "r", string(rune('a'+h.Chance.N(26))))
 			}
 		}
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0, 1, 2, 3))
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1, 2, 3))
 		for range 500 {
 			time.Sleep(10 * time.Millisecond)
 			if q := p.Connector.Status().Queued; q > 12 {
 				t.Fatalf("%d queued, backpressure starts at 12", q)
 			}
 		}
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, w.Want(0, 0, 200))
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, h.Want(0, 0, 200))
 	})
 }
 
-// TestMemory_BadRecordAlone: a lane without a row has buffers all the same. [story.World.Stop] checks that all
+// TestMemory_BadRecordAlone: a lane without a row has buffers all the same. [story.Harness.Stop] checks that all
 // memory is released.
 func TestMemory_BadRecordAlone(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "p", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "p", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Poison})
 		time.Sleep(time.Minute)
 		if n := p.Connector.Pools.Batch.Used(); n != 0 {

@@ -19,8 +19,8 @@ type sealBreaker struct {
 	fails func(rows []story.Source) bool
 }
 
-func breakSeals(w *story.World, fails func(rows []story.Source) bool) {
-	w.Wrap = func(target *connector.Target) { target.Decoder = sealBreaker{target.Decoder, fails} }
+func breakSeals(h *story.Harness, fails func(rows []story.Source) bool) {
+	h.Wrap = func(target *connector.Target) { target.Decoder = sealBreaker{target.Decoder, fails} }
 }
 
 func (d sealBreaker) Builder(s connector.Schema) (connector.Builder, error) {
@@ -59,26 +59,26 @@ func hasRow(rows []story.Source, id int32, offset int64) bool {
 func TestSeal_Panics(t *testing.T) {
 	for name, kinds := range map[string]string{"FirstRow": "errrrrrrrrr", "MiddleRow": "rrrrerrrrrr", "LastRow": "rrrrrrrrrre"} {
 		t.Run(name, func(t *testing.T) {
-			ours(t, 2, func(t *testing.T, w *story.World) {
+			ours(t, 2, func(t *testing.T, h *story.Harness) {
 				offset := int64(strings.IndexByte(kinds, 'e'))
-				w.Odd = func(story.Source) {} // it can be encoded
-				breakSeals(w, func(rows []story.Source) bool { return hasRow(rows, 0, offset) })
-				w.Broker.Produce(story.Topic, 0, kinds, "k")
-				w.Broker.Produce(story.Topic, 1, "rrr", "k")
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
-				eventually(t, "end", w.AtEnd)
+				h.Odd = func(story.Source) {} // it can be encoded
+				breakSeals(h, func(rows []story.Source) bool { return hasRow(rows, 0, offset) })
+				h.Broker.Produce(story.Topic, 0, kinds, "k")
+				h.Broker.Produce(story.Topic, 1, "rrr", "k")
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
+				eventually(t, "end", h.AtEnd)
 				want := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
-				wantRows(t, w, 0, slices.DeleteFunc(want, func(o int64) bool { return o == offset }))
-				wantRows(t, w, 1, []int64{0, 1, 2})
-				wantLetters(t, w, 0, offset)
-				wantLetters(t, w, 1)
+				wantRows(t, h, 0, slices.DeleteFunc(want, func(o int64) bool { return o == offset }))
+				wantRows(t, h, 1, []int64{0, 1, 2})
+				wantLetters(t, h, 0, offset)
+				wantLetters(t, h, 1)
 				if got := p.Counted("worker_retry_count_total"); got < 3 {
 					t.Errorf("%v attempts counted, want at least 3", got)
 				}
 				// The records are ordinary again: a later chunk costs no builder for each of them.
-				w.Broker.Produce(story.Topic, 0, "rr", "k")
-				eventually(t, "end", w.AtEnd)
+				h.Broker.Produce(story.Topic, 0, "rr", "k")
+				eventually(t, "end", h.AtEnd)
 			})
 		})
 	}
@@ -87,21 +87,21 @@ func TestSeal_Panics(t *testing.T) {
 // TestSeal_PanicsOnRowsTogether: rows that cannot be sealed together, but can alone, are all kept and retried until
 // it works. Another table continues meanwhile.
 func TestSeal_PanicsOnRowsTogether(t *testing.T) {
-	ours(t, 1, func(t *testing.T, w *story.World) {
+	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		var healed atomic.Bool
-		breakSeals(w, func(rows []story.Source) bool {
+		breakSeals(h, func(rows []story.Source) bool {
 			return len(rows) > 1 && rows[0].Topic == story.Topic && !healed.Load()
 		})
 		other := story.NewTableLog("table-b")
-		w.Others = map[string]*story.TableLog{"b": other}
-		w.Broker.Create("b", 2, 1)
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
-		w.Broker.Produce("b", 0, "rrrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(connector.Assignment{Joined: true, Partitions: slices.Concat(w.Broker.Partitions(story.Topic), w.Broker.Partitions("b"))})
+		h.Others = map[string]*story.TableLog{"b": other}
+		h.Broker.Create("b", 2, 1)
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
+		h.Broker.Produce("b", 0, "rrrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(connector.Assignment{Joined: true, Partitions: slices.Concat(h.Broker.Partitions(story.Topic), h.Broker.Partitions("b"))})
 		time.Sleep(5 * time.Minute)
-		wantLetters(t, w, 0)
-		wantRows(t, w, 0, nil)
+		wantLetters(t, h, 0)
+		wantRows(t, h, 0, nil)
 		if got := len(rowsOf(other, "b")[0]); got != 4 {
 			t.Errorf("the other table has %d rows, want 4", got)
 		}
@@ -109,8 +109,8 @@ func TestSeal_PanicsOnRowsTogether(t *testing.T) {
 			t.Errorf("%v attempts counted, want 3", got)
 		}
 		healed.Store(true)
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, []int64{0, 1, 2, 3})
-		wantLetters(t, w, 0)
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 1, 2, 3})
+		wantLetters(t, h, 0)
 	})
 }

@@ -10,13 +10,13 @@ import (
 	"sluice/test/story"
 )
 
-// standing is what a status says of how far a claim has come. Times are since the scene began, -1 for none.
+// standing is what a status says of how far a claim has come. Times are since the scenario began, -1 for none.
 type standing struct {
 	position, consumed               int64
 	waiting, oldest, newest, brought time.Duration
 }
 
-// clock returns the times of a scene.
+// clock returns the times of a scenario.
 type clock struct{ began time.Time }
 
 func (c clock) since(at time.Time) time.Duration {
@@ -26,7 +26,7 @@ func (c clock) since(at time.Time) time.Duration {
 	return at.Sub(c.began).Truncate(time.Second)
 }
 
-// at waits until so much of the scene has passed, and for the status of that time.
+// at waits until that time of the scenario has passed, and for the status of that time.
 func (c clock) at(d time.Duration) {
 	time.Sleep(time.Until(c.began.Add(d)))
 	synctest.Wait()
@@ -46,41 +46,41 @@ func (c clock) want(t *testing.T, what string, p *story.Process, claim int, want
 
 const none = time.Duration(-1)
 
-// slowly is a scene whose batches are sealed once a minute. It begins when the claims are reading, with the clock
+// slowly is a scenario whose batches are sealed once a minute. It begins when the claims are reading, with the clock
 // at 0.
-func slowly(t *testing.T, partitions int, set func(w *story.World), play func(t *testing.T, w *story.World, p *story.Process, c clock)) {
+func slowly(t *testing.T, partitions int, set func(h *story.Harness), play func(t *testing.T, h *story.Harness, p *story.Process, c clock)) {
 	t.Helper()
-	scene(t, partitions, func(t *testing.T, w *story.World) {
-		w.Every, w.CommitRows = time.Minute, 1000
+	scenario(t, partitions, func(t *testing.T, h *story.Harness) {
+		h.Every, h.CommitRows = time.Minute, 1000
 		if set != nil {
-			set(w)
+			set(h)
 		}
-		p := w.Begin(t.Context())
+		p := h.Begin(t.Context())
 		ids := make([]int, partitions)
 		for i := range ids {
 			ids[i] = i
 		}
-		p.Member.Assign(joined(w, ids...))
+		p.Member.Assign(joined(h, ids...))
 		eventually(t, "claims at work", func() bool {
 			s := p.Connector.Status()
 			return s.Resumed && len(s.Claims) == partitions
 		})
-		play(t, w, p, clock{time.Now()})
+		play(t, h, p, clock{time.Now()})
 	})
 }
 
 func TestStatus_Batch(t *testing.T) {
-	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		c.want(t, "before any record", p, 0, standing{0, 0, none, none, none, none})
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
 		c.at(10 * time.Second)
-		w.Broker.Produce(story.Topic, 0, "rrc", "k")
+		h.Broker.Produce(story.Topic, 0, "rrc", "k")
 		c.at(20 * time.Second)
 		c.want(t, "open", p, 0, standing{0, 6, 0, 0, none, 10 * time.Second})
 		c.want(t, "another claim of the table", p, 1, standing{0, 0, 0, none, none, none})
 		c.at(70 * time.Second)
 		c.want(t, "in the table", p, 0, standing{6, 6, none, none, 10 * time.Second, 10 * time.Second})
-		w.Broker.Produce(story.Topic, 1, "r", "k")
+		h.Broker.Produce(story.Topic, 1, "r", "k")
 		c.at(80 * time.Second)
 		c.want(t, "idle", p, 0, standing{6, 6, 70 * time.Second, none, 10 * time.Second, 10 * time.Second})
 		c.want(t, "open", p, 1, standing{0, 1, 70 * time.Second, 70 * time.Second, none, 70 * time.Second})
@@ -89,13 +89,13 @@ func TestStatus_Batch(t *testing.T) {
 
 // TestStatus_PositionsOnly: rows do not wait.
 func TestStatus_PositionsOnly(t *testing.T) {
-	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
-		w.Broker.Produce(story.Topic, 0, "thct", "k")
-		w.Broker.Produce(story.Topic, 1, "c", "k")
+	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
+		h.Broker.Produce(story.Topic, 0, "thct", "k")
+		h.Broker.Produce(story.Topic, 1, "c", "k")
 		c.at(5 * time.Minute)
 		c.want(t, "tombstones and health records", p, 0, standing{0, 4, none, none, none, 0})
 		c.want(t, "nothing that a reader sees", p, 1, standing{0, 1, none, none, none, none})
-		w.Broker.Produce(story.Topic, 0, "r", "k")
+		h.Broker.Produce(story.Topic, 0, "r", "k")
 		c.at(5*time.Minute + 2*time.Second)
 		if got := c.of(p, 0); got.waiting != none && got.waiting != 5*time.Minute {
 			t.Errorf("the batch is older than its first row: %+v", got)
@@ -106,9 +106,9 @@ func TestStatus_PositionsOnly(t *testing.T) {
 }
 
 func TestStatus_Letters(t *testing.T) {
-	letters := func(w *story.World) { w.Letters = &story.LetterLog{} }
-	slowly(t, 1, letters, func(t *testing.T, w *story.World, p *story.Process, c clock) {
-		w.Broker.Produce(story.Topic, 0, "pp", "k")
+	letters := func(h *story.Harness) { h.Letters = &story.LetterLog{} }
+	slowly(t, 1, letters, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
+		h.Broker.Produce(story.Topic, 0, "pp", "k")
 		c.at(10 * time.Second)
 		c.want(t, "open", p, 0, standing{0, 2, 0, 0, none, 0})
 		c.at(70 * time.Second)
@@ -118,19 +118,19 @@ func TestStatus_Letters(t *testing.T) {
 
 // TestStatus_SealedBatch: its rows have waited for longer than those of the open batch.
 func TestStatus_SealedBatch(t *testing.T) {
-	stalled := func(w *story.World) {
-		w.Broken = func(step string) error {
+	stalled := func(h *story.Harness) {
+		h.Broken = func(step string) error {
 			if step == "stage" {
 				time.Sleep(5 * time.Minute)
 			}
 			return nil
 		}
 	}
-	slowly(t, 1, stalled, func(t *testing.T, w *story.World, p *story.Process, c clock) {
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+	slowly(t, 1, stalled, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
 		c.at(2 * time.Minute)
 		c.want(t, "sealed", p, 0, standing{0, 3, 0, 0, none, 0})
-		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		h.Broker.Produce(story.Topic, 0, "rr", "k")
 		c.at(3 * time.Minute)
 		c.want(t, "a batch behind it", p, 0, standing{0, 5, 0, 0, none, 2 * time.Minute})
 		c.at(6*time.Minute + 20*time.Second)
@@ -140,20 +140,20 @@ func TestStatus_SealedBatch(t *testing.T) {
 
 // TestStatus_Hold: records after a bad one are not on their way to the table, and do not wait.
 func TestStatus_Hold(t *testing.T) {
-	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
-		w.Broker.Produce(story.Topic, 0, "rr", "k")
+	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
+		h.Broker.Produce(story.Topic, 0, "rr", "k")
 		c.at(10 * time.Second)
-		w.Broker.Produce(story.Topic, 0, "p", "k")
+		h.Broker.Produce(story.Topic, 0, "p", "k")
 		c.at(20 * time.Second)
-		w.Broker.Produce(story.Topic, 0, "rr", "k")
+		h.Broker.Produce(story.Topic, 0, "rr", "k")
 		c.at(30 * time.Second)
 		c.want(t, "not found yet", p, 0, standing{0, 2, 0, 0, none, 20 * time.Second})
 		c.at(2 * time.Minute)
 		c.want(t, "held", p, 0, standing{2, 2, none, 10 * time.Second, 0, 20 * time.Second})
 		c.at(10 * time.Minute)
 		c.want(t, "held for long", p, 0, standing{2, 2, none, 10 * time.Second, 0, 20 * time.Second})
-		w.Log.Append(story.Version{Commit: w.Forged(0, 3)}) // the operator skips the bad record
-		eventually(t, "end", func() bool { return w.Position(0) == 5 })
+		h.Log.Append(story.Version{Commit: h.Forged(0, 3)}) // the operator skips the bad record
+		eventually(t, "end", func() bool { return h.Position(0) == 5 })
 		time.Sleep(time.Second)
 		if got := c.of(p, 0); got.position != 5 || got.consumed != 5 || got.waiting != none || got.oldest != none || got.newest != 20*time.Second {
 			t.Errorf("skipped: %+v", got)
@@ -163,12 +163,12 @@ func TestStatus_Hold(t *testing.T) {
 
 // TestStatus_Pause: records read before it are committed, and then none wait.
 func TestStatus_Pause(t *testing.T) {
-	slowly(t, 1, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+	slowly(t, 1, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
 		c.at(10 * time.Second)
-		w.Pauses.Pause(0)
+		h.Pauses.Pause(0)
 		c.at(30 * time.Second)
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
 		c.at(time.Minute)
 		c.want(t, "paused", p, 0, standing{3, 3, none, none, 0, 0})
 	})
@@ -176,12 +176,12 @@ func TestStatus_Pause(t *testing.T) {
 
 // TestStatus_Fence: everything uncommitted is dropped, unless the same records are read again.
 func TestStatus_Fence(t *testing.T) {
-	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		c.at(10 * time.Second)
-		w.Broker.Produce(story.Topic, 1, "r", "k")
+		h.Broker.Produce(story.Topic, 1, "r", "k")
 		c.at(20 * time.Second)
-		w.Log.Append(story.Version{Commit: w.Forged(0, 4)}) // the next commit meets it
+		h.Log.Append(story.Version{Commit: h.Forged(0, 4)}) // the next commit meets it
 		c.at(75 * time.Second)
 		c.want(t, "moved", p, 0, standing{4, 4, 60 * time.Second, none, none, 0})
 		c.want(t, "read again", p, 1, standing{0, 1, 60 * time.Second, 10 * time.Second, none, 60 * time.Second})
@@ -192,16 +192,16 @@ func TestStatus_Fence(t *testing.T) {
 
 // TestStatus_TableDown: the claims are at their positions, and their records keep their age.
 func TestStatus_TableDown(t *testing.T) {
-	denied := func(w *story.World) {
-		w.Broken = func(step string) error {
+	denied := func(h *story.Harness) {
+		h.Broken = func(step string) error {
 			if step == "stage" {
 				return hold.New(hold.StoreDenied, "no", nil)
 			}
 			return nil
 		}
 	}
-	slowly(t, 1, denied, func(t *testing.T, w *story.World, p *story.Process, c clock) {
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+	slowly(t, 1, denied, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		c.at(62 * time.Second)
 		c.want(t, "held", p, 0, standing{0, 0, none, 0, none, 0})
 	})
@@ -209,13 +209,13 @@ func TestStatus_TableDown(t *testing.T) {
 
 // TestStatus_LostClaim: its rows are in the batch and will not be committed.
 func TestStatus_LostClaim(t *testing.T) {
-	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
-		w.Broker.Produce(story.Topic, 0, "rrrr", "k")
+	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
+		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		c.at(10 * time.Second)
-		p.Member.Assign(joined(w, 1))
+		p.Member.Assign(joined(h, 1))
 		c.at(20 * time.Second)
 		c.want(t, "what is left", p, 0, standing{0, 0, none, none, none, none})
-		p.Member.Assign(joined(w, 0, 1))
+		p.Member.Assign(joined(h, 0, 1))
 		c.at(30 * time.Second)
 		c.want(t, "regained", p, 0, standing{0, 4, 20 * time.Second, 0, none, 20 * time.Second})
 		p.Member.Assign(connector.Assignment{}) // no generation: claims outlive it
@@ -226,19 +226,19 @@ func TestStatus_LostClaim(t *testing.T) {
 
 // TestStatus_ClaimComesBack: a claim that was lost and comes back has a new Since; one that stayed keeps it.
 func TestStatus_ClaimComesBack(t *testing.T) {
-	slowly(t, 2, nil, func(t *testing.T, w *story.World, p *story.Process, c clock) {
+	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		since := func() (all []time.Duration) {
 			for _, s := range p.Connector.Status().Claims {
 				all = append(all, c.since(s.Since))
 			}
 			return all
 		}
-		p.Member.Assign(joined(w, 0))
+		p.Member.Assign(joined(h, 0))
 		c.at(10 * time.Second)
 		if got := since(); len(got) != 1 || got[0] > 0 {
 			t.Errorf("one left: since %v", got)
 		}
-		p.Member.Assign(joined(w, 0, 1))
+		p.Member.Assign(joined(h, 0, 1))
 		c.at(20 * time.Second)
 		if got := since(); len(got) != 2 || got[0] > 0 || got[1] != 10*time.Second {
 			t.Errorf("it came back: since %v", got)

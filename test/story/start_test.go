@@ -22,24 +22,24 @@ func TestStart_Timestamp(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene(t, 3, func(t *testing.T, w *story.World) {
-				w.Broker.Produce(story.Topic, 0, "rrr", "k")
-				w.Broker.Produce(story.Topic, 1, "r", "k")
+			scenario(t, 3, func(t *testing.T, h *story.Harness) {
+				h.Broker.Produce(story.Topic, 0, "rrr", "k")
+				h.Broker.Produce(story.Topic, 1, "r", "k")
 				time.Sleep(time.Hour)
 				since := time.Now()
-				w.Broker.Produce(story.Topic, 0, "rr", "k")
+				h.Broker.Produce(story.Topic, 0, "rr", "k")
 				time.Sleep(10 * time.Minute)
-				w.Start = start(since)
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1, 2))
-				eventually(t, "initial commit", func() bool { return len(w.Started()) == 3 })
-				if got, want := w.Started(), map[int32]int64{0: 3, 1: 1, 2: 0}; !maps.Equal(got, want) {
+				h.Start = start(since)
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1, 2))
+				eventually(t, "initial commit", func() bool { return len(h.Started()) == 3 })
+				if got, want := h.Started(), map[int32]int64{0: 3, 1: 1, 2: 0}; !maps.Equal(got, want) {
 					t.Errorf("started %v, want %v", got, want)
 				}
-				w.Broker.Produce(story.Topic, 1, "rr", "k")
-				eventually(t, "end", w.AtEnd)
-				wantRows(t, w, 0, []int64{3, 4})
-				wantRows(t, w, 1, []int64{1, 2})
+				h.Broker.Produce(story.Topic, 1, "rr", "k")
+				eventually(t, "end", h.AtEnd)
+				wantRows(t, h, 0, []int64{3, 4})
+				wantRows(t, h, 1, []int64{1, 2})
 			})
 		})
 	}
@@ -48,36 +48,36 @@ func TestStart_Timestamp(t *testing.T) {
 // TestStart_AtOffsets: two members, one of which has no partition of the initial commit, and a partition that is
 // added later.
 func TestStart_AtOffsets(t *testing.T) {
-	scene(t, 3, func(t *testing.T, w *story.World) {
+	scenario(t, 3, func(t *testing.T, h *story.Harness) {
 		for id := range int32(3) {
-			w.Broker.Produce(story.Topic, id, "rrrr", "k")
+			h.Broker.Produce(story.Topic, id, "rrrr", "k")
 		}
-		w.Start = connector.Start{Policy: connector.StartExplicit, Offsets: map[int32]int64{0: 3, 1: 1}, Others: connector.StartLatest}
-		a, b := w.Begin(t.Context()), w.Begin(t.Context())
-		a.Member.Assign(joined(w, 0))
-		b.Member.Assign(joined(w, 1, 2))
-		eventually(t, "end", w.AtEnd)
-		if got, want := w.Started(), map[int32]int64{0: 3, 1: 1, 2: 4}; !maps.Equal(got, want) {
+		h.Start = connector.Start{Policy: connector.StartExplicit, Offsets: map[int32]int64{0: 3, 1: 1}, Others: connector.StartLatest}
+		a, b := h.Begin(t.Context()), h.Begin(t.Context())
+		a.Member.Assign(joined(h, 0))
+		b.Member.Assign(joined(h, 1, 2))
+		eventually(t, "end", h.AtEnd)
+		if got, want := h.Started(), map[int32]int64{0: 3, 1: 1, 2: 4}; !maps.Equal(got, want) {
 			t.Errorf("started %v, want %v", got, want)
 		}
 		starts := 0
-		for _, v := range w.Log.Versions() {
+		for _, v := range h.Log.Versions() {
 			if v.Commit.Operation == "SLUICE START" {
 				starts++
 			}
 		}
-		if starts != 1 || !w.Marked("table-1") {
-			t.Errorf("%d START commits, want 1; table marked: %v\n%s", starts, w.Marked("table-1"), history(w))
+		if starts != 1 || !h.Marked("table-1") {
+			t.Errorf("%d START commits, want 1; table marked: %v\n%s", starts, h.Marked("table-1"), history(h))
 		}
-		wantRows(t, w, 0, []int64{3})
-		wantRows(t, w, 1, []int64{1, 2, 3})
-		wantRows(t, w, 2, nil)
+		wantRows(t, h, 0, []int64{3})
+		wantRows(t, h, 1, []int64{1, 2, 3})
+		wantRows(t, h, 2, nil)
 
-		w.Broker.Grow(story.Topic, 4) // the same topic id; its first records come before the member sees it
-		w.Broker.Produce(story.Topic, 3, "rr", "k")
-		b.Member.Assign(joined(w, 1, 2, 3))
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 3, []int64{0, 1})
+		h.Broker.Grow(story.Topic, 4) // the same topic id; its first records come before the member sees it
+		h.Broker.Produce(story.Topic, 3, "rr", "k")
+		b.Member.Assign(joined(h, 1, 2, 3))
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 3, []int64{0, 1})
 	})
 }
 
@@ -92,16 +92,16 @@ func TestStart_OutsideLog(t *testing.T) {
 		"elsewhere": {map[int32]int64{2: 0}, hold.AheadOfLogEnd, "2 partitions"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene(t, 2, func(t *testing.T, w *story.World) {
-				w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
-				w.Broker.Change(story.Topic, 0, 2, -1)
-				w.Start = connector.Start{Policy: connector.StartExplicit, Offsets: c.offsets}
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0, 1))
+			scenario(t, 2, func(t *testing.T, h *story.Harness) {
+				h.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+				h.Broker.Change(story.Topic, 0, 2, -1)
+				h.Start = connector.Start{Policy: connector.StartExplicit, Offsets: c.offsets}
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0, 1))
 				wantHolds(t, p, map[int32]hold.Reason{0: c.reason, 1: c.reason})
 				time.Sleep(5 * time.Minute)
-				if n := len(w.Started()); n > 0 {
-					t.Errorf("%d partitions were started\n%s", n, history(w))
+				if n := len(h.Started()); n > 0 {
+					t.Errorf("%d partitions were started\n%s", n, history(h))
 				}
 				for _, claim := range p.Connector.Status().Claims {
 					if claim.Hold == nil || !strings.Contains(claim.Hold.Detail, c.detail) {
@@ -109,9 +109,9 @@ func TestStart_OutsideLog(t *testing.T) {
 					}
 				}
 				if name == "beyond it" { // the log grows
-					w.Broker.Produce(story.Topic, 0, "rr", "k")
-					eventually(t, "end", w.AtEnd)
-					wantRows(t, w, 0, []int64{6})
+					h.Broker.Produce(story.Topic, 0, "rr", "k")
+					eventually(t, "end", h.AtEnd)
+					wantRows(t, h, 0, []int64{6})
 				}
 			})
 		})
@@ -122,53 +122,53 @@ func TestStart_OutsideLog(t *testing.T) {
 // member starts and commits offsets while this one asks for them: in the other order this one would see an offset
 // and no txn, and hold.
 func TestStart_OffsetsBeforeSnapshot(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
-		here := w.Broker.Partitions(story.Topic)[0]
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
+		here := h.Broker.Partitions(story.Topic)[0]
 		first := true
-		w.Broker.OnOffsets = func() {
+		h.Broker.OnOffsets = func() {
 			if !first {
 				return
 			}
 			first = false
-			w.Log.Append(story.Version{Commit: connector.Commit{
+			h.Log.Append(story.Version{Commit: connector.Commit{
 				Operation: "SLUICE START",
 				Txns:      []connector.Txn{{AppID: idempotency.TableAppID(story.Pipeline, "table-1")}, {AppID: here.AppID(story.Pipeline), Version: 2}},
 				Ranges:    []connector.Range{{Topic: story.Topic, From: -1, Next: 2}},
 			}})
-			w.Broker.SetGroupOffset(story.Topic, 0, 2)
+			h.Broker.SetGroupOffset(story.Topic, 0, 2)
 		}
-		p := w.Begin(t.Context())
+		p := h.Begin(t.Context())
 		held := false
-		p.Member.Assign(joined(w, 0))
+		p.Member.Assign(joined(h, 0))
 		eventually(t, "end", func() bool {
 			held = held || len(p.Holds()) > 0
-			return w.AtEnd()
+			return h.AtEnd()
 		})
 		if held {
 			t.Error("held for a history that is its own")
 		}
-		wantRows(t, w, 0, []int64{2})
+		wantRows(t, h, 0, []int64{2})
 	})
 }
 
 // TestLateStart_PartitionWithoutLeader: of partitions that were added to a topic, those that have a leader begin.
 func TestLateStart_PartitionWithoutLeader(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "r", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
-		w.Broker.Grow(story.Topic, 3)
-		w.Broker.Lock(func() { w.Broker.Silent = map[int32]bool{1: true} })
-		w.Broker.Produce(story.Topic, 1, "rr", "k")
-		w.Broker.Produce(story.Topic, 2, "rrr", "k")
-		p.Member.Assign(joined(w, 0, 1, 2))
-		eventually(t, "the partition with a leader at its end", func() bool { return w.Position(2) == 3 })
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "r", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
+		h.Broker.Grow(story.Topic, 3)
+		h.Broker.Lock(func() { h.Broker.Silent = map[int32]bool{1: true} })
+		h.Broker.Produce(story.Topic, 1, "rr", "k")
+		h.Broker.Produce(story.Topic, 2, "rrr", "k")
+		p.Member.Assign(joined(h, 0, 1, 2))
+		eventually(t, "the partition with a leader at its end", func() bool { return h.Position(2) == 3 })
 		wantHolds(t, p, map[int32]hold.Reason{1: hold.KafkaDown})
-		w.Broker.Lock(func() { w.Broker.Silent = nil })
-		eventually(t, "end", w.AtEnd)
+		h.Broker.Lock(func() { h.Broker.Silent = nil })
+		eventually(t, "end", h.AtEnd)
 		wantHolds(t, p, map[int32]hold.Reason{})
-		wantRows(t, w, 1, []int64{0, 1})
+		wantRows(t, h, 1, []int64{0, 1})
 	})
 }

@@ -54,43 +54,43 @@ func logger() *slog.Logger {
 
 func schedule(t *testing.T, s uint64) (versions, handed int) {
 	t.Helper()
-	return play(t, story.NewWorld(s, 3), s)
+	return play(t, story.NewHarness(s, 3), s)
 }
 
-// play runs a schedule in a world and judges the result.
-func play(t *testing.T, w *story.World, s uint64) (versions, handed int) {
+// play runs a schedule in a harness and judges the result.
+func play(t *testing.T, h *story.Harness, s uint64) (versions, handed int) {
 	t.Helper()
-	w.Logger = logger()
-	disturb(t, w, func() { w.Log.Append(story.Version{Member: "other"}) })
-	calm(t, w, s)
-	all := w.Broker.Partitions(story.Topic)
-	w.Close()
-	for _, v := range w.Broker.Violations() {
+	h.Logger = logger()
+	disturb(t, h, func() { h.Log.Append(story.Version{Member: "other"}) })
+	calm(t, h, s)
+	all := h.Broker.Partitions(story.Topic)
+	h.Close()
+	for _, v := range h.Broker.Violations() {
 		t.Errorf("seed %d: %s", s, v)
 	}
-	if broken := judge(w, versionsOf(w)); broken != "" {
-		t.Errorf("seed %d: %s\n%s", s, broken, history(w))
+	if broken := judge(h, versionsOf(h)); broken != "" {
+		t.Errorf("seed %d: %s\n%s", s, broken, history(h))
 	}
-	starts := w.Started()
+	starts := h.Started()
 	for _, p := range all {
-		end := int64(len(w.Broker.Kinds(story.Topic, p.ID)))
-		if got, want := w.Rows(p.ID), w.Want(p.ID, starts[p.ID], end); !slices.Equal(got, want) {
-			t.Errorf("seed %d: partition %d has rows %v, want %v\n%s", s, p.ID, got, want, history(w))
+		end := int64(len(h.Broker.Kinds(story.Topic, p.ID)))
+		if got, want := h.Rows(p.ID), h.Want(p.ID, starts[p.ID], end); !slices.Equal(got, want) {
+			t.Errorf("seed %d: partition %d has rows %v, want %v\n%s", s, p.ID, got, want, history(h))
 		}
 	}
-	if wrong := unexplained(w); wrong != "" {
-		t.Errorf("seed %d: %s\n%s", s, wrong, history(w))
+	if wrong := unexplained(h); wrong != "" {
+		t.Errorf("seed %d: %s\n%s", s, wrong, history(h))
 	}
-	if !w.Marked("table-1") {
+	if !h.Marked("table-1") {
 		t.Errorf("seed %d: no mark of the pipeline on the table", s)
 	}
 	var ranges []connector.Range
-	for _, v := range w.Log.Versions() {
+	for _, v := range h.Log.Versions() {
 		ranges = append(ranges, v.Commit.Ranges...)
 	}
-	judgeLetters(t, w, ranges, s)
+	judgeLetters(t, h, ranges, s)
 	last := map[int32]string{}
-	for _, v := range w.Log.Versions() {
+	for _, v := range h.Log.Versions() {
 		versions++
 		for _, r := range v.Commit.Ranges {
 			if by := last[r.Partition]; by != "" && by != v.Member {
@@ -103,11 +103,11 @@ func play(t *testing.T, w *story.World, s uint64) (versions, handed int) {
 }
 
 // unexplained finds a commit whose ranges do not count exactly the health-check records that they passed.
-func unexplained(w *story.World) string {
-	for n, v := range w.Log.Versions() {
+func unexplained(h *story.Harness) string {
+	for n, v := range h.Log.Versions() {
 		for _, r := range v.Commit.Ranges {
 			var passed, duplicates int64
-			for o, k := range w.Broker.Kinds(story.Topic, r.Partition) {
+			for o, k := range h.Broker.Kinds(story.Topic, r.Partition) {
 				within := r.From >= 0 && int64(o) >= r.From && int64(o) < r.Next
 				if k == story.Health && within {
 					passed++
@@ -127,9 +127,9 @@ func unexplained(w *story.World) string {
 	return ""
 }
 
-func history(w *story.World) string {
+func history(h *story.Harness) string {
 	var b strings.Builder
-	for n, v := range w.Log.Versions() {
+	for n, v := range h.Log.Versions() {
 		fmt.Fprintf(&b, "%3d %s %-4s %s", n, v.At.Format("04:05.000"), v.Member, v.Commit.Operation)
 		for _, r := range v.Commit.Ranges {
 			fmt.Fprintf(&b, " %d:[%d,%d)", r.Partition, r.From, r.Next)
@@ -143,32 +143,32 @@ func history(w *story.World) string {
 }
 
 // disturb plays everything that may happen to two members.
-func disturb(t *testing.T, w *story.World, other func()) {
+func disturb(t *testing.T, h *story.Harness, other func()) {
 	t.Helper()
-	w.Broker.Flaky.Store(6)
-	all := w.Broker.Partitions(story.Topic)
+	h.Broker.Flaky.Store(6)
+	all := h.Broker.Partitions(story.Topic)
 	mix := "rrrrrrhtcc"
-	if w.Letters != nil {
+	if h.Letters != nil {
 		mix = "rrrrhpprtc"
 	}
-	if w.Retry.Curve != "" {
+	if h.Retry.Curve != "" {
 		mix = "rrrrrrxetc" // some fail locally
 	}
-	members := []*story.Process{w.Begin(t.Context()), w.Begin(t.Context())}
+	members := []*story.Process{h.Begin(t.Context()), h.Begin(t.Context())}
 	for range 40 {
-		i := w.Chance.N(2)
+		i := h.Chance.N(2)
 		m := members[i]
-		switch w.Chance.N(14) {
+		switch h.Chance.N(14) {
 		case 0, 1, 2, 3, 4:
-			kinds := make([]byte, 1+w.Chance.N(12))
+			kinds := make([]byte, 1+h.Chance.N(12))
 			for k := range kinds {
-				kinds[k] = mix[w.Chance.N(10)]
+				kinds[k] = mix[h.Chance.N(10)]
 			}
-			w.Broker.Produce(story.Topic, int32(w.Chance.N(3)), string(kinds), fmt.Sprint(w.Chance.N(3)))
+			h.Broker.Produce(story.Topic, int32(h.Chance.N(3)), string(kinds), fmt.Sprint(h.Chance.N(3)))
 		case 5, 6, 7: // a new generation; sometimes both believe they own a claim
 			var a, b []connector.Partition
 			for _, p := range all {
-				where := w.Chance.N(7)
+				where := h.Chance.N(7)
 				if where != 0 {
 					a = append(a, p)
 				}
@@ -176,7 +176,7 @@ func disturb(t *testing.T, w *story.World, other func()) {
 					b = append(b, p)
 				}
 			}
-			if w.Chance.Is(2) {
+			if h.Chance.Is(2) {
 				a, b = b, a
 			}
 			members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: a})
@@ -184,39 +184,39 @@ func disturb(t *testing.T, w *story.World, other func()) {
 		case 8:
 			m.Member.Assign(connector.Assignment{Joined: false})
 		case 9:
-			w.Crash(m)
-			members[i] = w.Begin(t.Context())
+			h.Crash(m)
+			members[i] = h.Begin(t.Context())
 		case 10:
-			w.Stop(m)
-			members[i] = w.Begin(t.Context())
+			h.Stop(m)
+			members[i] = h.Begin(t.Context())
 		case 11:
 			other()
 		case 12:
-			w.Pauses.Pause(int32(w.Chance.N(3)))
+			h.Pauses.Pause(int32(h.Chance.N(3)))
 		case 13:
-			w.Pauses.Resume(int32(w.Chance.N(3)))
+			h.Pauses.Resume(int32(h.Chance.N(3)))
 		}
-		time.Sleep(time.Duration(w.Chance.N(int(1500 * time.Millisecond))))
+		time.Sleep(time.Duration(h.Chance.N(int(1500 * time.Millisecond))))
 	}
-	w.Broker.Flaky.Store(0)
-	w.Pauses.Resume(0, 1, 2)
-	w.Stop(members[1])
+	h.Broker.Flaky.Store(0)
+	h.Pauses.Resume(0, 1, 2)
+	h.Stop(members[1])
 	members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: all})
 }
 
 // calm waits until the member that owns everything has committed everything.
-func calm(t *testing.T, w *story.World, s uint64) {
+func calm(t *testing.T, h *story.Harness, s uint64) {
 	t.Helper()
 	// A claim that ends in control records waits ten minutes for its commit; after a fence at that commit it waits
 	// again.
 	for i := range 1500 {
-		if w.AtEnd() {
+		if h.AtEnd() {
 			return
 		}
-		if w.Retry.Curve != "" && i%60 == 59 { // no record is at fault until others pass
-			w.Broker.Produce(story.Topic, int32(w.Chance.N(3)), "r", "0")
+		if h.Retry.Curve != "" && i%60 == 59 { // no record is at fault until others pass
+			h.Broker.Produce(story.Topic, int32(h.Chance.N(3)), "r", "0")
 		}
 		time.Sleep(time.Second)
 	}
-	t.Errorf("seed %d: stuck\n%s", s, history(w))
+	t.Errorf("seed %d: stuck\n%s", s, history(h))
 }

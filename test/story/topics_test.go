@@ -40,28 +40,28 @@ func startsOf(log *story.TableLog) (starts []string) {
 func TestTopic_ByAssignment(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
-			scene(t, 2, func(t *testing.T, w *story.World) {
+			scenario(t, 2, func(t *testing.T, h *story.Harness) {
 				log := story.NewTableLog("table-2")
 				if shared {
-					log = w.Log
+					log = h.Log
 				}
-				w.Others = map[string]*story.TableLog{"late": log}
-				p := w.Begin(t.Context())
-				w.Broker.Produce(story.Topic, 0, "rr", "k")
-				p.Member.Assign(joined(w, 0, 1))
-				eventually(t, "end", w.AtEnd)
+				h.Others = map[string]*story.TableLog{"late": log}
+				p := h.Begin(t.Context())
+				h.Broker.Produce(story.Topic, 0, "rr", "k")
+				p.Member.Assign(joined(h, 0, 1))
+				eventually(t, "end", h.AtEnd)
 
-				w.Broker.Create("late", 2, 2)
-				w.Broker.Create("stranger", 3, 1)
-				w.Broker.Produce("late", 0, "rrr", "k")
-				w.Broker.Produce("late", 1, "rt", "k")
-				a := joined(w, 0, 1)
-				a.Partitions = slices.Concat(a.Partitions, w.Broker.Partitions("late"), w.Broker.Partitions("stranger"))
+				h.Broker.Create("late", 2, 2)
+				h.Broker.Create("stranger", 3, 1)
+				h.Broker.Produce("late", 0, "rrr", "k")
+				h.Broker.Produce("late", 1, "rt", "k")
+				a := joined(h, 0, 1)
+				a.Partitions = slices.Concat(a.Partitions, h.Broker.Partitions("late"), h.Broker.Partitions("stranger"))
 				p.Member.Assign(a)
 				want := map[int32][]int64{0: {0, 1, 2}, 1: {0}}
 				eventually(t, "rows of the late topic", func() bool { return maps.EqualFunc(rowsOf(log, "late"), want, slices.Equal) })
-				w.Broker.Produce(story.Topic, 1, "r", "k")
-				eventually(t, "the first topic goes on", w.AtEnd)
+				h.Broker.Produce(story.Topic, 1, "r", "k")
+				eventually(t, "the first topic goes on", h.AtEnd)
 				wantHolds(t, p, map[int32]hold.Reason{})
 				if claims := len(p.Connector.Status().Claims); claims != 4 {
 					t.Errorf("%d claims, want 4: the stranger feeds nothing", claims)
@@ -72,10 +72,10 @@ func TestTopic_ByAssignment(t *testing.T) {
 					}
 				}
 
-				p.Member.Assign(joined(w, 0, 1)) // it was deleted
+				p.Member.Assign(joined(h, 0, 1)) // it was deleted
 				eventually(t, "its claims are gone", func() bool { return len(p.Connector.Status().Claims) == 2 })
-				w.Broker.Produce(story.Topic, 1, "r", "k")
-				eventually(t, "the first topic goes on", w.AtEnd)
+				h.Broker.Produce(story.Topic, 1, "r", "k")
+				eventually(t, "the first topic goes on", h.AtEnd)
 			})
 		})
 	}
@@ -84,17 +84,17 @@ func TestTopic_ByAssignment(t *testing.T) {
 // TestTopic_Appeared: with start latest the records from before the initial commit of an existing topic are left
 // out. A topic created since has no such records.
 func TestTopic_Appeared(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		old, appeared := story.NewTableLog("table-2"), story.NewTableLog("table-3")
-		w.Others = map[string]*story.TableLog{"old": old, "appeared": appeared}
-		w.Start = connector.Start{Policy: connector.StartLatest}
+		h.Others = map[string]*story.TableLog{"old": old, "appeared": appeared}
+		h.Start = connector.Start{Policy: connector.StartLatest}
 		for i, topic := range []string{"old", "appeared"} {
-			w.Broker.Create(topic, byte(2+i), 2)
-			w.Broker.Produce(topic, 0, "rrr", "k")
+			h.Broker.Create(topic, byte(2+i), 2)
+			h.Broker.Produce(topic, 0, "rrr", "k")
 		}
-		p := w.Begin(t.Context())
+		p := h.Begin(t.Context())
 		a := connector.Assignment{
-			Joined: true, Partitions: slices.Concat(w.Broker.Partitions("old"), w.Broker.Partitions("appeared")), Appeared: []string{"appeared"},
+			Joined: true, Partitions: slices.Concat(h.Broker.Partitions("old"), h.Broker.Partitions("appeared")), Appeared: []string{"appeared"},
 		}
 		p.Member.Assign(a)
 		eventually(t, "START of both", func() bool { return len(startsOf(old)) == 1 && len(startsOf(appeared)) == 1 })
@@ -104,7 +104,7 @@ func TestTopic_Appeared(t *testing.T) {
 		if got := strings.Join(startsOf(appeared), ""); got != "appeared from 0, 2 partitions" {
 			t.Error(got)
 		}
-		w.Broker.Produce("old", 1, "r", "k")
+		h.Broker.Produce("old", 1, "r", "k")
 		eventually(t, "rows", func() bool {
 			return len(rowsOf(old, "old")[1]) == 1 && slices.Equal(rowsOf(appeared, "appeared")[0], []int64{0, 1, 2})
 		})
@@ -117,13 +117,13 @@ func TestTopic_Appeared(t *testing.T) {
 // TestTable_Retired: the writer of a table without topics ends after a while, and another one begins if a topic
 // comes back. Tables of configured topics stay, also if other members have all of their claims.
 func TestTable_Retired(t *testing.T) {
-	scene(t, 2, func(t *testing.T, w *story.World) {
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		log := story.NewTableLog("table-2")
-		w.Others = map[string]*story.TableLog{"late": log}
-		p := w.Begin(t.Context())
-		w.Broker.Create("late", 2, 1)
-		w.Broker.Produce("late", 0, "rr", "k")
-		late := w.Broker.Partitions("late")
+		h.Others = map[string]*story.TableLog{"late": log}
+		p := h.Begin(t.Context())
+		h.Broker.Create("late", 2, 1)
+		h.Broker.Produce("late", 0, "rr", "k")
+		late := h.Broker.Partitions("late")
 		p.Member.Assign(connector.Assignment{Joined: true, Partitions: late})
 		eventually(t, "rows", func() bool { return len(rowsOf(log, "late")[0]) == 2 })
 
@@ -143,31 +143,31 @@ func TestTable_Retired(t *testing.T) {
 			t.Errorf("retired: %v", got)
 		}
 
-		w.Broker.Produce("late", 0, "rrr", "k")
-		w.Broker.Produce(story.Topic, 0, "r", "k")
-		a := joined(w, 0, 1)
+		h.Broker.Produce("late", 0, "rrr", "k")
+		h.Broker.Produce(story.Topic, 0, "r", "k")
+		a := joined(h, 0, 1)
 		a.Partitions = append(a.Partitions, late...)
 		p.Member.Assign(a)
-		eventually(t, "rows again", func() bool { return len(rowsOf(log, "late")[0]) == 5 && w.AtEnd() })
+		eventually(t, "rows again", func() bool { return len(rowsOf(log, "late")[0]) == 5 && h.AtEnd() })
 	})
 }
 
 // TestTable_BusyDoesNotSealIdle: positions without rows wait for ten minutes, independently of other tables.
 func TestTable_BusyDoesNotSealIdle(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		idle := story.NewTableLog("table-2")
-		w.Others = map[string]*story.TableLog{"idle": idle}
-		w.Broker.Create("idle", 2, 1)
-		p := w.Begin(t.Context())
-		a := joined(w, 0)
-		a.Partitions = append(a.Partitions, w.Broker.Partitions("idle")...)
+		h.Others = map[string]*story.TableLog{"idle": idle}
+		h.Broker.Create("idle", 2, 1)
+		p := h.Begin(t.Context())
+		a := joined(h, 0)
+		a.Partitions = append(a.Partitions, h.Broker.Partitions("idle")...)
 		p.Member.Assign(a)
-		eventually(t, "START of both", func() bool { return len(startsOf(w.Log)) == 1 && len(startsOf(idle)) == 1 })
+		eventually(t, "START of both", func() bool { return len(startsOf(h.Log)) == 1 && len(startsOf(idle)) == 1 })
 		versions := len(idle.Versions())
-		w.Broker.Produce("idle", 0, "t", "k")
+		h.Broker.Produce("idle", 0, "t", "k")
 		for range 30 {
-			w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 30), "k")
-			eventually(t, "end", w.AtEnd)
+			h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 30), "k")
+			eventually(t, "end", h.AtEnd)
 		}
 		if more := len(idle.Versions()) - versions; more != 0 {
 			t.Errorf("%d versions of the idle table", more)
@@ -178,30 +178,30 @@ func TestTable_BusyDoesNotSealIdle(t *testing.T) {
 // TestTopics_WaitTogether: while the group's coordinator does not respond, commits wait for one request, for any
 // number of topics.
 func TestTopics_WaitTogether(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Others = map[string]*story.TableLog{}
-		all := joined(w, 0)
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Others = map[string]*story.TableLog{}
+		all := joined(h, 0)
 		for i := range 30 {
 			topic := fmt.Sprint("topic-", i)
-			w.Others[topic] = w.Log
-			w.Broker.Create(topic, byte(2+i), 1)
-			all.Partitions = append(all.Partitions, w.Broker.Partitions(topic)...)
+			h.Others[topic] = h.Log
+			h.Broker.Create(topic, byte(2+i), 1)
+			all.Partitions = append(all.Partitions, h.Broker.Partitions(topic)...)
 		}
-		p := w.Begin(t.Context())
+		p := h.Begin(t.Context())
 		p.Member.Assign(all)
-		eventually(t, "START of all", func() bool { return len(startsOf(w.Log)) == 31 })
+		eventually(t, "START of all", func() bool { return len(startsOf(h.Log)) == 31 })
 		wantHolds(t, p, map[int32]hold.Reason{})
-		p.Member.Assign(joined(w, 0))
+		p.Member.Assign(joined(h, 0))
 		time.Sleep(time.Second)
-		w.Broker.Hung.Store(true)
+		h.Broker.Hung.Store(true)
 		p.Member.Assign(all)
 		time.Sleep(time.Second)
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
 		time.Sleep(30 * time.Second)
-		if at := w.Position(0); at != 3 {
+		if at := h.Position(0); at != 3 {
 			t.Errorf("the position is %d, 3 were produced half a minute ago", at)
 		}
-		w.Broker.Hung.Store(false)
+		h.Broker.Hung.Store(false)
 		eventually(t, "all are read", func() bool {
 			return !slices.ContainsFunc(p.Connector.Status().Claims, func(c connector.ClaimStatus) bool { return c.State != "reading" })
 		})

@@ -12,55 +12,55 @@ import (
 
 // endsOnlyByAMove expects a hold of partition 0 at offset 6 to stay, and to end when an operator moves the position
 // back to where the logs differ; then the records from there become rows.
-func endsOnlyByAMove(t *testing.T, w *story.World, p *story.Process, reason hold.Reason) {
+func endsOnlyByAMove(t *testing.T, h *story.Harness, p *story.Process, reason hold.Reason) {
 	t.Helper()
 	for range 10 {
 		time.Sleep(time.Minute)
 		wantHolds(t, p, map[int32]hold.Reason{0: reason})
 	}
-	wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5})
-	if _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, 6, 3))); err != nil {
+	wantRows(t, h, 0, []int64{0, 1, 2, 3, 4, 5})
+	if _, err := commit.Move(t.Context(), h.Operator(), moves(h, move(h, 0, 6, 3))); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "end again", w.AtEnd)
+	eventually(t, "end again", h.AtEnd)
 	wantHolds(t, p, map[int32]hold.Reason{})
-	wantRows(t, w, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
+	wantRows(t, h, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
 }
 
 // TestTruncatedLog_HoldsUntilMoved: even if the committed offsets, which keep the leader epochs of positions, were
 // lost in the same election. No record that replaced a lost one is skipped.
 func TestTruncatedLog_HoldsUntilMoved(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
 		time.Sleep(5 * time.Second)
-		w.Broker.Truncate(story.Topic, 0, 3, "rrrrr")
-		w.Broker.SetGroupOffset(story.Topic, 0, 2)
+		h.Broker.Truncate(story.Topic, 0, 3, "rrrrr")
+		h.Broker.SetGroupOffset(story.Topic, 0, 2)
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.Truncated})
-		endsOnlyByAMove(t, w, p, hold.Truncated)
+		endsOnlyByAMove(t, h, p, hold.Truncated)
 	})
 }
 
 // TestTruncatedLog_GrownPastPosition: a member finds the position beyond the log's end and does not know its epoch.
 // When the log has grown past it, other records are before it: it stays held until an operator moves it.
 func TestTruncatedLog_GrownPastPosition(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Log.ForgetEpochs()
-		w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
-		first := w.Begin(t.Context())
-		first.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Log.ForgetEpochs()
+		h.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
+		first := h.Begin(t.Context())
+		first.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
 		time.Sleep(5 * time.Second)
-		w.Crash(first)
-		w.Broker.Truncate(story.Topic, 0, 3, "")
-		w.Broker.SetGroupOffset(story.Topic, 0, 2) // the epoch of the position is lost
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
+		h.Crash(first)
+		h.Broker.Truncate(story.Topic, 0, 3, "")
+		h.Broker.SetGroupOffset(story.Topic, 0, 2) // the epoch of the position is lost
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.AheadOfLogEnd})
-		w.Broker.Produce(story.Topic, 0, "rrrrr", "k")
-		endsOnlyByAMove(t, w, p, hold.AheadOfLogEnd)
+		h.Broker.Produce(story.Topic, 0, "rrrrr", "k")
+		endsOnlyByAMove(t, h, p, hold.AheadOfLogEnd)
 	})
 }
 
@@ -68,21 +68,21 @@ func TestTruncatedLog_GrownPastPosition(t *testing.T) {
 // may be lost. Reading continues from such a position if nothing else is wrong, and a metric counts it.
 func TestPosition_Unchecked(t *testing.T) {
 	for lost, want := range map[bool]float64{false: 0, true: 1} {
-		scene(t, 1, func(t *testing.T, w *story.World) {
-			w.Log.ForgetEpochs()
-			w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
-			first := w.Begin(t.Context())
-			first.Member.Assign(joined(w, 0))
-			eventually(t, "end", w.AtEnd)
+		scenario(t, 1, func(t *testing.T, h *story.Harness) {
+			h.Log.ForgetEpochs()
+			h.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
+			first := h.Begin(t.Context())
+			first.Member.Assign(joined(h, 0))
+			eventually(t, "end", h.AtEnd)
 			time.Sleep(5 * time.Second)
-			w.Crash(first)
+			h.Crash(first)
 			if lost {
-				w.Broker.SetGroupOffset(story.Topic, 0, 2)
+				h.Broker.SetGroupOffset(story.Topic, 0, 2)
 			}
-			p := w.Begin(t.Context())
-			p.Member.Assign(joined(w, 0))
-			w.Broker.Produce(story.Topic, 0, "rrr", "k")
-			eventually(t, "end again", w.AtEnd)
+			p := h.Begin(t.Context())
+			p.Member.Assign(joined(h, 0))
+			h.Broker.Produce(story.Topic, 0, "rrr", "k")
+			eventually(t, "end again", h.AtEnd)
 			if got := p.Counted("sluice_positions_unchecked_total"); got != want || first.Counted("sluice_positions_unchecked_total") != 0 {
 				t.Errorf("epoch lost %t: %v positions counted, want %v", lost, got, want)
 			}
@@ -92,21 +92,21 @@ func TestPosition_Unchecked(t *testing.T) {
 
 // TestHold_KeepsLag: a claim whose log end was not requested may have lag all the same.
 func TestHold_KeepsLag(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rr", "k")
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		eventually(t, "end", w.AtEnd)
-		w.Log.Replace("table-2")
-		w.Broker.Produce(story.Topic, 0, "rrr", "k")
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rr", "k")
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		eventually(t, "end", h.AtEnd)
+		h.Log.Replace("table-2")
+		h.Broker.Produce(story.Topic, 0, "rrr", "k")
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.TableReplaced})
 		time.Sleep(5 * time.Minute)
 		if c := p.Connector.Status().Claims[0]; c.Position != 2 || c.End != 5 || c.Lag != 3 {
 			t.Errorf("it is at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
 		}
-		w.Broker.Produce(story.Topic, 0, "r", "k")
+		h.Broker.Produce(story.Topic, 0, "r", "k")
 		eventually(t, "the lag grows", func() bool { return p.Connector.Status().Claims[0].Lag == 4 })
-		w.Broker.Lock(func() { w.Broker.Silent = map[int32]bool{0: true} })
+		h.Broker.Lock(func() { h.Broker.Silent = map[int32]bool{0: true} })
 		time.Sleep(5 * time.Minute)
 		if c := p.Connector.Status().Claims[0]; c.End != 6 || c.Lag != 4 {
 			t.Errorf("without a response, it is at %d of %d, and has a lag of %d", c.Position, c.End, c.Lag)
@@ -117,27 +117,27 @@ func TestHold_KeepsLag(t *testing.T) {
 // TestTruncatedLog_OffsetNotCommitted: a member is killed between its commit and the committed offset, and the log
 // is truncated and regrown beyond the position meanwhile. The table itself keeps the leader epoch of the position.
 func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
-	for name, lose := range map[string]func(w *story.World){
-		"the committed offset is old":     func(w *story.World) { w.Broker.SetGroupOffset(story.Topic, 0, 2) },
-		"there is no committed offset":    func(w *story.World) { w.Broker.ForgetGroup(story.Topic) },
-		"its metadata are another tool's": func(w *story.World) { w.Broker.SetGroupOffset(story.Topic, 0, 6) },
+	for name, lose := range map[string]func(h *story.Harness){
+		"the committed offset is old":     func(h *story.Harness) { h.Broker.SetGroupOffset(story.Topic, 0, 2) },
+		"there is no committed offset":    func(h *story.Harness) { h.Broker.ForgetGroup(story.Topic) },
+		"its metadata are another tool's": func(h *story.Harness) { h.Broker.SetGroupOffset(story.Topic, 0, 6) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene(t, 1, func(t *testing.T, w *story.World) {
+			scenario(t, 1, func(t *testing.T, h *story.Harness) {
 				for range 5 {
-					w.Broker.Elect(story.Topic, 0)
+					h.Broker.Elect(story.Topic, 0)
 				}
-				w.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
-				first := w.Begin(t.Context())
-				first.Member.Assign(joined(w, 0))
-				eventually(t, "end", w.AtEnd)
-				w.Crash(first)
-				w.Broker.Truncate(story.Topic, 0, 3, "rrrrr")
-				lose(w)
-				p := w.Begin(t.Context())
-				p.Member.Assign(joined(w, 0))
+				h.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
+				first := h.Begin(t.Context())
+				first.Member.Assign(joined(h, 0))
+				eventually(t, "end", h.AtEnd)
+				h.Crash(first)
+				h.Broker.Truncate(story.Topic, 0, 3, "rrrrr")
+				lose(h)
+				p := h.Begin(t.Context())
+				p.Member.Assign(joined(h, 0))
 				wantHolds(t, p, map[int32]hold.Reason{0: hold.Truncated})
-				endsOnlyByAMove(t, w, p, hold.Truncated)
+				endsOnlyByAMove(t, h, p, hold.Truncated)
 				if n := p.Counted("sluice_positions_unchecked_total"); n != 1 { // the operator's
 					t.Errorf("%v positions counted as unchecked", n)
 				}
@@ -149,40 +149,40 @@ func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 // TestTruncatedHold_EpochOfItsPlace: a bad record holds a claim whose batch reaches into a newer leader epoch. An
 // election that loses only the records of that epoch took nothing that the table has.
 func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rrpr", "k")
-		w.Broker.Elect(story.Topic, 0)
-		w.Broker.Produce(story.Topic, 0, "rr", "k")
-		first := w.Begin(t.Context())
-		first.Member.Assign(joined(w, 0))
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rrpr", "k")
+		h.Broker.Elect(story.Topic, 0)
+		h.Broker.Produce(story.Topic, 0, "rr", "k")
+		first := h.Begin(t.Context())
+		first.Member.Assign(joined(h, 0))
 		wantHolds(t, first, map[int32]hold.Reason{0: hold.Poison})
-		eventually(t, "the committed offset", func() bool { return w.Broker.GroupOffsets(story.Topic)[0].Next == 2 })
-		if v := w.Log.Versions(); len(v[len(v)-1].Rows) != 2 || w.Position(0) != 2 {
-			t.Fatalf("the position is %d, its last version is %+v", w.Position(0), v[len(v)-1])
+		eventually(t, "the committed offset", func() bool { return h.Broker.GroupOffsets(story.Topic)[0].Next == 2 })
+		if v := h.Log.Versions(); len(v[len(v)-1].Rows) != 2 || h.Position(0) != 2 {
+			t.Fatalf("the position is %d, its last version is %+v", h.Position(0), v[len(v)-1])
 		}
-		p := w.Broker.Partitions(story.Topic)[0]
-		versions := w.Log.Versions()
+		p := h.Broker.Partitions(story.Topic)[0]
+		versions := h.Log.Versions()
 		last := versions[len(versions)-1].Commit
 		for what, epoch := range map[string]int64{
-			"range": int64(last.Ranges[0].Epoch), "txn": txnOf(last, p.EpochAppID(story.Pipeline)), "committed offset": int64(w.Broker.GroupOffsets(story.Topic)[0].Epoch),
+			"range": int64(last.Ranges[0].Epoch), "txn": txnOf(last, p.EpochAppID(story.Pipeline)), "committed offset": int64(h.Broker.GroupOffsets(story.Topic)[0].Epoch),
 		} {
 			if epoch > 0 {
 				t.Errorf("the %s carries leader epoch %d, the records before the hold were read in 0", what, epoch)
 			}
 		}
-		w.Crash(first)
-		w.Broker.Truncate(story.Topic, 0, 4, "rr")
-		again := w.Begin(t.Context())
-		again.Member.Assign(joined(w, 0))
+		h.Crash(first)
+		h.Broker.Truncate(story.Topic, 0, 4, "rr")
+		again := h.Begin(t.Context())
+		again.Member.Assign(joined(h, 0))
 		for range 10 {
 			time.Sleep(time.Minute)
 			wantHolds(t, again, map[int32]hold.Reason{0: hold.Poison})
 		}
-		if _, err := commit.Move(t.Context(), w.Operator(), moves(w, move(w, 0, 2, 3))); err != nil {
+		if _, err := commit.Move(t.Context(), h.Operator(), moves(h, move(h, 0, 2, 3))); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "end", w.AtEnd)
-		wantRows(t, w, 0, []int64{0, 1, 3, 4, 5})
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 1, 3, 4, 5})
 	})
 }
 
@@ -199,17 +199,17 @@ func txnOf(c connector.Commit, appID string) int64 {
 // TestTruncatedHold_BehindMarkers: a leader epoch begins with control records, and its first record is bad. The
 // records before belong to the older epoch, which ends before the offset of the hold.
 func TestTruncatedHold_BehindMarkers(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.Broker.Produce(story.Topic, 0, "rr", "k")
-		w.Broker.Elect(story.Topic, 0)
-		w.Broker.Produce(story.Topic, 0, "cpr", "k")
-		first := w.Begin(t.Context())
-		first.Member.Assign(joined(w, 0))
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.Broker.Produce(story.Topic, 0, "rr", "k")
+		h.Broker.Elect(story.Topic, 0)
+		h.Broker.Produce(story.Topic, 0, "cpr", "k")
+		first := h.Begin(t.Context())
+		first.Member.Assign(joined(h, 0))
 		wantHolds(t, first, map[int32]hold.Reason{0: hold.Poison})
-		eventually(t, "commit", func() bool { return w.Position(0) == 3 })
-		w.Crash(first)
-		again := w.Begin(t.Context())
-		again.Member.Assign(joined(w, 0))
+		eventually(t, "commit", func() bool { return h.Position(0) == 3 })
+		h.Crash(first)
+		again := h.Begin(t.Context())
+		again.Member.Assign(joined(h, 0))
 		for range 5 {
 			time.Sleep(time.Minute)
 			wantHolds(t, again, map[int32]hold.Reason{0: hold.Poison})

@@ -13,9 +13,9 @@ import (
 
 // largeRecord makes the value of records of kind Was so large that its row is estimated at a part of the batch
 // pool, in per cent. Rows of all others take as much as is estimated for them.
-func largeRecord(w *story.World, percent int) {
-	w.Batch = 20_000
-	w.Broker.Value = func(k story.Kind, _ int64) []byte {
+func largeRecord(h *story.Harness, percent int) {
+	h.Batch = 20_000
+	h.Broker.Value = func(k story.Kind, _ int64) []byte {
 		size := 26
 		if k == story.Was {
 			size = 160 * percent // and a quarter more is reserved
@@ -31,10 +31,10 @@ func TestMemory_HeldByALateCommit(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var late atomic.Bool
 		late.Store(true)
-		w, rows, end := tables(t, s, func(w *story.World) {
-			largeRecord(w, 60)
-			w.Fetch, w.CommitRows = story.Response+4<<10*int64(4+s%3), 1_000
-			w.Broken = func(step string) error {
+		h, rows, end := tables(t, s, func(h *story.Harness) {
+			largeRecord(h, 60)
+			h.Fetch, h.CommitRows = story.Response+4<<10*int64(4+s%3), 1_000
+			h.Broken = func(step string) error {
 				for step == "stage" && late.Load() {
 					time.Sleep(time.Second)
 				}
@@ -42,15 +42,15 @@ func TestMemory_HeldByALateCommit(t *testing.T) {
 			}
 		})
 		for range 40 {
-			w.Broker.Produce(story.Topic, 0, "rrrrrrrrrr", "k")
-			w.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
+			h.Broker.Produce(story.Topic, 0, "rrrrrrrrrr", "k")
+			h.Broker.Produce(story.Topic, 1, "rrrrrrrrrr", "l")
 		}
 		time.Sleep(20 * time.Second)
-		w.Broker.Produce("b", 0, string(story.Was), "large")
-		time.Sleep(time.Duration(w.Chance.N(int(3 * time.Second))))
+		h.Broker.Produce("b", 0, string(story.Was), "large")
+		time.Sleep(time.Duration(h.Chance.N(int(3 * time.Second))))
 		for range 3 {
-			w.Broker.Produce("b", 1, "rrrrr", "k")
-			w.Broker.Produce("c", 0, "rrrrr", "k")
+			h.Broker.Produce("b", 1, "rrrrr", "k")
+			h.Broker.Produce("c", 0, "rrrrr", "k")
 			time.Sleep(time.Second)
 		}
 		if !within(time.Minute, func() bool { return rows("b") == 15 && rows("c") == 15 }) {
@@ -68,10 +68,10 @@ func TestMemory_HeldByALateCommit(t *testing.T) {
 // have records, whose commits take several seconds.
 func TestMemory_LargeBesideSmall(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
-		w, rows, end := tables(t, s, func(w *story.World) {
-			largeRecord(w, 90)
-			w.CommitRows = 1_000
-			w.Broken = func(step string) error {
+		h, rows, end := tables(t, s, func(h *story.Harness) {
+			largeRecord(h, 90)
+			h.CommitRows = 1_000
+			h.Broken = func(step string) error {
 				if step == "stage" {
 					time.Sleep(time.Duration(1+s%7) * time.Second)
 				}
@@ -89,13 +89,13 @@ func TestMemory_LargeBesideSmall(t *testing.T) {
 				default:
 				}
 				for _, name := range []string{story.Topic, "c"} {
-					w.Broker.Produce(name, 0, "rrrrrrrrrrrrrrrrrrrr", fmt.Sprint(n%5))
+					h.Broker.Produce(name, 0, "rrrrrrrrrrrrrrrrrrrr", fmt.Sprint(n%5))
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
 		}()
 		time.Sleep(20 * time.Second)
-		w.Broker.Produce("b", 0, string(story.Was), "large")
+		h.Broker.Produce("b", 0, string(story.Was), "large")
 		if !within(5*time.Minute, func() bool { return rows("b") == 1 }) {
 			t.Errorf("seed %d: the large record still waits after five minutes", s)
 		}
@@ -108,11 +108,11 @@ func TestMemory_LargeBesideSmall(t *testing.T) {
 // TestBackpressure_Commit: while one sealed batch is on its way and the next one is full, reading pauses. That
 // counts at once, its seconds while they pass, and it is logged after one second.
 func TestBackpressure_Commit(t *testing.T) {
-	scene(t, 1, func(t *testing.T, w *story.World) {
-		w.CommitRows, w.Queue = 20, shipped
+	scenario(t, 1, func(t *testing.T, h *story.Harness) {
+		h.CommitRows, h.Queue = 20, shipped
 		takes := make(chan time.Duration, 1)
 		takes <- 90 * time.Second
-		w.Broken = func(step string) error {
+		h.Broken = func(step string) error {
 			if step == "put data files" {
 				select {
 				case d := <-takes:
@@ -122,10 +122,10 @@ func TestBackpressure_Commit(t *testing.T) {
 			}
 			return nil
 		}
-		log := hear(w)
-		p := w.Begin(t.Context())
-		p.Member.Assign(joined(w, 0))
-		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "k")
+		log := hear(h)
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "k")
 		eventually(t, "PAUSED", func() bool { return len(log.lines(t, "BACKPRESSURE: PAUSED")) > 0 })
 		line := log.lines(t, "BACKPRESSURE: PAUSED")[0]
 		if line["level"] != "WARN" || line["cause"] != "commit" || line["table"] != "t" {
@@ -147,7 +147,7 @@ func TestBackpressure_Commit(t *testing.T) {
 		if line := log.lines(t, "BACKPRESSURE: RESUMED")[0]; line["level"] != "INFO" || line["cause"] != "commit" || line["table"] != "t" {
 			t.Errorf("it said %v", line)
 		}
-		eventually(t, "end", w.AtEnd)
+		eventually(t, "end", h.AtEnd)
 		time.Sleep(time.Second)
 		if paused, resumed := p.Counted("sluice_backpressure_started_total"), p.Counted("sluice_backpressure_ended_total"); paused != resumed {
 			t.Errorf("paused %v times, resumed %v times", paused, resumed)
@@ -159,13 +159,13 @@ func TestBackpressure_Commit(t *testing.T) {
 		// If commits are quick, pauses count and have no log lines.
 		long, lines := p.Counted("sluice_backpressure_long_total"), len(log.lines(t, "BACKPRESSURE"))
 		before := p.Counted("sluice_backpressure_started_total")
-		w.Broker.Produce(story.Topic, 0, strings.Repeat("r", 400), "k")
-		eventually(t, "end", w.AtEnd)
+		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 400), "k")
+		eventually(t, "end", h.AtEnd)
 		if p.Counted("sluice_backpressure_started_total") == before || p.Counted("sluice_backpressure_long_total") != long || len(log.lines(t, "BACKPRESSURE")) != lines {
 			t.Errorf("%v short pauses, %v long ones, %d lines", p.Counted("sluice_backpressure_started_total")-before, p.Counted("sluice_backpressure_long_total")-long, len(log.lines(t, "BACKPRESSURE"))-lines)
 		}
-		if want := w.Want(0, 0, 600); !slices.Equal(w.Rows(0), want) {
-			t.Errorf("%d rows, want %d", len(w.Rows(0)), len(want))
+		if want := h.Want(0, 0, 600); !slices.Equal(h.Rows(0), want) {
+			t.Errorf("%d rows, want %d", len(h.Rows(0)), len(want))
 		}
 	})
 }

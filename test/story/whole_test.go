@@ -91,13 +91,13 @@ func (m *mortal) Delete(ctx context.Context, key string) error {
 // bucket is a store in memory behind which every operation may be late, fail before or after it took effect, or
 // take effect long after its sender has given up.
 type bucket struct {
-	mem   *objstore.Mem
-	calm  atomic.Bool
-	world *story.World
+	mem     *objstore.Mem
+	calm    atomic.Bool
+	harness *story.Harness
 }
 
 func (b *bucket) fault(op objstore.Op) objstoretest.Fault {
-	c := b.world.Chance
+	c := b.harness.Chance
 	f := objstoretest.Fault{Delay: time.Duration(c.N(int(100 * time.Millisecond)))}
 	if b.calm.Load() || !c.Is(8) {
 		return f
@@ -131,40 +131,40 @@ func TestSchedules_ShippedTable(t *testing.T) {
 
 func whole(t *testing.T, s uint64) int {
 	t.Helper()
-	w := story.NewWorld(s, 3)
-	w.Logger = logger()
-	b := &bucket{mem: objstore.NewMem(), world: w}
+	h := story.NewHarness(s, 3)
+	h.Logger = logger()
+	b := &bucket{mem: objstore.NewMem(), harness: h}
 	columns, err := schema.ParseDDL("v bigint not null, o struct<id:string>")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Broker.Value = func(k story.Kind, offset int64) []byte {
+	h.Broker.Value = func(k story.Kind, offset int64) []byte {
 		if k == story.Poison {
 			return fmt.Appendf(nil, `{"v":"%d"}`, offset*3)
 		}
 		return fmt.Appendf(nil, `{"v":%d}`, offset*3)
 	}
 	if s%2 == 0 {
-		w.Letters = &story.LetterLog{}
+		h.Letters = &story.LetterLog{}
 	}
 	var identity idempotency.Identity
 	if s%3 > 0 {
-		w.Twins = story.NewTwins(w.Chance, 24*time.Hour)
-		w.Twins.Random(w.Broker)
+		h.Twins = story.NewTwins(h.Chance, 24*time.Hour)
+		h.Twins.Random(h.Broker)
 		if s%3 == 1 { // by a column of the record's own; else by one made for it
-			w.Twins.Identity = idempotency.Identity{By: idempotency.ByField, Name: "o.id"}
-			w.Broker.Carries = func(value []byte, id string) []byte {
+			h.Twins.Identity = idempotency.Identity{By: idempotency.ByField, Name: "o.id"}
+			h.Broker.Carries = func(value []byte, id string) []byte {
 				return fmt.Appendf(nil, `%s,"o":{"id":%q}}`, value[:len(value)-1], id)
 			}
 		}
-		if identity = w.Twins.Identity; identity.Stored() {
+		if identity = h.Twins.Identity; identity.Stored() {
 			columns = columns.WithFingerprint()
 		}
 	}
-	w.Open = func(process string) (connector.Target, func(), func()) {
+	h.Open = func(process string) (connector.Target, func(), func()) {
 		faulty := objstoretest.NewFaulty(b.mem, b.fault)
 		m := &mortal{Store: faulty}
-		log := w.Logger.With("member", process)
+		log := h.Logger.With("member", process)
 		table, err := delta.Open(m, delta.Options{
 			Pipeline: story.Pipeline, Engine: "sluice/" + process, Schema: columns, Logger: log,
 			Guard: reliability.NewGuard("store", reliability.Config{
@@ -177,14 +177,14 @@ func whole(t *testing.T, s uint64) int {
 		}
 		return connector.Target{Table: table, Decoder: decode.JSON{Identity: identity}}, func() { m.dead.Store(true) }, table.Close
 	}
-	w.Next = func() int {
+	h.Next = func() int {
 		info, err := delta.Inspect(t.Context(), b.mem)
 		if err != nil {
 			panic(err)
 		}
 		return int(info.Version) + 1
 	}
-	w.Positions = func() map[string]int64 {
+	h.Positions = func() map[string]int64 {
 		at := map[string]int64{}
 		info, err := delta.Inspect(t.Context(), b.mem)
 		if err != nil {
@@ -195,17 +195,17 @@ func whole(t *testing.T, s uint64) int {
 		}
 		return at
 	}
-	disturb(t, w, func() {})
+	disturb(t, h, func() {})
 	b.calm.Store(true)
-	calm(t, w, s)
-	w.Close()
-	for _, v := range w.Broker.Violations() {
+	calm(t, h, s)
+	h.Close()
+	for _, v := range h.Broker.Violations() {
 		t.Errorf("seed %d: %s", s, v)
 	}
-	if broken := judge(w, versionsIn(t, w, b.mem)); broken != "" {
+	if broken := judge(h, versionsIn(t, h, b.mem)); broken != "" {
 		t.Errorf("seed %d: %s", s, broken)
 	}
-	judgeTable(t, w, b.mem, s)
+	judgeTable(t, h, b.mem, s)
 	for _, v := range b.mem.Violations() {
 		t.Errorf("seed %d: %s", s, v)
 	}
@@ -218,7 +218,7 @@ func whole(t *testing.T, s uint64) int {
 
 // judgeTable reads the table as other tools would: each record is one row, in order, and the ranges of its commits
 // leave no hole.
-func judgeTable(t *testing.T, w *story.World, store objstore.Store, s uint64) {
+func judgeTable(t *testing.T, h *story.Harness, store objstore.Store, s uint64) {
 	t.Helper()
 	starts, next := map[int32]int64{}, map[int32]int64{}
 	var log strings.Builder
@@ -241,7 +241,7 @@ func judgeTable(t *testing.T, w *story.World, store objstore.Store, s uint64) {
 			next[r.Partition] = r.Next
 		}
 	}
-	judgeLetters(t, w, ranges, s)
+	judgeLetters(t, h, ranges, s)
 	rows := map[int32][]int64{}
 	for f, err := range deltatest.Adds(t.Context(), store) {
 		if err != nil {
@@ -254,9 +254,9 @@ func judgeTable(t *testing.T, w *story.World, store objstore.Store, s uint64) {
 			rows[r.Partition] = append(rows[r.Partition], r.Offset)
 		}
 	}
-	for _, p := range w.Broker.Partitions(story.Topic) {
-		end := int64(len(w.Broker.Kinds(story.Topic, p.ID)))
-		if got, want := rows[p.ID], w.Want(p.ID, starts[p.ID], end); !slices.Equal(got, want) {
+	for _, p := range h.Broker.Partitions(story.Topic) {
+		end := int64(len(h.Broker.Kinds(story.Topic, p.ID)))
+		if got, want := rows[p.ID], h.Want(p.ID, starts[p.ID], end); !slices.Equal(got, want) {
 			t.Errorf("seed %d: partition %d has rows %v, want %v\n%s", s, p.ID, got, want, log.String())
 		}
 	}

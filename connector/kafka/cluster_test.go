@@ -26,8 +26,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// scene is a cluster, real or in-process, with members of one group.
-type scene struct {
+// cluster is a cluster, real or in-process, with members of one group.
+type cluster struct {
 	t      *testing.T
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	addrs  []string
@@ -41,7 +41,7 @@ type scene struct {
 }
 
 // inBubble runs a test with an in-process cluster in virtual time. The bubble fails if a goroutine outlives the test.
-func inBubble(t *testing.T, test func(t *testing.T, s *scene), opts ...kfake.Opt) {
+func inBubble(t *testing.T, test func(t *testing.T, s *cluster), opts ...kfake.Opt) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		network := &kfake.VirtualNetwork{}
@@ -57,18 +57,18 @@ func inBubble(t *testing.T, test func(t *testing.T, s *scene), opts ...kfake.Opt
 	})
 }
 
-func newScene(t *testing.T, addrs []string, dial func(ctx context.Context, network, address string) (net.Conn, error)) *scene {
+func newScene(t *testing.T, addrs []string, dial func(ctx context.Context, network, address string) (net.Conn, error)) *cluster {
 	t.Helper()
 	admin, err := kadm.NewOptClient(kgo.SeedBrokers(addrs...), kgo.Dialer(dial))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(admin.Close)
-	return &scene{t: t, dial: dial, addrs: addrs, admin: admin, stir: make(chan struct{}, 1), tune: func(*Config, *GroupConfig) {}}
+	return &cluster{t: t, dial: dial, addrs: addrs, admin: admin, stir: make(chan struct{}, 1), tune: func(*Config, *GroupConfig) {}}
 }
 
 // until waits for a condition that deliveries bring about, and looks again now and then for those that others do.
-func (s *scene) until(what string, condition func() bool) {
+func (s *cluster) until(what string, condition func() bool) {
 	s.t.Helper()
 	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
@@ -90,12 +90,12 @@ func (s *scene) until(what string, condition func() bool) {
 // member is a running Group.
 type member struct {
 	*Group
-	scene  *scene
-	client *Client
-	logs   *logBuffer
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error // of Run, after ended
+	cluster *cluster
+	client  *Client
+	logs    *logBuffer
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	err     error // of Run, after ended
 
 	registry *prometheus.Registry
 
@@ -109,9 +109,9 @@ type member struct {
 }
 
 // start runs a member until it is stopped or the test ends.
-func (s *scene) start(change func(*Config, *GroupConfig), topics ...string) *member {
+func (s *cluster) start(change func(*Config, *GroupConfig), topics ...string) *member {
 	s.t.Helper()
-	m := &member{scene: s, ended: make(chan struct{}), logs: &logBuffer{}}
+	m := &member{cluster: s, ended: make(chan struct{}), logs: &logBuffer{}}
 	s.members = append(s.members, m)
 	cfg := Config{Brokers: s.addrs, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if m.black.Load() {
@@ -146,7 +146,7 @@ func (s *scene) start(change func(*Config, *GroupConfig), topics ...string) *mem
 }
 
 // rerun runs a member whose Run has ended once more, until the returned function is called.
-func (s *scene) rerun(m *member) (stop func()) {
+func (s *cluster) rerun(m *member) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- m.Run(ctx, func(a connector.Assignment) { m.deliver(ctx, a) }) }()
@@ -166,14 +166,14 @@ func (m *member) deliver(ctx context.Context, a connector.Assignment) {
 		line = "joined"
 	}
 	for _, p := range a.Partitions {
-		line += " " + strings.TrimPrefix(p.String(), m.scene.prefix)
+		line += " " + strings.TrimPrefix(p.String(), m.cluster.prefix)
 	}
 	m.mu.Lock()
 	m.trace = append(m.trace, line)
 	m.last = a
 	m.mu.Unlock()
 	select {
-	case m.scene.stir <- struct{}{}:
+	case m.cluster.stir <- struct{}{}:
 	default:
 	}
 	if slow > 0 {
@@ -212,8 +212,8 @@ func (m *member) missing() []string { return namesOf(m.Absent(), hold.TopicMissi
 // told waits for as many deliveries as are wanted, and compares them with those since the last call. A member joins a
 // generation before its Run delivers it, so the others may know of it first.
 func (m *member) told(want ...string) {
-	m.scene.t.Helper()
-	m.scene.until("a member is told of "+strings.Join(want, ", "), func() bool {
+	m.cluster.t.Helper()
+	m.cluster.until("a member is told of "+strings.Join(want, ", "), func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return len(m.trace) >= len(want)
@@ -221,17 +221,17 @@ func (m *member) told(want ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if diff := cmp.Diff(want, m.trace); diff != "" {
-		m.scene.t.Errorf("told (-want +got):\n%s\nlog:\n%s", diff, m.logs)
+		m.cluster.t.Errorf("told (-want +got):\n%s\nlog:\n%s", diff, m.logs)
 	}
 	m.trace = nil
 }
 
 // metricValues returns the values of counters and gauges by name and labels.
 func (m *member) metricValues() map[string]float64 {
-	m.scene.t.Helper()
+	m.cluster.t.Helper()
 	families, err := m.registry.Gather()
 	if err != nil {
-		m.scene.t.Fatal(err)
+		m.cluster.t.Fatal(err)
 	}
 	values := map[string]float64{}
 	for _, f := range families {
@@ -253,7 +253,7 @@ func (m *member) forget() {
 	m.trace = nil
 }
 
-func (s *scene) create(topic string, partitions int32) idempotency.TopicID {
+func (s *cluster) create(topic string, partitions int32) idempotency.TopicID {
 	s.t.Helper()
 	for { // a real cluster takes a moment to forget a deleted topic
 		r, err := s.admin.CreateTopic(s.t.Context(), partitions, -1, nil, s.prefix+topic)
@@ -267,14 +267,14 @@ func (s *scene) create(topic string, partitions int32) idempotency.TopicID {
 	}
 }
 
-func (s *scene) delete(topic string) {
+func (s *cluster) delete(topic string) {
 	s.t.Helper()
 	if _, err := s.admin.DeleteTopic(s.t.Context(), s.prefix+topic); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *scene) exists(topic string) bool {
+func (s *cluster) exists(topic string) bool {
 	s.t.Helper()
 	topics, err := s.admin.ListTopics(s.t.Context())
 	if err != nil {
