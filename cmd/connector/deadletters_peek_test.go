@@ -33,7 +33,7 @@ func TestDeadLettersPeek(t *testing.T) {
 	}
 	want := admin.PeekedRecord{
 		Topic: "orders", Partition: 1, Offset: 2, Timestamp: at, Key: new("a/8="), KeyEncoding: "base64", Value: new(`{"n":"poison"}`),
-		Headers: []admin.PeekedHeader{{Key: "h", Value: new("v")}, {Key: "none"}}, Problem: "json: type_mismatch at byte 5 in column n: expected int, found string",
+		Headers: []admin.PeekedHeader{{Key: "h", Value: new("v")}, {Key: "none"}}, Problem: "type_mismatch at byte 5 in column n: expected int, found string",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -55,7 +55,7 @@ func letter(t *testing.T, offset int64) connector.Record {
 	t.Helper()
 	encoded := deadletter.Form{}.Encode(deadletter.Letter{
 		Source: idempotency.Coordinates{Partition: idempotency.Partition{Cluster: "c", Topic: "orders", ID: 1}, Offset: offset},
-		Key:    []byte("k"), Value: []byte("{"), Class: classify.Poison, Reason: "syntax", Detail: "json: syntax at byte 1",
+		Key:    []byte("k"), Value: []byte("{"), Class: classify.Poison, Reason: "syntax", Detail: "syntax at byte 1",
 		FirstFailure: time.UnixMilli(1_700_000_000_000), LastFailure: time.UnixMilli(1_700_000_000_000), Written: time.UnixMilli(1_700_000_000_000),
 		Member: "m", Correlation: "correlation", Batch: "m-1",
 	})

@@ -360,10 +360,10 @@ func TestReasons(t *testing.T) {
 		seen[r.String()] = true
 	}
 	for e, want := range map[Error]string{
-		{Reason: Syntax, Offset: 7}: "json: syntax at byte 7",
-		{Reason: TypeMismatch, Path: "a.b", Offset: 7, Expected: "int", Found: "string"}: "json: type_mismatch at byte 7 in column a.b: expected int, found string",
-		{Reason: OutOfRange, Path: "a", Offset: 7, Expected: "tinyint"}:                  "json: out_of_range at byte 7 in column a: expected tinyint",
-		{Reason: UnknownField, Path: "a", Offset: 7, Field: "b\n\""}:                     `json: unknown_field at byte 7 in column a: the field is "b\n\""`,
+		{Reason: Syntax, Offset: 7}: "syntax at byte 7",
+		{Reason: TypeMismatch, Path: "a.b", Offset: 7, Expected: "int", Found: "string"}: "type_mismatch at byte 7 in column a.b: expected int, found string",
+		{Reason: OutOfRange, Path: "a", Offset: 7, Expected: "tinyint"}:                  "out_of_range at byte 7 in column a: expected tinyint",
+		{Reason: UnknownField, Path: "a", Offset: 7, Field: "b\n\""}:                     `unknown_field at byte 7 in column a: the field is "b\n\""`,
 	} {
 		if e.Error() != want {
 			t.Error(e.Error())

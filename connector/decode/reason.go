@@ -56,7 +56,7 @@ func Codes() []deadletter.Reason {
 	return codes
 }
 
-// Error is why and where the JSON decoder refused a record. Its class is Poison. It never holds a value of the
+// Error is why and where a decoder refused a record. Its class is Poison. It never holds a value of the
 // record.
 type Error struct {
 	Reason Reason
@@ -76,7 +76,7 @@ const maxName = 64
 func (e *Error) Code() string { return e.Reason.String() }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("json: %s at byte %d", e.Reason, e.Offset)
+	text := fmt.Sprintf("%s at byte %d", e.Reason, e.Offset)
 	if e.Path != "" {
 		text += " in column " + e.Path
 	}

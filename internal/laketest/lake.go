@@ -269,7 +269,7 @@ func (l *Lake) LetterAbout(partition int32, offset int64, value []byte) deadlett
 			Partition: connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: partition}, Offset: offset,
 		},
 		Timestamp: 1000, Key: []byte("k"), Value: value, Headers: []deadletter.Header{{Key: "h", Value: []byte("v")}},
-		Class: classify.Poison, Reason: "type_mismatch", Detail: "json: type_mismatch at byte 5 in column n", FirstFailure: at, LastFailure: at,
+		Class: classify.Poison, Reason: "type_mismatch", Detail: "type_mismatch at byte 5 in column n", FirstFailure: at, LastFailure: at,
 		Member: "m1", Correlation: "c1", Batch: "b1",
 	}
 }
