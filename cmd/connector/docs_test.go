@@ -7,17 +7,19 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// TestCommandsInDocs executes every command of the shell blocks in README and docs, or names who does. A command that
-// nobody executes is an error.
+// TestCommandsInDocs executes every command of the shell blocks in README and docs, or checks that another suite does. A
+// command that neither executes is an error.
 func TestCommandsInDocs(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
+	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "test/README.md"}
 	more, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +78,10 @@ func execute(t *testing.T, command string, member func() string) {
 		curl(t, words[1:], member())
 	case command == "go test ./...":
 		wantText(t, ".ci/run", command)
+	case strings.HasPrefix(command, "go test ") && slices.Contains(words, "-run"):
+		selectsTest(t, words)
+	case strings.HasPrefix(command, "go run ./test/mutants -run "):
+		wantText(t, "test/mutants/list_delta.go", strings.Trim(words[4], "'"))
 	case words[0] == "make" && len(words) == 2:
 		wantText(t, "Makefile", "\n"+words[1]+":")
 	case strings.HasPrefix(command, "docker compose -f docker-compose.minio.yml"): // needs Docker; TestCompose reads the file
@@ -83,7 +89,37 @@ func execute(t *testing.T, command string, member func() string) {
 			t.Errorf("unknown")
 		}
 	default:
-		t.Error("nobody executes this command")
+		t.Error("no test executes this command")
+	}
+}
+
+// selectsTest checks that the pattern behind -run matches a test of the folder, and that the folder has the flags behind
+// -args. The suites execute those tests.
+func selectsTest(t *testing.T, words []string) {
+	t.Helper()
+	pattern, err := regexp.Compile(strings.Trim(words[slices.Index(words, "-run")+1], "'"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := words[slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "./") })]
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source strings.Builder
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(b)
+	}
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(source.String(), -1)
+	if !slices.ContainsFunc(declared, func(name []string) bool { return pattern.MatchString(name[1]) }) {
+		t.Errorf("%s has no test that matches %s", folder, pattern)
+	}
+	if args := slices.Index(words, "-args"); args >= 0 && !strings.Contains(source.String(), strconv.Quote(strings.TrimPrefix(words[args+1], "-"))) {
+		t.Errorf("%s has no flag %s", folder, words[args+1])
 	}
 }
 
