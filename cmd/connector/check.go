@@ -19,20 +19,20 @@ func (c *cli) checkCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Connect to everything that is configured and say what is wrong",
-		Long: `Looks at the configuration, connects to each broker and to the store, and looks
-at each topic and where its dead letters go, the consumer group, each table, the
-position of each partition, the operations log and, if there is one, the
-database of fingerprints. Each line is ok, a warning, a problem (somebody has to
-do something before records move), failed (it could not be reached or refuses
-us) or skipped (it needs what failed); a hint says what to do. A topic that does
-not exist is compared with those of the cluster: did you mean another?
+		Short: "Connect to each configured system and report problems",
+		Long: `Checks the configuration, connects to each broker and to the store, and checks
+each topic and the place of its dead letters, the consumer group, each table,
+the position of each partition, the operations log and, if configured, the
+database of fingerprints. Each line is ok, a warning, a problem (an operator
+must act before records move), failed (the system did not answer or refused) or
+skipped (it depends on something that failed); a hint says what to do. For a
+topic that does not exist, the hint names similar topics of the cluster.
 
-It changes nothing, except that it puts and deletes a small object below
-_sluice/selftest/ to find out whether the store is safe, and makes the tables
-for fingerprints. The member at health.listen, if one answers there, is asked
-for its holds; no member is disturbed. Exit code 1 for a problem, 2 for a
-configuration that cannot be used, 3 if something failed.`,
+It changes nothing, with two exceptions: it puts and deletes a small object
+below _sluice/selftest/, to test the store, and it makes the tables for
+fingerprints. It asks the member at health.listen, if one answers there, for its
+holds; no member is disturbed. Exit code 1 for a problem, 2 for a wrong
+configuration, 3 if something failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.check(cmd.Context(), timeout) },
 	}

@@ -49,7 +49,7 @@ func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines [
 	return lines, report.Findings
 }
 
-// hasLine looks for a finding that begins and goes on like this.
+// hasLine looks for a finding that begins and continues like this.
 func hasLine(t *testing.T, lines []string, begin, contains string) {
 	t.Helper()
 	for _, l := range lines {
@@ -118,7 +118,7 @@ func TestCheck_MeantTopic(t *testing.T) {
 	}
 }
 
-// TestCheck_NullableInTable: the table decides which columns need a value, whatever the configuration says.
+// TestCheck_NullableInTable: the table decides which columns need a value, not the configuration.
 func TestCheck_NullableInTable(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -162,7 +162,7 @@ func TestCheckPrints(t *testing.T) {
 	}
 }
 
-// TestCheckFinds: what somebody has to mend is a problem with a hint, and exit code 1.
+// TestCheckFinds: a fault that an operator must fix is a problem with a hint, and exit code 1.
 func TestCheckFinds(t *testing.T) {
 	b := newBroker(t)
 	for _, tt := range []struct {
@@ -338,7 +338,7 @@ func TestCheckSecurity(t *testing.T) {
 	hasLine(t, lines, "failed broker "+at+": ", "demands SASL")
 }
 
-// TestCheckAdvertised: a broker that names an address at which nobody is.
+// TestCheckAdvertised: a broker that advertises an address without a listener.
 func TestCheckAdvertised(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))

@@ -14,13 +14,13 @@ import (
 	"sluice/internal/terminal"
 )
 
-// cli is the world of the commands.
+// cli is what all commands share: the environment, the streams, and the flags that they have in common.
 type cli struct {
 	env            func(string) (string, bool)
 	stdin          io.Reader
 	stdout, stderr io.Writer   // escape what could steer a terminal
 	raw            io.Writer   // stdout without escapes; nil if it is a terminal
-	terminal       func() bool // somebody is there who can be asked
+	terminal       func() bool // a person can be asked
 	exit           func(int)   // ends the process at once
 
 	config string // flag --config

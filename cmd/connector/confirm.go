@@ -49,7 +49,7 @@ func (c *cli) checkChange(ch *change) error {
 	}
 	switch {
 	case ch.operator == "":
-		return fail.Usage(errors.New("nobody knows who you are: write --operator NAME"))
+		return fail.Usage(errors.New("your name is unknown: write --operator NAME"))
 	case ch.reason == "" && !ch.dryRun:
 		return fail.Usage(errors.New(`the reason is missing: write --reason "why"; it is kept in the operations log`))
 	case len(ch.operator) > maxWords || len(ch.reason) > maxWords:

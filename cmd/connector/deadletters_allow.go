@@ -16,14 +16,15 @@ func (c *cli) deadLettersAllowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allow TOPIC --reason TEXT",
 		Short: "Let any number of a topic's records become dead letters for a while",
-		Long: `The way out of the hold "flood": most of what was read of a topic cannot become
-rows, so nothing of it was made a dead letter yet. Writes to the operations log
-that it may; no running connector is needed. Members hear of it within ten
-seconds and go on by themselves.
+		Long: `Ends the hold "flood": most records of a topic cannot become rows, so the
+members stopped before they wrote dead letters. The command writes an allowance
+to the operations log; no running connector is needed. Members read it within
+ten seconds and continue.
 
-The newest allowance of a topic holds: a shorter one takes an earlier one back,
---for 0s at once. If the records are right and the configuration is wrong,
-correct that instead: the hold ends when they can become rows.`,
+The newest allowance of a topic applies: a shorter one replaces an earlier one,
+--for 0s ends it at once. If the records are right and the configuration is
+wrong, correct the configuration instead: the hold ends when the records can
+become rows.`,
 		Example: `  connector deadletters allow orders --for 1h --reason "the bad deploy of 14:00, the producer is fixed"`,
 		Args:    cobra.ExactArgs(1),
 	}

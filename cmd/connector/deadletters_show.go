@@ -22,9 +22,9 @@ func (c *cli) deadLettersShowCommand() *cobra.Command {
 record; the command searches the dead-letter topic for it. They may be those of
 the dead letter itself, too: then TOPIC is the dead-letter topic.
 
-With --value it writes nothing but the value of the record, to the byte, from
-the bucket if the dead letter was too large for its topic. Both may hold what
-nobody but its owner should see.`,
+With --value it writes only the value of the record, to the byte, from
+the bucket if the dead letter was too large for its topic. Both may hold
+personal or secret data.`,
 		Example: `  connector deadletters show orders:3@1207
   connector deadletters show orders-dlq:0@12 --value > record`,
 		Args: cobra.ExactArgs(1),

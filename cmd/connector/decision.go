@@ -52,7 +52,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	if c.output == "json" {
 		return writeJSON(c.stdout, e)
 	}
-	_, err = terminal.Printf(c.stdout, "%s (operation %d); members hear of it within %v\n", d.Done, e.Seq, opslog.FollowDelay)
+	_, err = terminal.Printf(c.stdout, "%s (operation %d); members follow within %v\n", d.Done, e.Seq, opslog.FollowDelay)
 	return err
 }
 

@@ -17,7 +17,7 @@ import (
 func (c *cli) fingerprintsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fingerprints",
-		Short: "Look at what duplicates are told by, and have it forgotten",
+		Short: "Show or reset the fingerprints that find duplicates",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -13,11 +13,11 @@ func (c *cli) fingerprintsResetCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "reset TOPIC --reason TEXT",
-		Short: "Have the fingerprints of a topic forgotten",
-		Long: `Writes to the operations log that what the table has of a topic now is not
-remembered any more; no running connector is needed. Members hear of it within
-ten seconds and remember what comes behind, and so does whoever takes over. A
-record that was there before becomes a row once more if it is sent again.`,
+		Short: "Reset the fingerprints of a topic",
+		Long: `Writes to the operations log that the fingerprints of all records in the table
+are dropped; no running connector is needed. Members follow within ten seconds
+and remember only later records; a member that takes over a partition does, too.
+If a producer sends an earlier record again, it becomes a second row.`,
 		Example: `  connector fingerprints reset orders --reason "the producer sends yesterday's orders again, corrected"`,
 		Args:    cobra.ExactArgs(1),
 	}

@@ -91,7 +91,7 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestARunningMemberForgets: it hears of a reset by itself.
+// TestARunningMemberForgets: it follows a reset without a restart.
 func TestARunningMemberForgets(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, lakeOfTwins)

@@ -97,10 +97,10 @@ func TestAnotherCluster(t *testing.T) {
 	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
 }
 
-// A table that was restored from a copy before its START, or of another time: the group's offsets are no help, and tell.
+// A table that was restored from a copy from before its initial commit, or from another time: committed offsets reveal it.
 func TestAnOlderTableAtTheStart(t *testing.T) {
 	t.Parallel()
-	l := newOrders(t, 5) // version 0 creates the table, 1 is the START, 2 has the rows
+	l := newOrders(t, 5) // version 0 creates the table, 1 is the initial commit, 2 has the rows
 	l.Produce("orders", 3, 0, 1)
 	l.runs(0, "run", "--until-current")
 	before := l.versions("orders")

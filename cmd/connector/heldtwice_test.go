@@ -14,7 +14,7 @@ import (
 )
 
 // TestTableFolderDeleted: a running member says what it found, the commands name one reason for each partition, and after
-// offsets start it goes on without a word about another writer.
+// offsets start it continues without a word about another writer.
 func TestTableFolderDeleted(t *testing.T) {
 	t.Parallel()
 	l := newLakeOn(t, "topics: {orders: {}}", ", offset_commit_interval: 100ms", nil)
@@ -72,7 +72,7 @@ func TestTableFolderDeleted(t *testing.T) {
 	if err := os.WriteFile(l.Config, []byte(alone), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ = l.runs(1, "holds") // without a member nobody knows that there was a table
+	out, _ = l.runs(1, "holds") // without a member, no system remembers the table
 	if !strings.Contains(out, "the table does not exist or is empty, so its folder was deleted, or another program has used the group") {
 		t.Error(out)
 	}

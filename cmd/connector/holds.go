@@ -24,21 +24,20 @@ func (c *cli) holdsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "holds",
-		Short: "Show what stands still, why, and the command that ends it",
-		Long: `Lists every hold: those that the tables, Kafka and the operations log show by
-themselves, and those that running members tell of (a store that is down, a
-commit without an outcome). The member at health.listen of this configuration is
-asked, and those named with --member. FROM says who told. More than three
-partitions of a topic with the same hold share a line, such as orders:0-15; JSON
-lists each.
+		Short: "Show held partitions, the reasons, and the commands that end the holds",
+		Long: `Lists every hold: those that the tables, Kafka and the operations log show, and
+those that running members report (a store that is down, a commit without an
+outcome). The command asks the member at health.listen of this configuration,
+and those named with --member. FROM is the source. More than three partitions of
+a topic with the same hold share a line, such as orders:0-15; JSON lists each.
 
-A partition that nobody reads now is looked at as a member would: is its
-position in the log, can the record there be read, does it fit the table?
-Members, the store and Kafka get half of --timeout each, so that an outage of
-one hides nothing of the others: what did not answer is named with what is not
-known for it. So is a dependency that fails for a member and that no hold of it
-explains. Exit code 1 if something is held, 3 if nothing is known to be held and
-something did not answer, or fails.`,
+A partition without a member is checked as a member would: is its position in
+the log, can the record there be read, does it fit the table? Members, the store
+and Kafka get half of --timeout each, so that an outage of one does not hide the
+others: notes name the systems that did not answer, and what is unknown for that
+reason. They also name a dependency that fails for a member without a hold.
+Exit code 1 if a partition is held, 3 if none is known to be held and a system
+did not answer, or fails.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.showHolds(cmd.Context(), members, timeout)

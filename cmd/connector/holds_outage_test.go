@@ -41,8 +41,8 @@ func slowServer(t *testing.T) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// TestHolds_Outages: whatever does not answer, in whatever way, holds ends in time, shows what the others know, and says
-// for what it could not learn which dependency is the reason.
+// TestHolds_Outages: with any system silent or failing, holds ends in time, shows the holds that the others know, and names
+// the dependency for the ones that it could not learn.
 func TestHolds_Outages(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*testing.T) string{

@@ -99,7 +99,7 @@ func TestHoldsBeforeTheFirstStart(t *testing.T) {
 	})
 }
 
-// Members are asked for what only they know, and for the since of what everybody sees.
+// Members are asked for the holds that only they know, and since when the others have been there.
 func TestHoldsOfMembers(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -77,7 +77,7 @@ func (x *tampered) position(version string) {
 }
 
 // hostileInputs are what others may put into the log of a table, by the topic that feeds it. The member must hold that topic
-// with the reason and a detail that has the text, or, without a reason, go on.
+// with the reason and a detail that has the text, or, without a reason, continue.
 var hostileInputs = map[string]struct {
 	reason, detail string
 	put            func(x *tampered)
@@ -150,8 +150,8 @@ var hostileInputs = map[string]struct {
 	}},
 }
 
-// TestHostileLake: whatever others put into the logs of tables, the member lives, each such table holds with a reason that
-// says what to do, and the others go on.
+// TestHostileLake: with hostile content in the logs of tables, the member lives, each such table is held with a reason that
+// says what to do, and the others continue.
 func TestHostileLake(t *testing.T) {
 	t.Parallel()
 	topics := slices.Sorted(maps.Keys(hostileInputs))

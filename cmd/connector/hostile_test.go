@@ -18,8 +18,8 @@ import (
 	"sluice/internal/terminal"
 )
 
-// hostile returns a string that nobody had before, of one of many shapes that somebody who makes series of what records
-// contain would trip over.
+// hostile returns a new string, of one of many shapes that break a program which makes labels from the content of
+// records.
 func hostile(i int) string {
 	shapes := []string{
 		"%d", "customer-%d", "\",topic=\"%d", "}\n# TYPE x%d counter\nx 1\n", "le=\"%d\"", "\x00\x01%d", "\xff\xfe%d", "\\%d\\\"", "ключ-%d", "🦀%d",
@@ -28,7 +28,7 @@ func hostile(i int) string {
 	return fmt.Sprintf(shapes[i%len(shapes)], i)
 }
 
-// hostileRecord is the i-th record of a producer who fills in whatever it likes, wherever it can. A fifth of them are bad.
+// hostileRecord is the i-th record of a producer that puts hostile text into each field. A fifth of them are bad.
 func hostileRecord(i int) *kgo.Record {
 	quoted := func(s string) string {
 		text, err := json.Marshal(s) // takes any string
@@ -63,7 +63,7 @@ func hostileRecord(i int) *kgo.Record {
 	return r
 }
 
-// TestSeriesAreBounded: whatever a hundred thousand records contain, after the first few of each kind no series is new.
+// TestSeriesAreBounded: a hundred thousand records with hostile content add no series after the first few of each kind.
 func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	const warm = 2000

@@ -41,7 +41,7 @@ var layers = map[string][]string{
 		"reliability/hold", "reliability/pulse",
 	},
 	"connector/pipeline": {"connector", "connector/commit", "connector/intake", "connector/lane", "classify", "reliability", "reliability/pulse"},
-	// Adapters: touch the world.
+	// Adapters: they do input and output.
 	"connector/decode":            {"connector", "connector/schema", "classify", "idempotency", "reliability/deadletter", "reliability/hold"},
 	"connector/decode/decodetest": {"classify", "connector", "connector/schema"},
 	"connector/schema":            {"connector", "idempotency", "reliability/hold"},

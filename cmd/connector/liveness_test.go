@@ -35,7 +35,7 @@ func TestProbeFile(t *testing.T) {
 	expect(t, 2, "", "[config url file] are set", "probe", "--file", path, "--config", shipped)
 }
 
-// TestProbeConfigWithAFile: the file is looked at only where nobody answers over HTTP.
+// TestProbeConfigWithAFile: probe reads the file only if no server answers over HTTP.
 func TestProbeConfigWithAFile(t *testing.T) {
 	const rest = "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///d}\ndefaults: {schema: a int}\ntopics: {t: {}}\n"
 	cfg := write(t, "health: {enabled: false, liveness_file: alive}\n"+rest)

@@ -66,7 +66,7 @@ var badValues = map[string]string{
 	"bad_twice":     `{"n":1,"n":2,"hush7f3a":"hush7f3a"}`,
 }
 
-// marked is a lake whose configuration and records are marked wherever somebody fills something in.
+// marked is a lake whose configuration and records have marks in each place for text of users.
 func marked(t *testing.T, defaults string) *lake {
 	t.Helper()
 	topics := []string{"orders: {health_records: {secret_file: secret}}"}
@@ -250,7 +250,7 @@ func (l *lake) letter(topic string) *kgo.Record {
 	}
 }
 
-// TestShuttingDownIsSaid: the signal to stop is a line, once; an end that nobody asked for is none.
+// TestShuttingDownIsSaid: the signal to stop is a line, once; an end without a signal is none.
 func TestShuttingDownIsSaid(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")
@@ -344,7 +344,7 @@ func spokenLines(t *testing.T) map[string][]spoken {
 	return found
 }
 
-// speaks tells whether a call writes a line, at which level, and which argument is its text; -1 if it does not.
+// speaks reports whether a call writes a line, at which level, and which argument is its text; -1 if it does not.
 func speaks(call *ast.CallExpr) (level string, at int) {
 	switch f := call.Fun.(type) {
 	case *ast.SelectorExpr:
@@ -379,8 +379,8 @@ func literal(e ast.Expr) (string, bool) {
 	return s, err == nil
 }
 
-// TestLinesThatOthersLookFor: whoever has alarms and searches for the words of the connectors that this one replaces finds
-// them, at their levels. Each line is shown by a test of its own.
+// TestLinesThatOthersLookFor: the log has the words of the connectors that this one replaces, at their levels, so that
+// existing alarms and searches work. Each line is shown by a test of its own.
 func TestLinesThatOthersLookFor(t *testing.T) {
 	source := spokenLines(t)
 	for _, c := range []struct{ begins, level string }{

@@ -75,7 +75,7 @@ func TestTwoTopicsOneTable(t *testing.T) {
 	}
 }
 
-// TestHeldTableAlone: a table that cannot be written holds its topics; the others go on.
+// TestHeldTableAlone: a table that cannot be written holds its topics; the others continue.
 func TestHeldTableAlone(t *testing.T) {
 	l := newLake(t, `
 topics: {orders: {}, users: {}}

@@ -26,11 +26,11 @@ func (c *cli) membersListCommand(use string) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   use,
-		Short: "Show who registered, and who is missed",
-		Long: `Reads what members wrote into the store of registrations (members.store); no
-running connector is needed. With an ID it shows that member alone. Ages are by
-the store's clock. What is found decides nothing about the tables: those who
-write into that store can write anything.
+		Short: "Show registered and missing members",
+		Long: `Reads the store of registrations (members.store); no running connector is
+needed. With an ID it shows that member alone. Ages are by the store's clock.
+Findings decide nothing about the tables: any program with access to that store
+can write any status.
 
 Exit code 1 if there is a finding, or if the member with that ID is not active.`,
 		Args: cobra.MaximumNArgs(1),

@@ -16,12 +16,12 @@ func (c *cli) membersCleanupCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "cleanup --reason TEXT",
-		Short: "Remove registrations that nobody renewed, and forget who is missed",
-		Long: `Ends the registrations whose time is over, as members do every members.sweep,
-and forgets the members that have none, so that nobody misses them any longer.
-A member that still runs registers again with its next heartbeat. No data, no
-position and no partition is touched. The operations log gets an entry with the
-members that are forgotten, before they are.`,
+		Short: "Remove expired registrations, and forget missing members",
+		Long: `Removes expired registrations, as members do every members.sweep, and forgets
+the members without a registration, so that they are no longer reported as
+missing. A member that still runs registers again with its next heartbeat. The
+command touches no data, position or partition. It first writes an entry with
+the forgotten members to the operations log.`,
 		Args: cobra.NoArgs,
 	}
 	ch := c.changeFlags(cmd)

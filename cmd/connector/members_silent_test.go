@@ -40,7 +40,7 @@ func parrot(t *testing.T, text string) (address string) {
 }
 
 // TestMembersStoreIsHostile: a store of registrations that takes connections and never answers, or answers what no store
-// would, keeps nobody waiting and ends nothing, from the start to the end: records come into the table, the member is ready,
+// would, delays and ends nothing, from the start to the end: records come into the table, the member is ready,
 // and says that it knows nothing of the others.
 func TestMembersStoreIsHostile(t *testing.T) {
 	const redis, postgres = "redis://%s/0", "postgres://u:p@%s/db?sslmode=disable"

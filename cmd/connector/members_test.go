@@ -43,7 +43,7 @@ func registrations(t *testing.T, address string) membership.Store {
 	return s
 }
 
-// TestMembersCommand: who is there, who is missed, and how they are forgotten.
+// TestMembersCommand: active members, missing members, and how a cleanup forgets them.
 func TestMembersCommand(t *testing.T) {
 	server := miniredis.RunT(t)
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
@@ -135,7 +135,7 @@ func TestMembersCommand(t *testing.T) {
 		t.Error(out)
 	}
 
-	// What others wrote is told, and hides nobody.
+	// Rows of other programs are reported, and hide no member.
 	if err := server.Set("worker:connector:well", "hello"); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestMembersCommand(t *testing.T) {
 }
 
 // TestMemberRegisters: a running member is registered, with what it does, until it ends; while the store is away records
-// go on.
+// continue.
 func TestMemberRegisters(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -236,7 +236,7 @@ func TestMembersCleanup_BrokenLog(t *testing.T) {
 	}
 }
 
-// TestMembersDoNotSteerTerminals: whoever writes into the database of registrations can write any status.
+// TestMembersDoNotSteerTerminals: a program with access to the database of registrations can write any status.
 func TestMembersDoNotSteerTerminals(t *testing.T) {
 	var out bytes.Buffer
 	h := health.Members{Members: []health.Member{{ID: "a\x1b[2J", Status: "RUN\x1b[2J"}}, Reason: "\x1b[2J"}

@@ -64,7 +64,7 @@ func metricsOf(t *testing.T, registry *prometheus.Registry) map[string]metric {
 	}
 	for _, f := range families {
 		m := all[f.GetName()]
-		switch f.GetType() { //nolint:exhaustive // the rest is told by the name
+		switch f.GetType() { //nolint:exhaustive // the name shows the rest
 		case dto.MetricType_HISTOGRAM:
 			m.kind = "histogram"
 		case dto.MetricType_GAUGE:

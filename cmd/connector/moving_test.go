@@ -124,7 +124,7 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 
 // TestTopicDeletedAndCreatedAnew: the claims of a topic that is deleted go; one that is listed is held until it is there
 // again. What is created under its name is another topic: its partitions hold, whether it has fewer records or more, and
-// the other topics go on.
+// the other topics continue.
 func TestTopicDeletedAndCreatedAnew(t *testing.T) {
 	t.Parallel()
 	for name, records := range map[string]int{"fewer records": 2, "more records": 9} {

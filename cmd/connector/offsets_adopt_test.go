@@ -51,7 +51,7 @@ func newForeign(t *testing.T, txns map[string]int64) *lake {
 	return l
 }
 
-// adopts adopts positions, goes on from them, and expects exactly the records behind them as rows.
+// adopts adopts positions, continues from them, and expects exactly the records behind them as rows.
 func (l *lake) adopts(want map[int32]int64, notes []string, args ...string) {
 	l.T.Helper()
 	args = append([]string{"adopt", "orders"}, args...)
@@ -100,7 +100,7 @@ func TestOffsetsAdoptFromAGroup(t *testing.T) {
 	}, "--from", "group", "--group", "other")
 }
 
-// The own group's offsets forbid a START, and are adopted.
+// The own group's committed offsets forbid an initial commit, and are adopted.
 func TestOffsetsAdoptFromTheOwnGroup(t *testing.T) {
 	t.Parallel()
 	l := newForeign(t, nil)
@@ -242,7 +242,7 @@ func TestOffsetsAdoptFromSpark(t *testing.T) {
 	})
 }
 
-// A program that was not stopped writes on while somebody reads what would be done: its position was another one then.
+// Another program commits while the operator reads the plan: the position was another one then.
 func TestOffsetsAdoptComparesTheOtherProgramsPosition(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

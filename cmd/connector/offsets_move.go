@@ -107,7 +107,7 @@ func printOutcome(w io.Writer, p *admin.MovePlan) error {
 	if p.Outcome != opslog.Committed {
 		return nil
 	}
-	_, err := terminal.Printf(w, "done: version %d of the table, operation %d; members hear of it within %v\n", *p.Version, p.Operation, opslog.FollowDelay)
+	_, err := terminal.Printf(w, "done: version %d of the table, operation %d; members follow within %v\n", *p.Version, p.Operation, opslog.FollowDelay)
 	return err
 }
 

@@ -24,7 +24,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// why are the flags of a command that somebody has thought about.
+// why are the flags of a command with a reason.
 var why = []string{"--yes", "--operator", "ann", "--reason", "a test"}
 
 // moves runs a command that moves positions and returns its result.
@@ -228,7 +228,7 @@ func (l *lake) topicID(name string) string {
 	return p.ID.String()
 }
 
-// The position moves between the look and the commit: the command says so, and the operations log has it.
+// The position moves between the plan and the commit: the command says so, and the operations log has it.
 func TestOffsetsSetLosesARace(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -440,7 +440,7 @@ func (l *lake) deleteRecords(topic string, id int32, before int64) {
 	}
 }
 
-// The leader does not have what was read: its log goes on from where it parts. The epoch that tells is the group's, or,
+// The leader does not have what was read: its log continues from where it parts. The epoch that tells is the group's, or,
 // where the group's offset is older than the position, that of the commit.
 func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 	t.Parallel()

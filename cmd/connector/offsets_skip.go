@@ -21,7 +21,7 @@ the record at the offset, which must be its position. If the record batch that
 holds it cannot be read, the whole batch is left out: its header says how far it
 reaches. --batch leaves out the whole batch in any case, --to everything up to
 an offset. What is left out stays in Kafka as long as its retention says.`,
-		Example: `  connector offsets skip orders:3@1207 --reason "not JSON, the producer is told"`,
+		Example: `  connector offsets skip orders:3@1207 --reason "not JSON, the producer will fix it"`,
 		Args:    cobra.RangeArgs(1, 2),
 	}
 	cmd.Flags().Int64Var(&to, "to", -1, "the next offset to read, instead of the one behind the record or the batch")

@@ -18,14 +18,14 @@ import (
 func (c *cli) pauseCommand() *cobra.Command {
 	return c.pausingCommand(&cobra.Command{
 		Use:   "pause {TOPIC[:PARTITION]... | --all} --reason TEXT",
-		Short: "Stop the reading of topics or partitions",
+		Short: "Pause topics or partitions",
 		Long: `Writes a pause to the operations log; no running connector is needed. Members
-hear of it within ten seconds: they stop fetching, commit what they have read,
-and hold the partitions with the reason "paused". Positions stay. A pause
-outlives restarts and ends with connector resume.
+follow within ten seconds: they stop fetching, commit what they have read, and
+hold the partitions with the reason "paused". Positions stay. A pause outlives
+restarts and ends with connector resume.
 
---all pauses everything that the pipeline moves, topics that come later
-included. Pausing what is paused already changes nothing.`,
+--all pauses all topics of the pipeline, later ones included. To pause a paused
+topic again changes nothing.`,
 	}, false, admin.PlanPause)
 }
 

@@ -8,7 +8,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestPrintedCommands: each command that ends a hold runs when it is pasted. What there is nothing to do for is refused; it
+// TestPrintedCommands: each command that ends a hold runs when it is pasted. A command that has nothing to do is refused; it
 // is never a usage error.
 func TestPrintedCommands(t *testing.T) {
 	t.Parallel()

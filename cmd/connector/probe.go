@@ -22,18 +22,18 @@ func (c *cli) probeCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "probe [live|ready|startup]",
-		Short: "Ask a running connector whether it lives or is ready",
+		Short: "Ask a running connector whether it is alive or ready",
 		Long: `Asks a running connector over HTTP, for containers without a shell and curl:
 /health/live (the default), /health/ready or /health/startup, at the address
 that health.listen of the configuration names if --config is given, at --url
 otherwise.
 
-With --file it looks at the file that health.liveness_file names instead, and
-asks nobody: a process that is alive writes the time into it every 5 s. It must
-be there and not older than 15 s. So does --config if health.enabled is false
+With --file it reads the file of health.liveness_file instead and makes no
+request: a process that is alive writes the time into it every 5 s. The file
+must exist and be at most 15 s old. So does --config if health.enabled is false
 and the configuration names a file.
 
-Exit code 0 for a yes, 1 for a no with its reason, 2 for usage, 3 if nobody
+Exit code 0 for yes, 1 for no with the reason, 2 for usage, 3 if no server
 answers.`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{"live", "ready", "startup"},
@@ -67,7 +67,7 @@ answers.`,
 					return c.probeFile(cfg.Health.LivenessFile)
 				}
 				if !cfg.Health.Enabled {
-					return fail.Refused(fmt.Errorf("health.enabled is false in %s: there is nobody to ask", c.config))
+					return fail.Refused(fmt.Errorf("health.enabled is false in %s: no server to ask", c.config))
 				}
 				address = "http://" + admin.Reachable(cfg.Health.Listen)
 			}

@@ -10,10 +10,10 @@ func (c *cli) resumeCommand() *cobra.Command {
 	return c.pausingCommand(&cobra.Command{
 		Use:   "resume {TOPIC[:PARTITION]... | --all} --reason TEXT",
 		Short: "End pauses of topics or partitions",
-		Long: `Writes to the operations log that pauses are over; no running connector is
-needed. Members hear of it within ten seconds and read on from the positions in
-the tables. A topic is resumed with all of its partitions, --all ends every
-pause. What was paused as a whole is resumed as a whole: else exit code 4 says
-what to write.`,
+		Long: `Writes the end of pauses to the operations log; no running connector is needed.
+Members follow within ten seconds and continue from the positions in the tables.
+A topic is resumed with all of its partitions; --all ends every pause. A topic
+that was paused as a whole must be resumed as a whole: otherwise exit code 4,
+with the command to write.`,
 	}, true, admin.PlanResume)
 }

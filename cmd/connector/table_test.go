@@ -56,7 +56,7 @@ func newTable(t *testing.T, topic connector.Topic, brokers ...string) *written {
 	return w
 }
 
-// create creates the table and commits the START of partitions 0 and 1 at offset 0.
+// create creates the table and makes the initial commit of partitions 0 and 1 at offset 0.
 func (w *written) create() *written {
 	w.t.Helper()
 	var err error

@@ -78,7 +78,7 @@ var (
 	spaces   = regexp.MustCompile(` +`)
 )
 
-// asOnPage tells whether a program printed what a page shows. Times and the width of columns may differ, and "…" stands for
+// asOnPage reports whether a program printed what a page shows. Times and the width of columns may differ, and "…" stands for
 // any text.
 func asOnPage(page, printed string) bool {
 	normal := func(s string) string {

@@ -45,7 +45,7 @@ func TestVerifyKafka(t *testing.T) {
 		}
 		expect(t, exitOK, "ok: no gap, no overlap, no duplicate; the rows are those of the topic", "", "verify", "--kafka", "--config", w.config)
 	})
-	// The commits agree with their own rows: without the topic nobody can tell.
+	// The commits agree with their own rows: only the topic shows it.
 	t.Run("a record is lost, a row is invented", func(t *testing.T) {
 		w := newTable(t, b.topic, b.addresses...).create()
 		w.append(0, 0, 5, 5, 0, 1, 2, 4)

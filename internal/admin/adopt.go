@@ -16,7 +16,7 @@ import (
 	"sluice/internal/fail"
 )
 
-// AdoptRequest says which program's positions a topic goes on from.
+// AdoptRequest says which program's positions a topic continues from.
 type AdoptRequest struct {
 	Topic      string
 	From       string // group, kdi or spark

@@ -12,7 +12,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// LongestAllowance bounds for how long a flood may be allowed at once: what is allowed for ever protects nobody.
+// LongestAllowance bounds the duration of one allowance of a flood: an allowance for ever would be no protection.
 const LongestAllowance = 30 * 24 * time.Hour
 
 // PlanAllow plans to let any number of a topic's records become dead letters until a time.
@@ -43,7 +43,7 @@ func allowance(f opslog.FloodAllow) string {
 	return fmt.Sprintf("any number of records of %s may become dead letters until %s", f.Topic, f.Until.Format(time.RFC3339))
 }
 
-// Floodable tells whether a flood of a topic is anything that could be held.
+// Floodable reports whether a flood of a topic is anything that could be held.
 func Floodable(cfg *config.Config, topic string) error {
 	switch t, meant, _ := cfg.Route(topic); {
 	case strings.Contains(topic, ":"):

@@ -18,7 +18,7 @@ type Status string
 const (
 	StatusOK      Status = "ok"
 	StatusWarning Status = "warning"
-	StatusProblem Status = "problem" // somebody has to do something before records move
+	StatusProblem Status = "problem" // an operator must act before records move
 	StatusFailed  Status = "failed"  // it could not be reached, or refuses us
 	StatusSkipped Status = "skipped"
 )

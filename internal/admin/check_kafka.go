@@ -45,7 +45,7 @@ func (k *checks) failed(area, subject string, err error) {
 }
 
 // kafka looks at each address to start from and at each broker that the cluster names. It returns what further
-// questions go through, nil if there is nobody to ask.
+// requests go through, nil if no broker answers.
 func (k *checks) kafka(ctx context.Context) (ask *questions, end func()) {
 	end = func() {}
 	client, err := open.Kafka(k.config, nil, nil, nil)
@@ -70,7 +70,7 @@ func (k *checks) patience(ctx context.Context) func(func(context.Context) error)
 	return lookup.Patience(ctx, reliability.NewGuard("kafka", k.config.Guard(), slog.New(slog.DiscardHandler), nil))
 }
 
-// bootstrap probes the configured addresses and tells whether one of them can be used.
+// bootstrap probes the configured addresses and reports whether one of them can be used.
 func (k *checks) bootstrap(ctx context.Context, client *kafka.Client) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	table, ok := snapshot.Schema.(*schema.Schema)
 	configured, err := t.table.Columns()
-	if !ok || err != nil || t.table.IsLetters() { // the table says nothing, or has a schema that nobody configures
+	if !ok || err != nil || t.table.IsLetters() { // the table has no schema, or one that no configuration sets
 		return
 	}
 	if loose := looser(table.Fields(), configured.Fields(), ""); len(loose) > 0 {

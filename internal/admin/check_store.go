@@ -20,7 +20,7 @@ type checkedTable struct {
 	known    bool // the snapshot was read
 }
 
-// storage lets the store show that it is safe, and tells whether it can be read.
+// storage lets the store show that it is safe, and reports whether it can be read.
 func (k *checks) storage(ctx context.Context) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()

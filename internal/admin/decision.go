@@ -8,10 +8,10 @@ import (
 	"sluice/sink/opslog"
 )
 
-// ErrNothingToDo says that the operations log says already what a decision would say.
+// ErrNothingToDo means that the operations log has the content of a decision already.
 var ErrNothingToDo = errors.New("nothing to do")
 
-// Decision is an operation that somebody is about to write into the operations log. A dry run ends with it.
+// Decision is an operation that an operator is about to write to the operations log. A dry run ends with it.
 type Decision struct {
 	Text  string   // what would be done
 	Done  string   // what was done, once it was recorded
@@ -19,12 +19,12 @@ type Decision struct {
 	Notes []string // what the log says already
 
 	body opslog.Body
-	// judge looks at what stands in the log, once before somebody decides and again in the very state that the operation
-	// extends: ErrNothingToDo, or another error if the operation is refused, and what to say in any case.
+	// judge checks the state of the log, once before the operator decides and again in the state that the operation
+	// extends. It returns ErrNothingToDo, or another error if the operation is refused, and the notes for the operator.
 	judge func(s *opslog.State) (notes []string, err error)
 }
 
-// decide judges a decision by the log as it is. Its notes are there even if it is refused.
+// decide judges a decision by the current log. It returns the decision with its notes even if it is refused.
 func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 	log, err := a.operations(ctx)
 	if err != nil {
@@ -38,8 +38,8 @@ func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 	return d, refusedDecision(err)
 }
 
-// Record writes a decision into the operations log. The error is [ErrNothingToDo] if somebody else has done it since it was
-// made.
+// Record writes a decision to the operations log. The error is [ErrNothingToDo] if another operator has written it since the
+// plan was made.
 func Record(ctx context.Context, a *Access, d *Decision, by By) (RecordedEntry, error) {
 	log, err := a.operations(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // leader that has just been elected may not know its own end yet.
 const readAgain = 5 * time.Second
 
-// PlanAcceptGap plans to go on behind what is lost, in the partitions of a target that stand outside of their log.
+// PlanAcceptGap plans to continue behind what is lost, in the partitions of a target that stand outside of their log.
 func PlanAcceptGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, error) {
 	return sorted(planGap(ctx, a, target))
 }

@@ -22,7 +22,7 @@ type Hold struct {
 	Partition int32       `json:"partition"` // -1 for all of the topic
 	Reason    hold.Reason `json:"reason"`
 	Detail    string      `json:"detail"`
-	Since     *time.Time  `json:"since"`  // null if nobody knows
+	Since     *time.Time  `json:"since"`  // null if unknown
 	Offset    *int64      `json:"offset"` // where it stands, null if unknown
 	EndsBy    string      `json:"ends_by"`
 	Command   string      `json:"command,omitempty"` // that ends it, if one does
@@ -101,8 +101,8 @@ type HoldReport struct {
 	Member bool    // a member of the pipeline answered
 }
 
-// Holds finds what stands still: by the tables, Kafka, the operations log and members. One of them that is silent hides
-// nothing of the others.
+// Holds finds the held partitions, by the tables, Kafka, the operations log and members. A silent system does not hide the
+// findings of the others.
 func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	found, r := &held{}, &HoldReport{Holds: []*Hold{}}
 	for _, asked := range a.requestHolds(ctx, q.Topic, q.Members, q.Within) {

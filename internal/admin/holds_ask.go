@@ -398,7 +398,7 @@ func failing(url string, holds []health.Hold, dependencies []health.Dependency) 
 	return all
 }
 
-// explains tells whether a hold says for itself that a dependency fails.
+// explains reports whether a hold says for itself that a dependency fails.
 func explains(reason hold.Reason, dependency string) bool {
 	switch reason {
 	case hold.KafkaDown, hold.KafkaDenied:

@@ -13,7 +13,7 @@ type panicking struct{ connector.Builder }
 
 func (panicking) Add(connector.Partition, *connector.Record) error { panic("a value of a record") }
 
-// TestHoldsSurviveADecoder: a record that panics the decoder is a bad one, and nothing of it is told.
+// TestHoldsSurviveADecoder: a record that panics the decoder is a bad one, and the hold shows no part of its content.
 func TestHoldsSurviveADecoder(t *testing.T) {
 	t.Parallel()
 	err := decodes(panicking{}, connector.Partition{Topic: "orders"}, &connector.Record{Value: []byte("x")})

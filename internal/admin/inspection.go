@@ -39,7 +39,7 @@ func (q *questions) inspect(ctx context.Context, o *Table, name string, s *conne
 	if err != nil {
 		return nil, err
 	}
-	if !l.started() && len(l.group) > 0 { // a START that came after the look at the table is no unknown past
+	if !l.started() && len(l.group) > 0 { // an initial commit after the snapshot is no unknown past
 		if l.snapshot, _, err = o.snapshot(ctx); err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (l *inspection) position(p connector.Partition) int64 {
 	return -1
 }
 
-// started tells whether the table has a position of the pipeline for this very topic.
+// started reports whether the table has a position of the pipeline for this very topic.
 func (l *inspection) started() bool {
 	for _, p := range l.partitions() {
 		if l.position(p) >= 0 {

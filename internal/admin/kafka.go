@@ -31,7 +31,7 @@ func newQuestions(ctx context.Context, c *config.Config) (*questions, error) {
 	return &questions{
 		ask:    lookup.Patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
 		client: client,
-		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch}, quiet, prometheus.NewRegistry()), // nobody asks for these metrics
+		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch}, quiet, prometheus.NewRegistry()), // no scrape reads these metrics
 		group: kafka.NewGroup(client, kafka.GroupConfig{
 			Group: k.Group, Optional: c.LaterTopics, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.Route(topic); return meant && err == nil },
 			Beyond: c.Beyond,

@@ -107,7 +107,7 @@ func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letter
 	return found, notes, nil
 }
 
-// means tells whether a letter is about the record that is looked for.
+// means reports whether a letter is about the record that is looked for.
 func (o *LetterSearch) means(l *deadletter.Letter) bool {
 	return l.Source.Topic == o.Topic && l.Source.ID == o.Partition && l.Source.Offset == o.Offset &&
 		(o.TopicID == "" || l.Source.TopicID.String() == o.TopicID)

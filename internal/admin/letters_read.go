@@ -114,7 +114,7 @@ type letterScope struct {
 	source string   // only letters of this topic, "" for all
 }
 
-// wants tells whether a letter is in the scope.
+// wants reports whether a letter is in the scope.
 func (s *letterScope) wants(l *deadletter.Letter) bool {
 	return s.source == "" || l.Source.Topic == s.source
 }

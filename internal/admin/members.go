@@ -63,7 +63,7 @@ func openRegistrations(ctx context.Context, a *Access) (*registry, error) {
 	return s, nil
 }
 
-// CleanupPlan is which members would be forgotten. Whoever has it closes it.
+// CleanupPlan has the members that a cleanup would forget. The caller closes it.
 type CleanupPlan struct {
 	Gone    []membership.Member // without a registration
 	Foreign error               // the store has what another program wrote, too
@@ -86,7 +86,7 @@ func (p *CleanupPlan) Close() error { return p.store.Close() }
 
 // CleanupResult is what a cleanup did.
 type CleanupResult struct {
-	Removed   int      `json:"removed"`   // registrations whose time was over, and that nobody counted before
+	Removed   int      `json:"removed"`   // expired registrations that no earlier cleanup removed
 	Forgotten []string `json:"forgotten"` // members that had none
 }
 

@@ -150,7 +150,7 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 		done.Version = s.Version
 	case errors.Is(err, connector.ErrUndecided):
 		done.Outcome = opslog.Unknown
-		err = fmt.Errorf("nobody knows yet whether the positions are moved, the store did not answer; offsets show tells later: %w", err)
+		err = fmt.Errorf("the outcome of the move is unknown, the store did not answer; offsets show will show it: %w", err)
 	case class == classify.Fenced:
 		done.Outcome, kind = opslog.Conflict, fail.KindRefused
 		err = fmt.Errorf("nothing was changed, the table moved on since it was shown: look again: %w", err)
@@ -188,7 +188,7 @@ func (p *MovePlan) open(store objstore.Store, guard *reliability.Guard, version 
 	return delta.Open(objstore.Sub(store, p.of.table.Table), o)
 }
 
-// commit is the plan as the story's moves.
+// commit returns the plan as moves of the plan package.
 func (p *MovePlan) commit(by By) *plan.Moves {
 	all := &plan.Moves{
 		Moved:    connector.Moved{Command: p.Command, Operator: by.Operator, Reason: by.Reason},

@@ -20,7 +20,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// TestALookSeesAStartThatComesBetween: the group's offsets of a START that came after the look at the table are no sign of
+// TestALookSeesAStartThatComesBetween: committed offsets of an initial commit that came after the snapshot are no sign of
 // an unknown past.
 func TestALookSeesAStartThatComesBetween(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
@@ -82,7 +82,7 @@ func TestOutcomesOfAMove(t *testing.T) {
 	}{
 		"unknown": {
 			fmt.Errorf("%w: version 7", connector.ErrUndecided), opslog.Unknown, fail.KindDependency,
-			"nobody knows yet whether the positions are moved",
+			"the outcome of the move is unknown",
 		},
 		"moved on":     {classify.Mark(errors.New("stands at 4"), classify.Fenced), opslog.Conflict, fail.KindRefused, "nothing was changed, the table moved on since it was shown"},
 		"denied":       {hold.New(hold.StoreDenied, "403", nil), opslog.Conflict, fail.KindDependency, "nothing was changed: "},

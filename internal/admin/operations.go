@@ -27,8 +27,8 @@ type operationsLog struct {
 	end   func()
 }
 
-// openOperations opens the operations log of a pipeline for a command, which calls end when it is done. Whoever only reads
-// makes nothing: a local directory that does not exist is an empty log.
+// openOperations opens the operations log of a pipeline for a command, which calls end when it is done. A command that
+// only reads creates nothing: a local directory that does not exist is an empty log.
 func openOperations(ctx context.Context, cfg *config.Config, write bool) (*operationsLog, error) {
 	o := &operationsLog{end: func() {}}
 	if !write && missingDirectory(cfg.Storage.URL) {
@@ -48,7 +48,7 @@ func openOperations(ctx context.Context, cfg *config.Config, write bool) (*opera
 	return o, nil
 }
 
-// missingDirectory tells whether a URL names a local directory that is not there.
+// missingDirectory reports whether a URL names a local directory that is not there.
 func missingDirectory(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "file" {
@@ -78,7 +78,7 @@ func failedOperation(e opslog.Entry, err error) error {
 	broken := (*opslog.BrokenError)(nil)
 	switch {
 	case errors.Is(err, opslog.ErrUndecided):
-		return fail.Dependency(fmt.Errorf("nobody knows whether the operation was written: look for seq %d, id %s in connector audit list: %w", e.Seq, e.ID, err))
+		return fail.Dependency(fmt.Errorf("the outcome of the operation is unknown: look for seq %d, id %s in connector audit list: %w", e.Seq, e.ID, err))
 	case errors.As(err, &broken):
 		return fail.Found(fmt.Errorf("%w; see connector audit verify", err))
 	}

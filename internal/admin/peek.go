@@ -116,7 +116,7 @@ func (q *questions) recordOf(l *inspection, id int32, offset int64) (*connector.
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	if b.Record == nil || b.Record.Offset != offset {
-		return nil, fail.Found(fmt.Errorf("there is no committed record at %v@%d: it is a marker of a transaction, of an aborted one, or compacted away", p, offset))
+		return nil, fail.Found(fmt.Errorf("there is no committed record at %v@%d: it is a transaction marker, part of an aborted transaction, or compacted away", p, offset))
 	}
 	return b.Record, nil
 }

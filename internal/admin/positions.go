@@ -32,7 +32,7 @@ type Position struct {
 	Note      string    `json:"note,omitempty"` // of a topic that is not there yet
 }
 
-// HoldInfo is why a partition stands still.
+// HoldInfo is the hold of a partition.
 type HoldInfo struct {
 	Reason hold.Reason `json:"reason"`
 	Detail string      `json:"detail"`
@@ -161,7 +161,7 @@ func (q *questions) lines(ctx context.Context, o *Table, name string, s *connect
 	return lines, nil
 }
 
-// notYet tells whether an error says no more than that nothing became a dead letter yet: the topic of the letters is not
+// notYet reports whether an error says no more than that nothing became a dead letter yet: the topic of the letters is not
 // there, and the table has never heard of it.
 func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bool {
 	if lookup.ReasonOf(err) != hold.TopicMissing || !c.ComesLater(topic) {

@@ -115,7 +115,7 @@ func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, e
 	return chosen, nil
 }
 
-// acceptsAll makes sure that a table is accepted for all topics that go on in it, since they all would.
+// acceptsAll makes sure that a table is accepted for all topics that continue in it, since they all would.
 func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	var left, gone []string
 	for appID := range l.snapshot.Positions {
@@ -178,7 +178,7 @@ func (p *MovePlan) start(ask *sight, l *inspection, chosen []connector.Partition
 	return nil
 }
 
-// past notes what is known of the topic from before, so that nobody begins it by mistake.
+// past notes what is known of the topic from before, so that no operator starts it by mistake.
 func (p *MovePlan) past(l *inspection) {
 	for _, of := range l.partitions() {
 		if h := l.hold(of); h != nil && h.Reason != hold.TableReplaced {

@@ -54,7 +54,7 @@ type covered struct {
 	letters   int64      // that they say they passed
 	twins     int64      // duplicates that they say they left out
 	lettered  []lettered // and duplicates; in the order of the log
-	whole     bool       // the log reaches back to START
+	whole     bool       // the log reaches back to the initial commit
 	findings  []VerifyFinding
 }
 
@@ -73,8 +73,8 @@ type chain struct {
 // coverage follows the ranges of all commits, oldest first.
 type coverage map[chain]*covered
 
-// add takes the next commit's range of a partition: the rule of PRE, looked at afterwards. A position that an operator
-// moved covers nothing: forwards it leaves offsets out, backwards they are read again.
+// add takes the next commit's range of a partition and checks the precondition of the commit afterwards. A position that an
+// operator moved covers nothing: forwards it leaves offsets out, backwards they are read again.
 func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	p := c[at]
 	first := p == nil
@@ -92,7 +92,7 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 		p.twins += r.Duplicates
 		p.lettered = append(p.lettered, lettered{Interval{r.From, r.Next}, r.Letters + r.Duplicates})
 	}
-	if r.From < 0 { // START holds no records
+	if r.From < 0 { // the initial commit holds no records
 		if !first {
 			find("overlap", "version %d starts again at %d, the commit before ended at %d", version, r.Next, p.next)
 		}
@@ -141,7 +141,7 @@ func cover(to []Interval, in Interval) []Interval {
 	return merged
 }
 
-// holds tells whether the offset is in a commit.
+// holds reports whether the offset is in a commit.
 func (p *covered) holds(offset int64) bool { return holds(p.intervals, offset) }
 
 func holds(all []Interval, offset int64) bool {
@@ -167,7 +167,7 @@ type offsetSet struct {
 	order []int64 // the indexes of pages, once they are asked for in order
 }
 
-// add tells whether the offset is new.
+// add reports whether the offset is new.
 func (s *offsetSet) add(offset int64) bool {
 	index := offset / pageBits
 	p := s.last
@@ -196,7 +196,7 @@ func (s *offsetSet) add(offset int64) bool {
 	return true
 }
 
-// has tells whether the offset is in the set.
+// has reports whether the offset is in the set.
 func (s *offsetSet) has(offset int64) bool {
 	p := s.pages[offset/pageBits]
 	return offset >= 0 && p != nil && (p.bits == nil || p.bits[offset%pageBits/64]&(1<<(offset%64)) != 0)
@@ -255,7 +255,7 @@ func (r *rowCheck) add(offset int64) {
 	}
 }
 
-// again tells whether an operator had the offset read once more.
+// again reports whether an operator had the offset read once more.
 func (r *rowCheck) again(offset int64) bool {
 	return slices.ContainsFunc(r.chains, func(in *covered) bool { return holds(in.again, offset) })
 }

@@ -79,7 +79,7 @@ func (c *topicCheck) bare(offset int64) {
 	c.foreign++
 }
 
-// covered tells whether a commit says that it holds the offset.
+// covered reports whether a commit says that it holds the offset.
 func (c *topicCheck) covered(offset int64) bool {
 	for _, in := range c.chains {
 		if in.holds(offset) {
@@ -89,7 +89,7 @@ func (c *topicCheck) covered(offset int64) bool {
 	return false
 }
 
-// letter tells whether a record without a row can be a dead letter: of a commit that passed more than were found so far.
+// letter reports whether a record without a row can be a dead letter: of a commit that passed more than were found so far.
 func (c *topicCheck) letter(offset int64) bool {
 	for len(c.lettered) > 0 && c.lettered[0].Next <= offset {
 		c.unfound += c.lettered[0].letters

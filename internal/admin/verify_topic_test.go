@@ -149,7 +149,7 @@ func TestTopicCheckLetters(t *testing.T) {
 	}
 }
 
-// The comparison is that of sets, whatever the holes and the pages.
+// The comparison is one of sets, with any holes and pages.
 func TestTopicCheckSets(t *testing.T) {
 	in := followRanges(t, "0 -1 0 0\n1 0 1000000000 0")
 	rapid.Check(t, func(t *rapid.T) {

@@ -29,9 +29,9 @@ const (
 	lossEvery = 10 * time.Second
 )
 
-// lossWatch says how long retention lets the oldest record of each claim live that is not in the table:
-// sluice_seconds_to_data_loss. It promises no more than time: brokers keep a batch for retention.ms after its newest
-// timestamp at least, unless retention.bytes is reached before. A claim whose records cannot be lost has +Inf.
+// lossWatch computes sluice_seconds_to_data_loss: how long retention still keeps the oldest record of each claim that is not
+// in the table. It considers time only: brokers keep a batch for at least retention.ms after its newest timestamp, unless
+// retention.bytes is reached before. A claim whose records cannot be lost has +Inf.
 type lossWatch struct {
 	status   func() connector.Status
 	settings func(ctx context.Context, topic string) (kafka.TopicSettings, error)
@@ -40,7 +40,7 @@ type lossWatch struct {
 	left     *prometheus.Desc
 	kept     *prometheus.Desc
 
-	refused map[string]bool // topics whose settings we may not see, as the log has it; owned by run
+	refused map[string]bool // topics whose settings this member may not read, as logged; owned by run
 
 	mu        sync.Mutex
 	until     map[connector.Partition]deadline
@@ -51,7 +51,7 @@ type lossWatch struct {
 type deadline struct {
 	never bool
 	at    time.Time // the zero time: it is deleted already
-	// newest is the timestamp of the record batch at a position; zero if nobody asked for it.
+	// newest is the timestamp of the record batch at a position; zero if it was not requested.
 	newest   time.Time
 	position int64
 }
@@ -119,7 +119,7 @@ func (w *lossWatch) poll(ctx context.Context) {
 	w.until, w.retention = found, retention
 }
 
-// topic asks for the settings of a topic. That we may not see them is told once.
+// topic asks for the settings of a topic. A missing right to see them is logged once.
 func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings, error) {
 	asking, cancel := context.WithTimeout(ctx, lossEvery)
 	defer cancel()
@@ -177,7 +177,7 @@ func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	return d, ok && (!d.never || math.IsInf(w.retention[p.Topic], 1))
 }
 
-// longest returns the longest retention of the topics that are meant, 0 if that of none is known, math.MaxInt64 if records
+// longest returns the longest retention of the configured topics, 0 if no retention is known, math.MaxInt64 if records
 // are kept for ever.
 func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duration) {
 	w.mu.Lock()
@@ -213,7 +213,7 @@ func (w *lossWatch) Describe(descs chan<- *prometheus.Desc) {
 	descs <- w.kept
 }
 
-// Collect implements prometheus.Collector. The time goes on between the looks.
+// Collect implements prometheus.Collector. The time continues between two polls.
 func (w *lossWatch) Collect(metrics chan<- prometheus.Metric) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

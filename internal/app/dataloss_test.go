@@ -53,7 +53,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		}
 		behind := claim("week", 3, 5, 20)
 		behind.Hold = &hold.Hold{Reason: hold.BehindLogStart}
-		// Whoever is held is not read, so that its end is an old one, or not known.
+		// A held claim is not read, so its end is an old one, or unknown.
 		held, heldAtEnd := claim("week", 6, 10, 10), claim("week", 7, 20, 0)
 		held.Hold = &hold.Hold{Reason: hold.TableReplaced}
 		heldAtEnd.Hold = held.Hold
@@ -123,7 +123,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 				t.Errorf("the longest retention of %s is %v, want %v", topics, got, want)
 			}
 		}
-		// What cannot be asked now stays as it was known, and goes on counting; a refusal is told once.
+		// A value that cannot be requested now stays, and its countdown continues; a refusal is logged once.
 		busy.Store(true)
 		time.Sleep(2 * watchLoss)
 		synctest.Wait()
@@ -132,7 +132,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("later (-want +got):\n%s", d)
 		}
-		// While Kafka is down the clock goes on, too: it was right before, and nobody reads.
+		// While Kafka is down the countdown continues, too: its start was right, and no claim is read.
 		down.Store(true)
 		time.Sleep(2 * watchLoss)
 		synctest.Wait()

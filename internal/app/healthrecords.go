@@ -17,7 +17,7 @@ import (
 const secretEvery = 5 * time.Second
 
 // heldSecret is what a file of a secret holds. What was usable last stays in force while the file is broken, as it is for
-// a moment when somebody writes a new one.
+// a moment in which another process writes a new one.
 type heldSecret struct {
 	path  string
 	value atomic.Pointer[string]

@@ -190,7 +190,7 @@ func (f *lagFindings) of(c connector.ClaimStatus) health.Partition {
 		return p
 	}
 	if end, ok := f.ends[c.Partition]; ok {
-		if p.End = max(end, c.End); c.Hold != nil { // nobody reads it: what it knows itself is old
+		if p.End = max(end, c.End); c.Hold != nil { // a held claim is not read, so its own end is old
 			p.End = end
 		}
 	}

@@ -48,8 +48,8 @@ var deadBrokers = map[string]func(t *testing.T) dialer{
 	},
 }
 
-// TestLagWatch_OutageOpensTheBreaker: whatever way Kafka does not answer, the breaker before it is open within a minute,
-// through the adapter and the guard of a member with its defaults, and everybody sees why.
+// TestLagWatch_OutageOpensTheBreaker: in each kind of outage of Kafka, its breaker opens within a minute, through the
+// adapter and the guard of a member with default settings, and the report has the reason.
 func TestLagWatch_OutageOpensTheBreaker(t *testing.T) {
 	for name, dial := range deadBrokers {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestLagWatch_OutageOpensTheBreaker(t *testing.T) {
 				}
 				why := guard.Status().Err.Error()
 				s.next()
-				s.next() // a look that began with the breaker open has ended
+				s.next() // a poll that began with the breaker open has ended
 				if got := s.report().Lag.Error; !strings.Contains(got, "circuit breaker is open") || !strings.Contains(got, why) {
 					t.Errorf("the lag is not known because %q, and the guard says %q", got, why)
 				}

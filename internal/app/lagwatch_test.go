@@ -182,7 +182,7 @@ func TestLagScenarios(t *testing.T) {
 			s.lag("orders", 0, 0)
 			stop := s.starts()
 			defer stop()
-			time.Sleep(s.grace) // so that each step below begins right behind a look
+			time.Sleep(s.grace) // so that each step below begins right after a poll
 			begin := time.Now()
 			for i, l := range c.looks {
 				s.lag("orders", 0, l.lag)
@@ -455,7 +455,7 @@ func TestAPartitionWithoutALeaderIsNoOutageOfKafka(t *testing.T) {
 	})
 }
 
-// TestFreshnessOfAPartition: what knows how old the oldest record is, and that nobody may.
+// TestFreshnessOfAPartition: which source knows the age of the oldest record, and the case that none does.
 func TestFreshnessOfAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connector.Partition{Topic: "orders"}

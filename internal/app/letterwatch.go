@@ -97,9 +97,9 @@ func (s *Member) watchLetters(ctx context.Context, background *sync.WaitGroup) e
 	return nil
 }
 
-// newLetterWatch returns a watch that can look until end is called.
+// newLetterWatch returns a watch that can poll until end is called.
 func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func()) {
-	quiet := slog.New(slog.DiscardHandler) // what fails is told by the watch, in one line
+	quiet := slog.New(slog.DiscardHandler) // the watch logs failures itself, in one line
 	memory := min(max(s.pools.Fetch.Size()/4, 2<<20), 16<<20)
 	reader, end := lookup.Through(ctx, s.client, kafka.LogConfig{Memory: bytepool.New(memory), PartitionBytes: int(memory / 8)}, s.config.Guard(), lettersEvery)
 	w = &letterWatch{
@@ -115,7 +115,7 @@ func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func())
 	return w, end
 }
 
-// breaker says that a dependency failed too often to be asked by whoever can wait.
+// breaker returns an error while a dependency fails too often for requests that can wait.
 func (s *Member) breaker(table string) error {
 	g := s.asking
 	if table != "" {
@@ -131,7 +131,7 @@ func (s *Member) breaker(table string) error {
 	return nil
 }
 
-// run looks until ctx ends: at once, and then again and again.
+// run polls until ctx ends, first at once, then with pauses.
 func (w *letterWatch) run(ctx context.Context) {
 	for {
 		began := time.Now()
@@ -142,12 +142,12 @@ func (w *letterWatch) run(ctx context.Context) {
 	}
 }
 
-// outlook is what one look finds.
+// outlook is the result of one poll.
 type outlook struct {
 	topics   map[string]config.Topic // whose records become dead letters
 	dead     map[string][]string     // dead-letter topics, with those of topics whose letters they take
 	failures map[string]error        // by topic: it cannot be counted now
-	notes    []string                // what else somebody should know
+	notes    []string                // further notes for the operator
 	counts   map[string]map[classify.Class]int64
 }
 
@@ -210,7 +210,7 @@ func (w *letterWatch) sourcesOf(dead string) (names []string) {
 	return names
 }
 
-// publish makes what a look found what is shown. What could not be counted stays as it was counted last.
+// publish shows the result of a poll. A count that failed keeps its last value.
 func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	var failed []string
 	for _, topic := range slices.Sorted(maps.Keys(o.failures)) {

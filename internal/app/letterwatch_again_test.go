@@ -57,7 +57,7 @@ func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown
 }
 
 // TestLettersOfATopicThatWasCreatedAgain: dead letters of the topic that was there before count until retention takes them
-// away, whatever rows the new topic gets at their offsets.
+// away, with any rows of the new topic at their offsets.
 func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 	for _, tableStays := range []bool{true, false} {
 		t.Run(fmt.Sprintf("TableStays=%v", tableStays), func(t *testing.T) {

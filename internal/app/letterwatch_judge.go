@@ -188,7 +188,7 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 	}
 	for i, part := range parts {
 		// Letters that an operator resolved or discarded are no more unresolved than void ones: they join them here, and
-		// whoever reads that from the operations log has the topic judged again.
+		// a member that reads that from the operations log judges the topic again.
 		w.tally.Judged(part, void[i])
 	}
 	return nil

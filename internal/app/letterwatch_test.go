@@ -27,7 +27,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// watch returns a watch over the letters of a lake, as a member has it that just started. It looks when it is told to.
+// watch returns a watch over the letters of a lake, as of a member that just started. It polls when the test calls it.
 func (l *lake) watch() *letterWatch {
 	l.T.Helper()
 	s, err := New(l.T.Context(), laketest.Load(l.T, l.Config), Options{}, l.Logger)
@@ -72,8 +72,8 @@ func gathered(t *testing.T, c prometheus.Collector, name string) (all []string) 
 	return all
 }
 
-// TestUnresolvedLettersAreWhatListSays: whatever happens to letters, positions, rows and members, each member's gauge is
-// what deadletters list counts, that of one that just started, too.
+// TestUnresolvedLettersAreWhatListSays: after any changes of letters, positions, rows and members, each member's gauge equals
+// the count of deadletters list, also that of a member that just started.
 func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -228,8 +228,8 @@ func reordered(samples []string) (all []string) {
 	return all
 }
 
-// TestUnresolvedLettersThatCannotBeCounted: the number stays as it was, and somebody is told; one that was never counted is
-// not there.
+// TestUnresolvedLettersThatCannotBeCounted: the number stays as it was, and the log says so; a number that was never counted is
+// absent.
 func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq"} {
@@ -344,7 +344,7 @@ func TestLettersAreReported(t *testing.T) {
 	}
 }
 
-// TestALookIsBounded: a look that is told to end ends, and publishes nothing.
+// TestALookIsBounded: a canceled poll ends, and publishes nothing.
 func TestALookIsBounded(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	l.Create("orders", 1)
@@ -361,8 +361,8 @@ func TestALookIsBounded(t *testing.T) {
 	}
 }
 
-// TestUnresolvedLettersWithoutRead: who may see a dead-letter topic and not read it is told so soon, and the other topics are
-// counted.
+// TestUnresolvedLettersWithoutRead: a member that may describe a dead-letter topic and not read it logs that soon, and counts
+// the other topics.
 func TestUnresolvedLettersWithoutRead(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq", "users-dlq"} {

@@ -60,7 +60,7 @@ func TestALiveConnector(t *testing.T) {
 	}
 }
 
-// TestEveryLoopEnds: what has ended is not seen any more, so that nobody is judged by it.
+// TestEveryLoopEnds: the watch drops a loop that has ended, so that it never counts as stalled.
 func TestEveryLoopEnds(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	l.Create("orders", 1)

@@ -22,8 +22,8 @@ func (s *Member) register(ctx context.Context) error {
 	return err
 }
 
-// collectWork returns what says how long ago this member took a record, from whatever partition it has or had, and how far
-// the tables are behind for those that it has. It never waits for the work.
+// collectWork returns a function for the time since this member last took a record, of any partition, and for the lag of its
+// current partitions in the tables. The function never waits for the pipeline.
 func collectWork(status func() connector.Status) func() (idle time.Duration, lag int64) {
 	var last time.Time
 	return func() (time.Duration, int64) {

@@ -30,7 +30,7 @@ func (s *Member) awaitOperations(ctx context.Context) error {
 	}
 }
 
-// unknownPauses is the hold of everything while nobody knows yet what is paused, or nil.
+// unknownPauses returns the hold of all partitions while the pauses are unknown, or nil.
 func (s *Member) unknownPauses() *hold.Hold {
 	if s.operations.State() != nil {
 		return nil
@@ -54,7 +54,7 @@ func (s *Member) paused(p connector.Partition) *hold.Hold {
 	return by.Hold()
 }
 
-// floodAllowed tells whether an operator lets any number of a topic's records become dead letters now.
+// floodAllowed reports whether an operator lets any number of a topic's records become dead letters now.
 func (s *Member) floodAllowed(topic string) bool {
 	return s.operations.State().FloodAllowed(topic, time.Now())
 }

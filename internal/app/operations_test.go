@@ -8,7 +8,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestMember_AwaitsOperations: a member that does not know yet what is paused does not begin, and ends when it is told to.
+// TestMember_AwaitsOperations: a member does not begin before it knows the pauses, and ends when its context ends.
 func TestMember_AwaitsOperations(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	m, err := New(t.Context(), laketest.Load(t, l.Config), Options{}, l.Logger)

@@ -11,9 +11,9 @@ import (
 	"sluice/reliability/hold"
 )
 
-// What a running system says about itself, in health's words.
+// This file turns the status of the pipeline into a report of the package health.
 
-// standing says why a claim stands still while somebody tries for it, or nil.
+// standing returns the hold of a claim that waits for a commit or for a dependency, or nil.
 func (s *Member) standing(table string, p connector.Partition) *hold.Hold {
 	if t := s.tables.get(table); t != nil {
 		if h, undecided := t.Undecided(); undecided {
@@ -55,7 +55,7 @@ func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 // troubling is how long a broker may not answer before its claims are said to stand: a leader that moves takes less.
 const troubling = 30 * time.Second
 
-// Report is what health shows: the story's status in health's words.
+// Report returns the status of the pipeline as the health server shows it.
 func (s *Member) Report() health.Report {
 	st := s.connector.Status()
 	r := health.Report{

@@ -92,7 +92,7 @@ func (s *Member) Run(ctx context.Context) error {
 	if err := s.watchDataLoss(lasting, &background); err != nil {
 		return fail.Usage(err)
 	}
-	if cfg.Health.Enabled { // else nobody could see it
+	if cfg.Health.Enabled { // without the server, no client could see it
 		if err := s.watchLetters(lasting, &background); err != nil {
 			return fail.Usage(err)
 		}
@@ -196,7 +196,7 @@ func (s *Member) result(ctx context.Context, logger *slog.Logger) error {
 	return nil
 }
 
-// endWithin is how long a process that was told to stop may take beyond shutdown.drain to leave the group, end what runs
-// in the background and close its connections. With what a drain usually is that stays below the 30 s after which
-// Kubernetes kills.
+// endWithin bounds the time after shutdown.drain in which a stopping process leaves the group, ends its background
+// goroutines and closes its connections. With the usual drain the sum stays below the 30 s after which Kubernetes
+// kills.
 const endWithin = 8 * time.Second

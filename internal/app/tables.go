@@ -144,7 +144,7 @@ func (s *Member) retire(path string) (closed func()) {
 	return t.Close
 }
 
-// matches tells whether a pattern stands for a topic. A run until current keeps to those of its start.
+// matches reports whether a pattern stands for a topic. A run until current keeps to those of its start.
 func (s *Member) matches(topic string) bool {
 	if names := s.fixed.Load(); names != nil {
 		return (*names)[topic]

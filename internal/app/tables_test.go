@@ -12,7 +12,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestMetricsOfTables: what belongs to a table is told apart by its label, what all share is there once.
+// TestMetricsOfTables: metrics of a table have its label, shared metrics exist once.
 func TestMetricsOfTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {}, users: {}, visits: {table: users}}`)
 	s, err := New(t.Context(), laketest.Load(t, l.Config), Options{}, slog.New(slog.DiscardHandler))

@@ -69,7 +69,7 @@ type Member struct {
 	// Where this member registers, and what keeps it registered; nil if it does not.
 	registrations membership.Store
 	keeper        *membership.Keeper
-	letters       atomic.Pointer[letterWatch] // nil while nobody counts dead letters
+	letters       atomic.Pointer[letterWatch] // nil while this member does not count dead letters
 	letterRate    lettercount.Rate            // of those that this member writes
 	loops         pulse.Loops
 	watchdog      *liveness.Watchdog

@@ -27,7 +27,7 @@ func (c *Canary) keys() []key {
 	}
 }
 
-// canaryName accepts the name of a topic that no pattern stands for, of whatever pipeline.
+// canaryName accepts the name of a topic that no pattern matches, of any pipeline.
 func canaryName(s string) error {
 	if s == "" {
 		return nil

@@ -77,7 +77,7 @@ func (l *loader) checkMissing() {
 	}
 }
 
-// failed tells whether a problem with the key is reported already, or with something that it stands in, or its value is unknown.
+// failed reports whether a problem with the key is reported already, or with something that it stands in, or its value is unknown.
 func (l *loader) failed(path string) bool {
 	for _, p := range l.problems {
 		if !p.Warning && p.Key != "" && (p.Key == path || strings.HasPrefix(path, p.Key+".")) {

@@ -158,7 +158,7 @@ type RecordRetry struct {
 
 // Health is the section health.
 type Health struct {
-	Enabled bool // without it nothing listens, and nobody watches the lag
+	Enabled bool // without it there is no server and no lag watch
 	Listen  string
 	// LivenessFile is fresh while the process is alive, "" for none. See package liveness.
 	LivenessFile string
@@ -238,7 +238,7 @@ func (c *Config) TableURL(t Topic) string {
 	return strings.TrimSuffix(c.Storage.URL, "/") + "/" + t.Table
 }
 
-// Refusals are the records of a topic that cannot become rows whatever their values are.
+// Refusals returns which records of a topic cannot become rows with any value.
 func (t *Topic) Refusals() connector.Refusals {
 	return connector.Refusals{NullKeys: t.Keys == "required", Tombstones: t.Tombstones == "dead_letter"}
 }

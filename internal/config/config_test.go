@@ -414,7 +414,7 @@ topics:
 	}
 }
 
-// FuzzLoadConfig: whatever the file holds, the loader returns, and either a configuration that prints or a reason.
+// FuzzLoadConfig: for any file, the loader returns a configuration that prints, or a reason.
 func FuzzLoadConfig(f *testing.F) {
 	data, err := os.ReadFile(shipped)
 	if err != nil {

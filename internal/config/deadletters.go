@@ -50,7 +50,7 @@ func letterTemplate(s string) error {
 	return nil
 }
 
-// WritesLetters tells whether bad records of the topic become dead letters.
+// WritesLetters reports whether bad records of the topic become dead letters.
 func (t *Topic) WritesLetters() bool { return t.BadRecords == "dead_letter" }
 
 // Rules are when bad records become dead letters, nil if they hold.

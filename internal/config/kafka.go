@@ -49,7 +49,7 @@ func (s *SASL) keys() []key {
 	}
 }
 
-// given tells whether a key that has no default has a value.
+// given reports whether a key that has no default has a value.
 func (k key) given() bool {
 	v := k.node().Value
 	return v != "" && v != "false"
@@ -91,7 +91,7 @@ func (l *loader) checkTLS() {
 		}
 	}
 	if t.InsecureSkipVerify && t.Enabled {
-		l.warning(l.at(at+"insecure_skip_verify"), "whoever answers is taken for the broker: use ca_file and server_name instead")
+		l.warning(l.at(at+"insecure_skip_verify"), "any server that answers is accepted as the broker: use ca_file and server_name instead")
 	}
 }
 

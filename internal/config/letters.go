@@ -10,7 +10,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Letters become rows of a letter table: a dead-letter topic has an entry that nobody wrote, unless somebody did.
+// Dead letters become rows of a letter table: a dead-letter topic without an entry in the configuration gets one.
 
 const (
 	badHold       = "hold"
@@ -20,12 +20,12 @@ const (
 	TopicPlaceholder = "{topic}"
 )
 
-// Archives tells whether its letters become rows of a table.
+// Archives reports whether its letters become rows of a table.
 func (t *Topic) Archives() bool {
 	return t.WritesLetters() && t.DeadLetters.Archive != archiveNone
 }
 
-// IsLetters tells whether the topic is a dead-letter topic.
+// IsLetters reports whether the topic is a dead-letter topic.
 func (t *Topic) IsLetters() bool { return t.Format == decode.FormatDeadLetters }
 
 // readsLetters makes an entry one of a dead-letter topic: only its table, its start and its commits are its own. A bad
@@ -38,7 +38,7 @@ func (t *Topic) readsLetters() {
 	*t = d
 }
 
-// ofLetters tells whether a key says something about an entry with format: dead_letter.
+// ofLetters reports whether a key says something about an entry with format: dead_letter.
 func ofLetters(key string) bool {
 	switch section, _, _ := strings.Cut(key, "."); section {
 	case "pattern", "deny", "table", "format", "start", "start_at", "commit":
@@ -93,7 +93,7 @@ func (c *Config) patternOf(topic string) *Pattern {
 	return nil
 }
 
-// fills tells whether a template makes a text of a topic.
+// fills reports whether a template makes a text of a topic.
 func fills(template, topic, text string) bool {
 	before, after, once := strings.Cut(template, TopicPlaceholder)
 	if !once || strings.Contains(after, TopicPlaceholder) {
@@ -196,7 +196,7 @@ func (c *Config) lettersHave(table string) error {
 	return nil
 }
 
-// ComesLater tells whether a topic need not be there yet: it comes with the first dead letter, or the first canary.
+// ComesLater reports whether a topic need not be there yet: it comes with the first dead letter, or the first canary.
 func (c *Config) ComesLater(topic string) bool {
 	if _, own := c.Topics[topic]; own {
 		return false
@@ -206,7 +206,7 @@ func (c *Config) ComesLater(topic string) bool {
 	return archived || canary
 }
 
-// archiveNote says what follows from an entry's archive: a topic that feeds a table though nobody wrote it down.
+// archiveNote describes the effect of an entry's archive: a topic without an entry of its own feeds a table.
 func (c *Config) archiveNote(name string, t *Topic) string {
 	if !t.Archives() {
 		return ""

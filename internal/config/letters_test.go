@@ -15,7 +15,7 @@ func lettersConfig(t *testing.T, sections string) *Config {
 	return mustLoad(t, write(t, "pipeline: p\nkafka: {brokers: [k:9092]}\nstorage: {url: file:///data}\n"+sections), nil)
 }
 
-// TestLetterTopics: which topics feed letter tables though nobody wrote them down.
+// TestLetterTopics: which topics without an entry feed letter tables.
 func TestLetterTopics(t *testing.T) {
 	c := lettersConfig(t, `
 defaults: {schema: a int, bad_records: dead_letter, commit: {every: 5s}}

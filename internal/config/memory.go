@@ -74,7 +74,7 @@ func (b Budget) rest() int64 {
 	return b.Limit - b.spared()*55/100 - b.Fingerprints - b.fetch - b.batch - besides
 }
 
-// exceeds tells whether a process with this budget may take more than its container has; 0 is no limit.
+// exceeds reports whether a process with this budget may take more than its container has; 0 is no limit.
 func (b Budget) exceeds(cgroup int64) bool { return cgroup > 0 && b.Limit > cgroup/100*87 }
 
 // defaultBudget is that of a configuration that no file was read for.

@@ -6,7 +6,7 @@ import (
 )
 
 // laterKeys are keys of later versions outside of topics, laterTopicKeys those of defaults and topics. They are
-// refused by name, so that nobody believes in a protection that this version does not have.
+// refused by name, so that no user relies on a protection that this version does not have.
 var (
 	laterKeys = [...]string{
 		"ops", "traces",

@@ -31,7 +31,7 @@ func (p *Pattern) keys() []key {
 	deny := list(&p.Deny, "names and patterns", check)
 	some := deny.set
 	deny.set = func(texts []string) error {
-		if len(texts) == 0 { // said, and nobody
+		if len(texts) == 0 { // set, to no topic
 			p.Deny = []string{}
 			return nil
 		}
@@ -69,13 +69,13 @@ func (p *Pattern) compile() {
 	}
 }
 
-// standsFor tells whether a topic is one of the entry's.
+// standsFor reports whether a topic is one of the entry's.
 func (p *Pattern) standsFor(topic string) bool {
 	return p.matches != nil && p.matches.MatchString(topic) && !neverMatches(topic) &&
 		!slices.ContainsFunc(p.denies, func(d *regexp.Regexp) bool { return d.MatchString(topic) })
 }
 
-// neverMatches tells whether a pattern must not stand for a topic: internal ones of Kafka and its tools, dead letters, which
+// neverMatches reports whether a pattern must not stand for a topic: internal ones of Kafka and its tools, dead letters, which
 // would feed themselves, and canaries.
 func neverMatches(topic string) bool {
 	return strings.HasPrefix(topic, "__") || strings.HasSuffix(topic, "-dlq") || strings.HasSuffix(topic, ".dlq") || isCanary(topic)
@@ -92,7 +92,7 @@ func (c *Config) Route(topic string) (t Topic, meant bool, err error) {
 		return t, true, nil
 	}
 	if t, archived, dead, err := c.letters(topic); dead {
-		return t, archived, err // patterns do not match it, whatever its name is
+		return t, archived, err // patterns do not match a dead-letter topic
 	}
 	p := c.patternOf(topic)
 	if p == nil {
@@ -109,7 +109,7 @@ func (c *Config) Route(topic string) (t Topic, meant bool, err error) {
 func (c *Config) Beyond(names []string) map[string]string {
 	matching := map[*Pattern][]string{}
 	for _, name := range names {
-		_, _, dead, _ := c.letters(name) // these and canaries feed tables of their own, whatever matches them
+		_, _, dead, _ := c.letters(name) // these and canaries feed tables of their own, even if a pattern matches
 		if p := c.patternOf(name); p != nil && !dead && !isCanary(name) {
 			matching[p] = append(matching[p], name)
 		}
@@ -151,7 +151,7 @@ func (l *loader) patternEntry(name string, n *yaml.Node) {
 	l.config.Patterns = append(l.config.Patterns, p)
 }
 
-// isPattern tells whether an entry of topics has a key that only patterns have.
+// isPattern reports whether an entry of topics has a key that only patterns have.
 func isPattern(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode {
 		return false

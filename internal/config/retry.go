@@ -80,7 +80,7 @@ func (l *loader) checkRecordRetry(name string, t *Topic) {
 	}
 }
 
-// sameScope tells whether two keys stand in the same entry: that of a topic, own, or defaults.
+// sameScope reports whether two keys stand in the same entry: that of a topic, own, or defaults.
 func sameScope(own, a, b string) bool {
 	in := func(key string) bool { return len(key) > len(own) && key[:len(own)] == own }
 	return in(a) == in(b)

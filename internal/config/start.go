@@ -26,7 +26,7 @@ type StartAt struct {
 // IsZero reports whether nothing is said.
 func (a *StartAt) IsZero() bool { return a.Time.IsZero() && a.Back == 0 && !a.Explicit() }
 
-// Explicit tells whether it holds what start: explicit needs.
+// Explicit reports whether it holds what start: explicit needs.
 func (a *StartAt) Explicit() bool { return len(a.Offsets) > 0 || a.Others != "" }
 
 const startAtExample = "a time such as 2026-01-31T08:00:00Z, a duration back such as 24h, or partitions with offsets such as {0: 1200, 1: 1180, others: latest}"
@@ -132,7 +132,7 @@ func (l *loader) checkStart(name string, t *Topic) {
 	}
 }
 
-// ReadFrom is where the topic starts, in the story's words.
+// ReadFrom returns where the topic starts, as a value of the package connector.
 func (t *Topic) ReadFrom() connector.Start {
 	return connector.Start{
 		Policy: connector.StartPolicy(t.Start), At: t.StartAt.Time, Back: t.StartAt.Back, Offsets: t.StartAt.Offsets,

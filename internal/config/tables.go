@@ -63,7 +63,7 @@ func (l *loader) checkTables() {
 	}
 }
 
-// perhaps tells whether a letter table and a pattern's table meet only if some topic is named like a letter table. Then
+// perhaps reports whether a letter table and a pattern's table meet only if some topic is named like a letter table. Then
 // the letters have it, and the topic is refused when it is there: see [Config.route].
 func perhaps(a, b feeder) bool {
 	if b.letters {
@@ -73,7 +73,7 @@ func perhaps(a, b feeder) bool {
 	return a.letters && !b.letters && b.pattern != nil && (a.pattern != b.pattern || !within)
 }
 
-// meet tells whether the tables of two entries can be the same one or, with inside, one a folder in the other. Of two
+// meet reports whether the tables of two entries can be the same one or, with inside, one a folder in the other. Of two
 // patterns it says yes when the templates alone can tell no difference.
 func (c *Config) meet(a, b feeder, inside bool) bool {
 	x, y := strings.Split(a.topic.Table, "/"), strings.Split(b.topic.Table, "/")
@@ -91,7 +91,7 @@ func (c *Config) meet(a, b feeder, inside bool) bool {
 	return true
 }
 
-// alike tells whether two parts of tables may be the same text.
+// alike reports whether two parts of tables may be the same text.
 func (c *Config) alike(a, b feeder, x, y string) bool {
 	varies := func(part string) bool { return strings.Contains(part, "{topic}") }
 	switch {
@@ -105,7 +105,7 @@ func (c *Config) alike(a, b feeder, x, y string) bool {
 	return x == y
 }
 
-// canName tells whether a topic of the pattern makes the text out of a part of its template.
+// canName reports whether a topic of the pattern makes the text out of a part of its template.
 func (c *Config) canName(p *Pattern, template, text string) bool {
 	n := strings.Count(template, "{topic}")
 	before := strings.Index(template, "{topic}")
@@ -118,7 +118,7 @@ func (c *Config) canName(p *Pattern, template, text string) bool {
 	return strings.ReplaceAll(template, "{topic}", topic) == text && !own && p.standsFor(topic)
 }
 
-// unify tells whether two parts with {topic} may become the same text, with whatever topics.
+// unify reports whether two parts with {topic} can become the same text for two topics.
 func unify(a, b string) bool {
 	ends := func(s string) (before, after string) {
 		return s[:strings.Index(s, "{topic}")], s[strings.LastIndex(s, "{topic}")+len("{topic}"):]
@@ -166,7 +166,7 @@ func (l *loader) agree(a, b feeder) bool {
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// sameValue tells whether two keys mean the same. Schemas are compared by their columns, not by their spelling.
+// sameValue reports whether two keys mean the same. Schemas are compared by their columns, not by their spelling.
 func sameValue(a, b key) bool {
 	if a.path == "schema" {
 		return ddlOf(a) == ddlOf(b)

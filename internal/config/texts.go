@@ -31,7 +31,7 @@ const (
 	digits    = "0123456789"
 )
 
-// madeOf tells whether s has characters of the set only.
+// madeOf reports whether s has characters of the set only.
 func madeOf(s, set string) bool {
 	return strings.Trim(s, set) == "" // what is not in the set stops the trimming
 }

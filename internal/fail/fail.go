@@ -1,5 +1,5 @@
-// Package fail has the kinds of errors that whoever asked for something tells apart: a command by its exit code, an API by
-// its status.
+// Package fail has the kinds of errors that a caller distinguishes: a command by its exit code, an API by its
+// status.
 package fail
 
 import "errors"

@@ -34,7 +34,7 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Is tells whether w is a character device and not the null device, which is near enough.
+// Is reports whether w is a character device and not the null device, which is near enough.
 func Is(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -152,7 +152,7 @@ func TestTerminalLog(t *testing.T) {
 	})
 	t.Run("SharedAttrs", func(t *testing.T) {
 		logger, out := onTerminal(t, "info", terminal{})
-		for n := range 64 { // whatever room is left behind the shared ones
+		for n := range 64 { // with any room after the shared columns
 			base := logger.With("base", strings.Repeat("x", n+1))
 			one, _ := base.With("n", "one"), base.With("n", "two")
 			out.Reset()
