@@ -50,7 +50,7 @@
 //	position     the next offset to read, kept in the table [txn.version]
 //	initial commit  the first commit of a claim: it sets positions and adds no rows
 //	precondition what must be true of the log prefix that a commit extends
-//	group offset Kafka's committed offset: a hint, written after the table
+//	committed offset  the group's offset in Kafka: a hint, written after the table
 //	guard        retry and breaker around one dependency
 //	hold         a claim that stopped for a named reason; no record is skipped
 //	drain        the time between the signal to stop and the exit

@@ -87,7 +87,7 @@ func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, le
 	return f.since, left, f.lines == 1, true
 }
 
-// over ends the failure. was reports whether there was one, tell whether a line was written since the last recovery.
+// over ends the failure. was reports whether there was one, tell reports whether a line was written since the last recovery.
 func (f *FailureLog) over(now time.Time) (after time.Duration, left int64, was, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

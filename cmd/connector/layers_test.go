@@ -10,7 +10,7 @@ import (
 const module = "sluice/"
 
 // layers says which of our packages each package may import: down only. cmd may import all of them, test what it
-// likes, and nobody imports either. Keep it equal to the picture in docs/architecture.md.
+// likes, and no package imports either. Keep it equal to the picture in docs/architecture.md.
 var layers = map[string][]string{
 	// Policy: decides; no vendor, no I/O.
 	"classify":               {},

@@ -19,4 +19,4 @@ func (c *cli) probeFile(path string) error {
 }
 
 // errOnlyLive says what a file cannot tell.
-var errOnlyLive = errors.New("a liveness file only tells whether a process lives: ask for live, or over HTTP")
+var errOnlyLive = errors.New("a liveness file only shows whether a process is alive: ask for live, or over HTTP")

@@ -39,10 +39,10 @@ func TestTwoTopicsTwoTables(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, _ = l.runs(0, "offsets", "show")
-	want := "PARTITION  POSITION  GROUP OFFSET  LOG START  LAST STABLE  LAG  HOLD\n" +
-		"orders:0   5         5             0          5            0    -\n" +
-		"orders:1   5         5             0          5            0    -\n" +
-		"users:0    3         3             0          3            0    -\n"
+	want := "PARTITION  POSITION  COMMITTED  LOG START  LAST STABLE  LAG  HOLD\n" +
+		"orders:0   5         5          0          5            0    -\n" +
+		"orders:1   5         5          0          5            0    -\n" +
+		"users:0    3         3          0          3            0    -\n"
 	if d := cmp.Diff(want, out); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

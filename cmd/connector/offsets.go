@@ -17,7 +17,7 @@ func (c *cli) offsetsCommand() *cobra.Command {
 	var timeout time.Duration
 	show := &cobra.Command{
 		Use:   "show",
-		Short: "Show position, group offset, log ends, lag and hold of each partition",
+		Short: "Show position, committed offset, log ends, lag and hold of each partition",
 		Long: `Shows for each partition the position in the table, the group's offset (a hint
 that lags behind), where the log starts and ends, and the lag. A partition that
 a connector would hold is shown with the reason and with what ends it: as far as

@@ -14,10 +14,10 @@ func (c *cli) offsetsAcceptGapCommand() *cobra.Command {
 		Short: "Go on behind records that are lost",
 		Long: `The way out of behind_log_start, ahead_of_log_end and truncated: positions that
 lie outside of their log, or behind records that the brokers lost, are set to
-where the log goes on. It says which offsets that leaves out or repeats. What it
+where the log continues. It says which offsets that leaves out or repeats. What it
 finds must show twice, 5 seconds apart.
 
-behind_log_start goes on at the start of the log; ahead_of_log_end at its last
+behind_log_start continues at the start of the log; ahead_of_log_end at its last
 stable offset; truncated where the log parts from what was read.`,
 		Example: `  connector offsets accept-gap orders:3 --reason "retention was too short over Easter"`,
 		Args:    cobra.ExactArgs(1),

@@ -16,7 +16,7 @@ func (c *cli) offsetsSkipCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skip TOPIC:PARTITION@OFFSET",
 		Short: "Leave out the record that a partition stands at",
-		Long: `The way out of poison, corrupt_batch and oversize: the partition goes on behind
+		Long: `The way out of poison, corrupt_batch and oversize: the partition continues behind
 the record at the offset, which must be its position. If the record batch that
 holds it cannot be read, the whole batch is left out: its header says how far it
 reaches. --batch leaves out the whole batch in any case, --to everything up to

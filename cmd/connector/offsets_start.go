@@ -31,7 +31,7 @@ positions that the table has.
 A table that was created anew at the same place is accepted by it. Then all
 topics must be named that have positions in it, and --at decides: its rows may
 be gone (earliest reads everything again) or may have been copied into it
-(position goes on). Accept it only if you know which.`,
+(position continues). Accept it only if you know which.`,
 		Example: `  connector offsets start orders --at earliest --reason "the topic was created anew"`,
 		Args:    cobra.MinimumNArgs(1),
 	}

@@ -108,9 +108,9 @@ func TestOffsetsShow(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" || code != 0 {
 			t.Errorf("exit code %d (-want +got):\n%s", code, d)
 		}
-		expect(t, 0, "PARTITION  POSITION  GROUP OFFSET  LOG START  LAST STABLE  LAG  HOLD\n"+
-			"orders:0   3         2             0          5            2    -\n"+
-			"orders:1   0         -             0          5            5    -\n", "", "offsets", "show", "--config", w.config)
+		expect(t, 0, "PARTITION  POSITION  COMMITTED  LOG START  LAST STABLE  LAG  HOLD\n"+
+			"orders:0   3         2          0          5            2    -\n"+
+			"orders:1   0         -          0          5            5    -\n", "", "offsets", "show", "--config", w.config)
 	})
 
 	t.Run("a schema that the table does not have", func(t *testing.T) {

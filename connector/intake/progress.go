@@ -11,7 +11,7 @@ import (
 type inFlight struct{ from, next, oldest int64 }
 
 // maxInFlight is the maximum number of blocks that a claim remembers one by one: a lane's queue holds no more.
-const maxInFlight = lane.LaneQueue + 1
+const maxInFlight = lane.QueueLength + 1
 
 // enqueued notes a block that was enqueued.
 func (c *claim) enqueued(f inFlight, at time.Time) {

@@ -1,7 +1,7 @@
 // Package kafka is the adapter to Kafka. It implements [connector.Group], [connector.Log] and [connector.DeadLetters].
 //
 //	Client       connections, metadata by topic id           dial.go exchange.go metadata.go byname.go wire.go
-//	Group        membership, assignment, group offsets       group.go membership.go watcher.go balancer.go offsets.go
+//	Group        membership, assignment, committed offsets       group.go membership.go watcher.go balancer.go offsets.go
 //	Log          fetching records, ends of logs              log.go, then fetcher.go cursor.go locate.go judge.go
 //	DeadLetters  records that cannot become a row            deadletters.go lettertopic.go produce.go
 //	errors       classes of Kafka's error codes              errors.go

@@ -55,7 +55,7 @@ func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.
 	return offsets, nil
 }
 
-// CommitOffsets commits group offsets as a member of the newest generation. The coordinator decides whether that
+// CommitOffsets commits offsets of the group as a member of the newest generation. The coordinator decides whether that
 // generation is still valid; the error is Fenced if it is not, or if there was none yet. It is part of
 // [connector.Group]. Partitions that are not claims of that generation are skipped without an error, because their
 // new owner commits them.

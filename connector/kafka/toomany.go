@@ -20,7 +20,7 @@ import (
 // not produce as many holds and metric series. The detail of each hold names the total.
 const listedBeyond = 100
 
-// limit removes the excess topics from seen. Topics with group offsets come first, so that a new topic never
+// limit removes the excess topics from seen. Topics with committed offsets come first, so that a new topic never
 // displaces one that the pipeline reads. Then come the topics of this member's last subscription, whose first offsets
 // are not committed yet; then all others by name. All members see the same offsets, hence agree.
 func (g *Group) limit(ctx context.Context, seen *pollResult) error {

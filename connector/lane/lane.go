@@ -25,9 +25,9 @@ const (
 	chunkBytes = 16 << 20
 	// A record of this size may get a chunk of its own.
 	largeRecord = 2 << 20
-	// LaneQueue is the number of blocks and barriers that the queue of a lane takes. Backpressure bounds the
+	// QueueLength is the number of blocks and barriers that the queue of a lane takes. Backpressure bounds the
 	// records in them.
-	LaneQueue = 64
+	QueueLength = 64
 )
 
 // A Block is up to [BlockRecords] records of one claim on their way to a lane.
@@ -141,7 +141,7 @@ type Config struct {
 // New returns a lane. The caller must start it with Run or drive it with Step.
 func New(c Config) *Lane {
 	return &Lane{
-		ID: c.ID, in: make(chan laneWork, LaneQueue), progress: c.Progress, backpressure: c.Backpressure, Blocks: c.Blocks, metrics: c.Metrics,
+		ID: c.ID, in: make(chan laneWork, QueueLength), progress: c.Progress, backpressure: c.Backpressure, Blocks: c.Blocks, metrics: c.Metrics,
 		batch: c.Batch, chunk: c.Chunk, records: c.Records, loops: c.Loops, open: map[*Table]*openChunk{},
 	}
 }

@@ -12,7 +12,7 @@
 //	                                                     breaker, a pause between attempts,
 //	                                                     a share to encode with
 //	filling TABLE  while it reads fingerprints back      the store, the database, its turn    with the rows of each piece of a file
-//	offsets        while it commits group offsets        Kafka                                with each write
+//	offsets        while it commits offsets of the group        Kafka                                with each write
 //	fetcher N      from a request to its last record     Kafka, the fetch pool                with each partition of a response
 //	               batch opened
 //

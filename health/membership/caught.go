@@ -45,7 +45,7 @@ func (s *caughtStore) call(ctx context.Context, op func() error) error {
 	err := panics.Catch(op)
 	caught, anew := s.logged.Anew(err)
 	if anew {
-		s.logger.ErrorContext(ctx, "a panic while the store of registrations was asked: members are unknown, records go on; report it with the stack",
+		s.logger.ErrorContext(ctx, "a panic while the store of registrations was asked: members are unknown, records continue; report it with the stack",
 			"err", err, "stack", caught.Stack)
 	}
 	if caught != nil {

@@ -478,7 +478,7 @@ func TestKeeper_Panic(t *testing.T) {
 		b.pass(70 * time.Second)
 		b.want(health.MembersUnknown, "the store of registrations is unavailable: panic of type string")
 		b.wantLines([]string{
-			"ERROR a panic while the store of registrations was asked: members are unknown, records go on; report it with the stack err=panic of type string",
+			"ERROR a panic while the store of registrations was asked: members are unknown, records continue; report it with the stack err=panic of type string",
 			"WARN heartbeat failed err=the store of registrations is unavailable: panic of type string",
 			"WARN members cannot be listed err=the store of registrations is unavailable: panic of type string",
 			"WARN stale consumers cannot be removed err=the store of registrations is unavailable: panic of type string",

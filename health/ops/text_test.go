@@ -121,7 +121,7 @@ func TestWhatIsToldStays(t *testing.T) {
 	}
 }
 
-// TestLongTexts: a long text is cut, and the cut reveals no part of a secret.
+// TestLongTexts: a long text is shortened, and the short one reveals no part of a secret.
 func TestLongTexts(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)

@@ -114,7 +114,7 @@ func unread(l *lookup.Logs, record idempotency.Coordinates) (LetterState, string
 	case known:
 		return LetterUnknown, fmt.Sprintf("the log of %v ends at %d: the brokers lost the record", p, log.End)
 	case l.Failed[p] != nil:
-		return LetterUnknown, "Kafka does not tell whether the record can still be read: " + l.Failed[p].Error()
+		return LetterUnknown, "Kafka does not report whether the record can still be read: " + l.Failed[p].Error()
 	}
 	return LetterUnknown, l.Gone[p]
 }

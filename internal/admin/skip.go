@@ -36,7 +36,7 @@ func PlanSkip(ctx context.Context, a *Access, s Skip) (*MovePlan, error) {
 	case at != offset:
 		return nil, refused("%v stands at offset %d, not at %d: only what it stands at can be skipped", p, at, offset)
 	case offset < b.LogStart:
-		return nil, refused("offset %d was deleted, the log of %v starts at %d: offsets accept-gap goes on there", offset, p, b.LogStart)
+		return nil, refused("offset %d was deleted, the log of %v starts at %d: offsets accept-gap continues there", offset, p, b.LogStart)
 	case offset >= b.LastStable:
 		return nil, refused("there is no committed record at offset %d of %v yet", offset, p)
 	case to >= 0 && to <= offset:
@@ -55,7 +55,7 @@ func PlanSkip(ctx context.Context, a *Access, s Skip) (*MovePlan, error) {
 	var found kafka.Batch
 	err = seen.ask(func(ctx context.Context) (err error) { found, err = seen.log.BatchAt(ctx, p, offset); return err })
 	if held, ok := errors.AsType[*hold.Error](err); ok {
-		return nil, refused("%w: write --to with the offset to go on at", held)
+		return nil, refused("%w: write --to with the offset to continue at", held)
 	}
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))

@@ -132,12 +132,12 @@ func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	slices.Sort(left)
 	slices.Sort(gone)
 	if left, gone = slices.Compact(left), slices.Compact(gone); len(gone) > 0 {
-		p.note("the table has positions of %s too, which the configuration does not name now: they would go on where they stand", strings.Join(gone, ", "))
+		p.note("the table has positions of %s too, which the configuration does not name now: they would keep their positions", strings.Join(gone, ", "))
 	}
 	if len(left) == 0 {
 		return nil
 	}
-	return refused("the table was replaced, and it has positions of %s too, which would go on where they stand: name all topics", strings.Join(left, ", "))
+	return refused("the table was replaced, and it has positions of %s too, which would keep their positions: name all topics", strings.Join(left, ", "))
 }
 
 // start adds the first positions of partitions.

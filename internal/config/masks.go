@@ -99,7 +99,7 @@ func (l *loader) mask() {
 	}
 }
 
-// name is what stands in place of the value.
+// name is the text in place of the value.
 func (f filled) name() string {
 	if f.variable == "" {
 		return hidden

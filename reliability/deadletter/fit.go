@@ -121,7 +121,7 @@ func (f Form) Fit(l Letter, limit int) (Record, *Object, error) {
 	l.Key, l.Headers, l.Link.Record = nil, nil, true
 	r, ok := f.shrink(l, room)
 	if !ok {
-		return Record{}, nil, fmt.Errorf("%w: the topic allows a record batch of %d bytes, the dead letter needs %d: raise max.message.bytes of the topic", ErrNoRoom, limit, BatchOverhead+r.Size())
+		return Record{}, nil, fmt.Errorf("%w: a record batch may have at most %d bytes, the dead letter needs %d", ErrNoRoom, limit, BatchOverhead+r.Size())
 	}
 	return r, o, nil
 }

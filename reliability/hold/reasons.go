@@ -34,7 +34,7 @@ var rules = map[Reason]rule{
 		"start with --at earliest, or --at position if its rows were copied. Checked every minute"},
 	TableUnsupported: {slog.LevelError, nil, "an operator: take the feature or property named in the detail off the table, or " +
 		"use another table. Checked every minute"},
-	SchemaConflict: {slog.LevelError, nil, "an operator: do what the detail says, or go on in a new table: docs/schema.md. " +
+	SchemaConflict: {slog.LevelError, nil, "an operator: do what the detail says, or continue in a new table: docs/schema.md. " +
 		"Checked every minute; connector holds recheck checks at once"},
 	Contested: {slog.LevelWarn, nil, "by itself once no other writer moves the position any more: find the second " +
 		"connector of the same pipeline"},

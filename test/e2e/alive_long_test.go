@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// TestAFrozenMemberForLong: longer than a loop may stand still.
+// TestAFrozenMemberForLong: a pause longer than the stall limit of a loop.
 func TestAFrozenMemberForLong(t *testing.T) {
 	t.Parallel()
 	frozen(t, 90*time.Second)
 }
 
-// TestAWedgedMemberIsNotAlive: a minute after everything in a member stands still, HTTP says so and the file is gone.
+// TestAWedgedMemberIsNotAlive: a minute after all loops of a member stall, HTTP says so and the file is gone.
 func TestAWedgedMemberIsNotAlive(t *testing.T) {
 	t.Parallel()
 	wedged(t, func(s *scene, url, path string) {

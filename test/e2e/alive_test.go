@@ -129,14 +129,14 @@ func frozen(t *testing.T, more time.Duration) {
 	s.checkSets("--readers", "deltalake")
 }
 
-// TestAWedgedMemberEnds: nobody reads what a member logs, so that everything in it that logs stands still. It cannot drain,
-// and ends all the same, by itself and before anybody kills it; the next one goes on.
+// TestAWedgedMemberEnds: the log of a member has no reader, so every goroutine that logs blocks. The member cannot drain,
+// and still ends by itself, before a kill; the next one continues.
 func TestAWedgedMemberEnds(t *testing.T) {
 	t.Parallel()
 	wedged(t, func(*scene, string, string) {})
 }
 
-// wedged lets a member stand still, looks at it, and tells it to stop.
+// wedged blocks a member, checks its health, and sends it the signal to stop.
 func wedged(t *testing.T, look func(s *scene, url, path string)) {
 	t.Helper()
 	s := newScene(t, 4)

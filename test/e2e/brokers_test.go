@@ -127,7 +127,7 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 func inRack(rack string) setting { return func(c *settings) { c.rack = rack } }
 
 // A broker that hangs, the group's coordinator and a leader of partitions: while it does, the group finds together at
-// another one and all partitions go on.
+// another one and all partitions continue.
 func testBrokerHangs(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 6)

@@ -9,8 +9,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// A commit whose outcome the store hides, or reports wrongly, happens exactly once: the creation of the table, the START
-// and the first commit with rows meet each fault.
+// A commit whose outcome the store hides, or reports wrongly, happens exactly once: the creation of the table, the initial
+// commit and the first commit with rows meet each fault.
 func TestCommitOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for name, action := range map[string]lab.Action{

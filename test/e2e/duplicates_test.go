@@ -147,7 +147,7 @@ func (s *scene) processed(database, id string, want int64) {
 	}
 }
 
-// Nothing is the same as anything unless somebody says so.
+// Without an identity in the configuration, no record is a duplicate.
 func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)

@@ -69,7 +69,7 @@ func TestConsumerGroupsTool(t *testing.T) {
 	m.drain()
 	shows("the group keeps the table's positions without a member", func(name string) bool { return name == "-" })
 
-	s.produce(300) // nobody reads
+	s.produce(300) // no member reads
 	lag := int64(0)
 	lines, err := s.describe()
 	if err != nil {

@@ -72,7 +72,7 @@ func TestBehindLogStart(t *testing.T) {
 	s.check("--lost", fmt.Sprintf("0:%d:%d", at, at+100))
 }
 
-// The position lies beyond the log's end: a commit that nobody should have made.
+// The position is after the end of the log: a commit that no correct member makes.
 func TestAheadOfLogEnd(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -231,7 +231,7 @@ func TestUnknownHistory(t *testing.T) {
 		m.awaitHold(partition, "unknown_history")
 	}
 	s.told(m, 0, "unknown_history", -1)
-	// A running member goes on by itself once the positions are there.
+	// A running member continues by itself once the positions are there.
 	s.wants(0, "offsets", "adopt", s.name, "--from", "group", "--dry-run")
 	s.wants(0, "offsets", "adopt", s.name, "--from", "group", "--yes", "--operator", "ada", "--reason", "a test")
 	m.await("nothing is held", func(r report) bool { return len(r.Holds) == 0 })
@@ -294,7 +294,7 @@ func (s *scene) told(m *member, partition int32, reason string, at int64) {
 	}
 }
 
-// ends ends a hold by an offsets command while no member runs, and returns where it goes on. The hold is listed before and
+// ends ends a hold by an offsets command while no member runs, and returns where it continues. The hold is listed before and
 // gone after it, the operations log has it, and the table gets the rest.
 func (s *scene) ends(partition int32, reason string, at int64, command ...string) (to int64) {
 	s.t.Helper()

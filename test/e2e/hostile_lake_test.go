@@ -54,8 +54,8 @@ func puts(name string, body func() []byte) func(a *attack) []setting {
 
 func nothing() []byte { return nil }
 
-// streams lets the store answer requests for some objects with a body of so many spaces behind a text, whatever range was
-// asked for. The object itself is small, so that a list shows it.
+// streams lets the store answer requests for some objects with a text and n spaces, and ignore the requested range. The object
+// itself is small, so that a list shows it.
 func streams(name, text string, size int64) func(a *attack) []setting {
 	return func(a *attack) []setting {
 		as := name

@@ -34,7 +34,7 @@ type hostile struct {
 	// during attacks the running member. What it returns, if not "", is shown as the reason.
 	during func(a *attack) string
 	// reason is that of the hold of the attacked topic, whose detail has the text says. Without a reason the log or /health
-	// has the text, and the attacked table goes on, too.
+	// has the text, and the attacked table continues, too.
 	reason, says string
 }
 

@@ -140,7 +140,7 @@ func TestLagMakesUnready(t *testing.T) {
 	s.check("--readers", "deltalake")
 }
 
-// TestBackpressure: a member that has hardly any processor stops taking records at 10 000 queued and goes on at 5 000, and
+// TestBackpressure: a member that has hardly any processor stops taking records at 10 000 queued and continues at 5 000, and
 // says so. A hot key stops its own partition only.
 func TestBackpressure(t *testing.T) {
 	t.Parallel()

@@ -155,7 +155,7 @@ func (m *member) awaitLetterHold(words string) {
 }
 
 // A dead-letter topic that is missing, takes hardly anything, or refuses us: the table is held, nothing is skipped, and once
-// somebody has mended the topic it goes on by itself. The three wait together, since a hold is looked at each minute.
+// an operator has fixed the topic, it continues by itself. The three wait together, since a hold is checked each minute.
 func TestLettersWaitForTheirTopic(t *testing.T) {
 	t.Parallel()
 	all := []*stalled{missingLetters(t), tinyLetters(t), deniedLetters(t)}
@@ -182,7 +182,7 @@ func TestLettersWaitForTheirTopic(t *testing.T) {
 	}
 }
 
-// stalled is a scene whose letters cannot be written before mend.
+// stalled is a harness whose dead letters cannot be written at first.
 type stalled struct {
 	*scene
 	detail string // of the hold
@@ -281,7 +281,7 @@ func (s *scene) make(k *lab.Kafka, topic string, partitions int32, configs map[s
 	}
 }
 
-// The broker that leads the dead-letter topic dies: letters wait, nothing is skipped, and once it is back it goes on.
+// The broker that leads the dead-letter topic dies: letters wait, nothing is skipped, and once it is back it continues.
 func testLettersWaitForABroker(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 3)

@@ -46,7 +46,7 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() {
-		if code == 0 && err == nil { // else the logs are worth a look
+		if code == 0 && err == nil { // else the logs are needed
 			err = os.RemoveAll(shared.dir)
 		}
 	}()

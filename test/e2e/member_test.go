@@ -61,7 +61,7 @@ type partitionReport struct {
 	Lag       *int64
 }
 
-// get asks an endpoint, whatever the status of its answer.
+// get requests an endpoint and accepts any status of the response.
 func (m *member) get(path string) (*http.Response, error) {
 	if !m.Running() {
 		return nil, fmt.Errorf("%s has ended with exit code %d: %s", m.Name, m.ExitCode(), m.Tail())
@@ -184,7 +184,7 @@ func (m *member) drain() {
 // freeze stops the member's process from running until thaw.
 func (m *member) freeze() { m.signal(syscall.SIGSTOP) }
 
-// thaw lets a frozen member go on.
+// thaw lets a frozen member continue.
 func (m *member) thaw() { m.signal(syscall.SIGCONT) }
 
 func (m *member) signal(sig syscall.Signal) {

@@ -14,7 +14,7 @@ func (s *scene) rows() int64 {
 	return tablelog.Rows(s.commits())
 }
 
-// A member that was frozen past its session, while it flushed, is fenced by the log when it goes on.
+// A member that was frozen past its session, while it flushed, is fenced by the log when it continues.
 func TestFrozenMemberIsFenced(t *testing.T) {
 	t.Parallel()
 	for name, during := range map[string]lab.Match{"data": lab.DataPut, "commit": lab.CommitPut} {
@@ -47,7 +47,7 @@ func TestFrozenMemberIsFenced(t *testing.T) {
 	}
 }
 
-// A member joins while another one commits, and leaves while the other one commits. Both go on.
+// A member joins while another one commits, and leaves while the other one commits. Both continue.
 func TestJoinAndLeaveDuringCommit(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)

@@ -33,7 +33,7 @@ func littleMemory(c *settings) {
 	c.memory, c.commit = limited, "{every: 60s}"
 }
 
-// TestMemory: whatever lies in Kafka and however slow the store is, the process keeps within memory.limit and 15 %, and
+// TestMemory: with any records in Kafka and a slow store, the process keeps within memory.limit and 15 %, and
 // every record becomes a row.
 func TestMemory(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 )
 
 // The store answers 503 to everything, then Kafka's connections are cut, then the broker is killed. The member waits each
-// time, stays alive, over HTTP and in its file, and goes on by itself.
+// time, stays alive, over HTTP and in its file, and continues by itself.
 func TestOutagesMakeItWait(t *testing.T) {
 	s := newScene(t, 4)
 	proxy := s.proxy()

@@ -17,7 +17,7 @@ func (s *scene) operation(seq int) string {
 }
 
 // One partition is paused while two members run and records stream in: its position stands, through a kill -9 and a new
-// member, while the others go on. After resume the table has everything. A changed byte of the operations log is found.
+// member, while the others continue. After resume the table has everything. A changed byte of the operations log is found.
 func TestPauseWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -32,7 +32,7 @@ func TestPauseWhileRunning(t *testing.T) {
 	if !strings.Contains(out, "paused "+topic+":1 (operation 1)") {
 		t.Errorf("pause says %q", out)
 	}
-	// Whoever has it holds it.
+	// Its owner holds it.
 	var owner *member
 	s.await("partition 1 is paused", func() (bool, error) {
 		for _, m := range []*member{a, b} {
@@ -59,7 +59,7 @@ func TestPauseWhileRunning(t *testing.T) {
 	})
 	at := s.positions()[1]
 	rows := tablelog.Rows(s.commits())
-	s.awaitRows(rows + 2000) // the others go on
+	s.awaitRows(rows + 2000) // the others continue
 	owner.kill()
 	c := s.start()
 	c.awaitReady()

@@ -196,7 +196,7 @@ func (s *scene) tableURL(table string) string {
 	return "s3://" + s.bucket.Name + "/" + filepath.Dir(s.log.Table) + "/" + table
 }
 
-// flap lets the store come and go until it is told to stop, which it does with a store that is there.
+// flap lets the store come and go until stop is closed. At the end the store is up.
 func flap(p *lab.S3Proxy) (end func()) {
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -245,7 +245,7 @@ func TestPoisonWhileTheStoreFlaps(t *testing.T) {
 	}
 }
 
-// TestPoisonIsNoOutage: no breaker ever hears of a bad record.
+// TestPoisonIsNoOutage: a bad record is never a failure for a breaker.
 func TestPoisonIsNoOutage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()
@@ -270,7 +270,7 @@ func TestPoisonIsNoOutage(t *testing.T) {
 	s.checkLetters(0)
 }
 
-// TestFlood: a topic of nothing but bad records is held before a letter is written, and the topic beside it goes on; once
+// TestFlood: a topic of nothing but bad records is held before a letter is written, and the topic beside it continues; once
 // an operator allows it, letters are written and the hold ends.
 func TestFlood(t *testing.T) {
 	t.Parallel()
@@ -400,9 +400,9 @@ func (s *scene) willBeVoid() (n int) {
 	return n
 }
 
-// TestVoidLetters: a member dies between letters and their commit, and the next one is told to take what the first one
-// refused. The letters of those records are void: they are told apart, and the others have one letter each, however often
-// it was written.
+// TestVoidLetters: a member dies between letters and their commit, and the next one accepts the records that the first
+// one refused. The letters of those records are void: list shows them as such, and the others have one letter each, however
+// often it was written.
 func TestVoidLetters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Every committed record becomes one row, whatever compressed it; records of aborted transactions become none.
+// Every committed record becomes one row, with any compression; records of aborted transactions become none.
 func TestProducedIsTable(t *testing.T) {
 	s := newScene(t, 8)
 	m := s.start()

@@ -84,7 +84,7 @@ func TestRecoveryOfLeftAndKilled(t *testing.T) {
 }
 
 // Members that reach neither Kafka nor their registry are missed there. When the network is back they register again by
-// themselves and go on, with nothing lost or doubled.
+// themselves and continue, with nothing lost or doubled.
 func TestRecoveryOfCutOff(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -131,7 +131,7 @@ func TestRecoveryOfCutOff(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// Members whose processes are suspended are missed, and register again when they go on: the same members, in the same
+// Members whose processes are suspended are missed, and register again when they continue: the same members, in the same
 // status, with a heartbeat that is young.
 func TestRecoveryOfSuspended(t *testing.T) {
 	t.Parallel()
@@ -165,8 +165,8 @@ func TestRecoveryOfSuspended(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// Registries that are stopped, slow, or wiped make nobody wait: records go on into the table, members stay ready and say that
-// they know nothing of each other, until they do.
+// Stores of registrations that are stopped, slow, or wiped delay no record: members stay ready and report the other members
+// as unknown, until the store is back.
 func TestRegistriesFail(t *testing.T) {
 	t.Parallel()
 	in := registries(t)

@@ -211,7 +211,7 @@ func (m registered) awaitMissing() {
 	})
 }
 
-// awaitSilent waits until the registration does not stand any more, whether or not anybody has removed it.
+// awaitSilent waits until the registration has expired or is removed.
 func (m registered) awaitSilent() {
 	m.s.t.Helper()
 	m.awaitIn("its registration is over", func(k *membership.Member) bool { return k != nil && !k.Registered })

@@ -53,7 +53,7 @@ func (s *scene) replace() {
 	}
 }
 
-// Another table stands where ours was: nothing is written before somebody says so.
+// Another table is in the place of the old one: members write nothing before an operator allows it.
 func TestTableReplaced(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -151,7 +151,7 @@ func TestOversize(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, text)
 	}
-	s.awaitOthers() // the member that was held goes on by itself
+	s.awaitOthers() // the member that was held continues by itself
 	m.drain()
 	s.wants(0, "holds")
 	s.checkSets()

@@ -109,7 +109,7 @@ func (s *scale) produceRound() {
 	s.rounds++
 }
 
-// wide is what a member of the test is told.
+// wide is the configuration of a member of the test.
 func (s *scale) wide(c *settings) {
 	c.memory, c.commit = scaleLimit, "{every: 10s}"
 	c.more = fmt.Sprintf(`, many: {pattern: '%s\..+', deny: []}`, s.name)

@@ -18,8 +18,8 @@ import (
 // The four scenarios of failure that the guarantees name, step by step. Their words: to acknowledge a record is to let
 // the table's position pass it; the group's offset follows.
 
-// TestTransientS3Outage: the store fails for a while. Nothing is acknowledged meanwhile, nothing lost, and it mends
-// itself.
+// TestTransientS3Outage: the store fails for a while. Meanwhile no offset is committed and no record lost, and the member
+// recovers by itself.
 func TestTransientS3Outage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -41,7 +41,7 @@ func TestTransientS3Outage(t *testing.T) {
 	if n := m.metric("sluice_unknown_errors_total"); n != 0 {
 		t.Errorf("%v errors that the table of classes does not know", n)
 	}
-	// 3. Nothing is acknowledged: neither position nor group offset moves, no letter is written.
+	// 3. Nothing is acknowledged: neither position nor committed offset moves, no letter is written.
 	m.await("it says that the store is down", func(r report) bool { return len(r.Holds) == 4 && r.Holds[0].Reason == "store_down" })
 	if now := s.positions(); !maps.Equal(before, now) {
 		t.Errorf("positions moved from %v to %v", before, now)
@@ -157,7 +157,7 @@ func TestConsumerRebalance(t *testing.T) {
 	}
 	// 4. The commit of before lands: it would double what the second one has. The table's log refuses it.
 	fault.Release(true)
-	// 5. Both go on.
+	// 5. Both continue.
 	commits := second.metric("sluice_commits_total")
 	mine := first.metric("sluice_commits_total")
 	s.await("both commit", func() (bool, error) {
@@ -184,7 +184,7 @@ func TestApplicationRestart(t *testing.T) {
 		t.Errorf("it does not say that it stops: %s", first.Tail())
 	}
 	s.wantGroup(s.positions())
-	// 3. It starts again. 4. It goes on where the table stands.
+	// 3. It starts again. 4. It continues where the table stands.
 	p := s.proxy()
 	second := s.start(through(p))
 	rows := s.rows()
@@ -215,7 +215,7 @@ func (s *scene) awaitGroup() {
 	})
 }
 
-// wantGroup expects group offsets, once the cluster shows them.
+// wantGroup expects committed offsets, once the cluster shows them.
 func (s *scene) wantGroup(want map[int32]int64) {
 	s.t.Helper()
 	if got := s.groupOffsets(); !maps.Equal(got, want) {

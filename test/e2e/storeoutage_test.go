@@ -38,7 +38,7 @@ type storeOutage struct {
 }
 
 // TestStoreOutages: the store is stopped, silent, overrun, or refuses us, while records come. The member holds, says why
-// and since when, stays within its memory, leaves the store alone but for the probes, and goes on by itself; no record
+// and since when, stays within its memory, leaves the store alone but for the probes, and continues by itself; no record
 // is lost, doubled or made a dead letter.
 func TestStoreOutages(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func (o *storeOutage) run() {
 	s.check("--readers", "deltalake")
 }
 
-// awaitHeld waits until every partition is held and nobody asks the store any more than now and then.
+// awaitHeld waits until every partition is held and requests to the store are rare.
 func (o *storeOutage) awaitHeld(began time.Time) {
 	o.s.t.Helper()
 	// A silent store is given up request by request, and its breaker opens after the last of them.
@@ -236,7 +236,7 @@ func (o *storeOutage) checkTrace(ended, first time.Time) {
 	}
 }
 
-// positions are those in the table, nil while nobody can look.
+// positions returns those in the table, nil while the store is down.
 func (o *storeOutage) positions() map[int32]int64 {
 	o.s.t.Helper()
 	commits, err := o.s.log.Read(o.s.ctx)

@@ -15,7 +15,7 @@ const (
 	// stormPace is the shortest time between two changes of a storm's membership; the longest is stormSpread more.
 	stormPace   = 2 * time.Second
 	stormSpread = 3 * time.Second
-	// stormWindow is the time in which positions must move, whatever happens. A partition whose owners die one after the
+	// stormWindow is the time in which positions must move in any storm. A partition whose owners die one after the
 	// other waits for their sessions to end: it gets twice that.
 	stormWindow = 30 * time.Second
 	// stormCommit is how long the PUT of a commit takes. One of all members' wins in that time.
@@ -38,7 +38,7 @@ type storm struct {
 	fenced  map[string]float64
 	moved   map[int32]time.Time // when each partition's position was last seen to move
 	at      map[int32]int64
-	longest time.Duration // that a position stood still
+	longest time.Duration // without a move of a position
 }
 
 // look notes what the members have counted so far, and whether positions moved. The counters of a member that dies
@@ -74,7 +74,7 @@ func (s *storm) look() {
 	}
 }
 
-// change lets a member come, go, die, or stand still for longer than its session.
+// change starts a member, or stops, kills or freezes one for longer than its session.
 func (s *storm) change() {
 	s.t.Helper()
 	one := func() *member {
@@ -96,7 +96,7 @@ func (s *storm) change() {
 	}
 }
 
-// thaw lets a frozen member go on when its time has come. It thinks that it still is who it was.
+// thaw lets a frozen member continue when its time has come. It thinks that it still is who it was.
 func (s *storm) thaw() {
 	s.t.Helper()
 	if s.frozen != nil && time.Now().After(s.thaws) {
@@ -105,8 +105,8 @@ func (s *storm) thaw() {
 	}
 }
 
-// Members join, leave, are killed and stand still every few seconds, with commits that take longer than the time between.
-// The work goes on: claims outlive generations, and the log decides whose commit counts.
+// Members join, leave, are killed or frozen every few seconds, with commits that take longer than the time between.
+// The work continues: claims outlive generations, and the table's log decides whose commit counts.
 func TestMembershipStorm(t *testing.T) {
 	t.Parallel()
 	newScene(t, 8).storm(8, stormLasts, func() {})
@@ -207,8 +207,8 @@ func (s *scene) bounceCoordinator(c *lab.KafkaCluster) error {
 	return c.InSync(s.ctx, s.name)
 }
 
-// Two members that both own every partition, because they are in two groups: each commit of one fences the other. Whoever
-// loses again and again is contested and stands back; when the other one leaves, it goes on by itself.
+// Two members that both own every partition, because they are in two groups: each commit of one fences the other. The one
+// that keeps losing is held as contested; when the other one leaves, it continues by itself.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

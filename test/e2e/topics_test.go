@@ -10,7 +10,7 @@ import (
 )
 
 // What is added while members run is read from its first record, even if what they find at their start is read from its
-// end: partitions of a topic, and a topic that a pattern matches. A topic that goes is missed by nobody.
+// end: partitions of a topic, and a topic that a pattern matches. A deleted topic disturbs no other one.
 func TestTopicsAndPartitionsAreAdded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

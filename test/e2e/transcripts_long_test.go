@@ -90,7 +90,7 @@ func shadows() []*shadow {
 
 // TestOutageTranscripts plays outages of the length that operators know, with the times that the product has by default, and
 // writes down what `connector holds`, /health, the log and Prometheus said at 10 s, 1, 5 and 10 minutes, and after it.
-// The member names what is missing, stays alive, fills neither the log nor the memory, pages nobody within ten minutes, and
+// The member names what is missing, stays alive, fills neither the log nor the memory, fires no alert within ten minutes, and
 // brings every record to the table once.
 //
 // E2E_OUTAGE is another length of the outage, E2E_TRANSCRIPT a file that takes the transcript.
@@ -152,7 +152,7 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 		x := o.look(at)
 		o.judge(at, x)
 		if o.stores {
-			plain = o.more(plain + 200) // the table without an identity goes on
+			plain = o.more(plain + 200) // the table without an identity continues
 		}
 	}
 	if err := o.end(o); err != nil {

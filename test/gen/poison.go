@@ -21,9 +21,9 @@ type Policy struct {
 type Poison struct {
 	// Code is why: the reason code of its dead letter.
 	Code string
-	// Applies tells whether a policy makes it a bad record; nil for all of them.
+	// Applies reports whether a policy makes it a bad record; nil for all of them.
 	Applies func(Policy) bool
-	// Large is set for what brokers take only if they are told to: it has megabytes, which compress well.
+	// Large is set for records of megabytes that compress well: brokers accept them only with a raised limit.
 	Large bool
 	// spoil takes a record of the common kind.
 	spoil func(rec *Record)
@@ -59,7 +59,7 @@ var Poisons = []Poison{
 	{Code: "too_large", Large: true, spoil: whole(func(s string) string { return s + strings.Repeat(" ", 16<<20) })},
 }
 
-// applies tells whether the kind is bad under a policy.
+// applies reports whether the kind is bad under a policy.
 func (p Poison) applies(to Policy) bool { return p.Applies == nil || p.Applies(to) }
 
 // Spoil returns record number i of o as this kind of poison.

@@ -73,7 +73,7 @@ func (b *Bucket) Create(ctx context.Context, key string, body []byte) error {
 	return nil
 }
 
-// Overwrite writes an object whatever was there, as somebody does who does not keep to the rules.
+// Overwrite writes an object without a condition, as a program does that ignores the rules of the log.
 func (b *Bucket) Overwrite(ctx context.Context, key string, body []byte) error {
 	if _, err := b.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.Name, Key: &key, Body: bytes.NewReader(body)}); err != nil {
 		return fmt.Errorf("overwrite %s: %w", key, err)

@@ -151,7 +151,7 @@ func (c *KafkaCluster) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Stop ends all brokers. None is asked to hand over to the others, which end as well.
+// Stop ends all brokers, without a controlled shutdown: the other brokers end as well.
 func (c *KafkaCluster) Stop() error {
 	if c.client != nil {
 		c.client.Close()

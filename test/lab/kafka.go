@@ -250,7 +250,7 @@ func (k *Kafka) Kill() error {
 // Pause stops the broker's process from running: its ports stay open and nothing answers, until Resume.
 func (k *Kafka) Pause() error { return k.proc.Signal(syscall.SIGSTOP) }
 
-// Resume lets a paused broker go on.
+// Resume lets a paused broker continue.
 func (k *Kafka) Resume() error { return k.proc.Signal(syscall.SIGCONT) }
 
 func (k *Kafka) closeAdmin() {

@@ -70,7 +70,7 @@ func Install(ctx context.Context, part string) (string, error) {
 // and a broker wants several before it listens on the first.
 var given sync.Map
 
-// FreeAddr returns an address of 127.0.0.1 that nobody listens on now, and another one each time.
+// FreeAddr returns an address of 127.0.0.1 without a listener, a different one for each call.
 func FreeAddr() (string, error) {
 	for {
 		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")

@@ -90,7 +90,7 @@ func (r *Redis) ask(ctx context.Context, command string) (string, error) {
 // Pause keeps the server from answering anything until Resume.
 func (r *Redis) Pause() error { return r.proc.Signal(syscall.SIGSTOP) }
 
-// Resume lets a paused server go on.
+// Resume lets a paused server continue.
 func (r *Redis) Resume() error { return r.proc.Signal(syscall.SIGCONT) }
 
 // Kill ends the server at once, as a crash does.

@@ -122,7 +122,7 @@ func (p *S3Proxy) Slow(match Match, wait time.Duration) {
 	p.slow = append(p.slow, slowness{match, wait})
 }
 
-// Requests returns how many requests have come so far, whatever became of them.
+// Requests returns the number of requests so far, with any result.
 func (p *S3Proxy) Requests() int64 { return p.requests.Load() }
 
 // Left returns how many more requests the fault waits for.

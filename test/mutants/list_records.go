@@ -1,6 +1,6 @@
 package main
 
-// ofRecords are the rules of the way of a record into its table.
+// ofRecords are the rules on the path of a record into its table.
 var ofRecords = []mutant{
 	// The compare-and-set of positions.
 	{
@@ -95,7 +95,7 @@ var ofRecords = []mutant{
 	{
 		name: "what waits for a lane is consumed",
 		file: "connector/intake/progress.go",
-		old:  "if c.dropDecoded(); len(c.inFlight) > 0 {", new: "if c.dropDecoded(); len(c.inFlight) > inFlight {",
+		old:  "if c.dropDecoded(); len(c.inFlight) > 0 {", new: "if c.dropDecoded(); len(c.inFlight) > maxInFlight {",
 		pkg: "./connector/intake", test: "^TestClaim_Consumed$",
 	},
 	{
@@ -123,7 +123,7 @@ var ofRecords = []mutant{
 		name: "group offsets are written before the commit",
 		file: "connector/intake/dispatch.go",
 		old:  "c.pass(last+1, epoch, first)\n",
-		new:  "c.pass(last+1, epoch, first)\n\tearly := noted{}\n\tearly.Next, early.Epoch = c.next, c.epoch\n\td.Offsets.note(c.Partition, early.GroupOffset, \"\")\n",
+		new:  "c.pass(last+1, epoch, first)\n\tearly := pendingOffset{}\n\tearly.Next, early.Epoch = c.next, c.epoch\n\td.Offsets.note(c.Partition, early.GroupOffset, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedules$",
 	},
 	{

@@ -17,7 +17,7 @@ import (
 	"sluice/test/lab"
 )
 
-// promtool runs promtool in deploy/ and returns what it says. An exit code other than 0 is told by ok.
+// promtool runs promtool in deploy/ and returns its output. ok is false for an exit code other than 0.
 func promtool(t *testing.T, args ...string) (out string, ok bool) {
 	t.Helper()
 	program, err := lab.Install(t.Context(), "promtool")

@@ -91,7 +91,7 @@ func (w *securedBroker) cells() []cell {
 	return cells
 }
 
-// arrives: the records come into the table, and whoever compares table and topic finds nothing.
+// arrives: the records get into the table, and a comparison of table and topic finds no difference.
 func (w *securedBroker) arrives(t *testing.T, c cell) {
 	t.Helper()
 	topic := w.topic(t)

@@ -27,7 +27,7 @@ func (w *securedBroker) sessionsOfScram(t *testing.T) {
 	m.undisturbed(t, total)
 }
 
-// sessionsOfTokens: each session ends with its token; somebody renews the file all the time. When nobody does the hold
+// sessionsOfTokens: each session ends with its token, and the test renews the file in time. Without a renewal the hold
 // says so, and a fresh token ends it.
 func (w *securedBroker) sessionsOfTokens(t *testing.T) {
 	t.Helper()
@@ -121,7 +121,7 @@ func (m *member) reads(t *testing.T, n int64) {
 	t.Fatalf("does not reach %d records (%v):\n%s", n, err, text)
 }
 
-// undisturbed: sessions were renewed, and nobody noticed.
+// undisturbed: sessions were renewed without an effect on records.
 func (m *member) undisturbed(t *testing.T, records int64) {
 	t.Helper()
 	for _, tt := range []struct {
