@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// TestAFrozenMemberForLong: longer than a loop may stand still.
-func TestAFrozenMemberForLong(t *testing.T) {
+// TestMember_FrozenForLong: a member survives a freeze that is longer than the watchdog allows a loop to be stuck.
+func TestMember_FrozenForLong(t *testing.T) {
 	t.Parallel()
 	frozen(t, 90*time.Second)
 }
 
-// TestAWedgedMemberIsNotAlive: a minute after everything in a member stands still, HTTP says so and the file is gone.
-func TestAWedgedMemberIsNotAlive(t *testing.T) {
+// TestMember_WedgedIsNotAlive: a minute after all goroutines of a member block, /health/live answers 503 and the
+// liveness file is gone.
+func TestMember_WedgedIsNotAlive(t *testing.T) {
 	t.Parallel()
 	wedged(t, func(s *scene, url, path string) {
 		s.await("/health/live says 503", func() (bool, error) {

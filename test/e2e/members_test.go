@@ -14,7 +14,8 @@ func (s *scene) rows() int64 {
 	return tablelog.Rows(s.commits())
 }
 
-// A member that was frozen past its session, while it flushed, is fenced by the log when it goes on.
+// TestFrozenMemberIsFenced: a member that was frozen past its session, while it flushed, is fenced by the table's log
+// when it resumes.
 func TestFrozenMemberIsFenced(t *testing.T) {
 	t.Parallel()
 	for name, during := range map[string]lab.Match{"data": lab.DataPut, "commit": lab.CommitPut} {
@@ -34,7 +35,7 @@ func TestFrozenMemberIsFenced(t *testing.T) {
 			fault.Release(true)
 			zombie.thaw()
 			s.await("the zombie is fenced", func() (bool, error) { return zombie.metric("sluice_fenced_total") > 0, nil })
-			// Both live on.
+			// Both members continue.
 			zombie.awaitReady()
 			before = s.rows()
 			s.awaitRows(before + 3000)
@@ -47,7 +48,7 @@ func TestFrozenMemberIsFenced(t *testing.T) {
 	}
 }
 
-// A member joins while another one commits, and leaves while the other one commits. Both go on.
+// TestJoinAndLeaveDuringCommit: a member joins, and later leaves, while another member commits. Both continue to work.
 func TestJoinAndLeaveDuringCommit(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)

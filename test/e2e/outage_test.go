@@ -9,9 +9,9 @@ import (
 	"sluice/test/lab"
 )
 
-// The store answers 503 to everything, then Kafka's connections are cut, then the broker is killed. The member waits each
-// time, stays alive, over HTTP and in its file, and goes on by itself.
-func TestOutagesMakeItWait(t *testing.T) {
+// TestOutages_MemberWaits: the store answers 503 to each request, then a proxy cuts Kafka's connections, then the
+// broker is killed. The member waits each time, stays alive over HTTP and in its liveness file, and resumes by itself.
+func TestOutages_MemberWaits(t *testing.T) {
 	s := newScene(t, 4)
 	proxy := s.proxy()
 	path, alive := s.livenessFile()

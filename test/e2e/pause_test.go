@@ -11,13 +11,14 @@ import (
 	"sluice/test/tablelog"
 )
 
-// operation is the key of an entry of the operations log.
+// operation returns the key of an entry of the operations log.
 func (s *scene) operation(seq int) string {
 	return fmt.Sprintf("%s/_sluice/%s/ops/%020d.json", s.name, s.name, seq)
 }
 
-// One partition is paused while two members run and records stream in: its position stands, through a kill -9 and a new
-// member, while the others go on. After resume the table has everything. A changed byte of the operations log is found.
+// TestPauseWhileRunning: an operator pauses one partition while two members run and records arrive. Its position stays,
+// through a kill -9 and a new member, while the other partitions advance. After resume the table has all records.
+// `audit verify` and the member detect a changed byte of the operations log.
 func TestPauseWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -32,7 +33,7 @@ func TestPauseWhileRunning(t *testing.T) {
 	if !strings.Contains(out, "paused "+topic+":1 (operation 1)") {
 		t.Errorf("pause says %q", out)
 	}
-	// Whoever has it holds it.
+	// The member that owns the partition holds it.
 	var owner *member
 	s.await("partition 1 is paused", func() (bool, error) {
 		for _, m := range []*member{a, b} {

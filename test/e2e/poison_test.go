@@ -25,7 +25,7 @@ import (
 	"sluice/test/tablelog"
 )
 
-// strictly is what a configuration says so that records are bad that a policy calls so.
+// strictly returns the keys of a configuration under which the records that a policy calls bad are bad.
 func strictly(p gen.Policy) (text string) {
 	if p.Strict {
 		text += "\n  unknown_fields: dead_letter"
@@ -39,14 +39,14 @@ func strictly(p gen.Policy) (text string) {
 	return text
 }
 
-// poisoned makes one in ten records a bad one, of all kinds.
+// poisoned makes one in ten records bad, with all kinds of poison.
 func (s *scene) poisoned() *scene {
 	s.badLedger = s.newLedger("bad.csv")
 	s.orders.Bad, s.orders.Policy = 100, gen.Policy{Strict: true, Keys: true, Tombstones: true}
 	return s
 }
 
-// awaitPassed waits until the table is past every record that was produced, the bad ones included.
+// awaitPassed waits until the table's positions are past every produced record, the bad ones included.
 func (s *scene) awaitPassed() {
 	s.t.Helper()
 	for _, ends := range []map[int32]int64{s.ledger.Ends(), s.badLedger.Ends()} {
@@ -56,10 +56,11 @@ func (s *scene) awaitPassed() {
 	}
 }
 
-// deadLetters is the topic of the letters.
+// deadLetters returns the name of the dead-letter topic.
 func (s *scene) deadLetters() string { return s.name + "-dlq" }
 
-// inDeadLetterTopic returns what the dead-letter topic holds, by an independent reader: the hash of each copy of a letter.
+// inDeadLetterTopic reads the dead-letter topic with an independent client and returns the hash of each copy of a dead
+// letter, by coordinates.
 func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.ConsumeTopics(s.deadLetters()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -98,7 +99,7 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	return letters
 }
 
-// letterOf reads a letter by its headers. Before them there must be none: the records that are produced have none.
+// letterOf reads a dead letter from its headers. The produced records have no headers, so Sluice's must come first.
 func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
 	s.t.Helper()
 	if len(r.Headers) == 0 || r.Headers[0].Key != "sluice.version" {
@@ -149,7 +150,7 @@ func (s *scene) lines(l *gen.Ledger) map[gen.Coordinates]string {
 	return all
 }
 
-// letterCounts is what deadletters list counts.
+// letterCounts are the counts of `connector deadletters list`.
 type letterCounts struct {
 	Letters, Distinct, Unresolved, Void, Pending, Unknown int
 }
@@ -165,8 +166,9 @@ func (s *scene) countLetters(change ...setting) (c letterCounts) {
 	return c
 }
 
-// checkLetters compares the dead-letter topic and the letter table with what was produced, each by independent readers:
-// every bad record has a letter, to the byte, and each record is in the table or a letter, but for void ones not both.
+// checkLetters compares the dead-letter topic and the table of dead letters with the produced records, each with
+// independent readers. Every bad record has a dead letter, byte for byte. Each record is either in the table or a dead
+// letter; void dead letters are the only exception.
 func (s *scene) checkLetters(void int) {
 	s.t.Helper()
 	bad, letters := s.lines(s.badLedger), s.inDeadLetterTopic()
@@ -191,12 +193,12 @@ func (s *scene) checkLetters(void int) {
 	}
 }
 
-// tableURL is where a table of the pipeline lies.
+// tableURL returns the URL of a table of the pipeline.
 func (s *scene) tableURL(table string) string {
 	return "s3://" + s.bucket.Name + "/" + filepath.Dir(s.log.Table) + "/" + table
 }
 
-// flap lets the store come and go until it is told to stop, which it does with a store that is there.
+// flap makes the store fail and work in turns until the caller calls end. The store works after that.
 func flap(p *lab.S3Proxy) (end func()) {
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -218,9 +220,9 @@ func flap(p *lab.S3Proxy) (end func()) {
 	return func() { close(stop); done.Wait() }
 }
 
-// TestPoisonWhileTheStoreFlaps: one record in ten is bad, of every kind, while the store comes and goes. Each record ends
-// in exactly one place, and nothing of it is changed on the way.
-func TestPoisonWhileTheStoreFlaps(t *testing.T) {
+// TestPoison_StoreFlaps: one record in ten is bad, of every kind, while the store fails and works in turns. Each record
+// ends in exactly one place, unchanged.
+func TestPoison_StoreFlaps(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()
 	proxy := s.proxy()
@@ -245,8 +247,8 @@ func TestPoisonWhileTheStoreFlaps(t *testing.T) {
 	}
 }
 
-// TestPoisonIsNoOutage: no breaker ever hears of a bad record.
-func TestPoisonIsNoOutage(t *testing.T) {
+// TestPoison_NoOutage: a bad record never counts as a failure for a breaker.
+func TestPoison_NoOutage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()
 	m := s.start()
@@ -270,8 +272,8 @@ func TestPoisonIsNoOutage(t *testing.T) {
 	s.checkLetters(0)
 }
 
-// TestFlood: a topic of nothing but bad records is held before a letter is written, and the topic beside it goes on; once
-// an operator allows it, letters are written and the hold ends.
+// TestFlood: the topic with only bad records is held before a dead letter is written, and the other topic continues.
+// Once an operator allows it, the dead letters are written and the hold ends.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2)
@@ -319,15 +321,15 @@ func TestFlood(t *testing.T) {
 	s.checkSets("--readers", "polars", "--no-order")
 }
 
-// holdsCommit has the next commit to the scene's own table wait before it reaches the store.
+// holdsCommit makes the proxy hold the next commit to the scene's own table.
 func (s *scene) holdsCommit(p *lab.S3Proxy) *lab.Fault {
 	return p.Break(func(r *http.Request) bool {
 		return lab.CommitPut(r) && strings.Contains(r.URL.Path, "/"+s.log.Table+"/_delta_log/")
 	}, 1, lab.Hold)
 }
 
-// TestAlterBetweenLettersAndCommit: another writer changes the table's columns after letters were written and before the
-// commit that passes them.
+// TestAlterBetweenLettersAndCommit: another writer changes the table's columns after dead letters were written and
+// before the commit that passes their records.
 func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()
@@ -351,7 +353,7 @@ func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	s.checkLetters(s.countLetters().Void)
 }
 
-// addColumn changes the table as another writer does: one more column, and none is NOT NULL any more.
+// addColumn changes the table as another writer does: it adds a column and makes all columns nullable.
 func (s *scene) addColumn(name string) {
 	s.t.Helper()
 	commits := s.commits()
@@ -385,10 +387,11 @@ func (s *scene) addColumn(name string) {
 	s.t.Fatal("the table has no metadata in its first version")
 }
 
-// lax takes records with unknown fields, whose letters of before are void then.
+// lax accepts records with unknown fields. Earlier dead letters of such records become void.
 func lax(c *settings) { c.bad = "dead_letter" + strictly(gen.Policy{Keys: true, Tombstones: true}) }
 
-// willBeVoid counts the letters that the table is not past and whose records have a row once lax members read them.
+// willBeVoid counts the dead letters that the table's positions have not passed and whose records become rows under
+// lax.
 func (s *scene) willBeVoid() (n int) {
 	s.t.Helper()
 	positions := tablelog.Positions(s.commits())
@@ -400,9 +403,9 @@ func (s *scene) willBeVoid() (n int) {
 	return n
 }
 
-// TestVoidLetters: a member dies between letters and their commit, and the next one is told to take what the first one
-// refused. The letters of those records are void: they are told apart, and the others have one letter each, however often
-// it was written.
+// TestVoidLetters: a member dies between writing dead letters and committing, and the next one accepts records that the
+// first one refused. The dead letters of those records are void, and `deadletters list` counts them as void. Each other
+// bad record counts once, although its dead letter was written twice.
 func TestVoidLetters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Every committed record becomes one row, whatever compressed it; records of aborted transactions become none.
+// TestProducedIsTable: every committed record becomes one row, under any compression. Records of aborted transactions
+// become none.
 func TestProducedIsTable(t *testing.T) {
 	s := newScene(t, 8)
 	m := s.start()
@@ -44,7 +45,7 @@ func TestProducedIsTable(t *testing.T) {
 	}
 }
 
-// wantSchema compares the table's schema with what the DDL means in Delta's own words.
+// wantSchema compares the table's schema in Delta's JSON with the configured DDL.
 func (s *scene) wantSchema() {
 	s.t.Helper()
 	var found struct {
@@ -78,7 +79,7 @@ func (s *scene) wantSchema() {
 	}
 }
 
-// The codecs that the large test leaves out, and records without compression.
+// TestEveryCodec covers the codecs that the large test leaves out, and records without compression.
 func TestEveryCodec(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 3)
@@ -90,7 +91,7 @@ func TestEveryCodec(t *testing.T) {
 	s.untilCurrent()
 	s.check()
 	s.wantSchema()
-	// Nothing new: the run ends at once and the table stays.
+	// There are no new records: the run ends at once and makes no commit.
 	before := len(s.commits())
 	s.untilCurrent()
 	if after := len(s.commits()); after != before {

@@ -13,11 +13,11 @@ import (
 	"sluice/test/tablelog"
 )
 
-// takeover is how long others may take to work on the partitions of a member that died: the session of the scene's members
-// and ten seconds.
+// takeover is how long the other members may take to work on the partitions of a dead member: their session of 6 s plus
+// ten seconds.
 const takeover = 6*time.Second + 10*time.Second
 
-// pair starts a member for each registry.
+// pair starts a member for each registry and waits until they work.
 func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []registered) {
 	s.t.Helper()
 	for _, r := range in {
@@ -30,8 +30,9 @@ func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []re
 	return pair
 }
 
-// Members that stop unregister, and what they did is not done again. Those that are killed are missed: others remove their
-// registration and have taken over by then, and nothing is lost or doubled. Two of them register in Postgres, two in Redis.
+// TestRecoveryOfLeftAndKilled: members that stop unregister. Members that are killed become missing: by the time the
+// others remove their registration, they have also taken over the partitions. No record is lost or doubled. In each
+// pair one member registers in Postgres and one in Redis.
 func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -53,7 +54,7 @@ func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	killed := time.Now()
 	s.awaitAll(8, stay...)
 	if took := time.Since(killed); took > takeover {
-		t.Errorf("others took over after %s", took)
+		t.Errorf("the other members took over after %s, want at most 16 s", took)
 	}
 	before := s.rows()
 	s.awaitRows(before + 2000)
@@ -83,8 +84,8 @@ func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// Members that reach neither Kafka nor their registry are missed there. When the network is back they register again by
-// themselves and go on, with nothing lost or doubled.
+// TestRecoveryOfCutOff: members that reach neither Kafka nor their registry become missing there. When the network is
+// back they register again and resume by themselves. No record is lost or doubled.
 func TestRecoveryOfCutOff(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -131,8 +132,8 @@ func TestRecoveryOfCutOff(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// Members whose processes are suspended are missed, and register again when they go on: the same members, in the same
-// status, with a heartbeat that is young.
+// TestRecoveryOfSuspended: members with suspended processes become missing. When the processes resume they register
+// again under the same id, in the same status, with a recent heartbeat.
 func TestRecoveryOfSuspended(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -165,8 +166,8 @@ func TestRecoveryOfSuspended(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// Registries that are stopped, slow, or wiped make nobody wait: records go on into the table, members stay ready and say that
-// they know nothing of each other, until they do.
+// TestRegistriesFail: registries are stopped, slow or wiped, and the pipeline does not wait for them. Records still
+// reach the table, members stay ready, and they report the status of members as unknown until the registry works again.
 func TestRegistriesFail(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -196,7 +197,7 @@ func TestRegistriesFail(t *testing.T) {
 		s.awaitRows(before + 3000)
 		for i, m := range members {
 			s.await(what+": "+m.Name+" commits", func() (bool, error) { return m.metric("sluice_commits_total") > commits[i], nil })
-			m.awaitStatus(health.MembersUnknown) // it still was all the time
+			m.awaitStatus(health.MembersUnknown) // it must not have changed
 			if err := heal(m.in); err != nil {
 				t.Fatalf("%s: %s: %v", what, m.in.name, err)
 			}

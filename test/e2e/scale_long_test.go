@@ -20,20 +20,20 @@ import (
 	"sluice/test/tablelog"
 )
 
-// A member reads scaleTopics topics, nearly all of them by a pattern, with scalePartitions partitions each.
+// In this test a member reads scaleTopics topics, nearly all by a pattern, with scalePartitions partitions each.
 const (
 	scaleTopics     = 1000
 	scalePartitions = 4
 	scaleRound      = 2 // records of each partition in a round
 	scaleLasts      = 30 * time.Minute
-	// scaleLimit is memory.limit, which has room for so many tables; scaleResident is 15 % more.
+	// scaleLimit is memory.limit, large enough for so many tables; scaleResident is 15 % more.
 	scaleLimit    = "512MiB"
 	scaleResident = 589 << 20
-	// scaleVerified is of how many topics each record is compared with its row.
+	// scaleVerified is the number of topics for which each record is compared with its row.
 	scaleVerified = 50
 )
 
-// scale is a pipeline of many topics and tables at a broker of its own.
+// scale is a pipeline of many topics and tables with its own broker.
 type scale struct {
 	*scene
 	topics []string
@@ -41,8 +41,8 @@ type scale struct {
 	rounds int64 // of records that were produced
 }
 
-// TestScale brings 1 000 topics with 4 000 partitions into 1 000 tables: by a run until current, then by a member that stays.
-// E2E_SCALE is a file that takes the figures.
+// TestScale moves 1 000 topics with 4 000 partitions into 1 000 tables: first with `run --until-current`, then with a
+// member that stays. E2E_SCALE names a file that receives the figures.
 func TestScale(t *testing.T) {
 	broker, err := lab.StartKafka(t.Context(), lab.KafkaOptions{Dir: t.TempDir()})
 	if err != nil {
@@ -109,13 +109,13 @@ func (s *scale) produceRound() {
 	s.rounds++
 }
 
-// wide is what a member of the test is told.
+// wide is the configuration of the test's members.
 func (s *scale) wide(c *settings) {
 	c.memory, c.commit = scaleLimit, "{every: 10s}"
 	c.more = fmt.Sprintf(`, many: {pattern: '%s\..+', deny: []}`, s.name)
 }
 
-// untilCurrent is a run until current of everything.
+// untilCurrent runs a member until all partitions are current.
 func (s *scale) untilCurrent(figures *strings.Builder) {
 	s.t.Helper()
 	path, _ := s.config(s.wide)
@@ -141,7 +141,7 @@ func (s *scale) bounded(peak int64) {
 	}
 }
 
-// stays is a member that is started, gets a round of records, has nothing to do for a while, and is stopped.
+// stays starts a member, gives it a round of records, measures it idle for a while, and stops it.
 func (s *scale) stays(figures *strings.Builder) {
 	s.t.Helper()
 	m := s.start(s.wide)
@@ -179,7 +179,7 @@ func (s *scale) stays(figures *strings.Builder) {
 	s.untilCurrent(figures) // what the drain left
 }
 
-// awaitCurrent waits until the member has all partitions and each is where its topic ends.
+// awaitCurrent waits until the member has all partitions and the position of each is the end of its log.
 func (s *scale) awaitCurrent(m *member) {
 	s.t.Helper()
 	end := time.Now().Add(scaleLasts)
@@ -229,7 +229,8 @@ func (s *scale) verify() {
 	}
 }
 
-// check looks at each table, without the code under test: one row of each record, and positions at the ends of the topic.
+// check compares each table with the produced records, without code of the connector: one row for each record, and
+// positions at the ends of the topic.
 func (s *scale) check() {
 	s.t.Helper()
 	for _, topic := range s.topics {

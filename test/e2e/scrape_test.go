@@ -11,7 +11,7 @@ import (
 	"sluice/test/lab"
 )
 
-// lints gives what a member shows at /metrics to promtool. A warning is an error.
+// lints passes the member's /metrics to promtool. A warning fails the test.
 func (m *member) lints() {
 	m.s.t.Helper()
 	resp, err := m.get("/metrics")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Members that meet a new topic at the same time, while records come, agree on one START for all partitions: there is no
-// second one that would move a partition's beginning behind records that were already awaited.
+// TestMembersStartAtOnce: members that meet a new topic at the same time, while records arrive, agree on one initial
+// commit for all partitions. A second one would move a partition's first position past records that must become rows.
 func TestMembersStartAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)
@@ -40,7 +40,7 @@ func TestMembersStartAtOnce(t *testing.T) {
 	if starts != 1 || positions != 8 {
 		t.Errorf("%d START commits with %d positions, want one with 8", starts, positions)
 	}
-	// Every record from START on has its row, none before it has one.
+	// Every record from the initial positions on has its row, and no earlier record has one.
 	text := s.wants(0, "verify", "--kafka")
 	if !strings.Contains(text, "the rows are those of the topic") {
 		t.Error(text)

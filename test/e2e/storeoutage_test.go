@@ -23,23 +23,23 @@ import (
 	"sluice/test/tablelog"
 )
 
-// storeOutage is a way in which a store fails, and what is expected of a member meanwhile.
+// storeOutage is one way in which a store fails, with the expected behaviour of a member meanwhile.
 type storeOutage struct {
 	s     *scene
 	m     *member
 	begin func()
 	end   func()
-	// requests counts what reaches the store.
+	// requests returns the number of requests that reached the store.
 	requests func() int64
-	// reason is the hold's; store_denied comes without a breaker, since a store that refuses us works.
+	// reason is the reason of the hold. No breaker opens for store_denied, because a store that denies access works.
 	reason string
-	// within is how long the first commit may take after the first request that succeeds.
+	// within is the maximum time from the first successful request to the first commit.
 	within time.Duration
 }
 
-// TestStoreOutages: the store is stopped, silent, overrun, or refuses us, while records come. The member holds, says why
-// and since when, stays within its memory, leaves the store alone but for the probes, and goes on by itself; no record
-// is lost, doubled or made a dead letter.
+// TestStoreOutages: the store is stopped, silent, overloaded, or denies access, while records arrive. The member holds
+// its claims and reports the reason and the time since when. It stays within its memory, sends the store only probes,
+// and resumes by itself. No record is lost, doubled or made a dead letter.
 func TestStoreOutages(t *testing.T) {
 	t.Parallel()
 	t.Run("Stopped", func(t *testing.T) {
@@ -81,7 +81,7 @@ func outageSettings(c *settings) {
 	c.patient, c.timeout, c.memory = outagePatient, outageTimeout, limited
 }
 
-// newSceneWithStore is a scene with an S3 server of its own, to be stopped.
+// newSceneWithStore returns a scene with its own S3 server, which the test may stop.
 func newSceneWithStore(t *testing.T, partitions int32) *scene {
 	t.Helper()
 	s := newScene(t, partitions)
@@ -149,10 +149,10 @@ func (o *storeOutage) run() {
 	s.check("--readers", "deltalake")
 }
 
-// awaitHeld waits until every partition is held and nobody asks the store any more than now and then.
+// awaitHeld waits until every partition is held and the member sends the store only probes.
 func (o *storeOutage) awaitHeld(began time.Time) {
 	o.s.t.Helper()
-	// A silent store is given up request by request, and its breaker opens after the last of them.
+	// Each request to a silent store must time out, and the breaker opens only after the last of them.
 	ctx, cancel := context.WithTimeout(o.s.ctx, 10*time.Minute)
 	defer cancel()
 	err := lab.Until(ctx, func() (bool, error) {
@@ -179,7 +179,7 @@ func (o *storeOutage) awaitHeld(began time.Time) {
 	}
 }
 
-// watch looks at the member while the store fails: it runs, is a member, is alive.
+// watch checks the member while the store fails: it runs, stays in the group and is alive.
 func (o *storeOutage) watch(from time.Time) {
 	o.s.t.Helper()
 	for time.Since(from) < outageLasts {
@@ -207,8 +207,8 @@ func (o *storeOutage) watch(from time.Time) {
 	}
 }
 
-// checkTrace reads the breaker's way from the log: open, once more now and then while probes fail, closed; and how long the
-// first commit took after that.
+// checkTrace reads the breaker's states from the log: open, open again after each failed probe, closed. It also checks
+// how soon after that the first commit came.
 func (o *storeOutage) checkTrace(ended, first time.Time) {
 	o.s.t.Helper()
 	var trace []string
@@ -236,7 +236,7 @@ func (o *storeOutage) checkTrace(ended, first time.Time) {
 	}
 }
 
-// positions are those in the table, nil while nobody can look.
+// positions returns the positions in the table, or nil while the test cannot read the log.
 func (o *storeOutage) positions() map[int32]int64 {
 	o.s.t.Helper()
 	commits, err := o.s.log.Read(o.s.ctx)
@@ -246,7 +246,7 @@ func (o *storeOutage) positions() map[int32]int64 {
 	return tablelog.Positions(commits)
 }
 
-// letters is how many records lie in the topic's dead-letter topic.
+// letters returns the number of records in the dead-letter topic.
 func (s *scene) letters() (n int64) {
 	s.t.Helper()
 	ends, err := s.admin().ListEndOffsets(s.ctx, s.name+"-dlq")
@@ -261,7 +261,7 @@ func (s *scene) letters() (n int64) {
 	return n
 }
 
-// admin returns a client for questions to Kafka.
+// admin returns a client for admin requests to Kafka.
 func (s *scene) admin() *kadm.Client {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...))
@@ -272,7 +272,7 @@ func (s *scene) admin() *kadm.Client {
 	return kadm.NewClient(client)
 }
 
-// heldPartition and standingReport are what /health says of why a member stands.
+// heldPartition and standingReport are the part of /health that explains why a member holds its claims.
 type heldPartition struct {
 	Partition int32
 	Reason    string
@@ -299,7 +299,7 @@ func (r standingReport) open(name string) bool {
 	return false
 }
 
-// standing reads the whole report.
+// standing reads this part of /health.
 func (m *member) standing() (r standingReport, err error) {
 	resp, err := m.get("/health")
 	if err != nil {

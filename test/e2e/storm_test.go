@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// stormPace is the shortest time between two changes of a storm's membership; the longest is stormSpread more.
+	// stormPace is the minimum time between two changes of a storm's membership; the maximum is stormSpread more.
 	stormPace   = 2 * time.Second
 	stormSpread = 3 * time.Second
-	// stormWindow is the time in which positions must move, whatever happens. A partition whose owners die one after the
-	// other waits for their sessions to end: it gets twice that.
+	// stormWindow is the time within which some position must move. A partition whose owners die one after the other
+	// must wait for their sessions to end, so each single position gets twice that time.
 	stormWindow = 30 * time.Second
-	// stormCommit is how long the PUT of a commit takes. One of all members' wins in that time.
+	// stormCommit is the duration of the PUT of a commit. Of all members, one commits successfully in that time.
 	stormCommit = 300 * time.Millisecond
-	// stormFreeze is longer than the session of 6 s and some commits.
+	// stormFreeze is longer than the session of 6 s plus some commits.
 	stormFreeze = 12 * time.Second
-	// stormRereads is how often a record may be fetched on average: a member that dies before its commit leaves its share
-	// to be read again.
+	// stormRereads is how often a record may be fetched on average. The uncommitted records of a member that dies are
+	// fetched again.
 	stormRereads = 10
 )
 
@@ -41,8 +41,8 @@ type storm struct {
 	longest time.Duration // that a position stood still
 }
 
-// look notes what the members have counted so far, and whether positions moved. The counters of a member that dies
-// between two looks are a little too low.
+// look collects the members' counters and checks that positions move. It misses what a member counts between the last
+// look and its death.
 func (s *storm) look() {
 	s.t.Helper()
 	for _, m := range s.members {
@@ -74,7 +74,7 @@ func (s *storm) look() {
 	}
 }
 
-// change lets a member come, go, die, or stand still for longer than its session.
+// change starts, drains or kills a member, or freezes one for longer than its session.
 func (s *storm) change() {
 	s.t.Helper()
 	one := func() *member {
@@ -96,7 +96,7 @@ func (s *storm) change() {
 	}
 }
 
-// thaw lets a frozen member go on when its time has come. It thinks that it still is who it was.
+// thaw resumes a frozen member after its time. That member still believes that it owns its partitions.
 func (s *storm) thaw() {
 	s.t.Helper()
 	if s.frozen != nil && time.Now().After(s.thaws) {
@@ -105,14 +105,15 @@ func (s *storm) thaw() {
 	}
 }
 
-// Members join, leave, are killed and stand still every few seconds, with commits that take longer than the time between.
-// The work goes on: claims outlive generations, and the log decides whose commit counts.
+// TestMembershipStorm: every few seconds a member joins, leaves, is killed or freezes, while a commit takes longer than
+// usual. Positions keep moving: claims outlive generations of the group, and the table's log decides which commit
+// counts.
 func TestMembershipStorm(t *testing.T) {
 	t.Parallel()
 	newScene(t, 8).storm(8, stormLasts, func() {})
 }
 
-// storm is what TestMembershipStorm says, for a while. disturb is called between two looks.
+// storm runs a storm for some time. It calls disturb between two looks.
 func (s *scene) storm(partitions int32, lasts time.Duration, disturb func()) {
 	s.t.Helper()
 	w := &storm{
@@ -170,7 +171,7 @@ func (s *storm) run(partitions int32, lasts time.Duration, disturb func()) {
 	}
 }
 
-// The storm while the broker that coordinates the group is killed now and then, and starts again.
+// testStorm runs the storm while the broker that coordinates the group is repeatedly killed and started again.
 func testStorm(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 8)
@@ -192,7 +193,7 @@ func testStorm(t *testing.T, c *lab.KafkaCluster) {
 	}
 }
 
-// bounceCoordinator kills the broker that coordinates the group, and starts it again.
+// bounceCoordinator kills the broker that coordinates the group and starts it again.
 func (s *scene) bounceCoordinator(c *lab.KafkaCluster) error {
 	k, err := c.Coordinator(s.ctx, s.name)
 	if err != nil {
@@ -207,8 +208,8 @@ func (s *scene) bounceCoordinator(c *lab.KafkaCluster) error {
 	return c.InSync(s.ctx, s.name)
 }
 
-// Two members that both own every partition, because they are in two groups: each commit of one fences the other. Whoever
-// loses again and again is contested and stands back; when the other one leaves, it goes on by itself.
+// TestContested: two members own every partition, because they are in two groups. Each commit of one fences the other.
+// The member that loses repeatedly holds its claims as contested, and resumes by itself when the other one leaves.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -243,5 +244,5 @@ func TestContested(t *testing.T) {
 	s.check("--readers", "polars")
 }
 
-// inGroup lets a member join another group than its pipeline's.
+// inGroup makes a member join a group other than its pipeline's.
 func inGroup(group string) setting { return func(c *settings) { c.group = group } }

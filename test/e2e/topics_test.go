@@ -9,8 +9,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// What is added while members run is read from its first record, even if what they find at their start is read from its
-// end: partitions of a topic, and a topic that a pattern matches. A topic that goes is missed by nobody.
+// TestTopicsAndPartitionsAreAdded: partitions and matching topics that are added while members run are read from their
+// first record, even if members start at the end of the topics that already exist. A deleted topic causes no hold.
 func TestTopicsAndPartitionsAreAdded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

@@ -21,18 +21,18 @@ import (
 	"sluice/test/tablelog"
 )
 
-// shadow is an outage whose transcript is taken: what an operator sees of a member that has its own servers.
+// shadow is an outage for which the test records a transcript. Its member has its own servers.
 type shadow struct {
 	name       string
 	begin, end func(*shadow) error
-	// producing says that Kafka takes records meanwhile.
+	// producing is true if Kafka accepts records during the outage.
 	producing bool
 	// stores gives the member a Redis and a Postgres.
 	stores bool
-	// named are words of which `connector holds` has each from the tenth second on, one of the alternatives between bars.
+	// named are words that the output of `connector holds` must contain, each of them, from the tenth second on.
 	named []string
-	// components are those that /health reports as degraded, down or unknown at the tenth second, silent those that it reports a
-	// minute later: they fail when their first request has run into its timeout.
+	// components are those that /health reports as degraded, down or unknown at the tenth second. silent are those that
+	// it reports only after a minute, because their first request must time out first.
 	components, silent []string
 	reasons            []string // of the holds after a minute
 	late               []string // of the holds from the fifth minute on, if others: a claim is held for one reason
@@ -88,12 +88,12 @@ func shadows() []*shadow {
 	}
 }
 
-// TestOutageTranscripts plays outages of the length that operators know, with the times that the product has by default, and
-// writes down what `connector holds`, /health, the log and Prometheus said at 10 s, 1, 5 and 10 minutes, and after it.
-// The member names what is missing, stays alive, fills neither the log nor the memory, pages nobody within ten minutes, and
-// brings every record to the table once.
+// TestOutageTranscripts runs outages as long as operators know them, with the product's default times. It records the
+// output of `connector holds`, /health, the log and Prometheus at 10 s, 1, 5 and 10 minutes, and after the outage. The
+// member names the missing server, stays alive, fills neither the log nor the memory, raises no critical alert within
+// ten minutes, and brings every record to the table once.
 //
-// E2E_OUTAGE is another length of the outage, E2E_TRANSCRIPT a file that takes the transcript.
+// E2E_OUTAGE is another length of the outage. E2E_TRANSCRIPT names a file that receives the transcript.
 func TestOutageTranscripts(t *testing.T) {
 	lasts := 10 * time.Minute
 	if text := os.Getenv("E2E_OUTAGE"); text != "" {
@@ -234,7 +234,7 @@ func (o *shadow) open(t *testing.T) {
 	t.Cleanup(func() { _ = o.prom.Stop() })
 }
 
-// more produces records to the second topic until it has so many, and waits until the table has them.
+// more produces records to the second topic until it has the number to, and waits until the table has them.
 func (o *shadow) more(to int64) int64 {
 	s := o.s
 	s.t.Helper()
@@ -264,8 +264,8 @@ func (o *shadow) sleep(d time.Duration) {
 	}
 }
 
-// awaitOver waits until the member is ready and nothing is held. A breaker tries again a minute after its last probe, and a
-// frozen broker must elect itself first.
+// awaitOver waits until the member is ready and holds no claim. A breaker retries a minute after its last probe, and a
+// frozen broker must first be elected again.
 func (o *shadow) awaitOver() {
 	o.s.t.Helper()
 	ctx, cancel := context.WithTimeout(o.s.ctx, 5*time.Minute)
@@ -283,7 +283,7 @@ func (o *shadow) awaitOver() {
 	}
 }
 
-// judge compares what was seen with what is promised.
+// judge compares a view with the promises of the documentation.
 func (o *shadow) judge(at time.Duration, x seen) {
 	t := o.s.t
 	t.Helper()
@@ -319,7 +319,7 @@ func (o *shadow) judge(at time.Duration, x seen) {
 		fail("%d lines at WARN and above", x.lines)
 	}
 	for what, n := range x.limited {
-		// At once, after a minute, and then every five minutes.
+		// The member logs such a line at once, after a minute, and then every five minutes.
 		if most := 2 + int((at+4*time.Minute)/(5*time.Minute)); n > most {
 			fail("%d lines of %s, want at most %d", n, what, most)
 		}
@@ -353,7 +353,7 @@ func (o *shadow) judgeHolds(at time.Duration, x seen, fail func(string, ...any))
 	}
 }
 
-// judgeAlerts: a warning after five minutes and a scrape or two, and nothing critical.
+// judgeAlerts expects a warning after five minutes plus two scrapes, and no critical alert.
 func (o *shadow) judgeAlerts(at time.Duration, x seen, fail func(string, ...any)) {
 	o.s.t.Helper()
 	waits := 0
@@ -374,7 +374,7 @@ func (o *shadow) judgeAlerts(at time.Duration, x seen, fail func(string, ...any)
 	}
 }
 
-// heldFor are the reasons of the holds after so long.
+// heldFor returns the reasons of the holds that are expected at a moment.
 func (o *shadow) heldFor(at time.Duration) []string {
 	if at >= 5*time.Minute && o.late != nil {
 		return o.late
@@ -406,17 +406,17 @@ func (o *shadow) row(at string, x seen) {
 		cell(o.plain(strings.Join(x.prom, "\n"))))
 }
 
-// plain gives topics and addresses the names that an operator would choose.
+// plain replaces generated topics and addresses with names that an operator would choose.
 func (o *shadow) plain(text string) string {
 	return strings.NewReplacer(
 		o.s.name, "orders", o.m.url, "http://MEMBER", o.kafka.Addr, "KAFKA", strings.TrimPrefix(o.s.minio.Endpoint, "http://"), "MINIO",
 	).Replace(text)
 }
 
-// rowOfHolds is a partition in what `connector holds` prints.
+// rowOfHolds matches a partition in the output of `connector holds`.
 var rowOfHolds = regexp.MustCompile(`^\S+-\d+ +([a-z_]+) +(\S+) +\d+ +\S+$`)
 
-// short is what `connector holds` said, with one line for all partitions that are held for the same reason.
+// short returns the output of `connector holds` with one line for all partitions that are held for the same reason.
 func short(text string) string {
 	var kept []string
 	partitions := map[string]int{}
