@@ -43,7 +43,7 @@ func TestMemoryOverTime(t *testing.T) {
 	growth := slope(minutes, sizes)
 	t.Logf("MiB resident every 30 s:%s; it grows by %.2f MiB a minute", &series, growth)
 	if growth >= 1 && bounded() {
-		t.Errorf("it grows by %.2f MiB a minute", growth)
+		t.Errorf("resident memory grows by %.2f MiB a minute, want less than 1", growth)
 	}
 	s.awaitRows(s.ledger.Len())
 	m.drain()

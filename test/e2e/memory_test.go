@@ -44,7 +44,7 @@ func TestMemory(t *testing.T) {
 		s.large(16, largeOrder)
 		s.untilCurrentWithin(littleMemory)
 	})
-	t.Run("the least limit", func(t *testing.T) {
+	t.Run("the smallest limit", func(t *testing.T) {
 		t.Parallel()
 		s := newSceneOf(t, 8)
 		s.backlog(memoryRecords, "lz4")

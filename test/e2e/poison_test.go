@@ -75,7 +75,7 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	left := map[int32]int64{}
 	listed.Each(func(o kadm.ListedOffset) {
 		switch {
-		case o.Err == kerr.UnknownTopicOrPartition: //nolint:errorlint // as it is
+		case o.Err == kerr.UnknownTopicOrPartition: //nolint:errorlint // the client does not wrap it
 		case o.Err != nil:
 			s.t.Fatal(o.Err)
 		case o.Offset > 0:
@@ -103,7 +103,7 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
 	s.t.Helper()
 	if len(r.Headers) == 0 || r.Headers[0].Key != "sluice.version" {
-		s.t.Fatalf("%s:%d@%d is no letter of a record without headers", r.Topic, r.Partition, r.Offset)
+		s.t.Fatalf("%s:%d@%d is not a dead letter of a record without headers", r.Topic, r.Partition, r.Offset)
 	}
 	headers := map[string]string{}
 	for _, h := range r.Headers {
@@ -159,7 +159,7 @@ func (s *scene) countLetters(change ...setting) (c letterCounts) {
 	s.t.Helper()
 	path, _ := s.config(change...)
 	code, text := s.command("deadletters", "list", s.name, "--limit", "1", "--output", "json", "--config", path)
-	object := text[max(0, strings.Index(text, "{\n")):] // behind warnings
+	object := text[max(0, strings.Index(text, "{\n")):] // after warnings
 	if err := json.Unmarshal([]byte(object), &c); err != nil || code != 0 {
 		s.t.Fatalf("exit code %d: %v: %s", code, err, tail([]byte(text)))
 	}
@@ -174,7 +174,7 @@ func (s *scene) checkLetters(void int) {
 	bad, letters := s.lines(s.badLedger), s.inDeadLetterTopic()
 	for at, copies := range letters {
 		if i := slices.IndexFunc(copies, func(hash string) bool { return hash != bad[at] }); i >= 0 {
-			s.t.Errorf("the letter about %v is %s, the record was %q", at, copies[i], bad[at])
+			s.t.Errorf("the dead letter of %v has hash %s, want that of the record, %q", at, copies[i], bad[at])
 		}
 	}
 	if err := s.ledger.Flush(); err != nil {
@@ -187,9 +187,9 @@ func (s *scene) checkLetters(void int) {
 		args = append(args, "--table", s.tableURL(s.name))
 	}
 	out, err := lab.Python(s.ctx, "oracle/letters.py", args...)
-	s.t.Logf("%d bad records, %d of them letters in the topic\n%s", len(bad), len(letters), out)
+	s.t.Logf("%d bad records, %d of them in the dead-letter topic\n%s", len(bad), len(letters), out)
 	if err != nil {
-		s.t.Errorf("rows and letters are not what was produced: %v", err)
+		s.t.Errorf("rows and dead letters differ from the produced records: %v", err)
 	}
 }
 
@@ -238,12 +238,12 @@ func TestPoison_StoreFlaps(t *testing.T) {
 	calm()
 	s.awaitPassed()
 	m.drain()
-	s.untilCurrent() // the letter table, too
+	s.untilCurrent() // moves dead letters into their table, too
 	s.check("--readers", "duckdb", "--no-order")
 	s.checkLetters(0)
 	c := s.countLetters()
 	if n := int(s.badLedger.Len()); c.Distinct != n || c.Unresolved != n || c.Letters < n {
-		t.Errorf("%+v, want %d letters that stand", c, n)
+		t.Errorf("%+v, want %d unresolved dead letters", c, n)
 	}
 }
 
@@ -255,10 +255,10 @@ func TestPoison_NoOutage(t *testing.T) {
 	s.produce(poisonRecords / 2)
 	s.awaitPassed()
 	if n, known := m.sum("sluice_breaker_changes_total"); n != 0 {
-		t.Errorf("breakers changed %v times (%v)", n, known)
+		t.Errorf("breakers changed %v times, want none (metric exists: %v)", n, known)
 	}
 	if n := m.metric("sluice_breaker_state"); n != 0 {
-		t.Errorf("a breaker is not closed: %v", n)
+		t.Errorf("the sum of breaker states is %v, want 0 (all closed)", n)
 	}
 	r, err := m.health()
 	if err != nil || r.Status != "degraded" || !r.Ready || len(r.Holds) > 0 {
@@ -303,7 +303,7 @@ func TestFlood(t *testing.T) {
 	s.produce(2000)
 	s.awaitRows(4000)
 	if letters := flood.inDeadLetterTopic(); len(letters) > 0 {
-		t.Errorf("%d letters were written before anybody allowed it", len(letters))
+		t.Errorf("%d dead letters were written before an operator allowed them", len(letters))
 	}
 
 	path, _ := s.config(both)
@@ -342,7 +342,7 @@ func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	s.produce(2000)
 	s.met(commit)
 	if after := len(s.inDeadLetterTopic()); after <= before {
-		t.Errorf("a commit is on its way, and there are %d letters, as before", after)
+		t.Errorf("a commit is in flight, but there are only %d dead letters, as before", after)
 	}
 	s.addColumn("note")
 	commit.Release(true)
@@ -420,14 +420,14 @@ func TestVoidLetters(t *testing.T) {
 	commit.Release(false)
 	unread := s.willBeVoid()
 	path, _ := s.config(lax)
-	for range 2 { // the letters of the first are there when the second begins
+	for range 2 { // the second run meets the dead letters of the first
 		if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
 			t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
 		}
 	}
 	c := s.countLetters(lax)
 	if c.Void != unread || unread == 0 || c.Letters <= c.Distinct || c.Pending+c.Unknown != 0 || c.Unresolved != c.Distinct-unread {
-		t.Errorf("%+v, want %d void letters, and repeats of others", c, unread)
+		t.Errorf("%+v, want %d void dead letters, and repeats of others", c, unread)
 	}
 	s.checkLetters(unread)
 }

@@ -40,7 +40,7 @@ func TestProducedIsTable(t *testing.T) {
 
 	for _, args := range [][]string{{"offsets", "show"}, {"table", "inspect"}} {
 		if text := s.wants(0, args...); !strings.Contains(text, s.name) && !strings.Contains(text, "200000") {
-			t.Errorf("connector %s does not tell of the table: %s", strings.Join(args, " "), text)
+			t.Errorf("connector %s does not show the table: %s", strings.Join(args, " "), text)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []re
 	}
 	for _, m := range pair {
 		m.awaitActive()
-		m.await("it works on partitions", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
+		m.await("it owns partitions", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
 	}
 	return pair
 }
@@ -65,7 +65,7 @@ func TestRecoveryOfLeftAndKilled(t *testing.T) {
 		if code, text := s.command("members", "cleanup", "--yes", "--reason", "it was killed", "--config", path); code != 0 || !strings.Contains(text, "Removed 0 stale consumers, forgot 1") {
 			t.Errorf("%s: exit code %d: %s", m.in.name, code, text)
 		}
-		m.awaitIn("it is forgotten", func(k *membership.Member) bool { return k == nil })
+		m.awaitIn("the registry has no record of it", func(k *membership.Member) bool { return k == nil })
 	}
 	end()
 	for _, m := range stay {
@@ -119,7 +119,7 @@ func TestRecoveryOfCutOff(t *testing.T) {
 			t.Errorf("%s was %s and is %s", m.Name, ids[m.Name], id)
 		}
 		m.awaitLine("registered again: the registration was lost")
-		m.await("it works again", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
+		m.await("it owns partitions again", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
 		m.awaitStatus(health.MembersOK)
 	}
 	before = s.rows()
@@ -153,7 +153,7 @@ func TestRecoveryOfSuspended(t *testing.T) {
 		if id := m.awaitActive().ID; id != ids[m.Name] {
 			t.Errorf("%s was %s and is %s", m.Name, ids[m.Name], id)
 		}
-		m.await("it says that it registered again", func(report) bool { return strings.Contains(m.Tail(), "registered again: the registration was lost") })
+		m.await("it logs that it registered again", func(report) bool { return strings.Contains(m.Tail(), "registered again: the registration was lost") })
 		m.awaitStatus(health.MembersOK)
 	}
 	before := s.rows()
@@ -183,7 +183,7 @@ func TestRegistriesFail(t *testing.T) {
 			}
 		}
 		for _, m := range members {
-			m.await(what+": it knows nothing of the others", func(r report) bool {
+			m.await(what+": it reports the members as unknown", func(r report) bool {
 				if !r.Ready {
 					t.Errorf("%s: %s is not ready", what, m.Name)
 				}

@@ -25,7 +25,7 @@ import (
 type registry struct {
 	name              string // as members.store says
 	addr, url         string
-	proxy             *lab.TCPProxy // before it
+	proxy             *lab.TCPProxy // in front of it
 	stop, start, wipe func(context.Context) error
 	// rows returns how many registrations of an id the server has, stale ones included.
 	rows func(ctx context.Context, scope membership.Scope, id string) (int, error)
@@ -62,7 +62,7 @@ func registries(t *testing.T) []*registry {
 		},
 	}
 	for _, r := range all {
-		if r.rows == nil { // a key that has expired is not there
+		if r.rows == nil { // Redis removes expired keys itself
 			r.rows = func(ctx context.Context, s membership.Scope, id string) (int, error) {
 				m, err := r.member(ctx, s, func(of string) bool { return of == id })
 				if m == nil || !m.Registered {
@@ -135,7 +135,7 @@ func (r *registry) member(ctx context.Context, s membership.Scope, is func(id st
 type registered struct {
 	*member
 	in  *registry
-	log string // its file
+	log string // path of its log
 }
 
 // registering makes a member register, through the registry's proxy or past it.
@@ -221,13 +221,13 @@ func (m registered) awaitSilent() {
 // awaitStatus waits until the member reports this status of the members.
 func (m registered) awaitStatus(want health.MembersStatus) {
 	m.s.t.Helper()
-	m.await("it says of the members: "+string(want), func(r report) bool { return r.Components["members"].Status == string(want) })
+	m.await("it reports the members as "+string(want), func(r report) bool { return r.Components["members"].Status == string(want) })
 }
 
 // awaitAll waits until the members together own all partitions.
 func (s *scene) awaitAll(partitions int, members ...registered) {
 	s.t.Helper()
-	s.await("the others work on all partitions", func() (bool, error) {
+	s.await("the other members own all partitions", func() (bool, error) {
 		n := 0
 		for _, m := range members {
 			r, err := m.health()

@@ -70,7 +70,7 @@ func TestTableReplaced(t *testing.T) {
 	m.drain()
 	s.wants(1, "run", "--until-current")
 	if n := len(s.commits()); n != before {
-		t.Errorf("the table has %d versions, want the %d of before", n, before)
+		t.Errorf("the table has %d versions, want %d as before", n, before)
 	}
 	s.ends(2, "table_replaced", -1, "start", s.name, "--at", "earliest")
 	// All records were read once more, into a table without rows, so the order of versions starts again.
@@ -128,7 +128,7 @@ func TestOversize(t *testing.T) {
 	s.untilCurrent()
 	note := make([]byte, 11<<20)
 	for i := range note {
-		note[i] = byte('a' + s.random.IntN(26)) // hardly shrinks below half
+		note[i] = byte('a' + s.random.IntN(26)) // compression saves half at most
 	}
 	client := s.client()
 	large, err := client.ProduceSync(s.ctx, &kgo.Record{Topic: s.name, Partition: 2, Value: fmt.Appendf(nil, `{"order_id":"x","coupon":%q}`, note)}).First()
@@ -151,7 +151,7 @@ func TestOversize(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, text)
 	}
-	s.awaitOthers() // the member that was held goes on by itself
+	s.awaitOthers() // the held partition resumes by itself
 	m.drain()
 	s.wants(0, "holds")
 	s.checkSets()

@@ -38,7 +38,7 @@ type scale struct {
 	*scene
 	topics []string
 	client *kgo.Client
-	rounds int64 // of records that were produced
+	rounds int64 // of produced records
 }
 
 // TestScale moves 1 000 topics with 4 000 partitions into 1 000 tables: first with `run --until-current`, then with a
@@ -163,10 +163,10 @@ func (s *scale) stays(figures *strings.Builder) {
 	row("8 000 records, until all are rows", began, cpu)
 
 	began, cpu = time.Now(), m.metric("process_cpu_seconds_total")
-	time.Sleep(time.Minute) // this is what is measured
+	time.Sleep(time.Minute) // the idle time is measured
 	row("a minute without records", began, cpu)
 
-	s.produceRound() // is on its way when the signal comes
+	s.produceRound() // these records are in flight at the signal
 	began = time.Now()
 	if err := m.Signal(syscall.SIGTERM); err != nil {
 		s.t.Fatal(err)
@@ -176,7 +176,7 @@ func (s *scale) stays(figures *strings.Builder) {
 		s.t.Errorf("exit code %d: %s", code, m.Tail())
 	}
 	_, _ = fmt.Fprintf(figures, "| drain, with 8 000 records on their way | %.1f | | %d |\n", time.Since(began).Seconds(), peak>>20)
-	s.untilCurrent(figures) // what the drain left
+	s.untilCurrent(figures) // the records that the drain left
 }
 
 // awaitCurrent waits until the member has all partitions and the position of each is the end of its log.

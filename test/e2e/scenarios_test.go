@@ -26,7 +26,7 @@ func TestTransientS3Outage(t *testing.T) {
 	p := s.proxy()
 	m := s.start(through(p), func(c *settings) {
 		c.patient = "retry: {initial: 200ms, max: 2s}\nbreaker: {failures: 5, open_for: 2s, successes: 3}"
-		c.log = "debug" // the only level at which each retry has a line
+		c.log = "debug" // logs each retry; other levels log only some
 	})
 	s.produce(2000)
 	s.awaitRows(2000)
@@ -39,10 +39,10 @@ func TestTransientS3Outage(t *testing.T) {
 	// 2. The error is transient: the guard retries and logs each retry.
 	m.awaitMetric("sluice_retries_total", 5)
 	if n := m.metric("sluice_unknown_errors_total"); n != 0 {
-		t.Errorf("%v errors that the table of classes does not know", n)
+		t.Errorf("%v errors have no class, want none", n)
 	}
 	// 3. No record is acknowledged: neither position nor committed offset moves, and no dead letter is written.
-	m.await("it says that the store is down", func(r report) bool { return len(r.Holds) == 4 && r.Holds[0].Reason == "store_down" })
+	m.await("it reports that the store is down", func(r report) bool { return len(r.Holds) == 4 && r.Holds[0].Reason == "store_down" })
 	if now := s.positions(); !maps.Equal(before, now) {
 		t.Errorf("positions moved from %v to %v", before, now)
 	}
@@ -61,13 +61,13 @@ func TestTransientS3Outage(t *testing.T) {
 		}
 	}
 	if pauses < 4 {
-		t.Errorf("%d pauses in the log", pauses)
+		t.Errorf("%d pauses in the log, want at least 4", pauses)
 	}
 	// 5. The write succeeds once the store is back. 6. All records are acknowledged.
 	p.Heal()
 	s.awaitRows(4000)
 	s.awaitGroup()
-	m.await("it says that all is well", func(r report) bool { return r.Status == "ok" })
+	m.await("it reports status ok", func(r report) bool { return r.Status == "ok" })
 	m.drain()
 	if n := s.letters(); n != 0 {
 		t.Errorf("%d dead letters", n)
@@ -105,7 +105,7 @@ func TestInvalidMessageSchema(t *testing.T) {
 	s.awaitPosition(0, s.ledger.Ends()[0])
 	// 2. The error is not retriable: no breaker counted it, and no record was retried, as the dead letters show.
 	if n := m.metric("sluice_breaker_changes_total"); n != 0 {
-		t.Errorf("%v changes of breakers", n)
+		t.Errorf("breakers changed %v times, want none", n)
 	}
 	m.drain()
 	// 4. Each bad record is in the dead-letter topic once, unchanged, with its origin and reason.
@@ -121,11 +121,11 @@ func TestInvalidMessageSchema(t *testing.T) {
 			}
 		}
 		if why != bad[value] || string(l.Key) != "k" || where == "" || header(l, "sluice.topic") != s.name || header(l, "sluice.retries") != "0" {
-			t.Errorf("letter %q of offset %d says %q at %q", value, offset, why, where)
+			t.Errorf("dead letter %q of offset %d has reason %q and origin %q", value, offset, why, where)
 		}
 	}
 	if len(at) > 0 || len(letters) != len(bad) {
-		t.Errorf("%d letters; without one: %v", len(letters), at)
+		t.Errorf("%d dead letters; records without one: %v", len(letters), at)
 	}
 	s.checkSets("--readers", "deltalake")
 }
@@ -154,7 +154,7 @@ func TestConsumerRebalance(t *testing.T) {
 		}
 	}
 	if moved == 0 || moved > 2 {
-		t.Errorf("%d partitions moved while the first member's commit was on its way", moved)
+		t.Errorf("%d partitions advanced while the first member's commit was held, want 1 or 2", moved)
 	}
 	// 4. The held commit reaches the store. It would double rows of the second member; the table's log refuses it.
 	fault.Release(true)
@@ -182,7 +182,7 @@ func TestApplicationRestart(t *testing.T) {
 	// 1. It shuts down gracefully.
 	first.drain()
 	if len(first.lines("Shutting down gracefully")) != 1 {
-		t.Errorf("it does not say that it stops: %s", first.Tail())
+		t.Errorf("the member does not log its shutdown once: %s", first.Tail())
 	}
 	s.wantGroup(s.positions())
 	// 3. It starts again. 4. It continues at the table's positions.
@@ -253,7 +253,7 @@ func (s *scene) readLetters(n int) (all []*kgo.Record) {
 	for len(all) < n || int64(len(all)) < s.letters() {
 		fetches := client.PollFetches(ctx)
 		if err := ctx.Err(); err != nil {
-			s.t.Fatalf("%d of %d letters: %v", len(all), n, err)
+			s.t.Fatalf("%d of %d dead letters: %v", len(all), n, err)
 		}
 		all = append(all, fetches.Records()...)
 	}

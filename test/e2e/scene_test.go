@@ -27,8 +27,8 @@ const patience = 5 * time.Minute
 type scene struct {
 	t      *testing.T
 	ctx    context.Context
-	name   string   // of topic, pipeline, group and the table's prefix
-	addrs  []string // of the brokers
+	name   string   // name of topic, pipeline, group and the table's prefix
+	addrs  []string // addresses of the brokers
 	dir    string
 	minio  *lab.MinIO
 	bucket *lab.Bucket
@@ -132,16 +132,16 @@ type settings struct {
 	store   string
 	listen  string
 	start   string
-	own     string // what the entry of the scene's topic says
-	more    string // entries of topics besides the scene's own
+	own     string // keys of the scene's topic
+	more    string // further entries of topics
 	sasl    string // kafka.sasl
 	memory  string
 	commit  string
 	patient string // retry, breaker
 	log     string // level
 	timeout string // storage.s3.timeout
-	bad     string // bad_records, and what else makes a record a bad one
-	health  string // what it says of health besides where it listens
+	bad     string // bad_records, and keys that make more records bad
+	health  string // keys of health besides listen
 }
 
 // alsoReads adds entries to the topics.
@@ -327,7 +327,7 @@ func (s *scene) checkWith(run func(context.Context, string, ...string) ([]byte, 
 	out, err := run(s.ctx, "oracle/check.py", args...)
 	s.t.Logf("%d records in the ledger\n%s", s.ledger.Len(), out)
 	if err != nil {
-		s.t.Errorf("the table is not what was produced: %v", err)
+		s.t.Errorf("the table differs from the produced records: %v", err)
 	}
 }
 

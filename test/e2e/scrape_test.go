@@ -37,6 +37,6 @@ func (m *member) lints() {
 		m.s.t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
 	if !strings.Contains(string(text), "kafka_consumer_lag{") {
-		m.s.t.Errorf("this is no scrape of a connector at work:\n%s", text)
+		m.s.t.Errorf("the scrape has no kafka_consumer_lag:\n%s", text)
 	}
 }

@@ -107,7 +107,7 @@ func (o *storeOutage) run() {
 	s.awaitRows(2000)
 	pid := m.Pid()
 	endStream := s.stream(outageRate)
-	s.awaitRows(2000 + 2*outageRate) // it runs
+	s.awaitRows(2000 + 2*outageRate) // the member works
 
 	o.begin()
 	began := time.Now()
@@ -125,14 +125,14 @@ func (o *storeOutage) run() {
 	o.end()
 	ended := time.Now()
 	versions := len(s.commits())
-	s.await("it commits", func() (bool, error) {
+	s.await("the member commits", func() (bool, error) {
 		commits, err := s.log.Read(s.ctx)
 		return len(commits) > versions, err
 	})
 	first := time.Now()
 	endStream()
 	s.awaitRows(s.ledger.Len())
-	m.await("it says that all is well", func(r report) bool { return r.Status == "ok" && len(r.Holds) == 0 })
+	m.await("it reports status ok without holds", func(r report) bool { return r.Status == "ok" && len(r.Holds) == 0 })
 	o.checkTrace(ended, first)
 	_, peak, err := m.Resident()
 	if err != nil || m.Pid() != pid {
@@ -188,9 +188,9 @@ func (o *storeOutage) watch(from time.Time) {
 		case err != nil:
 			o.s.t.Fatal(err)
 		case !r.Joined:
-			o.s.t.Error("it left the group")
+			o.s.t.Error("the member left the group")
 		case !slices.ContainsFunc(r.Holds, func(h heldPartition) bool { return h.Reason == o.reason }) && r.open("store"):
-			o.s.t.Errorf("it does not say why it stands: %+v", r)
+			o.s.t.Errorf("the member reports no hold though the breaker is open: %+v", r)
 		}
 		resp, err := o.m.get("/health/live")
 		if err != nil {
@@ -223,13 +223,13 @@ func (o *storeOutage) checkTrace(ended, first time.Time) {
 	o.s.t.Logf("breaker: closed %s", strings.Join(trace, " "))
 	if o.reason == "store_denied" {
 		if len(trace) > 0 {
-			o.s.t.Errorf("a store that refuses us works; its breaker went %v", trace)
+			o.s.t.Errorf("a store that denies access works, but its breaker changed: %v", trace)
 		}
 		return
 	}
 	opened := slices.Index(trace, "closed")
 	if opened < 1 || opened != len(trace)-1 || slices.ContainsFunc(trace[:opened], func(to string) bool { return to != "open" }) {
-		o.s.t.Errorf("the breaker went closed %v", trace)
+		o.s.t.Errorf("the breaker's states were closed %v, want open at least once and closed at the end", trace)
 	}
 	if d := first.Sub(closed); d > o.within {
 		o.s.t.Errorf("the first commit came %v after the breaker closed (the outage ended %v)", d, ended)

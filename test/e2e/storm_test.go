@@ -31,14 +31,14 @@ const (
 type storm struct {
 	*scene
 	members []*member
-	slow    *lab.S3Proxy // commits take their time behind it, for all alike: a slower member loses each race for a version
+	slow    *lab.S3Proxy // delays the commits of all members equally: a slower member would lose each race for a version
 	frozen  *member
 	thaws   time.Time
 	fetched map[string]float64 // records, by member
 	fenced  map[string]float64
 	moved   map[int32]time.Time // when each partition's position was last seen to move
 	at      map[int32]int64
-	longest time.Duration // that a position stood still
+	longest time.Duration // longest time without progress of a position
 }
 
 // look collects the members' counters and checks that positions move. It misses what a member counts between the last
@@ -47,7 +47,7 @@ func (s *storm) look() {
 	s.t.Helper()
 	for _, m := range s.members {
 		if r, err := m.health(); err != nil || !r.Joined && s.fetched[m.Name] == 0 {
-			continue // it starts
+			continue // it is still starting
 		}
 		s.fetched[m.Name] = m.metric("sluice_fetch_records_total")
 		s.fenced[m.Name] = m.metric("sluice_fenced_total")
@@ -65,8 +65,8 @@ func (s *storm) look() {
 			latest = moved
 		}
 		if stood := now.Sub(moved); stood > 2*stormWindow {
-			s.t.Errorf("partition %d stands at %d since %v", id, s.at[id], stood.Round(time.Second))
-			s.moved[id] = now // said once for each window
+			s.t.Errorf("partition %d has had position %d for %v", id, s.at[id], stood.Round(time.Second))
+			s.moved[id] = now // report it once per window
 		}
 	}
 	if now.Sub(latest) >= stormWindow {
@@ -164,7 +164,7 @@ func (s *storm) run(partitions int32, lasts time.Duration, disturb func()) {
 		return n
 	}
 	rereads := sum(s.fetched) / float64(s.ledger.Len())
-	t.Logf("%d changes of %d members in %v; fenced %v times; each record fetched %.2f times; a position stood still for %v at most",
+	t.Logf("%d changes of %d members in %v; fenced %v times; each record fetched %.2f times; a position stayed for %v at most",
 		changes, len(s.fetched), lasts, sum(s.fenced), rereads, s.longest.Round(time.Second))
 	if rereads > stormRereads {
 		t.Errorf("each record was fetched %.1f times on average", rereads)
@@ -224,7 +224,7 @@ func TestContested(t *testing.T) {
 		}
 		return len(r.Holds) > 0 && r.Holds[0].Reason == "contested"
 	}
-	s.await("one of the two is contested", func() (bool, error) {
+	s.await("one member holds its claims as contested", func() (bool, error) {
 		if contested(wins) {
 			wins, loses = loses, wins
 			return true, nil
@@ -234,7 +234,7 @@ func TestContested(t *testing.T) {
 	before := s.rows()
 	s.awaitRows(before + 2000)
 	wins.drain()
-	loses.await("it goes on", func(r report) bool { return len(r.Holds) == 0 && r.Ready })
+	loses.await("it is ready without holds", func(r report) bool { return len(r.Holds) == 0 && r.Ready })
 	before = s.rows()
 	s.awaitRows(before + 2000)
 	t.Logf("fenced %v times", loses.metric("sluice_fenced_total"))

@@ -35,7 +35,7 @@ type shadow struct {
 	// it reports only after a minute, because their first request must time out first.
 	components, silent []string
 	reasons            []string // of the holds after a minute
-	late               []string // of the holds from the fifth minute on, if others: a claim is held for one reason
+	late               []string // of the holds from the fifth minute on, if they differ: a claim is held for one reason
 	breakers           []string // dependencies whose breakers are open after a minute
 	alerts             []string // other alerts that may fire
 
@@ -73,7 +73,7 @@ func shadows() []*shadow {
 					return err
 				}
 				o.s.produce(1000)
-				o.sleep(2 * time.Second) // the member reads them, and waits for the store
+				o.sleep(2 * time.Second) // time for the member to read them and wait for the store
 				return o.kafka.Pause()
 			},
 			end: func(o *shadow) error { return errors.Join(o.kafka.Resume(), o.s.minio.Resume()) },
@@ -138,9 +138,9 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 	endStream := func() {}
 	if o.producing {
 		endStream = s.stream(50)
-		s.produced = 200_000 // far behind what the stream comes to
+		s.produced = 200_000 // far above the numbers of the stream
 	}
-	s.produce(1000) // on their way when it begins
+	s.produce(1000) // in flight when the outage begins
 	if err := o.begin(o); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 		x := o.look(at)
 		o.judge(at, x)
 		if o.stores {
-			plain = o.more(plain + 200) // the table without an identity goes on
+			plain = o.more(plain + 200) // the table without an identity must advance
 		}
 	}
 	if err := o.end(o); err != nil {
@@ -251,7 +251,7 @@ func (o *shadow) more(to int64) int64 {
 	if err := p.Run(s.ctx, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	s.await("the table of the second topic goes on", func() (bool, error) { return rows() >= to, nil })
+	s.await("the table of the second topic has the records", func() (bool, error) { return rows() >= to, nil })
 	return to
 }
 
@@ -276,7 +276,7 @@ func (o *shadow) awaitOver() {
 		return err == nil && last.Ready && len(last.Holds) == 0 && last.Status == "ok", err
 	})
 	if err != nil {
-		o.s.t.Fatalf("wait until all is well: %v: %+v: %s", err, last, o.m.Tail())
+		o.s.t.Fatalf("wait until status ok without holds: %v: %+v: %s", err, last, o.m.Tail())
 	}
 	if x := o.glance(); x.code != 0 {
 		o.s.t.Errorf("after the outage `connector holds` has exit code %d: %s", x.code, x.holds)
@@ -300,7 +300,7 @@ func (o *shadow) judge(at time.Duration, x seen) {
 	}
 	for _, word := range o.named {
 		if !strings.Contains(strings.ToLower(x.holds), word) {
-			fail("`connector holds` says nothing of %s: %s", word, x.holds)
+			fail("`connector holds` does not name %s: %s", word, x.holds)
 		}
 	}
 	want := o.components
@@ -309,7 +309,7 @@ func (o *shadow) judge(at time.Duration, x seen) {
 	}
 	for _, name := range want {
 		if c := x.report.Components[name]; !slices.Contains([]string{"degraded", "down", "unknown"}, c.Status) || c.Reason == "" {
-			fail("/health says of %s: %q, %q", name, c.Status, c.Reason)
+			fail("/health has for %s: status %q, reason %q", name, c.Status, c.Reason)
 		}
 	}
 	if x.live != http.StatusOK {
@@ -335,7 +335,7 @@ func (o *shadow) judgeHolds(at time.Duration, x seen, fail func(string, ...any))
 	want := o.heldFor(at)
 	for _, reason := range want {
 		if x.held[reason] == 0 {
-			fail("Prometheus knows of no partition that is held for %s: %v", reason, x.held)
+			fail("Prometheus has no partition that is held for %s: %v", reason, x.held)
 		}
 		if !strings.Contains(x.holds, reason) {
 			fail("`connector holds` does not show %s: %s", reason, x.holds)
@@ -343,7 +343,7 @@ func (o *shadow) judgeHolds(at time.Duration, x seen, fail func(string, ...any))
 	}
 	for reason := range x.held {
 		if !slices.Contains(want, reason) {
-			fail("a hold for %s", reason)
+			fail("unexpected hold for %s", reason)
 		}
 	}
 	for _, name := range o.breakers {
@@ -360,13 +360,13 @@ func (o *shadow) judgeAlerts(at time.Duration, x seen, fail func(string, ...any)
 	for _, a := range x.alerts {
 		name, firing := a.Labels["alertname"], a.State == "firing"
 		if firing && a.Labels["severity"] == "critical" {
-			fail("%s pages somebody", name)
+			fail("critical alert %s fires", name)
 		}
 		if name == "SluiceHeldByOutage" && (firing || at < 7*time.Minute) {
 			waits++
 		}
 		if firing && name != "SluiceHeldByOutage" && !slices.Contains(o.alerts, name) {
-			fail("%s fires", name)
+			fail("unexpected alert %s fires", name)
 		}
 	}
 	if want := o.heldFor(at); at >= 5*time.Minute && waits != len(want) {
