@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// bench is what all runs share.
+// bench is the state that all runs share.
 type bench struct {
 	dir      string
 	binary   string
@@ -142,7 +142,7 @@ func run(ctx context.Context, records int64, rounds int, limits []string, agains
 	return nil
 }
 
-// ratios prints how runs compare with the others of their pairs.
+// ratios formats how runs compare with the other runs of their pairs.
 func ratios(ours, others []result) string {
 	var b strings.Builder
 	for _, m := range []struct {
@@ -171,7 +171,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i] + (at-float64(i))*(next-sorted[i])
 }
 
-// produce fills the topic and sums up what verification compares.
+// produce fills the topic and computes the sums that the verification compares.
 func (b *bench) produce(ctx context.Context) error {
 	if err := b.kafka.CreateTopic(ctx, topic, 8, nil); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Policy is what a table's configuration says about records that could be rows, or need not be.
+// Policy is the part of a table's configuration that decides whether some records are bad.
 type Policy struct {
 	Strict     bool // unknown_fields: dead_letter
 	Keys       bool // keys: required
@@ -21,11 +21,12 @@ type Policy struct {
 type Poison struct {
 	// Code is why: the reason code of its dead letter.
 	Code string
-	// Applies tells whether a policy makes it a bad record; nil for all of them.
+	// Applies reports whether such a record is bad under a policy. If it is nil, the record is bad under all policies.
 	Applies func(Policy) bool
-	// Large is set for what brokers take only if they are told to: it has megabytes, which compress well.
+	// Large is true for records of several megabytes, which brokers accept only with a raised limit. They compress
+	// well.
 	Large bool
-	// spoil takes a record of the common kind.
+	// spoil makes a plain record bad.
 	spoil func(rec *Record)
 }
 
@@ -59,7 +60,7 @@ var Poisons = []Poison{
 	{Code: "too_large", Large: true, spoil: whole(func(s string) string { return s + strings.Repeat(" ", 16<<20) })},
 }
 
-// applies tells whether the kind is bad under a policy.
+// applies reports whether the kind is bad under a policy.
 func (p Poison) applies(to Policy) bool { return p.Applies == nil || p.Applies(to) }
 
 // Spoil returns record number i of o as this kind of poison.
@@ -71,14 +72,14 @@ func (p Poison) Spoil(o Orders, i int64) Record {
 	return rec
 }
 
-// poison makes one of the kinds that brokers take and that are bad under the policy of o.
+// poison makes one of the kinds that brokers accept by default and that are bad under the policy of o.
 func (o Orders) poison(r *rand.Rand, i int64) Record {
 	kinds := slices.DeleteFunc(slices.Clone(Poisons), func(p Poison) bool { return p.Large || !p.applies(o.Policy) })
 	return kinds[r.IntN(len(kinds))].Spoil(o, i)
 }
 
-// Raw is the code of a record that cannot become a row, with 16 bytes of SHA-256 over its key and value, in hexadecimal:
-// what its dead letter must say and hold. Both are written with their length before them, null with -1.
+// Raw returns what the dead letter of a bad record must contain: the reason code, and in hexadecimal 16 bytes of
+// SHA-256 over key and value. Before each of the two the hash has its length, -1 for null.
 func (rec *Record) Raw() string {
 	h := sha256.New()
 	for _, b := range [][]byte{rec.Key, rec.Value} {

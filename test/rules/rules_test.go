@@ -17,7 +17,7 @@ import (
 	"sluice/test/lab"
 )
 
-// promtool runs promtool in deploy/ and returns what it says. An exit code other than 0 is told by ok.
+// promtool runs promtool in deploy/ and returns its output. ok is true if its exit code is 0.
 func promtool(t *testing.T, args ...string) (out string, ok bool) {
 	t.Helper()
 	program, err := lab.Install(t.Context(), "promtool")
@@ -48,7 +48,7 @@ func TestCheckRules(t *testing.T) {
 	}
 }
 
-// TestRules runs promtool test rules once. Each test of the file is one here, too.
+// TestRules runs `promtool test rules` once and reports each test of the file as a subtest.
 func TestRules(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(folder(t), "alerts_test.yaml"))
 	if err != nil {

@@ -1,9 +1,10 @@
 //go:build lab
 
-// Package security runs the connector's binary against real brokers that speak TLS and authenticate: each way to connect,
-// right and wrong. What is right moves records; what is wrong is named, by commands and by a running connector.
+// Package security runs the connector's binary against real brokers that require TLS and authentication. It covers each
+// way to connect, with right and wrong settings. With right settings records arrive in the table. With wrong ones the
+// commands and a running connector name the fault.
 //
-// Every test runs on the newest Kafka and on the last one before 4.0; tables lie on the local disk.
+// Every test runs on the newest Kafka and on the last one before 4.0. The tables are on the local disk.
 package security
 
 import (
@@ -27,11 +28,11 @@ const (
 	user     = "sluice"
 	password = "right-7461"
 	records  = 500
-	// patience is how long a test waits for what must come. It is no measure of speed.
+	// patience is how long a test waits for an expected event. It does not measure speed.
 	patience = 2 * time.Minute
 )
 
-// The further listeners. All their certificates are for 127.0.0.1, except that of OTHER.
+// These are the additional listeners. All their certificates are for 127.0.0.1, except that of OTHER.
 const (
 	onTLS     = "TLS"
 	onMutual  = "MTLS"
@@ -42,7 +43,7 @@ const (
 	onBearer  = "BEARER"  // only OAUTHBEARER, and sessions of two seconds
 )
 
-// world is one broker with everything that a client of it may have.
+// world is one broker with all files and credentials that a client may need.
 type world struct {
 	binary string
 	kafka  *lab.Kafka
@@ -55,7 +56,7 @@ type world struct {
 	token, staleToken    string
 }
 
-// TestSecurity has one broker of each version for all tests.
+// TestSecurity runs all tests against one broker of each version.
 func TestSecurity(t *testing.T) {
 	for _, version := range []string{lab.KafkaNewest, lab.KafkaOlder} {
 		t.Run(version, func(t *testing.T) {
@@ -184,7 +185,7 @@ func (w *world) produce(t *testing.T, topic string, from, n int64) {
 	}
 }
 
-// config writes a configuration and returns its path and where /health will be. kafka is what stands below kafka.
+// config writes a configuration and returns its path and the address of /health. kafka is the text below the key kafka.
 func (w *world) config(t *testing.T, topic, address, kafka string) (path, listen string) {
 	t.Helper()
 	listen, err := lab.FreeAddr()
@@ -213,7 +214,7 @@ shutdown: {drain: 5s}
 	return certs.Write(t, dir, "config.yaml", []byte(text)), listen
 }
 
-// command runs a command of the binary and returns its exit code and what it printed.
+// command runs a command of the binary and returns its exit code and output.
 func (w *world) command(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

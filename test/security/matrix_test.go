@@ -91,7 +91,7 @@ func (w *world) cells() []cell {
 	return cells
 }
 
-// arrives: the records come into the table, and whoever compares table and topic finds nothing.
+// arrives expects the records in the table, and expects `connector verify` to find no difference from the topic.
 func (w *world) arrives(t *testing.T, c cell) {
 	t.Helper()
 	topic := w.topic(t)
@@ -105,7 +105,8 @@ func (w *world) arrives(t *testing.T, c cell) {
 	}
 }
 
-// named: a command says what is wrong and that it found something; a running connector holds and says the same.
+// named expects a command to name the fault and to exit with the code for findings, and a running connector to hold
+// with the same text.
 func (w *world) named(t *testing.T, c cell) {
 	t.Helper()
 	topic := "topic-of-nobody"
@@ -139,7 +140,7 @@ func (w *world) named(t *testing.T, c cell) {
 	}
 }
 
-// await waits until check says true.
+// await waits until check returns true.
 func await(t *testing.T, check func() (bool, error)) {
 	t.Helper()
 	if err := lab.Until(withPatience(t), check); err != nil {

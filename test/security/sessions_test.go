@@ -11,11 +11,11 @@ import (
 	"sluice/test/certs"
 )
 
-// rounds of half a second each are more than five sessions of two seconds.
+// rounds is a number of rounds of half a second each. Together they last longer than five sessions of two seconds.
 const rounds = 24
 
-// sessionsOfScram: a broker that ends sessions every two seconds costs nothing: one generation, no warning, and records
-// arrive all the time.
+// sessionsOfScram: a broker ends sessions every two seconds. The member stays in one generation, logs no warning, and
+// keeps moving records.
 func (w *world) sessionsOfScram(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
@@ -27,8 +27,8 @@ func (w *world) sessionsOfScram(t *testing.T) {
 	m.undisturbed(t, total)
 }
 
-// sessionsOfTokens: each session ends with its token; somebody renews the file all the time. When nobody does the hold
-// says so, and a fresh token ends it.
+// sessionsOfTokens: each session ends with its token, and the test renews the token's file. When the test stops
+// renewing, the hold names the expired token, and a fresh token ends the hold.
 func (w *world) sessionsOfTokens(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
@@ -63,7 +63,7 @@ func (w *world) sessionsOfTokens(t *testing.T) {
 	m.reads(t, total+100)
 }
 
-// renewed: a connector whose certificate is renewed while it runs uses the new one for new connections.
+// renewed: a connector uses a certificate that was renewed while it runs for its new connections.
 func (w *world) renewed(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
@@ -90,7 +90,7 @@ func (w *world) renewed(t *testing.T) {
 	m.reads(t, records)
 }
 
-// stream produces for rounds while the member reads, and returns how many records there are then.
+// stream produces for rounds while the member reads, and returns the number of records in the topic.
 func (w *world) stream(t *testing.T, m *member, topic string, from int64) int64 {
 	t.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -121,7 +121,7 @@ func (m *member) reads(t *testing.T, n int64) {
 	t.Fatalf("does not reach %d records (%v):\n%s", n, err, text)
 }
 
-// undisturbed: sessions were renewed, and nobody noticed.
+// undisturbed expects that the broker renewed sessions without a rebalance, a warning or a missing record.
 func (m *member) undisturbed(t *testing.T, records int64) {
 	t.Helper()
 	for _, tt := range []struct {
