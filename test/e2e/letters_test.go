@@ -185,7 +185,7 @@ func TestLetters_WaitForTheirTopic(t *testing.T) {
 	}
 }
 
-// stalled is a scene whose dead letters cannot be written until the test calls mend.
+// stalled is a scene whose dead letters cannot be written until the test repairs the topic.
 type stalled struct {
 	*scene
 	detail string // of the hold

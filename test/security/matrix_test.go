@@ -105,8 +105,8 @@ func (w *world) arrives(t *testing.T, c cell) {
 	}
 }
 
-// named expects a command to name the fault and to exit with the code for findings, and a running connector to hold
-// with the same text.
+// named expects `offsets show`, `check` and the hold of a running connector to name the fault. The log must not show the
+// password.
 func (w *world) named(t *testing.T, c cell) {
 	t.Helper()
 	topic := "topic-of-nobody"
