@@ -374,7 +374,7 @@ var ofDelta = []mutant{
 	{
 		name: "a put that meets something else than S3 is refused",
 		file: "sink/delta/objstore/s3errors.go",
-		old:  "case status == http.StatusNotFound: // no answer", new: "case status == http.StatusNotFound && !put: // no answer",
+		old:  "case status == http.StatusNotFound: // not an answer", new: "case status == http.StatusNotFound && !put: // not an answer",
 		pkg: "./sink/delta/objstore", test: "^TestS3NotFound_WithoutACode$",
 	},
 }

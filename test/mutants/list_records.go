@@ -195,7 +195,7 @@ var ofRecords = []mutant{
 	{
 		name: "a broken operations log ends all pauses",
 		file: "sink/opslog/follow.go",
-		old:  "f.state = f.chain.state // what", new: "f.state = &State{} // what",
+		old:  "f.state = f.chain.state // the entries", new: "f.state = &State{} // the entries",
 		pkg: "./sink/opslog", test: "^TestFollower_KeepsPausesInTrouble$",
 	},
 	{
@@ -267,7 +267,7 @@ var ofRecords = []mutant{
 	{
 		name: "refused credentials are tried again at once",
 		file: "connector/kafka/dial/dial.go",
-		old:  "time.Since(p.at) >= remember {", new: "time.Since(p.at) >= 0 {",
+		old:  "time.Since(p.at) >= refusalTTL {", new: "time.Since(p.at) >= 0 {",
 		pkg: "./connector/kafka/dial", test: "^TestRemembered$",
 	},
 	{

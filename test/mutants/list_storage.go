@@ -138,7 +138,7 @@ var ofStorage = []mutant{
 	{
 		name: "requests have no slots",
 		file: "sink/delta/objstore/s3.go",
-		old:  "slots: make(chan struct{}, parallel)", new: "slots: make(chan struct{}, 1<<20)",
+		old:  "slots: make(chan struct{}, maxInFlight)", new: "slots: make(chan struct{}, 1<<20)",
 		pkg: "./sink/delta/objstore", test: "^TestS3Slots$",
 	},
 }
