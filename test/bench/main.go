@@ -1,15 +1,18 @@
-// Command bench measures the whole way of a record, from real Kafka into a Delta table on MinIO, beside a tuned Python
-// pipeline (librdkafka, pyarrow, deltalake) on the same topic, in turns, and verifies the rows after each run.
+// Command bench measures the connector from real Kafka to a Delta table on MinIO. It compares it with a tuned Python
+// pipeline (librdkafka, pyarrow, deltalake) on the same topic. The two run in turns, and after each run the command
+// verifies the rows.
 //
 //	go run ./test/bench [-records 2000000] [-rounds 3] [-memory 128MiB,256MiB,512MiB] [-against connector]
 //
-// The connector runs with each memory.limit that is named.
+// The connector runs once a round with each memory.limit of -memory.
 //
-// It prints a line for each run and then the medians as rows of the table in docs/benchmarks.md. CPU is user and system
-// time of the measured process with all of its children; RSS is its own peak. The broker and the S3 server share the machine.
+// The command prints a line for each run and then the medians as rows of the table in docs/benchmarks.md. CPU is the
+// user and system time of the measured process and its children; RSS is its own peak. The broker and the S3 server run
+// on the same machine.
 //
-// With -against it runs both connectors in pairs, every second pair the other way round, and prints the median and the quartiles of
-// the ratios within the pairs: what the machine does to one run of a pair it mostly does to the other.
+// With -against both connectors run in pairs, and every second pair runs in the opposite order. The command prints the
+// median and the quartiles of the ratios within the pairs, because a disturbance of the machine mostly affects both runs
+// of a pair.
 package main
 
 import (
@@ -51,7 +54,7 @@ func main() {
 	}
 }
 
-// bench is what all runs share.
+// bench is the state that all runs share.
 type bench struct {
 	dir      string
 	binary   string
@@ -142,7 +145,7 @@ func run(ctx context.Context, records int64, rounds int, limits []string, agains
 	return nil
 }
 
-// ratios prints how runs compare with the others of their pairs.
+// ratios formats how runs compare with the other runs of their pairs.
 func ratios(ours, others []result) string {
 	var b strings.Builder
 	for _, m := range []struct {
@@ -171,7 +174,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i] + (at-float64(i))*(next-sorted[i])
 }
 
-// produce fills the topic and sums up what verification compares.
+// produce fills the topic and computes the sums that the verification compares.
 func (b *bench) produce(ctx context.Context) error {
 	if err := b.kafka.CreateTopic(ctx, topic, 8, nil); err != nil {
 		return err

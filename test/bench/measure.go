@@ -15,7 +15,7 @@ import (
 	"sluice/test/lab"
 )
 
-// sluice runs a connector with a memory.limit until it is current.
+// sluice runs a connector with a memory.limit until it is current, and measures it.
 func (b *bench) sluice(binary, limit string) func(context.Context, string) (result, error) {
 	return func(ctx context.Context, table string) (result, error) { return b.connector(ctx, binary, limit, table) }
 }
@@ -42,7 +42,7 @@ memory: {limit: %[9]s}
 	return b.measure(ctx, table, table+"/"+topic, "http://"+listen+"/metrics", env, binary, "run", "--until-current", "--config", config)
 }
 
-// peer runs the Python pipeline.
+// peer runs and measures the Python pipeline.
 func (b *bench) peer(ctx context.Context, table string) (result, error) {
 	python, err := lab.Install(ctx, "readers")
 	if err != nil {
@@ -57,8 +57,8 @@ func (b *bench) peer(ctx context.Context, table string) (result, error) {
 		b.kafka.Addr, topic, "s3://"+b.bucket.Name+"/"+table, b.minio.Endpoint)
 }
 
-// measure runs a process to its end and verifies the table that it wrote. metrics is where a Go process tells of its
-// allocations, "" for another one.
+// measure runs a process to its end and verifies the table that it wrote. metrics is the URL at which a Go process
+// exports its allocations, or "" for other processes.
 func (b *bench) measure(ctx context.Context, name, table, metrics string, env []string, argv ...string) (r result, err error) {
 	requests, err := b.requests(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) measure(ctx context.Context, name, table, metrics string, env []
 			if metrics == "" {
 				continue
 			}
-			// The last answer counts: shares of the records that were read until then.
+			// The last successful scrape counts, as allocations per record read until then.
 			m, err := scrape(ctx, metrics)
 			if read := m["sluice_records_read_total"]; err == nil && read > 0 {
 				r.allocs, r.memory = m["go_memstats_mallocs_total"]/read, m["go_memstats_alloc_bytes_total"]/read
@@ -122,7 +122,7 @@ func (b *bench) requests(ctx context.Context) (int64, error) {
 	return int64(m["minio_api_requests_total"]), nil
 }
 
-// scrape returns the metrics of a server, summed up over their labels.
+// scrape returns a server's metrics, each summed over its labels.
 func scrape(ctx context.Context, url string) (map[string]float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 	"unsafe"
 )
 
-// livenessFile gives a member a liveness file in the scene's folder.
+// livenessFile returns the path of a liveness file in the scene's folder, and the setting that makes a member write it.
 func (s *scene) livenessFile() (path string, with setting) {
 	path = filepath.Join(s.dir, "alive")
 	return path, func(c *settings) { c.health = fmt.Sprintf(", liveness_file: %q", path) }
 }
 
-// awaitProbe waits until a probe of a liveness file ends with an exit code and says a text.
+// awaitProbe waits until `connector probe` of a liveness file ends with an exit code and prints a text.
 func (s *scene) awaitProbe(path string, code int, says string) {
 	s.t.Helper()
 	s.await(fmt.Sprintf("a probe of %s has exit code %d", path, code), func() (bool, error) {
@@ -33,8 +33,8 @@ func (s *scene) awaitProbe(path string, code int, says string) {
 	})
 }
 
-// keepsAlive looks at a member until the function that it returns is called: over HTTP and in its file it must be alive all
-// the while.
+// keepsAlive probes a member over HTTP and through its liveness file until the caller calls end. end fails the test if
+// a probe failed.
 func (m *member) keepsAlive(path string) (end func()) {
 	stop, done := make(chan struct{}), make(chan string, 1)
 	go func() {
@@ -45,7 +45,7 @@ func (m *member) keepsAlive(path string) (end func()) {
 			select {
 			case <-stop:
 				if looks == 0 {
-					done <- "nobody looked"
+					done <- "the member was never probed"
 				}
 				close(done)
 				return
@@ -77,14 +77,14 @@ func (m *member) keepsAlive(path string) (end func()) {
 	}
 }
 
-// TestAFrozenMember: a process that does not run does not touch its file, and a probe sees it; when it runs on it is alive
-// again, and nothing was stalled.
-func TestAFrozenMember(t *testing.T) {
+// TestMember_Frozen: a frozen process does not touch its liveness file, and the probe fails. After it thaws, the member
+// is alive again, and the watchdog does not blame a loop for the frozen time.
+func TestMember_Frozen(t *testing.T) {
 	t.Parallel()
 	frozen(t, 0)
 }
 
-// frozen freezes a member until a probe fails, and for so long.
+// frozen freezes a member until the probe fails, and then for the time more.
 func frozen(t *testing.T, more time.Duration) {
 	t.Helper()
 	s := newScene(t, 4)
@@ -104,14 +104,14 @@ func frozen(t *testing.T, more time.Duration) {
 	}
 	m.thaw()
 	s.awaitProbe(path, 0, "ok")
-	for range 20 { // also by the watchdog's first looks
+	for range 20 { // the watchdog's first polls must agree
 		resp, err := m.get("/health/live")
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			t.Errorf("it runs on, and is not alive: %s", resp.Status)
+			t.Errorf("the member runs again, but is not alive: %s", resp.Status)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -124,7 +124,7 @@ func frozen(t *testing.T, more time.Duration) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(log, []byte("Liveness check FAILED")) {
-		t.Errorf("it was judged by the time in which it did not run: %s", m.Tail())
+		t.Errorf("the watchdog counted the frozen time: %s", m.Tail())
 	}
 	s.checkSets("--readers", "deltalake")
 }
@@ -147,7 +147,7 @@ func wedged(t *testing.T, look func(s *scene, url, path string)) {
 		t.Fatal(err)
 	}
 	defer func() { _ = read.Close() }()
-	// A pipe as small as can be, so that a few lines fill it.
+	// The smallest possible pipe: a few lines fill it.
 	const setPipeSize, bytesThere = 1031, 0x541b // F_SETPIPE_SZ, FIONREAD
 	if _, _, failed := syscall.Syscall(syscall.SYS_FCNTL, write.Fd(), setPipeSize, 4096); failed != 0 {
 		t.Fatal(failed)
@@ -180,16 +180,16 @@ func wedged(t *testing.T, look func(s *scene, url, path string)) {
 	select {
 	case err = <-ended:
 	case <-time.After(patience):
-		t.Fatal("it does not end")
+		t.Fatal("the member does not end")
 	}
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("it ended with %v, want exit code 1", err)
+		t.Errorf("the member ended with %v, want exit code 1", err)
 	}
 	if took := time.Since(told); took < 18*time.Second { // shutdown.drain and 8 s
-		t.Errorf("it ended after %v: it was not wedged", took)
+		t.Errorf("the member ended after %v: it was not blocked", took)
 	}
 	if _, err := os.Lstat(path); err == nil {
-		t.Error("its file is still there")
+		t.Error("the liveness file still exists")
 	}
 	if text, err := io.ReadAll(read); err != nil || len(text) == 0 {
 		t.Errorf("it logged %q: %v", text, err)

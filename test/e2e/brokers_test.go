@@ -12,7 +12,8 @@ import (
 	"sluice/test/lab"
 )
 
-// Three brokers, which the tests share one after the other: each finds all of them running and leaves them so.
+// TestThreeBrokers runs tests one after the other on three brokers. Each test finds all brokers running and leaves them
+// so.
 func TestThreeBrokers(t *testing.T) {
 	t.Parallel()
 	dir, err := folder("three")
@@ -43,7 +44,7 @@ func TestThreeBrokers(t *testing.T) {
 	}
 }
 
-// whole starts what a test that failed has left behind.
+// whole starts the brokers that a failed test left stopped.
 func whole(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	for _, k := range c.Brokers {
@@ -67,7 +68,7 @@ func newSceneOn(t *testing.T, c *lab.KafkaCluster, partitions int32) *scene {
 	return s
 }
 
-// Leaders move and brokers come and go, in an orderly way and not, while records come.
+// testBrokersComeAndGo moves leaders and stops and kills brokers while a producer sends records.
 func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 6)
@@ -102,7 +103,7 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 			away = awayOfThree
 		}
 		before := s.rows()
-		time.Sleep(away) // that it is away for so long is what is tested
+		time.Sleep(away) // the test is about an absence this long
 		s.awaitRows(before + 1)
 		if err := k.Start(s.ctx); err != nil {
 			t.Fatal(err)
@@ -123,7 +124,7 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// inRack lets a member read from the replicas of a rack.
+// inRack makes a member read from the replicas in a rack.
 func inRack(rack string) setting { return func(c *settings) { c.rack = rack } }
 
 // A broker that hangs, the group's coordinator and a leader of partitions: while it does, the group finds together at
@@ -156,7 +157,7 @@ func testBrokerHangs(t *testing.T, c *lab.KafkaCluster) {
 	generations := func(m *member) float64 { return m.metric("sluice_group_generations_total") }
 	joined := []float64{generations(members[0]), generations(members[1])}
 	for i, m := range members {
-		m.await("it has joined without the broker", func(r report) bool {
+		m.await("the member has joined without the broker", func(r report) bool {
 			return r.Joined && len(r.Partitions) == 3 && generations(m) > joined[i]
 		})
 	}
@@ -179,8 +180,9 @@ func testBrokerHangs(t *testing.T, c *lab.KafkaCluster) {
 	s.check("--readers", "polars")
 }
 
-// A replica that lacks acknowledged records becomes the leader, and other records take their offsets: the position that
-// was read before holds, running or resumed, and nothing of the new records passes for the old ones.
+// testUncleanElection makes a replica that lacks acknowledged records the leader, and produces other records at their
+// offsets. The member must hold the partition at its position, running or resumed, and must read none of the new
+// records.
 func testUncleanElection(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	for name, running := range map[string]bool{"running": true, "resumed": false} {
@@ -216,11 +218,11 @@ func testUncleanElection(t *testing.T, c *lab.KafkaCluster) {
 			if err := c.ElectUnclean(s.ctx, s.name, 0, behind.ID); err != nil {
 				t.Fatal(err)
 			}
-			// Records of another life, past the offsets that the table has. None of this partition may reach the table.
+			// These records take offsets beyond the table's position. None of this partition may reach the table.
 			s.ledger.Leave(0)
 			s.produce(9000)
 			if end, err := c.End(s.ctx, s.name, 0); err != nil || end <= at {
-				t.Fatalf("the other log ends at %d, the position is %d: %v", end, at, err)
+				t.Fatalf("the new leader's log ends at %d, the position is %d, want it beyond: %v", end, at, err)
 			}
 			if err := ahead.Start(s.ctx); err != nil {
 				t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// TestCanary: two members see their canaries arrive while records flow, also after one was killed; the canaries have a table
-// of their own, and none is in that of the records.
+// TestCanary: two members see their canary records arrive while other records flow, also after one member was killed.
+// The canaries have their own table; the table of the topic has none.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2)
@@ -44,7 +44,7 @@ func TestCanary(t *testing.T) {
 	}
 	end()
 	s.awaitRows(s.ledger.Len())
-	one.await("all partitions are its, and their lag is known", func(r report) bool {
+	one.await("it owns all partitions and knows their lag", func(r report) bool {
 		return r.Ready && len(r.Partitions) == 4 && !slices.ContainsFunc(r.Partitions, func(p partitionReport) bool { return p.Lag == nil })
 	})
 	one.lints()

@@ -32,7 +32,7 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 				t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
 			}
 			if left := proxy.Left(fault); left != 0 {
-				t.Errorf("%d faults met no commit", left)
+				t.Errorf("%d faults hit no commit", left)
 			}
 			s.wantUniqueCommits()
 			s.check("--readers", "polars")
@@ -40,19 +40,19 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// wantUniqueCommits looks for a commit that took effect twice.
+// wantUniqueCommits fails the test if a commit took effect twice.
 func (s *scene) wantUniqueCommits() {
 	s.t.Helper()
 	commits := s.commits()
 	ids, files := make(map[string]int64), make(map[string]int64)
 	for _, c := range commits {
 		if other, ok := ids[c.Info.TxnID]; ok && c.Info.TxnID != "" {
-			s.t.Errorf("versions %d and %d are one commit", other, c.Version)
+			s.t.Errorf("versions %d and %d have the same transaction id", other, c.Version)
 		}
 		ids[c.Info.TxnID] = c.Version
 		for _, add := range c.Adds {
 			if other, ok := files[add.Path]; ok {
-				s.t.Errorf("versions %d and %d add one file", other, c.Version)
+				s.t.Errorf("versions %d and %d add the same file", other, c.Version)
 			}
 			files[add.Path] = c.Version
 		}

@@ -11,7 +11,7 @@ import (
 	"sluice/test/lab"
 )
 
-// The demo fills a local table by itself, and refuses a folder that has one.
+// TestDemo: the demo fills a local table without further input, and refuses a folder that already has one.
 func TestDemo(t *testing.T) {
 	s := newScene(t, 1)
 	dir := filepath.Join(s.dir, "demo")

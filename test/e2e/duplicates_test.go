@@ -19,7 +19,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// identified has a member tell duplicates by the order's id, and remember them in a database if a URL is given.
+// identified makes a member recognise duplicates by the order's id. With a database URL the member keeps the
+// fingerprints in Postgres.
 func (s *scene) identified(database string) setting {
 	s.t.Helper()
 	fingerprints := ""
@@ -36,7 +37,7 @@ func (s *scene) identified(database string) setting {
 	}
 }
 
-// send produces orders that say nothing but their id, at a time.
+// send produces n orders that have only an id, with the given timestamp.
 func (s *scene) send(n int, id string, at time.Time) {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -53,8 +54,8 @@ func (s *scene) send(n int, id string, at time.Time) {
 	}
 }
 
-// A producer that sends an order again a second and 23 h 59 m later is heard once; 24 h 01 m later it is another one. It
-// makes no difference that the member restarts, is killed, or gives the partition to another one in between.
+// TestDuplicates: an order that is sent again after 1 s or 23 h 59 m is a duplicate; after 24 h 01 m it is a new order.
+// This holds although the member restarts, is killed, or passes the partition to another member in between.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"memory", "postgres"} {
@@ -133,7 +134,7 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// processed looks up an order by its own id, as any program would, and compares the offset.
+// processed looks up an order by its id, as any other program would, and compares the offset.
 func (s *scene) processed(database, id string, want int64) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.ctx, database)
@@ -161,7 +162,8 @@ func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
 	}
 }
 
-// awaitDuplicates waits until a member has counted so many: it does so a moment after its commit is in the log.
+// awaitDuplicates waits until a member's counter of duplicates has a value. The member raises it shortly after its
+// commit.
 func (m *member) awaitDuplicates(want float64, when string) {
 	m.s.t.Helper()
 	m.s.await(fmt.Sprintf("%s has left %v duplicates out, %s", m.Name, want, when), func() (bool, error) {

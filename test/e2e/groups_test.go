@@ -17,7 +17,8 @@ type described struct {
 	member           string // "-" for a group without members
 }
 
-// describe asks Kafka's own tool about the scene's group, by partition. A value that the tool shows as "-" is -1.
+// describe runs Kafka's own tool on the scene's group and returns its lines by partition. A value that the tool prints
+// as "-" is -1.
 func (s *scene) describe() (map[int32]described, error) {
 	out, err := shared.kafka.Groups(s.ctx, "--describe", "--group", s.name)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *scene) describe() (map[int32]described, error) {
 	return all, nil
 }
 
-// What operators see in Kafka's own tool is what the table has: offsets, lag, and who reads which partition.
+// TestConsumerGroupsTool: Kafka's own tool shows the offsets of the table, the lag, and the member of each partition.
 func TestConsumerGroupsTool(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 3)

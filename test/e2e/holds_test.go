@@ -23,7 +23,7 @@ func (s *scene) positions() map[int32]int64 {
 	return tablelog.Positions(s.commits())
 }
 
-// awaitOthers waits until every partition but the held ones has come to its last committed record.
+// awaitOthers waits until the table has the last committed record of every partition except the held ones.
 func (s *scene) awaitOthers(held ...int32) {
 	s.t.Helper()
 	ends := maps.Clone(s.ledger.Ends())
@@ -35,7 +35,8 @@ func (s *scene) awaitOthers(held ...int32) {
 	}
 }
 
-// wantHeld runs until everything but one partition is current, and expects the hold to say so to every command.
+// wantHeld expects one partition to stay at its position while the others become current, and expects `run
+// --until-current` to report the hold.
 func (s *scene) wantHeld(m *member, partition int32, at int64) {
 	s.t.Helper()
 	s.awaitOthers(partition)
@@ -48,7 +49,7 @@ func (s *scene) wantHeld(m *member, partition int32, at int64) {
 	s.wants(1, "run", "--until-current")
 }
 
-// Kafka deleted records before they were read.
+// TestBehindLogStart: Kafka deleted records before the member read them.
 func TestBehindLogStart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -97,10 +98,10 @@ func TestAheadOfLogEnd(t *testing.T) {
 	s.checkSets()
 }
 
-// The topic was deleted and created again.
+// TestTopicRecreated: the topic was deleted and created again.
 func TestTopicRecreated(t *testing.T) {
 	t.Parallel()
-	for name, records := range map[string]int64{"more": 8000, "fewer": 1000} { // than the table has read of the old one
+	for name, records := range map[string]int64{"more": 8000, "fewer": 1000} { // than the table has of the old one
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			topicRecreated(t, records)
@@ -121,7 +122,7 @@ func topicRecreated(t *testing.T, records int64) {
 		t.Fatal(err)
 	}
 	recreated := s.newLedger("recreated.csv")
-	// Nothing of the new topic may reach the table, so it has a ledger of its own, which is never compared.
+	// Nothing of the new topic may reach the table. So it has its own ledger, which is never compared.
 	if err := s.producer(records, "lz4").Run(s.ctx, recreated); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func topicRecreated(t *testing.T, records int64) {
 	s.wants(0, "verify")
 }
 
-// The broker's disk has a record batch with flipped bits.
+// TestCorruptBatch: the broker's disk has a record batch with flipped bits.
 func TestCorruptBatch(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -172,11 +173,11 @@ func TestCorruptBatch(t *testing.T) {
 	if to <= at+1 {
 		t.Errorf("skip goes on at %d: the batch at %d has more than one record", to, at)
 	}
-	s.checkSets("--lost", fmt.Sprintf("2:%d:%d", at, to)) // verify --kafka would meet the batch
+	s.checkSets("--lost", fmt.Sprintf("2:%d:%d", at, to)) // verify --kafka would fail at the corrupt batch
 	s.wants(0, "verify")
 }
 
-// A record that fits no schema: exactly it is left out.
+// TestPoison: a record does not fit the schema, and skip leaves out exactly this record.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -206,7 +207,8 @@ func TestPoison(t *testing.T) {
 	s.check()
 }
 
-// Another program has read the topic: it is held, and adopted where that one stopped, to the record.
+// TestUnknownHistory: another program has read the topic before. The member holds it until an operator adopts the
+// group's offsets, and then starts exactly there.
 func TestUnknownHistory(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -218,7 +220,7 @@ func TestUnknownHistory(t *testing.T) {
 	defer client.Close()
 	var offsets kadm.Offsets
 	var lost []string
-	for partition := range int32(3) { // of the fourth one it has read nothing
+	for partition := range int32(3) { // it has read nothing of the fourth one
 		next := 100 * (int64(partition) + 1)
 		offsets.AddOffset(s.name, partition, next, -1)
 		lost = append(lost, "--lost", fmt.Sprintf("%d:0:%d", partition, next))
@@ -244,7 +246,7 @@ func TestUnknownHistory(t *testing.T) {
 // target is a partition as commands name it.
 func (s *scene) target(partition int32) string { return fmt.Sprintf("%s:%d", s.name, partition) }
 
-// listed returns what holds says about a partition.
+// listed returns the hold of a partition as `connector holds` prints it.
 func (s *scene) listed(partition int32, reason string, args ...string) (h struct {
 	Topic, Reason, Command string
 	Partition              int32
@@ -272,7 +274,7 @@ func (s *scene) listed(partition int32, reason string, args ...string) (h struct
 	return h
 }
 
-// answerOf is the JSON that a command printed behind its warnings.
+// answerOf returns the JSON that a command printed after its warnings.
 func answerOf(text string) []byte {
 	for at := range text {
 		if (text[at] == '[' || text[at] == '{') && (at == 0 || text[at-1] == '\n') {
@@ -282,7 +284,7 @@ func answerOf(text string) []byte {
 	return nil
 }
 
-// told expects holds to know of a hold by itself and from a member, with where it stands.
+// told expects `connector holds` to list a hold, with its offset, both from the table and Kafka and from the member.
 func (s *scene) told(m *member, partition int32, reason string, at int64) {
 	s.t.Helper()
 	h := s.listed(partition, reason, "--member", m.url)
@@ -290,7 +292,7 @@ func (s *scene) told(m *member, partition int32, reason string, at int64) {
 		s.t.Errorf("holds says %+v", h)
 	}
 	if at >= 0 && (h.Offset == nil || *h.Offset != at) {
-		s.t.Errorf("holds says that it stands at %v, want %d", h.Offset, at)
+		s.t.Errorf("holds has offset %v, want %d", h.Offset, at)
 	}
 }
 
@@ -327,8 +329,8 @@ func (s *scene) ends(partition int32, reason string, at int64, command ...string
 	return to
 }
 
-// corrupt flips a bit in the second record batch after an offset, in the broker's log segment, and returns its first
-// offset. The broker sends segments as they lie on the disk.
+// corrupt flips a bit in the second record batch after an offset, in the broker's log segment, and returns the batch's
+// first offset. The broker sends segments as they are on disk, without a check.
 func (s *scene) corrupt(partition int32, after int64) int64 {
 	s.t.Helper()
 	segments, err := shared.kafka.Segments(s.name, partition)

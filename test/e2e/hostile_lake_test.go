@@ -30,7 +30,7 @@ func (a *attack) put(name string, body []byte) {
 	}
 }
 
-// next is the name of the version behind the newest one.
+// next returns the name of the version after the newest one.
 func (a *attack) next() string {
 	a.t.Helper()
 	commits, err := a.log.Read(a.ctx)
@@ -40,7 +40,8 @@ func (a *attack) next() string {
 	return fmt.Sprintf("%020d.json", len(commits))
 }
 
-// puts is a lake that gets one object.
+// puts returns a lake function that writes one object into the table's log. Without a name the object is the next
+// version.
 func puts(name string, body func() []byte) func(a *attack) []setting {
 	return func(a *attack) []setting {
 		as := name
@@ -73,7 +74,7 @@ func streams(name, text string, size int64) func(a *attack) []setting {
 			w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
 			w.WriteHeader(http.StatusOK)
 			_, _ = io.WriteString(w, text)
-			n, _ := io.CopyN(w, spaces{}, size-int64(len(text))) // until the reader has had enough
+			n, _ := io.CopyN(w, spaces{}, size-int64(len(text))) // until the reader closes the connection
 			a.sent.Add(n)
 			a.requests.Add(1)
 		}))
@@ -91,12 +92,12 @@ func (spaces) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lines is a commit.
+// lines returns the body of a commit.
 func lines(all ...string) func() []byte {
 	return func() []byte { return []byte(strings.Join(all, "\n") + "\n") }
 }
 
-// hostileTables are objects that others put into the log of a table, or into the operations log.
+// hostileTables are objects that other programs wrote into the log of a table or into the operations log.
 func hostileTables() []hostile {
 	const unsupported = "table_unsupported"
 	return []hostile{
@@ -113,7 +114,7 @@ func hostileTables() []hostile {
 			during: func(a *attack) string {
 				a.await("the hint was read", func() (bool, error) { return a.requests.Load() > 0, nil })
 				n, sent := a.requests.Load(), a.sent.Load()
-				if sent/n > 32<<20 { // what buffers between us and the reader take
+				if sent/n > 32<<20 { // buffers between proxy and reader hold this much
 					a.t.Errorf("%d requests for the hint took %d bytes", n, sent)
 				}
 				return fmt.Sprintf("passed over: %d requests took %d KiB with all buffers", n, sent>>10)
@@ -207,7 +208,7 @@ func hostileTables() []hostile {
 	}
 }
 
-// firstWith is the first line of a text that has another one.
+// firstWith returns the first line of a text that contains part.
 func firstWith(text, part string) string {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, part) {
@@ -225,7 +226,7 @@ func (a *attack) operation(name string, body []byte) {
 	}
 }
 
-// newSchema commits metadata whose schema has further fields.
+// newSchema commits metadata whose schema has additional fields.
 func (a *attack) newSchema(fields ...string) []setting {
 	a.t.Helper()
 	commits, err := a.log.Read(a.ctx)
@@ -247,7 +248,8 @@ func (a *attack) newSchema(fields ...string) []setting {
 	return nil
 }
 
-// checkpoint leaves the table with a checkpoint alone, whose data pages end at a size, looked at after each batch of values.
+// checkpoint leaves only a checkpoint in the table's log. Its data pages end at a size, which the writer checks after
+// each batch of values.
 func (a *attack) checkpoint(page, batch int64) []setting {
 	a.t.Helper()
 	commits := a.next()
@@ -269,7 +271,7 @@ func (a *attack) checkpoint(page, batch int64) []setting {
 	return nil
 }
 
-// bomb is a checkpoint with ids of positions that compress well.
+// bomb returns a checkpoint whose ids of positions compress well.
 func (a *attack) bomb(page, batch int64) []byte {
 	a.t.Helper()
 	txn := arrow.StructOf(arrow.Field{Name: "appId", Type: arrow.BinaryTypes.String, Nullable: true}, arrow.Field{Name: "version", Type: arrow.PrimitiveTypes.Int64, Nullable: true})
@@ -303,7 +305,7 @@ func (a *attack) bomb(page, batch int64) []byte {
 	return out.Bytes()
 }
 
-// escaped runs the commands that show what others wrote, and returns what one of them shows of it.
+// escaped runs the commands that print foreign texts, and returns the output of one of them.
 func (a *attack) escaped() (shown string) {
 	a.t.Helper()
 	for _, args := range [][]string{{"table", "inspect"}, {"table", "inspect", "--output", "json"}, {"holds"}, {"offsets", "show"}, {"verify"}} {

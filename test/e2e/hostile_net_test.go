@@ -21,18 +21,18 @@ import (
 	"sluice/test/lab"
 )
 
-// lie is what a broker says that is not so.
+// lieTold is a false response of a broker, and the text that the member must log.
 type lieTold struct {
 	name, input string
 	lie         lab.Lie
-	cut         bool // so that the lie is the first thing that new connections meet
+	cut         bool // connections are cut, so that new ones meet the lie first
 	says        string
 }
 
 // count overwrites the number at a place of a response's body.
 func count(frame []byte, at int) []byte { copy(frame[8+at:], "\x7f\xff\xff\xff"); return frame }
 
-// to changes the responses to requests of one kind.
+// to changes the responses to requests of one API key.
 func to(api int16, change func(version int16, frame []byte) []byte) lab.Lie {
 	return func(key, version int16, frame []byte) []byte {
 		if key != api {
@@ -42,7 +42,7 @@ func to(api int16, change func(version int16, frame []byte) []byte) lab.Lie {
 	}
 }
 
-// lies are responses whose counts or sizes no broker has.
+// lies are responses with counts or sizes that no real broker sends.
 var lies = []lieTold{
 	{
 		"metadata", "Kafka: Metadata with 0x7fffffff brokers", to(3, func(_ int16, frame []byte) []byte { return count(frame, 4) }), true,
@@ -79,7 +79,7 @@ var lies = []lieTold{
 	},
 }
 
-// hostileRedis are responses and values of the store of registrations. Data never wait for it.
+// hostileRedis are responses and values of the store of registrations. The pipeline never waits for this store.
 func hostileRedis() []hostile {
 	replies := func(reply string) func(a *attack) []setting {
 		return func(a *attack) []setting {
@@ -102,7 +102,7 @@ func hostileRedis() []hostile {
 	}
 }
 
-// registersAt lets the member register at a URL of Redis.
+// registersAt makes the member register at a Redis URL.
 func (a *attack) registersAt(url string) setting {
 	a.t.Helper()
 	file := filepath.Join(a.dir, "registry-url")
@@ -114,7 +114,7 @@ func (a *attack) registersAt(url string) setting {
 	}
 }
 
-// lyingRedis is a server that knows no handshake and answers each script with the same reply.
+// lyingRedis starts a server that rejects the handshake and answers each script with the same reply.
 func (a *attack) lyingRedis(reply string) (addr string) {
 	a.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -178,7 +178,7 @@ func redisCommand(in *bufio.Reader) (first string, err error) {
 	return first, nil
 }
 
-// largeRegistrations adds a member whose registration, status and last words have 300 MiB each.
+// largeRegistrations adds a member whose registration, status and last state have 300 MiB each.
 func (a *attack) largeRegistrations() string {
 	a.t.Helper()
 	url, err := os.ReadFile(filepath.Join(a.dir, "registry-url"))
@@ -196,7 +196,7 @@ func (a *attack) largeRegistrations() string {
 		keys, err := client.Keys(a.ctx, "worker:connector:*").Result()
 		return len(keys) > 0, err
 	})
-	if err := client.ConfigSet(a.ctx, "appendonly", "no").Err(); err != nil { // a gigabyte less to write
+	if err := client.ConfigSet(a.ctx, "appendonly", "no").Err(); err != nil { // saves writing a gigabyte
 		a.t.Fatal(err)
 	}
 	const enlarge = `local large, n = string.rep('x', 300 * 1024 * 1024), 0
@@ -215,7 +215,7 @@ return n`
 	return ""
 }
 
-// hostileClients are those that connect to the member's port.
+// hostileClients are clients that connect to the member's port.
 func hostileClients() []hostile {
 	return []hostile{
 		{name: "http-idle", brief: true, input: "15 000 idle connections to the health port", says: "too many connections", during: func(a *attack) string {
@@ -241,7 +241,7 @@ func hostileClients() []hostile {
 	}
 }
 
-// flood opens connections that say the same and stay open, and lets a probe in meanwhile.
+// flood opens n connections that send the same text and stay open, and probes the member meanwhile.
 func (a *attack) flood(text string, n int) {
 	a.t.Helper()
 	var limit syscall.Rlimit
@@ -261,7 +261,7 @@ func (a *attack) flood(text string, n int) {
 			a.t.Fatalf("connection %d: %v", i, err)
 		}
 		conns = append(conns, conn)
-		_, _ = io.WriteString(conn, text) // the server may have ended it
+		_, _ = io.WriteString(conn, text) // the server may have closed it
 	}
 	for range 5 {
 		resp, err := a.m.get("/health/live")
@@ -275,7 +275,7 @@ func (a *attack) flood(text string, n int) {
 	}
 }
 
-// request sends a request with further headers and returns the first line of the answer.
+// request sends a request with additional headers and returns the status line of the answer.
 func (a *attack) request(headers string) string {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.ctx, patience)
@@ -285,7 +285,7 @@ func (a *attack) request(headers string) string {
 		a.t.Fatal(err)
 	}
 	defer conn.Close()
-	go func() { _, _ = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n") }() // it may end in between
+	go func() { _, _ = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n") }() // the server may close the connection early
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
 		return err.Error()

@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// hostileRecords are records and topics of producers that do as they like.
+// hostileRecords are records and topics that a broken or malicious producer may create.
 func hostileRecords() []hostile {
-	// sent makes its record when the attack begins: some are large.
+	// sent builds its record when the attack begins, because some records are large.
 	sent := func(codec kgo.CompressionCodec, value func() []byte) func(a *attack) string {
 		return func(a *attack) string {
 			a.sends(codec, &kgo.Record{Value: value()})
@@ -73,7 +73,7 @@ func hostileRecords() []hostile {
 	}
 }
 
-// sends produces records to the attacked topic, each in a batch of its own.
+// sends produces records to the attacked topic, each in its own record batch.
 func (a *attack) sends(codec kgo.CompressionCodec, records ...*kgo.Record) {
 	a.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(a.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(codec),
@@ -90,7 +90,7 @@ func (a *attack) sends(codec kgo.CompressionCodec, records ...*kgo.Record) {
 	}
 }
 
-// manyTopics creates topics, and has a pattern match them.
+// manyTopics creates n topics and returns a setting with a pattern that matches them.
 func (a *attack) manyTopics(n, most int) setting {
 	a.t.Helper()
 	var names []string
@@ -111,7 +111,7 @@ func (a *attack) manyTopics(n, most int) setting {
 	}
 }
 
-// tooMany waits until so many topics are held, and returns what one hold says.
+// tooMany waits until n topics are not read, and returns the detail of one hold.
 func (a *attack) tooMany(n float64) string {
 	a.t.Helper()
 	found := a.evidence(hostile{reason: "too_many_topics", says: "max_topics"})

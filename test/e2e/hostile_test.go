@@ -21,30 +21,32 @@ import (
 	"sluice/test/tablelog"
 )
 
-// hostile is an input that no honest neighbour of a member makes, and what a member with [limited] memory makes of it.
+// hostile is an input that no sound neighbour of a member produces, and the expected reaction of a member with
+// [limited] memory.
 type hostile struct {
 	name  string
-	brief bool   // it is in the short suite, too
-	input string // for the table that the test prints
-	own   string // what the configuration says of the attacked topic
-	// lake tampers with what lies in the store while no member runs: both tables exist. It returns further settings.
+	brief bool   // part of the short suite, too
+	input string // as printed in the table of results
+	own   string // keys of the attacked topic's configuration
+	// lake tampers with objects in the store while no member runs; both tables exist. It returns additional settings.
 	lake func(a *attack) []setting
-	// before prepares what the member will meet and returns further settings. The member starts after it.
+	// before prepares the neighbours of the member and returns additional settings. The member starts after it.
 	before func(a *attack) []setting
-	// during attacks the running member. What it returns, if not "", is shown as the reason.
+	// during attacks the running member. A result other than "" is printed as the reason.
 	during func(a *attack) string
 	// reason is that of the hold of the attacked topic, whose detail has the text says. Without a reason the log or /health
 	// has the text, and the attacked table continues, too.
 	reason, says string
 }
 
-// attack is a hostile input on its way: a member reads the scene's topic, which is sound, and another one, which is not.
+// attack is a hostile input in progress. A member reads the scene's topic, which is sound, and another one, which is
+// attacked.
 type attack struct {
 	*scene
-	bad string // the topic that is attacked
+	bad string // name of the attacked topic
 	log *tablelog.Log
 	m   *member
-	// requests and sent count what streams was asked for, and the bytes that it could send.
+	// requests counts the requests that streams answered, and sent the bytes that it could send.
 	requests, sent atomic.Int64
 }
 
@@ -55,11 +57,11 @@ type result struct {
 	exit          int
 }
 
-// TestHostile gives a running member what broken or malicious neighbours may give it: objects in the store, responses of
-// Redis and Kafka, connections to its port, topics, records. The process lives and stays within its memory, the one table
-// or partition holds with a reason that says what is wrong, and the table beside it receives every record.
+// TestHostile gives a running member what broken or malicious neighbours may send: objects in the store, responses of
+// Redis and Kafka, connections to its port, topics, records. The process lives and stays within its memory. The
+// attacked table or partition is held with a reason that names the fault, and the other table receives every record.
 //
-// E2E_HOSTILE is a file that takes the table of results.
+// E2E_HOSTILE names a file that receives the table of results.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	rows := slices.Concat(hostileTables(), hostileRedis(), hostileClients(), hostileRecords())
@@ -93,7 +95,7 @@ func TestHostile(t *testing.T) {
 			note(fmt.Sprintf("%02d", i), h.play(t))
 		})
 	}
-	t.Run("broker", func(t *testing.T) { // one broker behind a proxy, one lie after the other
+	t.Run("broker", func(t *testing.T) { // one broker behind a proxy, one kind of lie per subtest
 		t.Parallel()
 		for i, r := range hostileBroker(t) {
 			note(fmt.Sprintf("%02d", len(rows)+i), r)
@@ -101,7 +103,7 @@ func TestHostile(t *testing.T) {
 	})
 }
 
-// cutText is the first line of a text, no longer than most.
+// cutText returns the first line of a text, with at most most characters.
 func cutText(text string, most int) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if r := []rune(text); len(r) > most {
@@ -110,7 +112,7 @@ func cutText(text string, most int) string {
 	return text
 }
 
-// play plays one hostile input.
+// play runs one hostile input and returns its row of the table.
 func (h hostile) play(t *testing.T) result {
 	t.Helper()
 	s := newScene(t, 1)
@@ -149,7 +151,7 @@ func (h hostile) play(t *testing.T) result {
 	return a.over(h.input, reason)
 }
 
-// over ends the member and looks at its memory.
+// over drains the member and checks its memory.
 func (a *attack) over(input, reason string) result {
 	a.t.Helper()
 	a.m.drain()
@@ -178,7 +180,7 @@ func (a *attack) awaitBad(n int64) {
 	})
 }
 
-// evidence waits until the member says what is wrong, and returns it.
+// evidence waits until /health or the log names the fault, and returns the text. It returns "" if h expects no text.
 func (a *attack) evidence(h hostile) (found string) {
 	a.t.Helper()
 	if h.says == "" {
@@ -213,7 +215,8 @@ func (a *attack) evidence(h hostile) (found string) {
 	return found
 }
 
-// held returns the hold that a report has of the attacked topic, "" if there is none or its detail says something else.
+// held returns the hold of the attacked topic from a report of /health. It returns "" if there is no hold with the
+// expected reason and detail.
 func (a *attack) held(h hostile, body []byte) string {
 	var r struct {
 		Holds []struct{ Topic, Reason, Detail string }
@@ -229,7 +232,7 @@ func (a *attack) held(h hostile, body []byte) string {
 	return ""
 }
 
-// shows returns the component of /health or the line of the log that has a text.
+// shows returns the first component of /health, or else the first line of the log, that contains a text.
 func (m *member) shows(text, health string) (string, error) {
 	var r struct {
 		Components map[string]struct{ Status, Reason string }
@@ -256,7 +259,7 @@ func (m *member) shows(text, health string) (string, error) {
 	return "", nil
 }
 
-// hostileBroker lies to members about one broker, one lie after the other, and tells the truth again.
+// hostileBroker makes one broker send false responses to a member, one kind per subtest, and then true ones again.
 func hostileBroker(t *testing.T) (results []result) {
 	t.Helper()
 	proxy, err := lab.StartKafkaProxy()
@@ -294,10 +297,10 @@ func hostileBroker(t *testing.T) (results []result) {
 			}
 			began := time.Now()
 			s.produce(500)
-			s.await("it was told lies", func() (bool, error) { return proxy.Lies() > 0, nil })
+			s.await("the member has received lies", func() (bool, error) { return proxy.Lies() > 0, nil })
 			reason := a.evidence(hostile{says: l.says})
-			// Long enough for more of the same.
-			s.await("it was told some more, or leaves the broker alone", func() (bool, error) {
+			// This is long enough for the member to meet the fault repeatedly.
+			s.await("the member has received more lies, or stops asking the broker", func() (bool, error) {
 				return proxy.Lies() > 5 || time.Since(began) > 10*time.Second, nil
 			})
 			proxy.Tell(nil)

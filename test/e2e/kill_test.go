@@ -9,20 +9,20 @@ import (
 	"sluice/test/lab"
 )
 
-// A member that dies at any moment loses nothing and repeats nothing.
+// TestKilledAtRandomMoments: a member that is killed at any moment loses no record and repeats none.
 func TestKilledAtRandomMoments(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)
 	end := s.stream(2000)
 	for range killsAtRandom {
 		m := s.start()
-		// A quarter of the kills meets a member that starts, joins or resumes; the others one that works.
+		// A quarter of the kills hit a member that starts, joins or resumes; the others hit one that works.
 		if s.random.IntN(4) > 0 {
 			m.awaitReady()
 		}
 		after := time.Duration(s.random.Int64N(int64(3 * time.Second)))
 		t.Logf("kill %s after %s, %d rows", m.Name, after, s.rows())
-		time.Sleep(after) // a random moment is what is tested
+		time.Sleep(after) // the test is about random moments
 		m.kill()
 	}
 	end()
@@ -30,13 +30,13 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	s.check()
 }
 
-// A member dies while the PUT of its commit is on its way. The PUT lands at once, when the next member is at work, or
-// never.
+// TestKilledWhileCommitting: a member is killed while the PUT of its commit is in flight. The PUT takes effect at once,
+// while the next member works, or never.
 func TestKilledWhileCommitting(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)
 	end := s.stream(2000)
-	// The table exists, so that what is held is a commit with rows.
+	// The table must exist, so that the proxy holds a commit with rows.
 	first := s.start()
 	s.awaitRows(1)
 	first.drain()

@@ -19,10 +19,10 @@ import (
 	"sluice/test/tablelog"
 )
 
-// oftenLooks lets a member look at its lag each second.
+// oftenLooks makes a member check its lag each second.
 func oftenLooks(c *settings) { c.health = ", lag: {every: 1s}" }
 
-// answers asks a probe and returns its status and body.
+// answers requests a probe and returns its status and body.
 func (m *member) answers(path string) (code int, body string) {
 	m.s.t.Helper()
 	resp, err := m.get(path)
@@ -37,16 +37,17 @@ func (m *member) answers(path string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// awaitUnready waits until the readiness probe fails for a reason, and asks what else depends on it.
+// awaitUnready waits until the readiness probe fails for a reason. The liveness probe must still pass, and the gauge of
+// health must be 0.
 func (m *member) awaitUnready(reason string) {
 	m.s.t.Helper()
 	var last string
 	defer func() {
 		if m.s.t.Failed() {
-			m.s.t.Logf("the last answer: %s", last)
+			m.s.t.Logf("last answer: %s", last)
 		}
 	}()
-	m.s.await("it is not ready: "+reason, func() (bool, error) {
+	m.s.await("the member is not ready: "+reason, func() (bool, error) {
 		code, body := m.answers("/health/ready")
 		last = fmt.Sprintf("%d %s", code, body)
 		return code == 503 && strings.Contains(body, reason), nil
@@ -62,7 +63,7 @@ func (m *member) awaitUnready(reason string) {
 // awaitHealthy waits until the readiness probe passes again.
 func (m *member) awaitHealthy() {
 	m.s.t.Helper()
-	m.s.await("it is ready again", func() (bool, error) {
+	m.s.await("the member is ready again", func() (bool, error) {
 		code, _ := m.answers("/health/ready")
 		return code == 200, nil
 	})
@@ -98,9 +99,10 @@ func (m *member) said(msg string) (all []lagLine) {
 	return all
 }
 
-// TestLagMakesUnready: a pod that meets a burst with a slow sink is not ready, says why, and lives; it is ready again once it
-// has caught up. So it is with one whose sink stalls while records come. No record is lost or doubled.
-func TestLagMakesUnready(t *testing.T) {
+// TestLag_MakesUnready: a member that meets a burst while the store is slow is not ready, says why, and stays alive. It
+// is ready again once it has caught up. The same holds if a commit stalls while records arrive. No record is lost or
+// doubled.
+func TestLag_MakesUnready(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)
 	p := s.proxy()
@@ -109,7 +111,7 @@ func TestLagMakesUnready(t *testing.T) {
 	s.awaitRows(500)
 	m.awaitHealthy()
 
-	// A burst: all of it is read at once, and its first commit takes long.
+	// A burst: the member reads all of it at once, and the first commit takes long.
 	p.Slow(lab.CommitPut, 6*time.Second)
 	s.produce(10_500)
 	m.awaitUnready("Partition 0 lag (10500) exceeds maximum (10000)")
@@ -134,7 +136,7 @@ func TestLagMakesUnready(t *testing.T) {
 	end()
 	s.awaitRows(s.ledger.Len())
 	if said, over := m.said("Consumer UNHEALTHY"), m.said("Consumer healthy again"); len(over) != len(said) || over[0].Level != "INFO" {
-		t.Errorf("%+v, and over: %+v", said, over)
+		t.Errorf("UNHEALTHY lines %+v, lines of recovery %+v", said, over)
 	}
 	m.drain()
 	s.check("--readers", "deltalake")
@@ -147,8 +149,8 @@ func TestBackpressure(t *testing.T) {
 	s := newScene(t, 4)
 	m := s.start(oftenLooks)
 	m.awaitReady()
-	// It gets the processor for some milliseconds of each second, as behind a quota, with a backlog before it.
-	s.await("it says that it paused", func() (bool, error) {
+	// The member runs for some milliseconds of each second, as under a CPU quota, and has a backlog.
+	s.await("the member logs the pause", func() (bool, error) {
 		m.freeze()
 		s.backlogOf(4, 50_000)
 		for range 8 {
@@ -160,7 +162,7 @@ func TestBackpressure(t *testing.T) {
 		m.thaw()
 		return len(m.saidOfQueue("BACKPRESSURE: PAUSED")) > 0, nil
 	})
-	s.await("it says that it goes on", func() (bool, error) { return len(m.saidOfQueue("BACKPRESSURE: RESUMED")) > 0, nil })
+	s.await("the member logs the end of the pause", func() (bool, error) { return len(m.saidOfQueue("BACKPRESSURE: RESUMED")) > 0, nil })
 	for _, l := range m.saidOfQueue("BACKPRESSURE: PAUSED") {
 		if l.Level != "WARN" || l.PauseAt != 10_000 || l.ResumeAt != 5_000 || l.Queued <= 5_000 || l.Queued > 10_000 {
 			t.Errorf("%+v", l)
@@ -177,7 +179,8 @@ func TestBackpressure(t *testing.T) {
 	}
 	m.drain()
 
-	// One key has all records of partition 0, and one record of a key may be queued. The others have some each.
+	// One key has all records of partition 0, and only one record of a key may be queued. The other partitions have a
+	// few records.
 	before := tablelog.Positions(s.commits())
 	hot := s.toPartition(0, 300_000, "customer-123")
 	m = s.start(oftenLooks, func(c *settings) { c.patient += "\nqueue: {per_key: 1}" })
@@ -186,15 +189,15 @@ func TestBackpressure(t *testing.T) {
 		s.toPartition(id+1, 1000, "")
 	}
 	began := time.Now()
-	s.await("the other partitions have everything", func() (bool, error) {
+	s.await("the other partitions are current", func() (bool, error) {
 		now := tablelog.Positions(s.commits())
 		return now[1] >= before[1]+1000 && now[2] >= before[2]+1000 && now[3] >= before[3]+1000, nil
 	})
 	if at := tablelog.Positions(s.commits())[0]; at >= hot {
-		t.Errorf("the hot partition was as fast: it has everything up to %d", at)
+		t.Errorf("the hot partition was as fast as the others: position %d", at)
 	}
-	t.Logf("the others had everything after %v", time.Since(began).Round(time.Millisecond))
-	for range 20 { // the hot partition is alone now
+	t.Logf("the other partitions were current after %v", time.Since(began).Round(time.Millisecond))
+	for range 20 { // only the hot partition has records left
 		if queued := m.metric("sluice_queued_records"); queued > 1 {
 			t.Errorf("%v records of one key are queued", queued)
 		}
@@ -205,27 +208,28 @@ func TestBackpressure(t *testing.T) {
 	s.wants(0, "verify", "--kafka")
 }
 
-// saidOfQueue returns the lines of pauses since too many records were queued. A machine that is busy makes some for a commit
-// that takes long, too.
+// saidOfQueue returns the lines of pauses that the number of queued records caused. On a busy machine a slow commit
+// also causes pauses.
 func (m *member) saidOfQueue(msg string) []lagLine {
 	m.s.t.Helper()
 	return slices.DeleteFunc(m.said(msg), func(l lagLine) bool { return l.Cause != "queue" })
 }
 
-// awaitHolding waits until a member has read some of partition 0, whose records end at end, and not all.
+// awaitHolding waits until a member has read some, but not all, records of partition 0, whose records end at end.
 func (m *member) awaitHolding(end int64) {
 	m.s.t.Helper()
-	m.await("it is a member", func(r report) bool { return r.Joined })
-	m.s.await("it reads the hot partition", func() (bool, error) {
+	m.await("it has joined", func(r report) bool { return r.Joined })
+	m.s.await("the member reads the hot partition", func() (bool, error) {
 		read, _ := m.sum("sluice_records_read_total")
 		return read > 0, nil
 	})
 	if read := m.metric("sluice_records_read_total"); int64(read) >= end {
-		m.s.t.Errorf("it has read %v records at once", read)
+		m.s.t.Errorf("the member has read all %v records at once", read)
 	}
 }
 
-// toPartition produces n records to a partition, all with one key, or with their own if it is "". It returns the end.
+// toPartition produces n records to a partition, all with one key; if key is "", each has its own. It returns the end
+// offset.
 func (s *scene) toPartition(id int32, n int64, key string) (end int64) {
 	s.t.Helper()
 	client := s.client()
@@ -234,7 +238,7 @@ func (s *scene) toPartition(id int32, n int64, key string) (end int64) {
 		for ; n > 0 && len(recs) < 10_000; n-- {
 			r := s.orders.Record(s.produced)
 			s.produced++
-			if key != "" { // short ones, as fast as they can be
+			if key != "" { // short records, as fast as possible
 				r.Key, r.Value = []byte(key), fmt.Appendf(nil, `{"order_id":"hot-%d"}`, n)
 			}
 			recs = append(recs, &kgo.Record{Topic: s.name, Partition: id, Key: r.Key, Value: r.Value})

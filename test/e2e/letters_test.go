@@ -18,18 +18,18 @@ import (
 	"sluice/test/tablelog"
 )
 
-// lettered lets bad records of the scene's topic become dead letters. keys are those of dead_letters.
+// lettered makes the bad records of the scene's topic dead letters. keys are the keys below dead_letters.
 func lettered(keys string) setting {
 	return func(c *settings) { c.own = "bad_records: dead_letter, dead_letters: {" + keys + "}" }
 }
 
-// place is where a record lies.
+// place is the partition and offset of a record.
 type place struct {
 	partition int32
 	offset    int64
 }
 
-// franz returns a client of another make.
+// franz returns a client of franz-go, which is independent of the connector's own client.
 func (s *scene) franz(opts ...kgo.Opt) *kgo.Client {
 	s.t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner())}, opts...)...)
@@ -67,7 +67,8 @@ func asRecord(k *kgo.Record) deadletter.Record {
 	return r
 }
 
-// lettersIn reads what the dead-letter topic has: the records by their coordinates, and how many letters there are.
+// lettersIn reads the dead-letter topic. It returns the original records by their coordinates, and the number of dead
+// letters, repeats included.
 func (s *scene) lettersIn(topic string) (records map[place]deadletter.Record, n int) {
 	s.t.Helper()
 	admin := kadm.NewClient(s.franz())
@@ -98,7 +99,7 @@ func (s *scene) lettersIn(topic string) (records map[place]deadletter.Record, n 
 			at := place{l.Source.ID, l.Source.Offset}
 			r := deadletter.Record{Timestamp: l.Timestamp, Key: l.Key, Value: l.Value, Headers: l.Headers}
 			if before, twice := records[at]; twice && !cmp.Equal(before, r) {
-				s.t.Errorf("two letters of %v differ", at)
+				s.t.Errorf("two dead letters of %v differ", at)
 			}
 			records[at] = r
 		})
@@ -106,7 +107,7 @@ func (s *scene) lettersIn(topic string) (records map[place]deadletter.Record, n 
 	return records, n
 }
 
-// whole brings back what a letter links.
+// whole returns a dead letter with the value and headers from the object that it links.
 func (s *scene) whole(l deadletter.Letter) deadletter.Letter {
 	s.t.Helper()
 	object, err := s.bucket.Get(s.ctx, s.name+"/"+l.Link.Key)
@@ -119,18 +120,18 @@ func (s *scene) whole(l deadletter.Letter) deadletter.Letter {
 	return l
 }
 
-// lettersAre compares the letters with the ruined records, byte for byte, and returns how many there are with
-// repeats.
+// lettersAre compares the dead letters with the ruined records, byte for byte, and returns their number, repeats
+// included.
 func (s *scene) lettersAre(topic string, want map[place]deadletter.Record) int {
 	s.t.Helper()
 	got, n := s.lettersIn(topic)
 	if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
-		s.t.Errorf("letters (-want +got):\n%s", d)
+		s.t.Errorf("dead letters (-want +got):\n%s", d)
 	}
 	return n
 }
 
-// nothingPasses looks that no position has passed a bad record.
+// nothingPasses fails the test if a position has passed a bad record.
 func (s *scene) nothingPasses(bad map[place]deadletter.Record) {
 	s.t.Helper()
 	positions := tablelog.Positions(s.commits())
@@ -141,7 +142,8 @@ func (s *scene) nothingPasses(bad map[place]deadletter.Record) {
 	}
 }
 
-// awaitLetterHold waits until something is held because letters cannot be written, and the detail says what to do.
+// awaitLetterHold waits until a claim is held because dead letters cannot be written, with a detail that contains
+// words.
 func (m *member) awaitLetterHold(words string) {
 	m.s.t.Helper()
 	m.await("dead_letters_unavailable: "+words, func(r report) bool {
@@ -193,7 +195,7 @@ type stalled struct {
 	bad map[place]deadletter.Record
 }
 
-// named gives a scene of a test that has several a name of its own.
+// named gives each scene of a test with several scenes its own name.
 func named(s *scene, name string) *scene {
 	s.t.Helper()
 	s.name += "-" + name

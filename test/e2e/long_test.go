@@ -8,13 +8,13 @@ import (
 	"sluice/test/lab"
 )
 
-// How often the long suite does what the short one does a few times.
+// These numbers make the long suite repeat what the short suite does a few times.
 const (
 	killsAtRandom       = 20
 	killsWhileCommiting = 10
 	stormLasts          = 10 * time.Minute
 
-	// What the documents of the connector promise by default.
+	// These are the default values of the connector's documentation.
 	outageLasts   = 3 * time.Minute
 	outageRate    = 1000 // records per second
 	outagePatient = "retry: {initial: 1s, max: 30s}\nbreaker: {failures: 5, open_for: 60s, successes: 3}"
@@ -33,7 +33,7 @@ const (
 	hostileAll = true // rows of TestHostile
 )
 
-// checkWithMore is for readers that only the long suite asks.
+// checkWithMore compares the table with readers that only the long suite uses.
 func (s *scene) checkWithMore() {
 	s.t.Helper()
 	s.checkWith(lab.Spark, "--readers", "spark", "--predicates", "3", "--most", "40")

@@ -1,12 +1,12 @@
 //go:build lab
 
-// Package e2e runs the connector's binary against real Kafka and MinIO, breaks what lies around it, and compares the
-// table with what was produced.
+// Package e2e runs the connector's binary against real Kafka and MinIO, breaks the servers and connections around it,
+// and compares the table with the produced records.
 //
-// The tests share one broker, one S3 server and one build of the binary; each has its topic, its table and its consumer
-// group, so most run side by side: they spend their time waiting for sessions. Those that stop the broker, or need both
-// cores, run before, alone. The build tag long adds rows that take minutes. E2E_KAFKA=3.9.1 runs them with that version of
-// the broker.
+// The tests share one broker, one S3 server and one build of the binary. Each test has its own topic, table and
+// consumer group. Most tests run in parallel, because they mostly wait for sessions to end. Tests that stop the broker
+// or need both cores run first, alone. The build tag long adds cases that take minutes. E2E_KAFKA=3.9.1 runs the tests
+// with that version of the broker.
 package e2e
 
 import (
@@ -26,7 +26,7 @@ var shared struct {
 	dir    string
 	binary string
 	kafka  *lab.Kafka
-	cable  *lab.TCPProxy // before the broker's second listener
+	cable  *lab.TCPProxy // in front of the broker's second listener
 	minio  *lab.MinIO
 	bucket *lab.Bucket
 }

@@ -9,7 +9,7 @@ import (
 	"sluice/test/lab"
 )
 
-// Another program compacts and vacuums the table while a member writes it.
+// TestMaintain: another program compacts and vacuums the table while a member writes it.
 func TestMaintain(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -19,7 +19,7 @@ func TestMaintain(t *testing.T) {
 	compacted := regexp.MustCompile(`compacted [1-9]\d* files into`)
 	for range 3 {
 		versions := len(s.commits())
-		s.await("some commits", func() (bool, error) {
+		s.await("the member has made four more commits", func() (bool, error) {
 			commits, err := s.log.Read(s.ctx)
 			return len(commits) >= versions+4, err
 		})
@@ -31,7 +31,7 @@ func TestMaintain(t *testing.T) {
 	end()
 	s.awaitOthers()
 	if n := m.metric("sluice_fenced_total"); n != 0 {
-		t.Errorf("%v fences: members commit beside a compaction", n)
+		t.Errorf("%v fences, want none: a compaction must not fence the member", n)
 	}
 	m.drain()
 	s.check("--no-order") // compaction puts rows of several files into one

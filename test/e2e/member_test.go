@@ -23,7 +23,7 @@ type member struct {
 	config string // path of its configuration
 }
 
-// report is what /health says, as far as the tests ask.
+// report is the part of /health that the tests read.
 type report struct {
 	Status string
 	Ready  bool
@@ -41,7 +41,7 @@ type report struct {
 	}
 }
 
-// canaryReport is the component of the canary in it.
+// canaryReport is the canary component of a report.
 type canaryReport struct {
 	Seen    *time.Time
 	Seconds float64
@@ -49,7 +49,7 @@ type canaryReport struct {
 	Error   string
 }
 
-// canary returns the component, false if the member says nothing of it.
+// canary returns the canary component, and false if the report has none.
 func (r report) canary() (c canaryReport, there bool) {
 	details := r.Components["canary"].Details
 	return c, details != nil && json.Unmarshal(details, &c) == nil
@@ -74,7 +74,7 @@ func (m *member) get(path string) (*http.Response, error) {
 	return client.Do(req)
 }
 
-// health returns what the member says of itself, a zero report if it does not answer.
+// health returns the member's report, or a zero report while it does not answer.
 func (m *member) health() (report, error) {
 	var r report
 	resp, err := m.get("/health")
@@ -97,7 +97,7 @@ func (m *member) awaitReady() {
 	m.await("it is ready", func(r report) bool { return r.Ready })
 }
 
-// await waits for a report.
+// await waits until check accepts a report. what completes the sentence "wait until".
 func (m *member) await(what string, check func(report) bool) {
 	m.s.t.Helper()
 	var last report
@@ -113,7 +113,7 @@ func (m *member) await(what string, check func(report) bool) {
 	})
 }
 
-// awaitHold waits until a partition is held for a reason and returns the offset where it stands.
+// awaitHold waits until a partition is held for a reason and returns the offset of the hold.
 func (m *member) awaitHold(partition int32, reason string) (offset int64) {
 	m.s.t.Helper()
 	m.await(fmt.Sprintf("partition %d is held: %s", partition, reason), func(r report) bool {
@@ -128,7 +128,7 @@ func (m *member) awaitHold(partition int32, reason string) (offset int64) {
 	return offset
 }
 
-// metric returns a counter or gauge without labels, or the sum over its labels.
+// metric returns the value of a metric, summed over its labels. A missing metric fails the test.
 func (m *member) metric(name string) float64 {
 	m.s.t.Helper()
 	sum, found := m.sum(name)
@@ -138,7 +138,7 @@ func (m *member) metric(name string) float64 {
 	return sum
 }
 
-// sum is the sum of a metric over its labels, and whether there is any of it.
+// sum returns the sum of a metric over its labels, and reports whether the member exports it.
 func (m *member) sum(name string) (sum float64, found bool) {
 	m.s.t.Helper()
 	resp, err := m.get("/metrics")
@@ -160,7 +160,7 @@ func (m *member) sum(name string) (sum float64, found bool) {
 	return sum, found
 }
 
-// kill ends the member with SIGKILL. One that has ended before by itself fails the test.
+// kill ends the member with SIGKILL. The test fails if the member has already ended by itself.
 func (m *member) kill() {
 	m.s.t.Helper()
 	if !m.Running() {
@@ -181,7 +181,7 @@ func (m *member) drain() {
 	}
 }
 
-// freeze stops the member's process from running until thaw.
+// freeze suspends the member's process until thaw.
 func (m *member) freeze() { m.signal(syscall.SIGSTOP) }
 
 // thaw lets a frozen member continue.

@@ -34,7 +34,7 @@ func TestFrozenMemberIsFenced(t *testing.T) {
 			fault.Release(true)
 			zombie.thaw()
 			s.await("the zombie is fenced", func() (bool, error) { return zombie.metric("sluice_fenced_total") > 0, nil })
-			// Both live on.
+			// Both members continue.
 			zombie.awaitReady()
 			before = s.rows()
 			s.awaitRows(before + 3000)

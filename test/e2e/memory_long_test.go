@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestMemoryOverTime: records come for 20 minutes, and after the first five the resident memory grows by less than
-// 1 MiB a minute.
+// TestMemoryOverTime: records arrive for 20 minutes. After the first five, the resident memory grows by less than 1 MiB
+// a minute.
 func TestMemoryOverTime(t *testing.T) {
 	const lasts, warm, every = 20 * time.Minute, 5 * time.Minute, 2 * time.Second
 	t.Parallel()
@@ -43,13 +43,13 @@ func TestMemoryOverTime(t *testing.T) {
 	growth := slope(minutes, sizes)
 	t.Logf("MiB resident every 30 s:%s; it grows by %.2f MiB a minute", &series, growth)
 	if growth >= 1 && bounded() {
-		t.Errorf("it grows by %.2f MiB a minute", growth)
+		t.Errorf("resident memory grows by %.2f MiB a minute, want less than 1", growth)
 	}
 	s.awaitRows(s.ledger.Len())
 	m.drain()
 }
 
-// slope is that of the line with the least squares.
+// slope returns the slope of the least-squares line.
 func slope(x, y []float64) float64 {
 	var sx, sy, sxx, sxy float64
 	for i := range x {

@@ -19,8 +19,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// limited is memory.limit of most rows below; mostResident is 15 % more. leastLimited is the least limit that a configuration
-// may have.
+// limited is memory.limit of most cases below; mostResident is 15 % more. leastLimited is the smallest limit that a
+// configuration may have.
 const (
 	limited           = "256MiB"
 	mostResident      = 295 << 20
@@ -28,7 +28,7 @@ const (
 	leastMostResident = (128 << 20) * 115 / 100
 )
 
-// littleMemory gives a member the limit, and the batches that it makes by default.
+// littleMemory gives a member the limit, with commits as large as the default allows.
 func littleMemory(c *settings) {
 	c.memory, c.commit = limited, "{every: 60s}"
 }
@@ -44,7 +44,7 @@ func TestMemory(t *testing.T) {
 		s.large(16, largeOrder)
 		s.untilCurrentWithin(littleMemory)
 	})
-	t.Run("the least limit", func(t *testing.T) {
+	t.Run("the smallest limit", func(t *testing.T) {
 		t.Parallel()
 		s := newSceneOf(t, 8)
 		s.backlog(memoryRecords, "lz4")
@@ -95,7 +95,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// newSceneOf is a scene whose topic takes large batches.
+// newSceneOf returns a scene whose topic accepts large record batches.
 func newSceneOf(t *testing.T, partitions int32) *scene {
 	t.Helper()
 	s := newSceneAt(t, shared.kafka.Addr)
@@ -125,7 +125,7 @@ func (s *scene) into(topic string, n int64) {
 	}
 }
 
-// client returns a producer that names the partition itself and takes batches of 12 MiB.
+// client returns a producer that chooses partitions itself and accepts batches of 12 MiB.
 func (s *scene) client() *kgo.Client {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),

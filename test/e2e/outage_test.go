@@ -23,12 +23,12 @@ func TestOutagesMakeItWait(t *testing.T) {
 	fault := proxy.Break(lab.Any, 1<<16, lab.Answer(503, false))
 	s.produce(4000)
 	s.met(fault)
-	m.await("it says that the store is down", func(r report) bool { return len(r.Holds) > 0 || r.Status != "ok" })
+	m.await("it reports that the store is down", func(r report) bool { return len(r.Holds) > 0 || r.Status != "ok" })
 	proxy.Heal()
 	s.awaitRows(8000)
 
 	shared.cable.Cut()
-	s.produce(4000)             // by the broker's other listener
+	s.produce(4000)             // through the broker's other listener
 	time.Sleep(7 * time.Second) // longer than the session
 	shared.cable.Connect(shared.kafka.Proxied)
 	s.awaitRows(12_000)

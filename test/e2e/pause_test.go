@@ -11,7 +11,7 @@ import (
 	"sluice/test/tablelog"
 )
 
-// operation is the key of an entry of the operations log.
+// operation returns the key of an entry of the operations log.
 func (s *scene) operation(seq int) string {
 	return fmt.Sprintf("%s/_sluice/%s/ops/%020d.json", s.name, s.name, seq)
 }
@@ -48,7 +48,7 @@ func TestPauseWhileRunning(t *testing.T) {
 		}
 		return owner != nil, nil
 	})
-	s.await("what was read before is committed", func() (bool, error) {
+	s.await("the records read before the pause are committed", func() (bool, error) {
 		r, err := owner.health()
 		for _, h := range r.Holds {
 			if h.Partition == 1 && h.Offset == s.positions()[1] {
@@ -73,7 +73,7 @@ func TestPauseWhileRunning(t *testing.T) {
 		t.Errorf("a run until current does not name the pause: %s", tail([]byte(text)))
 	}
 	if metric := c.metric("sluice_operations_log_seq"); metric != 1 {
-		t.Errorf("it knows operation %v, want 1", metric)
+		t.Errorf("the member's last operation is %v, want 1", metric)
 	}
 
 	s.wants(0, "resume", topic, "--operator", "eva", "--reason", "replaced", "--yes")
@@ -81,7 +81,7 @@ func TestPauseWhileRunning(t *testing.T) {
 	c.await("nothing is held", func(r report) bool { return len(r.Holds) == 0 })
 	s.check()
 
-	// The operations log is what was written, until a byte of it is changed.
+	// audit verify accepts the operations log until a byte of it changes.
 	list := s.wants(0, "audit", "list")
 	head := strings.TrimSpace(list[strings.LastIndex(list, "head ")+len("head "):])
 	s.wants(0, "audit", "verify", "--head", head)
@@ -96,10 +96,10 @@ func TestPauseWhileRunning(t *testing.T) {
 	if text := s.wants(1, "audit", "verify"); !strings.Contains(text, "\nseq 2: its bytes are not") {
 		t.Errorf("audit verify says %q", text)
 	}
-	s.await("the member notices", func() (bool, error) { return c.metric("sluice_operations_log_broken") == 1, nil })
+	s.await("the member reports the broken operations log", func() (bool, error) { return c.metric("sluice_operations_log_broken") == 1, nil })
 	if err := shared.bucket.Overwrite(s.ctx, s.operation(2), good); err != nil {
 		t.Fatal(err)
 	}
 	s.wants(0, "audit", "verify", "--head", head)
-	s.await("the member goes on", func() (bool, error) { return c.metric("sluice_operations_log_broken") == 0, nil })
+	s.await("the member accepts the restored operations log", func() (bool, error) { return c.metric("sluice_operations_log_broken") == 0, nil })
 }

@@ -25,7 +25,7 @@ import (
 	"sluice/test/tablelog"
 )
 
-// strictly is what a configuration says so that records are bad that a policy calls so.
+// strictly returns the keys of a configuration under which the records that a policy calls bad are bad.
 func strictly(p gen.Policy) (text string) {
 	if p.Strict {
 		text += "\n  unknown_fields: dead_letter"
@@ -39,14 +39,14 @@ func strictly(p gen.Policy) (text string) {
 	return text
 }
 
-// poisoned makes one in ten records a bad one, of all kinds.
+// poisoned makes one in ten records bad, with all kinds of poison.
 func (s *scene) poisoned() *scene {
 	s.badLedger = s.newLedger("bad.csv")
 	s.orders.Bad, s.orders.Policy = 100, gen.Policy{Strict: true, Keys: true, Tombstones: true}
 	return s
 }
 
-// awaitPassed waits until the table is past every record that was produced, the bad ones included.
+// awaitPassed waits until the table's positions are past every produced record, the bad ones included.
 func (s *scene) awaitPassed() {
 	s.t.Helper()
 	for _, ends := range []map[int32]int64{s.ledger.Ends(), s.badLedger.Ends()} {
@@ -56,10 +56,11 @@ func (s *scene) awaitPassed() {
 	}
 }
 
-// deadLetters is the topic of the letters.
+// deadLetters returns the name of the dead-letter topic.
 func (s *scene) deadLetters() string { return s.name + "-dlq" }
 
-// inDeadLetterTopic returns what the dead-letter topic holds, by an independent reader: the hash of each copy of a letter.
+// inDeadLetterTopic reads the dead-letter topic with an independent client and returns the hash of each copy of a dead
+// letter, by coordinates.
 func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.ConsumeTopics(s.deadLetters()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -74,7 +75,7 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	left := map[int32]int64{}
 	listed.Each(func(o kadm.ListedOffset) {
 		switch {
-		case o.Err == kerr.UnknownTopicOrPartition: //nolint:errorlint // as it is
+		case o.Err == kerr.UnknownTopicOrPartition: //nolint:errorlint // the client does not wrap it
 		case o.Err != nil:
 			s.t.Fatal(o.Err)
 		case o.Offset > 0:
@@ -98,11 +99,11 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	return letters
 }
 
-// letterOf reads a letter by its headers. Before them there must be none: the records that are produced have none.
+// letterOf reads a dead letter from its headers. The produced records have no headers, so Sluice's must come first.
 func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
 	s.t.Helper()
 	if len(r.Headers) == 0 || r.Headers[0].Key != "sluice.version" {
-		s.t.Fatalf("%s:%d@%d is no letter of a record without headers", r.Topic, r.Partition, r.Offset)
+		s.t.Fatalf("%s:%d@%d is not a dead letter of a record without headers", r.Topic, r.Partition, r.Offset)
 	}
 	headers := map[string]string{}
 	for _, h := range r.Headers {
@@ -149,7 +150,7 @@ func (s *scene) lines(l *gen.Ledger) map[gen.Coordinates]string {
 	return all
 }
 
-// letterCounts is what deadletters list counts.
+// letterCounts are the counts of `connector deadletters list`.
 type letterCounts struct {
 	Letters, Distinct, Unresolved, Void, Pending, Unknown int
 }
@@ -158,21 +159,22 @@ func (s *scene) countLetters(change ...setting) (c letterCounts) {
 	s.t.Helper()
 	path, _ := s.config(change...)
 	code, text := s.command("deadletters", "list", s.name, "--limit", "1", "--output", "json", "--config", path)
-	object := text[max(0, strings.Index(text, "{\n")):] // behind warnings
+	object := text[max(0, strings.Index(text, "{\n")):] // after warnings
 	if err := json.Unmarshal([]byte(object), &c); err != nil || code != 0 {
 		s.t.Fatalf("exit code %d: %v: %s", code, err, tail([]byte(text)))
 	}
 	return c
 }
 
-// checkLetters compares the dead-letter topic and the letter table with what was produced, each by independent readers:
-// every bad record has a letter, to the byte, and each record is in the table or a letter, but for void ones not both.
+// checkLetters compares the dead-letter topic and the table of dead letters with the produced records, each with
+// independent readers. Every bad record has a dead letter, byte for byte. Each record is either in the table or a dead
+// letter; void dead letters are the only exception.
 func (s *scene) checkLetters(void int) {
 	s.t.Helper()
 	bad, letters := s.lines(s.badLedger), s.inDeadLetterTopic()
 	for at, copies := range letters {
 		if i := slices.IndexFunc(copies, func(hash string) bool { return hash != bad[at] }); i >= 0 {
-			s.t.Errorf("the letter about %v is %s, the record was %q", at, copies[i], bad[at])
+			s.t.Errorf("the dead letter of %v has hash %s, want that of the record, %q", at, copies[i], bad[at])
 		}
 	}
 	if err := s.ledger.Flush(); err != nil {
@@ -185,13 +187,13 @@ func (s *scene) checkLetters(void int) {
 		args = append(args, "--table", s.tableURL(s.name))
 	}
 	out, err := lab.Python(s.ctx, "oracle/letters.py", args...)
-	s.t.Logf("%d bad records, %d of them letters in the topic\n%s", len(bad), len(letters), out)
+	s.t.Logf("%d bad records, %d of them in the dead-letter topic\n%s", len(bad), len(letters), out)
 	if err != nil {
-		s.t.Errorf("rows and letters are not what was produced: %v", err)
+		s.t.Errorf("rows and dead letters differ from the produced records: %v", err)
 	}
 }
 
-// tableURL is where a table of the pipeline lies.
+// tableURL returns the URL of a table of the pipeline.
 func (s *scene) tableURL(table string) string {
 	return "s3://" + s.bucket.Name + "/" + filepath.Dir(s.log.Table) + "/" + table
 }
@@ -218,9 +220,9 @@ func flap(p *lab.S3Proxy) (end func()) {
 	return func() { close(stop); done.Wait() }
 }
 
-// TestPoisonWhileTheStoreFlaps: one record in ten is bad, of every kind, while the store comes and goes. Each record ends
-// in exactly one place, and nothing of it is changed on the way.
-func TestPoisonWhileTheStoreFlaps(t *testing.T) {
+// TestPoison_StoreFlaps: one record in ten is bad, of every kind, while the store fails and works in turns. Each record
+// ends in exactly one place, unchanged.
+func TestPoison_StoreFlaps(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()
 	proxy := s.proxy()
@@ -236,12 +238,12 @@ func TestPoisonWhileTheStoreFlaps(t *testing.T) {
 	calm()
 	s.awaitPassed()
 	m.drain()
-	s.untilCurrent() // the letter table, too
+	s.untilCurrent() // moves dead letters into their table, too
 	s.check("--readers", "duckdb", "--no-order")
 	s.checkLetters(0)
 	c := s.countLetters()
 	if n := int(s.badLedger.Len()); c.Distinct != n || c.Unresolved != n || c.Letters < n {
-		t.Errorf("%+v, want %d letters that stand", c, n)
+		t.Errorf("%+v, want %d unresolved dead letters", c, n)
 	}
 }
 
@@ -253,10 +255,10 @@ func TestPoisonIsNoOutage(t *testing.T) {
 	s.produce(poisonRecords / 2)
 	s.awaitPassed()
 	if n, known := m.sum("sluice_breaker_changes_total"); n != 0 {
-		t.Errorf("breakers changed %v times (%v)", n, known)
+		t.Errorf("breakers changed %v times, want none (metric exists: %v)", n, known)
 	}
 	if n := m.metric("sluice_breaker_state"); n != 0 {
-		t.Errorf("a breaker is not closed: %v", n)
+		t.Errorf("the sum of breaker states is %v, want 0 (all closed)", n)
 	}
 	r, err := m.health()
 	if err != nil || r.Status != "degraded" || !r.Ready || len(r.Holds) > 0 {
@@ -301,7 +303,7 @@ func TestFlood(t *testing.T) {
 	s.produce(2000)
 	s.awaitRows(4000)
 	if letters := flood.inDeadLetterTopic(); len(letters) > 0 {
-		t.Errorf("%d letters were written before anybody allowed it", len(letters))
+		t.Errorf("%d dead letters were written before an operator allowed them", len(letters))
 	}
 
 	path, _ := s.config(both)
@@ -319,15 +321,15 @@ func TestFlood(t *testing.T) {
 	s.checkSets("--readers", "polars", "--no-order")
 }
 
-// holdsCommit has the next commit to the scene's own table wait before it reaches the store.
+// holdsCommit makes the proxy hold the next commit to the scene's own table.
 func (s *scene) holdsCommit(p *lab.S3Proxy) *lab.Fault {
 	return p.Break(func(r *http.Request) bool {
 		return lab.CommitPut(r) && strings.Contains(r.URL.Path, "/"+s.log.Table+"/_delta_log/")
 	}, 1, lab.Hold)
 }
 
-// TestAlterBetweenLettersAndCommit: another writer changes the table's columns after letters were written and before the
-// commit that passes them.
+// TestAlterBetweenLettersAndCommit: another writer changes the table's columns after dead letters were written and
+// before the commit that passes their records.
 func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()
@@ -340,7 +342,7 @@ func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	s.produce(2000)
 	s.met(commit)
 	if after := len(s.inDeadLetterTopic()); after <= before {
-		t.Errorf("a commit is on its way, and there are %d letters, as before", after)
+		t.Errorf("a commit is in flight, but there are only %d dead letters, as before", after)
 	}
 	s.addColumn("note")
 	commit.Release(true)
@@ -351,7 +353,7 @@ func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	s.checkLetters(s.countLetters().Void)
 }
 
-// addColumn changes the table as another writer does: one more column, and none is NOT NULL any more.
+// addColumn changes the table as another writer does: it adds a column and makes all columns nullable.
 func (s *scene) addColumn(name string) {
 	s.t.Helper()
 	commits := s.commits()
@@ -385,10 +387,11 @@ func (s *scene) addColumn(name string) {
 	s.t.Fatal("the table has no metadata in its first version")
 }
 
-// lax takes records with unknown fields, whose letters of before are void then.
+// lax accepts records with unknown fields. Earlier dead letters of such records become void.
 func lax(c *settings) { c.bad = "dead_letter" + strictly(gen.Policy{Keys: true, Tombstones: true}) }
 
-// willBeVoid counts the letters that the table is not past and whose records have a row once lax members read them.
+// willBeVoid counts the dead letters that the table's positions have not passed and whose records become rows under
+// lax.
 func (s *scene) willBeVoid() (n int) {
 	s.t.Helper()
 	positions := tablelog.Positions(s.commits())
@@ -417,14 +420,14 @@ func TestVoidLetters(t *testing.T) {
 	commit.Release(false)
 	unread := s.willBeVoid()
 	path, _ := s.config(lax)
-	for range 2 { // the letters of the first are there when the second begins
+	for range 2 { // the second run meets the dead letters of the first
 		if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
 			t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
 		}
 	}
 	c := s.countLetters(lax)
 	if c.Void != unread || unread == 0 || c.Letters <= c.Distinct || c.Pending+c.Unknown != 0 || c.Unresolved != c.Distinct-unread {
-		t.Errorf("%+v, want %d void letters, and repeats of others", c, unread)
+		t.Errorf("%+v, want %d void dead letters, and repeats of others", c, unread)
 	}
 	s.checkLetters(unread)
 }

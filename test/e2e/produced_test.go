@@ -39,12 +39,12 @@ func TestProducedIsTable(t *testing.T) {
 
 	for _, args := range [][]string{{"offsets", "show"}, {"table", "inspect"}} {
 		if text := s.wants(0, args...); !strings.Contains(text, s.name) && !strings.Contains(text, "200000") {
-			t.Errorf("connector %s does not tell of the table: %s", strings.Join(args, " "), text)
+			t.Errorf("connector %s does not show the table: %s", strings.Join(args, " "), text)
 		}
 	}
 }
 
-// wantSchema compares the table's schema with what the DDL means in Delta's own words.
+// wantSchema compares the table's schema in Delta's JSON with the configured DDL.
 func (s *scene) wantSchema() {
 	s.t.Helper()
 	var found struct {
@@ -78,7 +78,7 @@ func (s *scene) wantSchema() {
 	}
 }
 
-// The codecs that the large test leaves out, and records without compression.
+// TestEveryCodec covers the codecs that the large test leaves out, and records without compression.
 func TestEveryCodec(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 3)
@@ -90,7 +90,7 @@ func TestEveryCodec(t *testing.T) {
 	s.untilCurrent()
 	s.check()
 	s.wantSchema()
-	// Nothing new: the run ends at once and the table stays.
+	// There are no new records: the run ends at once and makes no commit.
 	before := len(s.commits())
 	s.untilCurrent()
 	if after := len(s.commits()); after != before {

@@ -13,11 +13,11 @@ import (
 	"sluice/test/tablelog"
 )
 
-// takeover is how long others may take to work on the partitions of a member that died: the session of the scene's members
-// and ten seconds.
+// takeover is how long the other members may take to work on the partitions of a dead member: their session of 6 s plus
+// ten seconds.
 const takeover = 6*time.Second + 10*time.Second
 
-// pair starts a member for each registry.
+// pair starts a member for each registry and waits until they work.
 func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []registered) {
 	s.t.Helper()
 	for _, r := range in {
@@ -25,13 +25,14 @@ func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []re
 	}
 	for _, m := range pair {
 		m.awaitActive()
-		m.await("it works on partitions", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
+		m.await("it owns partitions", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
 	}
 	return pair
 }
 
-// Members that stop unregister, and what they did is not done again. Those that are killed are missed: others remove their
-// registration and have taken over by then, and nothing is lost or doubled. Two of them register in Postgres, two in Redis.
+// TestRecoveryOfLeftAndKilled: members that stop unregister. Members that are killed become missing: by the time the
+// others remove their registration, they have also taken over the partitions. No record is lost or doubled. In each
+// pair one member registers in Postgres and one in Redis.
 func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -53,7 +54,7 @@ func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	killed := time.Now()
 	s.awaitAll(8, stay...)
 	if took := time.Since(killed); took > takeover {
-		t.Errorf("others took over after %s", took)
+		t.Errorf("the other members took over after %s, want at most 16 s", took)
 	}
 	before := s.rows()
 	s.awaitRows(before + 2000)
@@ -64,7 +65,7 @@ func TestRecoveryOfLeftAndKilled(t *testing.T) {
 		if code, text := s.command("members", "cleanup", "--yes", "--reason", "it was killed", "--config", path); code != 0 || !strings.Contains(text, "Removed 0 stale consumers, forgot 1") {
 			t.Errorf("%s: exit code %d: %s", m.in.name, code, text)
 		}
-		m.awaitIn("it is forgotten", func(k *membership.Member) bool { return k == nil })
+		m.awaitIn("the registry has no record of it", func(k *membership.Member) bool { return k == nil })
 	}
 	end()
 	for _, m := range stay {
@@ -118,7 +119,7 @@ func TestRecoveryOfCutOff(t *testing.T) {
 			t.Errorf("%s was %s and is %s", m.Name, ids[m.Name], id)
 		}
 		m.awaitLine("registered again: the registration was lost")
-		m.await("it works again", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
+		m.await("it owns partitions again", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
 		m.awaitStatus(health.MembersOK)
 	}
 	before = s.rows()
@@ -152,7 +153,7 @@ func TestRecoveryOfSuspended(t *testing.T) {
 		if id := m.awaitActive().ID; id != ids[m.Name] {
 			t.Errorf("%s was %s and is %s", m.Name, ids[m.Name], id)
 		}
-		m.await("it says that it registered again", func(report) bool { return strings.Contains(m.Tail(), "registered again: the registration was lost") })
+		m.await("it logs that it registered again", func(report) bool { return strings.Contains(m.Tail(), "registered again: the registration was lost") })
 		m.awaitStatus(health.MembersOK)
 	}
 	before := s.rows()
@@ -182,7 +183,7 @@ func TestRegistriesFail(t *testing.T) {
 			}
 		}
 		for _, m := range members {
-			m.await(what+": it knows nothing of the others", func(r report) bool {
+			m.await(what+": it reports the members as unknown", func(r report) bool {
 				if !r.Ready {
 					t.Errorf("%s: %s is not ready", what, m.Name)
 				}
@@ -196,7 +197,7 @@ func TestRegistriesFail(t *testing.T) {
 		s.awaitRows(before + 3000)
 		for i, m := range members {
 			s.await(what+": "+m.Name+" commits", func() (bool, error) { return m.metric("sluice_commits_total") > commits[i], nil })
-			m.awaitStatus(health.MembersUnknown) // it still was all the time
+			m.awaitStatus(health.MembersUnknown) // it must not have changed
 			if err := heal(m.in); err != nil {
 				t.Fatalf("%s: %s: %v", what, m.in.name, err)
 			}

@@ -21,17 +21,17 @@ import (
 	"sluice/test/lab"
 )
 
-// registry is a server that members register in. What a test asks it goes past the proxy.
+// registry is a server in which members register. The test's own requests bypass the proxy.
 type registry struct {
 	name              string // as members.store says
 	addr, url         string
-	proxy             *lab.TCPProxy // before it
+	proxy             *lab.TCPProxy // in front of it
 	stop, start, wipe func(context.Context) error
-	// rows is how many registrations the server has of an id, whether or not they are stale.
+	// rows returns how many registrations of an id the server has, stale ones included.
 	rows func(ctx context.Context, scope membership.Scope, id string) (int, error)
 }
 
-// registries starts a server of each kind.
+// registries starts one server of each kind.
 func registries(t *testing.T) []*registry {
 	t.Helper()
 	pg, err := lab.StartPostgres(t.Context(), t.TempDir())
@@ -62,7 +62,7 @@ func registries(t *testing.T) []*registry {
 		},
 	}
 	for _, r := range all {
-		if r.rows == nil { // a key that has expired is not there
+		if r.rows == nil { // Redis removes expired keys itself
 			r.rows = func(ctx context.Context, s membership.Scope, id string) (int, error) {
 				m, err := r.member(ctx, s, func(of string) bool { return of == id })
 				if m == nil || !m.Registered {
@@ -75,7 +75,7 @@ func registries(t *testing.T) []*registry {
 	return all
 }
 
-// cable is a proxy of the test's own.
+// cable returns a proxy that only this test uses.
 func cable(t *testing.T, upstream string) *lab.TCPProxy {
 	t.Helper()
 	p, err := lab.StartTCPProxy()
@@ -96,7 +96,7 @@ func cleanUp(t *testing.T, end func() error) {
 	})
 }
 
-// ask runs a statement on a connection of its own.
+// ask runs a statement on its own connection.
 func ask(ctx context.Context, url, sql string, into ...any) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -110,7 +110,7 @@ func ask(ctx context.Context, url, sql string, into ...any) error {
 	return err
 }
 
-// member is what a registry knows of one member, nil if nothing.
+// member returns the registry's record of one member, or nil if it has none.
 func (r *registry) member(ctx context.Context, s membership.Scope, is func(id string) bool) (*membership.Member, error) {
 	var store membership.Store
 	var err error
@@ -131,14 +131,14 @@ func (r *registry) member(ctx context.Context, s membership.Scope, is func(id st
 	return nil, errors.Join(err, store.Close())
 }
 
-// registered is a member with the registry that it registers in.
+// registered is a member with its registry.
 type registered struct {
 	*member
 	in  *registry
-	log string // its file
+	log string // path of its log
 }
 
-// registering lets a member register, through the registry's proxy or past it.
+// registering makes a member register, through the registry's proxy or past it.
 func (s *scene) registering(r *registry, byProxy bool) setting {
 	s.t.Helper()
 	url := r.url
@@ -154,14 +154,14 @@ func (s *scene) registering(r *registry, byProxy bool) setting {
 	}
 }
 
-// registers starts a member that registers.
+// registers starts a member that registers in r.
 func (s *scene) registers(r *registry, byProxy bool, change ...setting) registered {
 	s.t.Helper()
 	m := s.start(append(change, s.registering(r, byProxy))...)
 	return registered{m, r, filepath.Join(s.dir, fmt.Sprintf("member-%d.log", s.members))}
 }
 
-// awaitLine waits until a line of the member's log has a text.
+// awaitLine waits until the member's log contains a text.
 func (m registered) awaitLine(text string) {
 	m.s.t.Helper()
 	m.s.await(m.Name+" says "+text, func() (bool, error) {
@@ -172,12 +172,12 @@ func (m registered) awaitLine(text string) {
 
 func (s *scene) scope() membership.Scope { return membership.Scope{Pipeline: s.name, Group: s.name} }
 
-// look is what the member's registry knows of it, nil if nothing.
+// look returns the registry's record of the member, or nil if it has none.
 func (m registered) look() (*membership.Member, error) {
 	return m.in.member(m.s.ctx, m.s.scope(), func(id string) bool { return strings.Contains(id, fmt.Sprintf("-%d-", m.Pid())) })
 }
 
-// awaitIn waits for what the member's registry knows of it.
+// awaitIn waits until check accepts the registry's record of the member.
 func (m registered) awaitIn(what string, check func(*membership.Member) bool) (last *membership.Member) {
 	m.s.t.Helper()
 	defer func() {
@@ -198,7 +198,8 @@ func (m registered) awaitActive() *membership.Member {
 	return m.awaitIn("it is active", func(k *membership.Member) bool { return k != nil && k.Active() && k.Status == membership.Running })
 }
 
-// awaitMissing waits until the registration is gone, and the member still known as one that is missing.
+// awaitMissing waits until the registration has expired and the registry has removed it, but still lists the member as
+// missing.
 func (m registered) awaitMissing() {
 	m.s.t.Helper()
 	known := m.awaitIn("it is missing", func(k *membership.Member) bool { return k != nil && !k.Registered })
@@ -217,16 +218,16 @@ func (m registered) awaitSilent() {
 	m.awaitIn("its registration is over", func(k *membership.Member) bool { return k != nil && !k.Registered })
 }
 
-// awaitStatus waits for what the member itself says about members.
+// awaitStatus waits until the member reports this status of the members.
 func (m registered) awaitStatus(want health.MembersStatus) {
 	m.s.t.Helper()
-	m.await("it says of the members: "+string(want), func(r report) bool { return r.Components["members"].Status == string(want) })
+	m.await("it reports the members as "+string(want), func(r report) bool { return r.Components["members"].Status == string(want) })
 }
 
-// awaitAll waits until members share all partitions.
+// awaitAll waits until the members together own all partitions.
 func (s *scene) awaitAll(partitions int, members ...registered) {
 	s.t.Helper()
-	s.await("the others work on all partitions", func() (bool, error) {
+	s.await("the other members own all partitions", func() (bool, error) {
 		n := 0
 		for _, m := range members {
 			r, err := m.health()

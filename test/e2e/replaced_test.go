@@ -14,8 +14,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// replace does to the table what CREATE OR REPLACE TABLE of another engine does: another id and no files, in one more
-// version. The positions stay in the log.
+// replace does to the table what CREATE OR REPLACE TABLE of another engine does: one more version with another table id
+// and no files. The positions stay in the log.
 func (s *scene) replace() {
 	s.t.Helper()
 	key := func(version int) string { return fmt.Sprintf("%s/_delta_log/%020d.json", s.log.Table, version) }
@@ -70,14 +70,14 @@ func TestTableReplaced(t *testing.T) {
 	m.drain()
 	s.wants(1, "run", "--until-current")
 	if n := len(s.commits()); n != before {
-		t.Errorf("the table has %d versions, want the %d of before", n, before)
+		t.Errorf("the table has %d versions, want %d as before", n, before)
 	}
 	s.ends(2, "table_replaced", -1, "start", s.name, "--at", "earliest")
-	// Everything was read once more, into a table without rows. The order of versions begins anew, too.
+	// All records were read once more, into a table without rows, so the order of versions starts again.
 	s.checkSets("--no-order")
 }
 
-// The brokers belong to another cluster, with a topic of the same name.
+// TestClusterChanged: the brokers belong to another cluster, which has a topic of the same name.
 func TestClusterChanged(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -120,7 +120,7 @@ func TestClusterChanged(t *testing.T) {
 	}
 }
 
-// One record is larger than what a member may take into memory.
+// TestOversize: one record is larger than a member may load into memory.
 func TestOversize(t *testing.T) {
 	t.Parallel()
 	s := newSceneOf(t, 4)
@@ -128,7 +128,7 @@ func TestOversize(t *testing.T) {
 	s.untilCurrent()
 	note := make([]byte, 11<<20)
 	for i := range note {
-		note[i] = byte('a' + s.random.IntN(26)) // hardly shrinks below half
+		note[i] = byte('a' + s.random.IntN(26)) // compression saves half at most
 	}
 	client := s.client()
 	large, err := client.ProduceSync(s.ctx, &kgo.Record{Topic: s.name, Partition: 2, Value: fmt.Appendf(nil, `{"order_id":"x","coupon":%q}`, note)}).First()

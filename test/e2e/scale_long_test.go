@@ -20,29 +20,29 @@ import (
 	"sluice/test/tablelog"
 )
 
-// A member reads scaleTopics topics, nearly all of them by a pattern, with scalePartitions partitions each.
+// In this test a member reads scaleTopics topics, nearly all by a pattern, with scalePartitions partitions each.
 const (
 	scaleTopics     = 1000
 	scalePartitions = 4
 	scaleRound      = 2 // records of each partition in a round
 	scaleLasts      = 30 * time.Minute
-	// scaleLimit is memory.limit, which has room for so many tables; scaleResident is 15 % more.
+	// scaleLimit is memory.limit, large enough for so many tables; scaleResident is 15 % more.
 	scaleLimit    = "512MiB"
 	scaleResident = 589 << 20
-	// scaleVerified is of how many topics each record is compared with its row.
+	// scaleVerified is the number of topics for which each record is compared with its row.
 	scaleVerified = 50
 )
 
-// scale is a pipeline of many topics and tables at a broker of its own.
+// scale is a pipeline of many topics and tables with its own broker.
 type scale struct {
 	*scene
 	topics []string
 	client *kgo.Client
-	rounds int64 // of records that were produced
+	rounds int64 // of produced records
 }
 
-// TestScale brings 1 000 topics with 4 000 partitions into 1 000 tables: by a run until current, then by a member that stays.
-// E2E_SCALE is a file that takes the figures.
+// TestScale moves 1 000 topics with 4 000 partitions into 1 000 tables: first with `run --until-current`, then with a
+// member that stays. E2E_SCALE names a file that receives the figures.
 func TestScale(t *testing.T) {
 	broker, err := lab.StartKafka(t.Context(), lab.KafkaOptions{Dir: t.TempDir()})
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *scale) wide(c *settings) {
 	c.more = fmt.Sprintf(`, many: {pattern: '%s\..+', deny: []}`, s.name)
 }
 
-// untilCurrent is a run until current of everything.
+// untilCurrent runs a member until all partitions are current.
 func (s *scale) untilCurrent(figures *strings.Builder) {
 	s.t.Helper()
 	path, _ := s.config(s.wide)
@@ -141,7 +141,7 @@ func (s *scale) bounded(peak int64) {
 	}
 }
 
-// stays is a member that is started, gets a round of records, has nothing to do for a while, and is stopped.
+// stays starts a member, gives it a round of records, measures it idle for a while, and stops it.
 func (s *scale) stays(figures *strings.Builder) {
 	s.t.Helper()
 	m := s.start(s.wide)
@@ -163,10 +163,10 @@ func (s *scale) stays(figures *strings.Builder) {
 	row("8 000 records, until all are rows", began, cpu)
 
 	began, cpu = time.Now(), m.metric("process_cpu_seconds_total")
-	time.Sleep(time.Minute) // this is what is measured
+	time.Sleep(time.Minute) // the idle time is measured
 	row("a minute without records", began, cpu)
 
-	s.produceRound() // is on its way when the signal comes
+	s.produceRound() // these records are in flight at the signal
 	began = time.Now()
 	if err := m.Signal(syscall.SIGTERM); err != nil {
 		s.t.Fatal(err)
@@ -176,10 +176,10 @@ func (s *scale) stays(figures *strings.Builder) {
 		s.t.Errorf("exit code %d: %s", code, m.Tail())
 	}
 	_, _ = fmt.Fprintf(figures, "| drain, with 8 000 records on their way | %.1f | | %d |\n", time.Since(began).Seconds(), peak>>20)
-	s.untilCurrent(figures) // what the drain left
+	s.untilCurrent(figures) // the records that the drain left
 }
 
-// awaitCurrent waits until the member has all partitions and each is where its topic ends.
+// awaitCurrent waits until the member has all partitions and the position of each is the end of its log.
 func (s *scale) awaitCurrent(m *member) {
 	s.t.Helper()
 	end := time.Now().Add(scaleLasts)
@@ -229,7 +229,8 @@ func (s *scale) verify() {
 	}
 }
 
-// check looks at each table, without the code under test: one row of each record, and positions at the ends of the topic.
+// check compares each table with the produced records, without code of the connector: one row for each record, and
+// positions at the ends of the topic.
 func (s *scale) check() {
 	s.t.Helper()
 	for _, topic := range s.topics {

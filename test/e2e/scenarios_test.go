@@ -15,8 +15,8 @@ import (
 	"sluice/test/lab"
 )
 
-// The four scenarios of failure that the guarantees name, step by step. Their words: to acknowledge a record is to let
-// the table's position pass it; the group's offset follows.
+// These are the four failure scenarios that the guarantees name, step by step. To acknowledge a record means here that
+// the table's position passes it; the group's committed offset follows.
 
 // TestTransientS3Outage: the store fails for a while. Meanwhile no offset is committed and no record lost, and the member
 // recovers by itself.
@@ -26,20 +26,20 @@ func TestTransientS3Outage(t *testing.T) {
 	p := s.proxy()
 	m := s.start(through(p), func(c *settings) {
 		c.patient = "retry: {initial: 200ms, max: 2s}\nbreaker: {failures: 5, open_for: 2s, successes: 3}"
-		c.log = "debug" // the only level at which each retry has a line
+		c.log = "debug" // logs each retry; other levels log only some
 	})
 	s.produce(2000)
 	s.awaitRows(2000)
 	s.awaitGroup()
 	before := s.positions()
 
-	// 1. A write fails with the error of a service.
+	// 1. A write fails with a server error.
 	p.Break(lab.Any, 1<<16, lab.Answer(500, false))
 	s.produce(2000)
-	// 2. It is transient: the guard tries again, and says so.
+	// 2. The error is transient: the guard retries and logs each retry.
 	m.awaitMetric("sluice_retries_total", 5)
 	if n := m.metric("sluice_unknown_errors_total"); n != 0 {
-		t.Errorf("%v errors that the table of classes does not know", n)
+		t.Errorf("%v errors have no class, want none", n)
 	}
 	// 3. Nothing is acknowledged: neither position nor committed offset moves, no letter is written.
 	m.await("it says that the store is down", func(r report) bool { return len(r.Holds) == 4 && r.Holds[0].Reason == "store_down" })
@@ -47,7 +47,7 @@ func TestTransientS3Outage(t *testing.T) {
 		t.Errorf("positions moved from %v to %v", before, now)
 	}
 	s.wantGroup(before)
-	// 4. Tries come after pauses that grow: doubled from 200 ms up to 2 s, spread by a quarter.
+	// 4. The pauses between retries grow: doubled from 200 ms up to 2 s, with a jitter of a quarter.
 	pauses := 0
 	for _, l := range m.lines("retry") {
 		pause, err := time.ParseDuration(l.Pause)
@@ -61,13 +61,13 @@ func TestTransientS3Outage(t *testing.T) {
 		}
 	}
 	if pauses < 4 {
-		t.Errorf("%d pauses in the log", pauses)
+		t.Errorf("%d pauses in the log, want at least 4", pauses)
 	}
-	// 5. It succeeds once the store is back. 6. Everything is acknowledged.
+	// 5. The write succeeds once the store is back. 6. All records are acknowledged.
 	p.Heal()
 	s.awaitRows(4000)
 	s.awaitGroup()
-	m.await("it says that all is well", func(r report) bool { return r.Status == "ok" })
+	m.await("it reports status ok", func(r report) bool { return r.Status == "ok" })
 	m.drain()
 	if n := s.letters(); n != 0 {
 		t.Errorf("%d dead letters", n)
@@ -75,7 +75,8 @@ func TestTransientS3Outage(t *testing.T) {
 	s.check("--readers", "deltalake")
 }
 
-// TestInvalidMessageSchema: records that do not fit the schema become dead letters at once, and the others rows.
+// TestInvalidMessageSchema: records that do not fit the schema become dead letters at once, and the other records
+// become rows.
 func TestInvalidMessageSchema(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -83,7 +84,7 @@ func TestInvalidMessageSchema(t *testing.T) {
 	s.produce(2000)
 	s.awaitRows(2000)
 
-	// 1. The schema does not take what is produced.
+	// 1. The schema does not accept these records.
 	bad := map[string]string{
 		`{"order_id":`:                     "truncated",
 		`{"store_id":1}`:                   "required_missing",
@@ -99,15 +100,15 @@ func TestInvalidMessageSchema(t *testing.T) {
 		at[rec.Offset] = value
 	}
 	s.produce(2000)
-	// 5. The records behind them become rows. 3. The position passes the bad ones.
+	// 5. The records after them become rows. 3. The position passes the bad records.
 	s.awaitRows(4000)
 	s.awaitPosition(0, s.ledger.Ends()[0])
-	// 2. It is not retriable: no breaker saw it, and no record was tried again (the letters say so).
+	// 2. The error is not retriable: no breaker counted it, and no record was retried, as the dead letters show.
 	if n := m.metric("sluice_breaker_changes_total"); n != 0 {
-		t.Errorf("%v changes of breakers", n)
+		t.Errorf("breakers changed %v times, want none", n)
 	}
 	m.drain()
-	// 4. Each is in the dead-letter topic, unchanged, once, with where it came from and why.
+	// 4. Each bad record is in the dead-letter topic once, unchanged, with its origin and reason.
 	letters := s.readLetters(len(bad))
 	for _, l := range letters {
 		value := string(l.Value)
@@ -120,17 +121,17 @@ func TestInvalidMessageSchema(t *testing.T) {
 			}
 		}
 		if why != bad[value] || string(l.Key) != "k" || where == "" || header(l, "sluice.topic") != s.name || header(l, "sluice.retries") != "0" {
-			t.Errorf("letter %q of offset %d says %q at %q", value, offset, why, where)
+			t.Errorf("dead letter %q of offset %d has reason %q and origin %q", value, offset, why, where)
 		}
 	}
 	if len(at) > 0 || len(letters) != len(bad) {
-		t.Errorf("%d letters; without one: %v", len(letters), at)
+		t.Errorf("%d dead letters; records without one: %v", len(letters), at)
 	}
 	s.checkSets("--readers", "deltalake")
 }
 
-// TestConsumerRebalance: a member joins while a commit of the other one is on its way. What was in flight is read again by
-// who owns it now, and no record is a row twice.
+// TestConsumerRebalance: a member joins while a commit of the other member is in flight. The new owner reads the
+// records of that commit again, and no record becomes two rows.
 func TestConsumerRebalance(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -138,11 +139,11 @@ func TestConsumerRebalance(t *testing.T) {
 	p := s.proxy()
 	first := s.start(through(p))
 	s.awaitRows(1)
-	// 2. What is in flight is not acknowledged: the commit waits on its way to the store.
+	// 2. Records in flight are not acknowledged: the proxy holds the commit.
 	fault := p.Break(lab.CommitPut, 1, lab.Hold)
 	s.met(fault)
 	before := s.positions()
-	// 1. Kafka rebalances. 3. The other member gets partitions, and reads from the positions in the table.
+	// 1. Kafka rebalances. 3. The second member gets partitions and reads from the positions in the table.
 	second := s.start()
 	second.await("it has partitions", func(r report) bool { return r.Ready && len(r.Partitions) == 2 })
 	s.await("the second member commits", func() (bool, error) { return second.metric("sluice_commits_total") > 0, nil })
@@ -153,9 +154,9 @@ func TestConsumerRebalance(t *testing.T) {
 		}
 	}
 	if moved == 0 || moved > 2 {
-		t.Errorf("%d partitions moved while the first member's commit was on its way", moved)
+		t.Errorf("%d partitions advanced while the first member's commit was held, want 1 or 2", moved)
 	}
-	// 4. The commit of before lands: it would double what the second one has. The table's log refuses it.
+	// 4. The held commit reaches the store. It would double rows of the second member; the table's log refuses it.
 	fault.Release(true)
 	// 5. Both continue.
 	commits := second.metric("sluice_commits_total")
@@ -170,8 +171,8 @@ func TestConsumerRebalance(t *testing.T) {
 	s.check("--readers", "deltalake")
 }
 
-// TestApplicationRestart: a member is asked to stop, twice, and started again. The first time it brings what it has to the
-// table; the second time the store does not let it. No record is lost, none a row twice.
+// TestApplicationRestart: a member is stopped and started again, twice. The first time it drains its records into the
+// table; the second time the store refuses them. No record is lost, and none becomes two rows.
 func TestApplicationRestart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -181,7 +182,7 @@ func TestApplicationRestart(t *testing.T) {
 	// 1. It shuts down gracefully.
 	first.drain()
 	if len(first.lines("Shutting down gracefully")) != 1 {
-		t.Errorf("it does not say that it stops: %s", first.Tail())
+		t.Errorf("the member does not log its shutdown once: %s", first.Tail())
 	}
 	s.wantGroup(s.positions())
 	// 3. It starts again. 4. It continues where the table stands.
@@ -189,7 +190,7 @@ func TestApplicationRestart(t *testing.T) {
 	second := s.start(through(p))
 	rows := s.rows()
 	s.awaitRows(rows + 1000)
-	// 2. What is in flight is not acknowledged: the store takes no commit any more.
+	// 2. Records in flight are not acknowledged: the store accepts no more commits.
 	fault := p.Break(lab.CommitPut, 1<<16, lab.Answer(503, false))
 	s.met(fault)
 	before := s.positions()
@@ -201,13 +202,13 @@ func TestApplicationRestart(t *testing.T) {
 	}
 	third := s.start()
 	end()
-	// 5. Nothing is there twice.
+	// 5. No record has two rows.
 	s.awaitRows(s.ledger.Len())
 	third.drain()
 	s.check("--readers", "deltalake")
 }
 
-// awaitGroup waits until the group's offsets are the table's positions.
+// awaitGroup waits until the group's committed offsets equal the table's positions.
 func (s *scene) awaitGroup() {
 	s.t.Helper()
 	s.await("the group's offsets follow the table", func() (bool, error) {
@@ -238,7 +239,7 @@ func (s *scene) groupOffsets() map[int32]int64 {
 	return offsets
 }
 
-// readLetters reads the topic's dead-letter topic until it has given n letters, and what else is there then.
+// readLetters reads the dead-letter topic until it has n dead letters, and returns all that it has read by then.
 func (s *scene) readLetters(n int) (all []*kgo.Record) {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.ConsumeTopics(s.name+"-dlq"),
@@ -252,7 +253,7 @@ func (s *scene) readLetters(n int) (all []*kgo.Record) {
 	for len(all) < n || int64(len(all)) < s.letters() {
 		fetches := client.PollFetches(ctx)
 		if err := ctx.Err(); err != nil {
-			s.t.Fatalf("%d of %d letters: %v", len(all), n, err)
+			s.t.Fatalf("%d of %d dead letters: %v", len(all), n, err)
 		}
 		all = append(all, fetches.Records()...)
 	}

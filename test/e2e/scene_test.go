@@ -20,15 +20,15 @@ import (
 	"sluice/test/tablelog"
 )
 
-// patience is how long a test waits for what must come. It is no measure of speed.
+// patience is how long a test waits for an expected event. It does not measure speed.
 const patience = 5 * time.Minute
 
-// scene is one test's topic, table and group.
+// scene is the topic, table and group of one test.
 type scene struct {
 	t      *testing.T
 	ctx    context.Context
-	name   string   // of topic, pipeline, group and the table's prefix
-	addrs  []string // of the brokers
+	name   string   // name of topic, pipeline, group and the table's prefix
+	addrs  []string // addresses of the brokers
 	dir    string
 	minio  *lab.MinIO
 	bucket *lab.Bucket
@@ -36,14 +36,14 @@ type scene struct {
 	log    *tablelog.Log
 	random *rand.Rand
 	orders gen.Orders
-	// badLedger takes the records that cannot become rows; nil: they are held.
+	// badLedger receives the records that cannot become rows. If it is nil, such records are held.
 	badLedger *gen.Ledger
 
 	produced int64 // number of the next record
 	members  int
 }
 
-// newScene creates a topic at the one broker that the tests share, and everything that a test keeps in hand.
+// newScene creates a topic on the shared broker and returns the test's scene.
 func newScene(t *testing.T, partitions int32) *scene {
 	t.Helper()
 	s := newSceneAt(t, shared.kafka.Addr)
@@ -53,7 +53,7 @@ func newScene(t *testing.T, partitions int32) *scene {
 	return s
 }
 
-// newSceneAt is everything that a test keeps in hand but the topic.
+// newSceneAt returns a scene without creating its topic.
 func newSceneAt(t *testing.T, addrs ...string) *scene {
 	t.Helper()
 	s := &scene{
@@ -105,7 +105,7 @@ func (s *scene) produce(n int64) {
 	}
 }
 
-// stream produces at a rate until the function that it returns is called.
+// stream produces at a rate until the caller calls end.
 func (s *scene) stream(perSecond int) (end func()) {
 	stop := make(chan struct{})
 	done := make(chan error, 1)
@@ -121,7 +121,7 @@ func (s *scene) stream(perSecond int) (end func()) {
 	}
 }
 
-// setting changes what a member's configuration says.
+// setting changes the configuration of a member.
 type setting func(*settings)
 
 type settings struct {
@@ -132,34 +132,34 @@ type settings struct {
 	store   string
 	listen  string
 	start   string
-	own     string // what the entry of the scene's topic says
-	more    string // entries of topics besides the scene's own
+	own     string // keys of the scene's topic
+	more    string // further entries of topics
 	sasl    string // kafka.sasl
 	memory  string
 	commit  string
 	patient string // retry, breaker
 	log     string // level
 	timeout string // storage.s3.timeout
-	bad     string // bad_records, and what else makes a record a bad one
-	health  string // what it says of health besides where it listens
+	bad     string // bad_records, and keys that make more records bad
+	health  string // keys of health besides listen
 }
 
 // alsoReads adds entries to the topics.
 func alsoReads(entries string) setting { return func(c *settings) { c.more = ", " + entries } }
 
-// from lets a topic that the table does not know begin elsewhere than at its first record.
+// from sets the start of topics that the table does not know; the default is their first record.
 func from(start string) setting { return func(c *settings) { c.start = start } }
 
-// withLetters lets bad records become dead letters.
+// withLetters makes bad records dead letters.
 func withLetters(c *settings) { c.bad = "dead_letter" }
 
-// through sends a member's requests to the store through a proxy.
+// through makes a member send its requests to the store through a proxy.
 func through(p *lab.S3Proxy) setting { return func(c *settings) { c.store = p.Endpoint } }
 
-// overCable connects a member to Kafka by the proxy that can be cut.
+// overCable makes a member connect to Kafka through the proxy that tests can cut.
 func overCable(c *settings) { c.brokers = shared.cable.Addr }
 
-// config writes a configuration and returns its path and where its member listens.
+// config writes a configuration and returns its path and the member's listen address.
 func (s *scene) config(change ...setting) (path, listen string) {
 	s.t.Helper()
 	listen, err := lab.FreeAddr()
@@ -207,12 +207,12 @@ shutdown: {drain: 10s}
 	return path, listen
 }
 
-// environment is what every connector gets. A data race ends one that was built to see it.
+// environment returns the environment of every connector. A binary with the race detector ends at a data race.
 func environment() []string {
 	return []string{"AWS_ACCESS_KEY_ID=" + lab.AccessKey, "AWS_SECRET_ACCESS_KEY=" + lab.SecretKey, "GORACE=halt_on_error=1"}
 }
 
-// start starts a member. It is killed at the end of the test if it still runs.
+// start starts a member. If it still runs at the end of the test, it is killed.
 func (s *scene) start(change ...setting) *member {
 	s.t.Helper()
 	path, listen := s.config(change...)
@@ -227,7 +227,7 @@ func (s *scene) start(change ...setting) *member {
 	return m
 }
 
-// command runs a command of the binary to its end and returns its exit code and what it printed.
+// command runs a command of the binary and returns its exit code and output.
 func (s *scene) command(args ...string) (code int, text string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
@@ -255,7 +255,7 @@ func (s *scene) wants(code int, args ...string) string {
 
 func tail(text []byte) string { return string(text[max(0, len(text)-3000):]) }
 
-// untilCurrent lets a new member bring everything that lies in Kafka now to the table, and end by itself.
+// untilCurrent runs a new member until it has moved all records in Kafka to the table.
 func (s *scene) untilCurrent(change ...setting) {
 	s.t.Helper()
 	path, _ := s.config(change...)
@@ -264,7 +264,7 @@ func (s *scene) untilCurrent(change ...setting) {
 	}
 }
 
-// await waits until check says true.
+// await waits until check returns true. what completes the sentence "wait until".
 func (s *scene) await(what string, check func() (bool, error)) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
@@ -274,7 +274,7 @@ func (s *scene) await(what string, check func() (bool, error)) {
 	}
 }
 
-// commits returns the table's log.
+// commits returns the commits in the table's log.
 func (s *scene) commits() []tablelog.Commit {
 	s.t.Helper()
 	commits, err := s.log.Read(s.ctx)
@@ -302,14 +302,14 @@ func (s *scene) awaitPosition(partition int32, next int64) {
 	})
 }
 
-// check compares the table with the ledger, by independent readers, and lets the connector verify it.
+// check compares the table with the ledger, using independent readers, and runs `connector verify`.
 func (s *scene) check(args ...string) {
 	s.t.Helper()
 	s.checkSets(args...)
 	s.wants(0, "verify", "--kafka")
 }
 
-// checkSets compares the table with the ledger by independent readers.
+// checkSets compares the table with the ledger, using independent readers.
 func (s *scene) checkSets(args ...string) {
 	s.t.Helper()
 	s.checkWith(lab.Python, args...)
@@ -327,11 +327,11 @@ func (s *scene) checkWith(run func(context.Context, string, ...string) ([]byte, 
 	out, err := run(s.ctx, "oracle/check.py", args...)
 	s.t.Logf("%d records in the ledger\n%s", s.ledger.Len(), out)
 	if err != nil {
-		s.t.Errorf("the table is not what was produced: %v", err)
+		s.t.Errorf("the table differs from the produced records: %v", err)
 	}
 }
 
-// proxy starts a proxy before the store.
+// proxy starts a proxy in front of the store.
 func (s *scene) proxy() *lab.S3Proxy {
 	s.t.Helper()
 	p, err := lab.StartS3Proxy(s.minio.Endpoint)
@@ -342,7 +342,7 @@ func (s *scene) proxy() *lab.S3Proxy {
 	return p
 }
 
-// met waits until a fault has met a request.
+// met waits until a fault has hit a request.
 func (s *scene) met(f *lab.Fault) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)

@@ -11,7 +11,7 @@ import (
 	"sluice/test/lab"
 )
 
-// lints gives what a member shows at /metrics to promtool. A warning is an error.
+// lints passes the member's /metrics to promtool. A warning fails the test.
 func (m *member) lints() {
 	m.s.t.Helper()
 	resp, err := m.get("/metrics")
@@ -37,6 +37,6 @@ func (m *member) lints() {
 		m.s.t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
 	if !strings.Contains(string(text), "kafka_consumer_lag{") {
-		m.s.t.Errorf("this is no scrape of a connector at work:\n%s", text)
+		m.s.t.Errorf("the scrape has no kafka_consumer_lag:\n%s", text)
 	}
 }

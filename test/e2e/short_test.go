@@ -4,7 +4,7 @@ package e2e
 
 import "time"
 
-// How often the short suite does what the long one does more often.
+// These numbers make the short suite do a few times what the long suite repeats.
 const (
 	memoryRecords = 200_000
 
@@ -21,7 +21,8 @@ const (
 	stormOfThreeLasts = 90 * time.Second
 	awayOfThree       = 8 * time.Second
 
-	// Records of which one in ten cannot become a row, so many a second, while the store comes and goes.
+	// One in ten of these records cannot become a row. They arrive at poisonRate a second while the store fails and
+	// works in turns.
 	poisonRecords = 20_000
 	poisonRate    = 2_000
 	flapEvery     = 2 * time.Second
@@ -29,5 +30,5 @@ const (
 	hostileAll = false // rows of TestHostile
 )
 
-// checkWithMore is for readers that only the long suite asks.
+// checkWithMore does nothing: only the long suite uses more readers.
 func (s *scene) checkWithMore() {}

@@ -12,12 +12,12 @@ import (
 func TestMembersStartAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)
-	s.produce(2_000) // before the start: not wanted
+	s.produce(2_000) // before the initial commit: must not become rows
 	end := s.stream(500)
 	members := []*member{s.start(from("latest")), s.start(from("latest"))}
 	s.awaitRows(2_000)
 	for _, m := range members {
-		m.await("it has its share", func(r report) bool { return r.Ready && len(r.Partitions) == 4 })
+		m.await("it owns half of the partitions", func(r report) bool { return r.Ready && len(r.Partitions) == 4 })
 	}
 	end()
 	for _, m := range members {
@@ -38,7 +38,7 @@ func TestMembersStartAtOnce(t *testing.T) {
 		}
 	}
 	if starts != 1 || positions != 8 {
-		t.Errorf("%d START commits with %d positions, want one with 8", starts, positions)
+		t.Errorf("%d initial commits with %d positions, want one with 8", starts, positions)
 	}
 	// Every record from the initial commit on has its row, none before it has one.
 	text := s.wants(0, "verify", "--kafka")

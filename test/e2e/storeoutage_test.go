@@ -23,17 +23,17 @@ import (
 	"sluice/test/tablelog"
 )
 
-// storeOutage is a way in which a store fails, and what is expected of a member meanwhile.
+// storeOutage is one way in which a store fails, with the expected behaviour of a member meanwhile.
 type storeOutage struct {
 	s     *scene
 	m     *member
 	begin func()
 	end   func()
-	// requests counts what reaches the store.
+	// requests returns the number of requests that reached the store.
 	requests func() int64
-	// reason is the hold's; store_denied comes without a breaker, since a store that refuses us works.
+	// reason is the reason of the hold. No breaker opens for store_denied, because a store that denies access works.
 	reason string
-	// within is how long the first commit may take after the first request that succeeds.
+	// within is the maximum time from the first successful request to the first commit.
 	within time.Duration
 }
 
@@ -81,7 +81,7 @@ func outageSettings(c *settings) {
 	c.patient, c.timeout, c.memory = outagePatient, outageTimeout, limited
 }
 
-// newSceneWithStore is a scene with an S3 server of its own, to be stopped.
+// newSceneWithStore returns a scene with its own S3 server, which the test may stop.
 func newSceneWithStore(t *testing.T, partitions int32) *scene {
 	t.Helper()
 	s := newScene(t, partitions)
@@ -107,7 +107,7 @@ func (o *storeOutage) run() {
 	s.awaitRows(2000)
 	pid := m.Pid()
 	endStream := s.stream(outageRate)
-	s.awaitRows(2000 + 2*outageRate) // it runs
+	s.awaitRows(2000 + 2*outageRate) // the member works
 
 	o.begin()
 	began := time.Now()
@@ -125,14 +125,14 @@ func (o *storeOutage) run() {
 	o.end()
 	ended := time.Now()
 	versions := len(s.commits())
-	s.await("it commits", func() (bool, error) {
+	s.await("the member commits", func() (bool, error) {
 		commits, err := s.log.Read(s.ctx)
 		return len(commits) > versions, err
 	})
 	first := time.Now()
 	endStream()
 	s.awaitRows(s.ledger.Len())
-	m.await("it says that all is well", func(r report) bool { return r.Status == "ok" && len(r.Holds) == 0 })
+	m.await("it reports status ok without holds", func(r report) bool { return r.Status == "ok" && len(r.Holds) == 0 })
 	o.checkTrace(ended, first)
 	_, peak, err := m.Resident()
 	if err != nil || m.Pid() != pid {
@@ -152,7 +152,7 @@ func (o *storeOutage) run() {
 // awaitHeld waits until every partition is held and requests to the store are rare.
 func (o *storeOutage) awaitHeld(began time.Time) {
 	o.s.t.Helper()
-	// A silent store is given up request by request, and its breaker opens after the last of them.
+	// Each request to a silent store must time out, and the breaker opens only after the last of them.
 	ctx, cancel := context.WithTimeout(o.s.ctx, 10*time.Minute)
 	defer cancel()
 	err := lab.Until(ctx, func() (bool, error) {
@@ -179,7 +179,7 @@ func (o *storeOutage) awaitHeld(began time.Time) {
 	}
 }
 
-// watch looks at the member while the store fails: it runs, is a member, is alive.
+// watch checks the member while the store fails: it runs, stays in the group and is alive.
 func (o *storeOutage) watch(from time.Time) {
 	o.s.t.Helper()
 	for time.Since(from) < outageLasts {
@@ -188,9 +188,9 @@ func (o *storeOutage) watch(from time.Time) {
 		case err != nil:
 			o.s.t.Fatal(err)
 		case !r.Joined:
-			o.s.t.Error("it left the group")
+			o.s.t.Error("the member left the group")
 		case !slices.ContainsFunc(r.Holds, func(h heldPartition) bool { return h.Reason == o.reason }) && r.open("store"):
-			o.s.t.Errorf("it does not say why it stands: %+v", r)
+			o.s.t.Errorf("the member reports no hold though the breaker is open: %+v", r)
 		}
 		resp, err := o.m.get("/health/live")
 		if err != nil {
@@ -207,8 +207,8 @@ func (o *storeOutage) watch(from time.Time) {
 	}
 }
 
-// checkTrace reads the breaker's way from the log: open, once more now and then while probes fail, closed; and how long the
-// first commit took after that.
+// checkTrace reads the breaker's states from the log: open, open again after each failed probe, closed. It also checks
+// how soon after that the first commit came.
 func (o *storeOutage) checkTrace(ended, first time.Time) {
 	o.s.t.Helper()
 	var trace []string
@@ -223,13 +223,13 @@ func (o *storeOutage) checkTrace(ended, first time.Time) {
 	o.s.t.Logf("breaker: closed %s", strings.Join(trace, " "))
 	if o.reason == "store_denied" {
 		if len(trace) > 0 {
-			o.s.t.Errorf("a store that refuses us works; its breaker went %v", trace)
+			o.s.t.Errorf("a store that denies access works, but its breaker changed: %v", trace)
 		}
 		return
 	}
 	opened := slices.Index(trace, "closed")
 	if opened < 1 || opened != len(trace)-1 || slices.ContainsFunc(trace[:opened], func(to string) bool { return to != "open" }) {
-		o.s.t.Errorf("the breaker went closed %v", trace)
+		o.s.t.Errorf("the breaker's states were closed %v, want open at least once and closed at the end", trace)
 	}
 	if d := first.Sub(closed); d > o.within {
 		o.s.t.Errorf("the first commit came %v after the breaker closed (the outage ended %v)", d, ended)
@@ -246,7 +246,7 @@ func (o *storeOutage) positions() map[int32]int64 {
 	return tablelog.Positions(commits)
 }
 
-// letters is how many records lie in the topic's dead-letter topic.
+// letters returns the number of records in the dead-letter topic.
 func (s *scene) letters() (n int64) {
 	s.t.Helper()
 	ends, err := s.admin().ListEndOffsets(s.ctx, s.name+"-dlq")
@@ -261,7 +261,7 @@ func (s *scene) letters() (n int64) {
 	return n
 }
 
-// admin returns a client for questions to Kafka.
+// admin returns a client for admin requests to Kafka.
 func (s *scene) admin() *kadm.Client {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...))
@@ -272,7 +272,7 @@ func (s *scene) admin() *kadm.Client {
 	return kadm.NewClient(client)
 }
 
-// heldPartition and standingReport are what /health says of why a member stands.
+// heldPartition and standingReport are the part of /health that explains why a member holds its claims.
 type heldPartition struct {
 	Partition int32
 	Reason    string
@@ -299,7 +299,7 @@ func (r standingReport) open(name string) bool {
 	return false
 }
 
-// standing reads the whole report.
+// standing reads this part of /health.
 func (m *member) standing() (r standingReport, err error) {
 	resp, err := m.get("/health")
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// stormPace is the shortest time between two changes of a storm's membership; the longest is stormSpread more.
+	// stormPace is the minimum time between two changes of a storm's membership; the maximum is stormSpread more.
 	stormPace   = 2 * time.Second
 	stormSpread = 3 * time.Second
 	// stormWindow is the time in which positions must move in any storm. A partition whose owners die one after the
 	// other waits for their sessions to end: it gets twice that.
 	stormWindow = 30 * time.Second
-	// stormCommit is how long the PUT of a commit takes. One of all members' wins in that time.
+	// stormCommit is the duration of the PUT of a commit. Of all members, one commits successfully in that time.
 	stormCommit = 300 * time.Millisecond
-	// stormFreeze is longer than the session of 6 s and some commits.
+	// stormFreeze is longer than the session of 6 s plus some commits.
 	stormFreeze = 12 * time.Second
-	// stormRereads is how often a record may be fetched on average: a member that dies before its commit leaves its share
-	// to be read again.
+	// stormRereads is how often a record may be fetched on average. The uncommitted records of a member that dies are
+	// fetched again.
 	stormRereads = 10
 )
 
@@ -31,7 +31,7 @@ const (
 type storm struct {
 	*scene
 	members []*member
-	slow    *lab.S3Proxy // commits take their time behind it, for all alike: a slower member loses each race for a version
+	slow    *lab.S3Proxy // delays the commits of all members equally: a slower member would lose each race for a version
 	frozen  *member
 	thaws   time.Time
 	fetched map[string]float64 // records, by member
@@ -41,13 +41,13 @@ type storm struct {
 	longest time.Duration // without a move of a position
 }
 
-// look notes what the members have counted so far, and whether positions moved. The counters of a member that dies
-// between two looks are a little too low.
+// look collects the members' counters and checks that positions move. It misses what a member counts between the last
+// look and its death.
 func (s *storm) look() {
 	s.t.Helper()
 	for _, m := range s.members {
 		if r, err := m.health(); err != nil || !r.Joined && s.fetched[m.Name] == 0 {
-			continue // it starts
+			continue // it is still starting
 		}
 		s.fetched[m.Name] = m.metric("sluice_fetch_records_total")
 		s.fenced[m.Name] = m.metric("sluice_fenced_total")
@@ -65,8 +65,8 @@ func (s *storm) look() {
 			latest = moved
 		}
 		if stood := now.Sub(moved); stood > 2*stormWindow {
-			s.t.Errorf("partition %d stands at %d since %v", id, s.at[id], stood.Round(time.Second))
-			s.moved[id] = now // said once for each window
+			s.t.Errorf("partition %d has had position %d for %v", id, s.at[id], stood.Round(time.Second))
+			s.moved[id] = now // report it once per window
 		}
 	}
 	if now.Sub(latest) >= stormWindow {
@@ -112,7 +112,7 @@ func TestMembershipStorm(t *testing.T) {
 	newScene(t, 8).storm(8, stormLasts, func() {})
 }
 
-// storm is what TestMembershipStorm says, for a while. disturb is called between two looks.
+// storm runs a storm for some time. It calls disturb between two looks.
 func (s *scene) storm(partitions int32, lasts time.Duration, disturb func()) {
 	s.t.Helper()
 	w := &storm{
@@ -163,14 +163,14 @@ func (s *storm) run(partitions int32, lasts time.Duration, disturb func()) {
 		return n
 	}
 	rereads := sum(s.fetched) / float64(s.ledger.Len())
-	t.Logf("%d changes of %d members in %v; fenced %v times; each record fetched %.2f times; a position stood still for %v at most",
+	t.Logf("%d changes of %d members in %v; fenced %v times; each record fetched %.2f times; a position stayed for %v at most",
 		changes, len(s.fetched), lasts, sum(s.fenced), rereads, s.longest.Round(time.Second))
 	if rereads > stormRereads {
 		t.Errorf("each record was fetched %.1f times on average", rereads)
 	}
 }
 
-// The storm while the broker that coordinates the group is killed now and then, and starts again.
+// testStorm runs the storm while the broker that coordinates the group is repeatedly killed and started again.
 func testStorm(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 8)
@@ -192,7 +192,7 @@ func testStorm(t *testing.T, c *lab.KafkaCluster) {
 	}
 }
 
-// bounceCoordinator kills the broker that coordinates the group, and starts it again.
+// bounceCoordinator kills the broker that coordinates the group and starts it again.
 func (s *scene) bounceCoordinator(c *lab.KafkaCluster) error {
 	k, err := c.Coordinator(s.ctx, s.name)
 	if err != nil {
@@ -223,7 +223,7 @@ func TestContested(t *testing.T) {
 		}
 		return len(r.Holds) > 0 && r.Holds[0].Reason == "contested"
 	}
-	s.await("one of the two is contested", func() (bool, error) {
+	s.await("one member holds its claims as contested", func() (bool, error) {
 		if contested(wins) {
 			wins, loses = loses, wins
 			return true, nil
@@ -233,7 +233,7 @@ func TestContested(t *testing.T) {
 	before := s.rows()
 	s.awaitRows(before + 2000)
 	wins.drain()
-	loses.await("it goes on", func(r report) bool { return len(r.Holds) == 0 && r.Ready })
+	loses.await("it is ready without holds", func(r report) bool { return len(r.Holds) == 0 && r.Ready })
 	before = s.rows()
 	s.awaitRows(before + 2000)
 	t.Logf("fenced %v times", loses.metric("sluice_fenced_total"))
@@ -243,5 +243,5 @@ func TestContested(t *testing.T) {
 	s.check("--readers", "polars")
 }
 
-// inGroup lets a member join another group than its pipeline's.
+// inGroup makes a member join a group other than its pipeline's.
 func inGroup(group string) setting { return func(c *settings) { c.group = group } }

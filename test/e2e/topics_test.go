@@ -36,10 +36,10 @@ func TestTopicsAndPartitionsAreAdded(t *testing.T) {
 			return sum == n, nil
 		}
 	}
-	s.await("both have their share", claims(5))
+	s.await("the members own 5 partitions", claims(5))
 
 	end := s.stream(200)
-	s.produced = 200_000 // far behind what the stream comes to
+	s.produced = 200_000 // far above the numbers of the stream
 	s.awaitRows(200)
 	if err := shared.kafka.AddPartitions(s.ctx, s.name, 16); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestTopicsAndPartitionsAreAdded(t *testing.T) {
 	if err := shared.kafka.DeleteTopic(s.ctx, gone); err != nil {
 		t.Fatal(err)
 	}
-	s.await("what was added is read, and nothing else", claims(19))
+	s.await("the members own the 19 remaining partitions", claims(19))
 	end()
 	s.awaitRows(s.ledger.Len())
 	added.awaitRows(added.ledger.Len())

@@ -15,7 +15,7 @@ import (
 	"sluice/test/lab"
 )
 
-// seen is what an operator sees of a member at one moment.
+// seen is an operator's view of a member at one moment.
 type seen struct {
 	code    int // of `connector holds`
 	holds   string
@@ -33,7 +33,7 @@ type seen struct {
 	alerts   []lab.PromAlert
 }
 
-// fullReport is /health as an operator reads it.
+// fullReport is the part of /health that an operator reads.
 type fullReport struct {
 	Status     string
 	Reason     string
@@ -42,7 +42,7 @@ type fullReport struct {
 	Components map[string]struct{ Status, Reason string }
 }
 
-// full reads /health and returns its code, too.
+// full reads /health and returns its status code, too.
 func (m *member) full() (r fullReport, code int, err error) {
 	resp, err := m.get("/health")
 	if err != nil {
@@ -52,7 +52,7 @@ func (m *member) full() (r fullReport, code int, err error) {
 	return r, resp.StatusCode, json.NewDecoder(resp.Body).Decode(&r)
 }
 
-// look returns what is seen now. at is when, for a failure's text.
+// look returns the current view. It logs a warning with at if collecting it takes long.
 func (o *shadow) look(at time.Duration) seen {
 	o.s.t.Helper()
 	x := o.glance()
@@ -62,12 +62,12 @@ func (o *shadow) look(at time.Duration) seen {
 	return x
 }
 
-// glance asks the command, the member, its log and Prometheus.
+// glance collects the output of the command, the member's report, its log and Prometheus.
 func (o *shadow) glance() (x seen) {
 	t := o.s.t
 	t.Helper()
 	var err error
-	// Prometheus first: what it shows lies back by a scrape, and the command takes seconds.
+	// Prometheus comes first: its view is older by up to a scrape, and the command takes seconds.
 	if x.report, x.status, err = o.m.full(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,13 +85,13 @@ func (o *shadow) glance() (x seen) {
 	return x
 }
 
-// limitedLines are those that are written at once, after a minute, and then every five minutes.
+// limitedLines are messages that a member logs at once, after a minute, and then every five minutes.
 var limitedLines = []string{
 	"retry", "circuit breaker", "failed to join the group; retrying",
 	"Exception during checkpointing loop: failed to commit offsets; retrying at the next interval",
 }
 
-// readLog counts the loud lines since the outage began.
+// readLog counts the lines at WARN and above since the outage began.
 func (o *shadow) readLog(x *seen) {
 	o.s.t.Helper()
 	text, err := os.ReadFile(o.m.Log)
@@ -124,7 +124,7 @@ func (o *shadow) readLog(x *seen) {
 	}
 }
 
-// readProm asks Prometheus what an operator would look at.
+// readProm queries Prometheus for the series that an operator would check.
 func (o *shadow) readProm(x *seen) {
 	t := o.s.t
 	t.Helper()
@@ -177,7 +177,7 @@ func (o *shadow) readProm(x *seen) {
 	x.prom = counted(x.prom)
 }
 
-// counted sorts texts and says of each how often it came.
+// counted sorts texts and joins equal ones with their number.
 func counted(texts []string) (all []string) {
 	slices.Sort(texts)
 	for i := 0; i < len(texts); {

@@ -21,21 +21,21 @@ import (
 	"sluice/test/tablelog"
 )
 
-// shadow is an outage whose transcript is taken: what an operator sees of a member that has its own servers.
+// shadow is an outage for which the test records a transcript. Its member has its own servers.
 type shadow struct {
 	name       string
 	begin, end func(*shadow) error
-	// producing says that Kafka takes records meanwhile.
+	// producing is true if Kafka accepts records during the outage.
 	producing bool
 	// stores gives the member a Redis and a Postgres.
 	stores bool
-	// named are words of which `connector holds` has each from the tenth second on, one of the alternatives between bars.
+	// named are words that the output of `connector holds` must contain, each of them, from the tenth second on.
 	named []string
-	// components are those that /health reports as degraded, down or unknown at the tenth second, silent those that it reports a
-	// minute later: they fail when their first request has run into its timeout.
+	// components are those that /health reports as degraded, down or unknown at the tenth second. silent are those that
+	// it reports only after a minute, because their first request must time out first.
 	components, silent []string
 	reasons            []string // of the holds after a minute
-	late               []string // of the holds from the fifth minute on, if others: a claim is held for one reason
+	late               []string // of the holds from the fifth minute on, if they differ: a claim is held for one reason
 	breakers           []string // dependencies whose breakers are open after a minute
 	alerts             []string // other alerts that may fire
 
@@ -73,7 +73,7 @@ func shadows() []*shadow {
 					return err
 				}
 				o.s.produce(1000)
-				o.sleep(2 * time.Second) // the member reads them, and waits for the store
+				o.sleep(2 * time.Second) // time for the member to read them and wait for the store
 				return o.kafka.Pause()
 			},
 			end: func(o *shadow) error { return errors.Join(o.kafka.Resume(), o.s.minio.Resume()) },
@@ -93,7 +93,7 @@ func shadows() []*shadow {
 // The member names what is missing, stays alive, fills neither the log nor the memory, fires no alert within ten minutes, and
 // brings every record to the table once.
 //
-// E2E_OUTAGE is another length of the outage, E2E_TRANSCRIPT a file that takes the transcript.
+// E2E_OUTAGE is another length of the outage. E2E_TRANSCRIPT names a file that receives the transcript.
 func TestOutageTranscripts(t *testing.T) {
 	lasts := 10 * time.Minute
 	if text := os.Getenv("E2E_OUTAGE"); text != "" {
@@ -138,9 +138,9 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 	endStream := func() {}
 	if o.producing {
 		endStream = s.stream(50)
-		s.produced = 200_000 // far behind what the stream comes to
+		s.produced = 200_000 // far above the numbers of the stream
 	}
-	s.produce(1000) // on their way when it begins
+	s.produce(1000) // in flight when the outage begins
 	if err := o.begin(o); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func (o *shadow) open(t *testing.T) {
 	t.Cleanup(func() { _ = o.prom.Stop() })
 }
 
-// more produces records to the second topic until it has so many, and waits until the table has them.
+// more produces records to the second topic until it has the number to, and waits until the table has them.
 func (o *shadow) more(to int64) int64 {
 	s := o.s
 	s.t.Helper()
@@ -251,7 +251,7 @@ func (o *shadow) more(to int64) int64 {
 	if err := p.Run(s.ctx, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	s.await("the table of the second topic goes on", func() (bool, error) { return rows() >= to, nil })
+	s.await("the table of the second topic has the records", func() (bool, error) { return rows() >= to, nil })
 	return to
 }
 
@@ -264,8 +264,8 @@ func (o *shadow) sleep(d time.Duration) {
 	}
 }
 
-// awaitOver waits until the member is ready and nothing is held. A breaker tries again a minute after its last probe, and a
-// frozen broker must elect itself first.
+// awaitOver waits until the member is ready and holds no claim. A breaker retries a minute after its last probe, and a
+// frozen broker must first be elected again.
 func (o *shadow) awaitOver() {
 	o.s.t.Helper()
 	ctx, cancel := context.WithTimeout(o.s.ctx, 5*time.Minute)
@@ -276,14 +276,14 @@ func (o *shadow) awaitOver() {
 		return err == nil && last.Ready && len(last.Holds) == 0 && last.Status == "ok", err
 	})
 	if err != nil {
-		o.s.t.Fatalf("wait until all is well: %v: %+v: %s", err, last, o.m.Tail())
+		o.s.t.Fatalf("wait until status ok without holds: %v: %+v: %s", err, last, o.m.Tail())
 	}
 	if x := o.glance(); x.code != 0 {
 		o.s.t.Errorf("after the outage `connector holds` has exit code %d: %s", x.code, x.holds)
 	}
 }
 
-// judge compares what was seen with what is promised.
+// judge compares a view with the promises of the documentation.
 func (o *shadow) judge(at time.Duration, x seen) {
 	t := o.s.t
 	t.Helper()
@@ -300,7 +300,7 @@ func (o *shadow) judge(at time.Duration, x seen) {
 	}
 	for _, word := range o.named {
 		if !strings.Contains(strings.ToLower(x.holds), word) {
-			fail("`connector holds` says nothing of %s: %s", word, x.holds)
+			fail("`connector holds` does not name %s: %s", word, x.holds)
 		}
 	}
 	want := o.components
@@ -309,7 +309,7 @@ func (o *shadow) judge(at time.Duration, x seen) {
 	}
 	for _, name := range want {
 		if c := x.report.Components[name]; !slices.Contains([]string{"degraded", "down", "unknown"}, c.Status) || c.Reason == "" {
-			fail("/health says of %s: %q, %q", name, c.Status, c.Reason)
+			fail("/health has for %s: status %q, reason %q", name, c.Status, c.Reason)
 		}
 	}
 	if x.live != http.StatusOK {
@@ -319,7 +319,7 @@ func (o *shadow) judge(at time.Duration, x seen) {
 		fail("%d lines at WARN and above", x.lines)
 	}
 	for what, n := range x.limited {
-		// At once, after a minute, and then every five minutes.
+		// The member logs such a line at once, after a minute, and then every five minutes.
 		if most := 2 + int((at+4*time.Minute)/(5*time.Minute)); n > most {
 			fail("%d lines of %s, want at most %d", n, what, most)
 		}
@@ -335,7 +335,7 @@ func (o *shadow) judgeHolds(at time.Duration, x seen, fail func(string, ...any))
 	want := o.heldFor(at)
 	for _, reason := range want {
 		if x.held[reason] == 0 {
-			fail("Prometheus knows of no partition that is held for %s: %v", reason, x.held)
+			fail("Prometheus has no partition that is held for %s: %v", reason, x.held)
 		}
 		if !strings.Contains(x.holds, reason) {
 			fail("`connector holds` does not show %s: %s", reason, x.holds)
@@ -343,7 +343,7 @@ func (o *shadow) judgeHolds(at time.Duration, x seen, fail func(string, ...any))
 	}
 	for reason := range x.held {
 		if !slices.Contains(want, reason) {
-			fail("a hold for %s", reason)
+			fail("unexpected hold for %s", reason)
 		}
 	}
 	for _, name := range o.breakers {
@@ -353,20 +353,20 @@ func (o *shadow) judgeHolds(at time.Duration, x seen, fail func(string, ...any))
 	}
 }
 
-// judgeAlerts: a warning after five minutes and a scrape or two, and nothing critical.
+// judgeAlerts expects a warning after five minutes plus two scrapes, and no critical alert.
 func (o *shadow) judgeAlerts(at time.Duration, x seen, fail func(string, ...any)) {
 	o.s.t.Helper()
 	waits := 0
 	for _, a := range x.alerts {
 		name, firing := a.Labels["alertname"], a.State == "firing"
 		if firing && a.Labels["severity"] == "critical" {
-			fail("%s pages somebody", name)
+			fail("critical alert %s fires", name)
 		}
 		if name == "SluiceHeldByOutage" && (firing || at < 7*time.Minute) {
 			waits++
 		}
 		if firing && name != "SluiceHeldByOutage" && !slices.Contains(o.alerts, name) {
-			fail("%s fires", name)
+			fail("unexpected alert %s fires", name)
 		}
 	}
 	if want := o.heldFor(at); at >= 5*time.Minute && waits != len(want) {
@@ -374,7 +374,7 @@ func (o *shadow) judgeAlerts(at time.Duration, x seen, fail func(string, ...any)
 	}
 }
 
-// heldFor are the reasons of the holds after so long.
+// heldFor returns the reasons of the holds that are expected at a moment.
 func (o *shadow) heldFor(at time.Duration) []string {
 	if at >= 5*time.Minute && o.late != nil {
 		return o.late
@@ -406,17 +406,17 @@ func (o *shadow) row(at string, x seen) {
 		cell(o.plain(strings.Join(x.prom, "\n"))))
 }
 
-// plain gives topics and addresses the names that an operator would choose.
+// plain replaces generated topics and addresses with names that an operator would choose.
 func (o *shadow) plain(text string) string {
 	return strings.NewReplacer(
 		o.s.name, "orders", o.m.url, "http://MEMBER", o.kafka.Addr, "KAFKA", strings.TrimPrefix(o.s.minio.Endpoint, "http://"), "MINIO",
 	).Replace(text)
 }
 
-// rowOfHolds is a partition in what `connector holds` prints.
+// rowOfHolds matches a partition in the output of `connector holds`.
 var rowOfHolds = regexp.MustCompile(`^\S+-\d+ +([a-z_]+) +(\S+) +\d+ +\S+$`)
 
-// short is what `connector holds` said, with one line for all partitions that are held for the same reason.
+// short returns the output of `connector holds` with one line for all partitions that are held for the same reason.
 func short(text string) string {
 	var kept []string
 	partitions := map[string]int{}

@@ -4,8 +4,8 @@ package e2e
 
 import "testing"
 
-// TestUnresolvedLetters: members that run, and one that takes the place of one that was killed, tell the number of letters
-// that stand: that of the generator's bad records, without those that became rows after all.
+// TestUnresolvedLetters: running members, and a member that replaces a killed one, report the number of unresolved dead
+// letters: the generator's bad records without those that later became rows.
 func TestUnresolvedLetters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()
@@ -16,7 +16,7 @@ func TestUnresolvedLetters(t *testing.T) {
 	commit := s.holdsCommit(proxy)
 	s.produce(1000)
 	s.met(commit)
-	m.kill() // its letters are written, and no commit has passed them
+	m.kill() // its dead letters are written, but no commit has passed their records
 	commit.Release(false)
 	void := s.willBeVoid()
 
@@ -26,7 +26,7 @@ func TestUnresolvedLetters(t *testing.T) {
 	const gauge = "sluice_unresolved_dead_letters"
 	for _, m := range []*member{first, second} {
 		m.awaitReady()
-		m.await("it counts the letters", func(report) bool {
+		m.await("it counts the unresolved dead letters", func(report) bool {
 			n, _ := m.sum(gauge)
 			return n == want
 		})
@@ -34,10 +34,10 @@ func TestUnresolvedLetters(t *testing.T) {
 	second.kill()
 	third := s.start(lax)
 	third.awaitReady()
-	third.await("it counts", func(report) bool {
+	third.await("it exports the gauge", func(report) bool {
 		n, known := third.sum(gauge)
 		if known && n != want {
-			t.Errorf("a member that just started counts %v letters, want %v", n, want)
+			t.Errorf("a member that just started counts %v dead letters, want %v", n, want)
 		}
 		return known
 	})
@@ -45,7 +45,7 @@ func TestUnresolvedLetters(t *testing.T) {
 		t.Errorf("list says %+v, want %v unresolved and %d void letters, and repeats", c, want, void)
 	}
 	if n := first.metric(gauge); n != want {
-		t.Errorf("the other one counts %v, want %v", n, want)
+		t.Errorf("the first member counts %v, want %v", n, want)
 	}
 	first.drain()
 	third.drain()

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Coordinates are where a record lies in Kafka.
+// Coordinates are the topic, partition and offset of a record.
 type Coordinates struct {
 	Topic     string
 	Partition int32

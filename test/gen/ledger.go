@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// Ledger is a file with one line for each committed record: topic, partition, offset and hash of the row. Rows enter
-// when the broker has acknowledged them, those of a transaction when it has committed. All methods may be called at the
-// same time.
+// Ledger is a file with one line for each committed record: topic, partition, offset and hash of the row. A record
+// enters when the broker has acknowledged it, or has committed its transaction. All methods are safe for concurrent
+// use.
 type Ledger struct {
 	Path string
 
@@ -30,7 +30,7 @@ type Entry struct {
 	Hash string
 }
 
-// NewLedger creates the file.
+// NewLedger creates the file. The caller must call Close.
 func NewLedger(path string) (*Ledger, error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func (l *Ledger) Add(entries ...Entry) {
 	}
 }
 
-// Leave ends the ledger of a partition: records that are produced to it from now on are not expected anywhere.
+// Leave closes the ledger of one partition: records that are produced to it from now on are not expected in the table.
 func (l *Ledger) Leave(partition int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *Ledger) Ends() map[int32]int64 {
 	return maps.Clone(l.ends)
 }
 
-// Flush makes the file complete for readers.
+// Flush writes buffered entries to the file.
 func (l *Ledger) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// text is a string and a way to write it in JSON.
+// text is a string with one of its encodings in JSON.
 type text struct{ value, json string }
 
-// number is a double and a way to write it in JSON.
+// number is a double with one of its encodings in JSON.
 type number struct {
 	value float64
 	json  string
 }
 
-// instant is a point in time and a way to write it in JSON.
+// instant is a point in time with one of its encodings in JSON.
 type instant struct {
 	at   time.Time
 	json string
 }
 
-// oddTexts are strings that readers, statistics (which keep 32 characters of a bound) and escaping have trouble with.
+// oddTexts are strings that are difficult for readers, statistics (which keep 32 characters of a bound) and escaping.
 var oddTexts = []text{
 	{"", `""`},
 	{"a\"b\\c/d\be\ff\ng\rh\ti", `"a\"b\\c\/d\be\ff\ng\rh\ti"`},
@@ -63,8 +63,8 @@ var oddInstants = []instant{
 	{time.Date(1900, 1, 1, 0, 0, 0, 1000, time.UTC), `"1900-01-01T00:00:00.000001Z"`},
 }
 
-// odd makes an order of rare values. Each optional field is absent, null or there; unknown fields lie between them, and
-// fields come in another order than usual. Some keys are null. The policy may forbid either.
+// odd makes an order with rare values. Each optional field is absent, null or set; unknown fields lie between them, and
+// the fields have another order than plain ones. Some keys are null. The policy may forbid unknown fields or null keys.
 func (rec *Record) odd(r *rand.Rand, i int64, p Policy) {
 	o := &rec.Order
 	o.OrderID = id(r)
@@ -72,7 +72,7 @@ func (rec *Record) odd(r *rand.Rand, i int64, p Policy) {
 	add := func(name, value string) {
 		fields = append(fields, `"`+name+`"`+space(r)+":"+space(r)+value)
 	}
-	// there says whether a field has a value; if not, it may be a null.
+	// there reports whether a field has a value. Without one, the field may still be null.
 	there := func(name string) bool {
 		switch r.IntN(4) {
 		case 0:

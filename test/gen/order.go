@@ -1,8 +1,8 @@
-// Package gen makes the records of tests and benchmarks, deterministically, and keeps the ledger of what was produced:
-// the truth that tables are compared with.
+// Package gen makes the records of tests and benchmarks deterministically, and keeps the ledger of produced records
+// with which tests compare tables.
 //
-// A record depends on the seed and its number alone. Its JSON text and the canonical hash of the row that it must become
-// are made side by side from the same values, so that no decoder of ours stands between the ledger and the truth.
+// A record depends only on the seed and its number. Its JSON text and the canonical hash of its row are made from the
+// same values, so the ledger does not depend on the connector's decoder.
 package gen
 
 import (
@@ -44,26 +44,26 @@ type Shipping struct {
 	Note    *string
 }
 
-// Record is what is produced: a key, a JSON value, and the row that the value must become.
+// Record is a record to produce: a key, a JSON value, and the row that the value must become.
 type Record struct {
 	Key   []byte
 	Value []byte
 	Order Order
-	// Code is why it cannot become a row, "" if it can: Order is empty then.
+	// Code is the reason code of a record that cannot become a row; Order is then empty. It is "" for a good record.
 	Code string
 	// Time is the record's timestamp, in milliseconds since 1970.
 	Time int64
 }
 
-// Orders makes the records of one seed.
+// Orders generates the records of one seed.
 type Orders struct {
 	Seed uint64
 	// Span is the number of records over which created_at covers its 30 days.
 	Span int64
 	// Odd is the share of records, of 1000, with rare values: escapes, long strings, extremes, absent fields.
 	Odd int
-	// Bad is the share of records, of 1000, that cannot become rows under Policy: all kinds of [Poisons] but for those that
-	// are large. The others are good under it.
+	// Bad is the share of records, of 1000, that cannot become rows under Policy. They have all kinds of [Poisons]
+	// except the large ones. The other records are good under Policy.
 	Bad    int
 	Policy Policy
 }

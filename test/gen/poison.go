@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Policy is what a table's configuration says about records that could be rows, or need not be.
+// Policy is the part of a table's configuration that decides whether some records are bad.
 type Policy struct {
 	Strict     bool // unknown_fields: dead_letter
 	Keys       bool // keys: required
@@ -25,7 +25,7 @@ type Poison struct {
 	Applies func(Policy) bool
 	// Large is set for records of megabytes that compress well: brokers accept them only with a raised limit.
 	Large bool
-	// spoil takes a record of the common kind.
+	// spoil makes a plain record bad.
 	spoil func(rec *Record)
 }
 
@@ -71,14 +71,14 @@ func (p Poison) Spoil(o Orders, i int64) Record {
 	return rec
 }
 
-// poison makes one of the kinds that brokers take and that are bad under the policy of o.
+// poison makes one of the kinds that brokers accept by default and that are bad under the policy of o.
 func (o Orders) poison(r *rand.Rand, i int64) Record {
 	kinds := slices.DeleteFunc(slices.Clone(Poisons), func(p Poison) bool { return p.Large || !p.applies(o.Policy) })
 	return kinds[r.IntN(len(kinds))].Spoil(o, i)
 }
 
-// Raw is the code of a record that cannot become a row, with 16 bytes of SHA-256 over its key and value, in hexadecimal:
-// what its dead letter must say and hold. Both are written with their length before them, null with -1.
+// Raw returns what the dead letter of a bad record must contain: the reason code, and in hexadecimal 16 bytes of
+// SHA-256 over key and value. Before each of the two the hash has its length, -1 for null.
 func (rec *Record) Raw() string {
 	h := sha256.New()
 	for _, b := range [][]byte{rec.Key, rec.Value} {

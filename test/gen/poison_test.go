@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// code is why the product refuses a record under a policy, "" if it does not.
+// code returns the reason code with which the product refuses a record under a policy, or "" if it accepts the record.
 func code(t *testing.T, s *schema.Schema, p Policy, rec Record) string {
 	t.Helper()
 	r := &connector.Record{Key: rec.Key, Value: rec.Value, Timestamp: rec.Time}
@@ -42,8 +42,8 @@ func columns(t *testing.T) *schema.Schema {
 	return s.WithKafkaColumns()
 }
 
-// TestPoisons: each kind is refused for what it says, under every policy that it applies to. Together they are all codes
-// that a record alone can have.
+// TestPoisons: the decoder refuses each kind with its code, under every policy to which the kind applies. Together the
+// kinds cover all codes that depend on the record alone.
 func TestPoisons(t *testing.T) {
 	s := columns(t)
 	left := decode.Codes()
@@ -66,7 +66,7 @@ func TestPoisons(t *testing.T) {
 	}
 }
 
-// TestBadShare: a tenth of the records is bad under the policy, of every kind that is not large; the others are good.
+// TestBadShare: a tenth of the records is bad under the policy, of every kind that is not large. The others are good.
 func TestBadShare(t *testing.T) {
 	s := columns(t)
 	for n := range 8 {

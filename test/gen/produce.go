@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Producer is one stream of records into a topic.
+// Producer produces one series of records to a topic.
 type Producer struct {
 	Brokers []string
 	Topic   string
@@ -29,9 +29,10 @@ type Producer struct {
 	Transaction int
 	// Name is the transactional id.
 	Name string
-	// Letters takes the records that cannot become rows, by [Record.Raw]; the ledger of Run does not. May be nil.
+	// Letters receives the entries of bad records, with [Record.Raw] as hash; Run's ledger does not get them. It may be
+	// nil.
 	Letters *Ledger
-	// Stop ends the stream before its last record, between two chunks, when it is closed. May be nil.
+	// Stop, when closed, ends the series early, between two chunks. It may be nil.
 	Stop <-chan struct{}
 }
 
@@ -81,7 +82,7 @@ func (p Producer) Run(ctx context.Context, ledger *Ledger) error {
 	return nil
 }
 
-// chunk produces n records and waits for their acknowledgement, inside a transaction if there are any.
+// chunk produces n records and waits for their acknowledgement. If transactions are configured, it does so within one.
 func (p Producer) chunk(ctx context.Context, client *kgo.Client, from, n int64, round int, ledger *Ledger) error {
 	if p.Transaction > 0 {
 		if err := client.BeginTransaction(); err != nil {

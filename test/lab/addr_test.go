@@ -6,7 +6,7 @@ import (
 	"sluice/test/lab"
 )
 
-// A broker is given several addresses before it listens on the first.
+// TestFreeAddr: a broker gets several addresses before it listens on the first, so FreeAddr must not repeat one.
 func TestFreeAddr(t *testing.T) {
 	given := map[string]bool{}
 	for range 2000 {

@@ -12,13 +12,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// Bucket reads and writes objects of one bucket, for what tests look at and what they forge.
+// Bucket reads and writes the objects of one bucket. Tests inspect and forge objects with it.
 type Bucket struct {
 	Name   string
 	client *s3.Client
 }
 
-// CreateBucket creates a bucket on a server that lets AccessKey in.
+// CreateBucket creates a bucket on a server that accepts AccessKey.
 func CreateBucket(ctx context.Context, endpoint, name string) (*Bucket, error) {
 	client := s3.New(s3.Options{
 		BaseEndpoint: &endpoint,
@@ -48,7 +48,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// Get returns an object whole.
+// Get returns the content of an object.
 func (b *Bucket) Get(ctx context.Context, key string) ([]byte, error) {
 	resp, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.Name, Key: &key})
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *Bucket) Get(ctx context.Context, key string) ([]byte, error) {
 	return body, nil
 }
 
-// Create writes an object that must not exist.
+// Create writes an object. It fails if the object exists.
 func (b *Bucket) Create(ctx context.Context, key string, body []byte) error {
 	_, err := b.client.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: &b.Name, Key: &key, Body: bytes.NewReader(body), IfNoneMatch: aws.String("*"),

@@ -18,8 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// KafkaCluster is several brokers, each one a controller, too: with three of them any one may be missing. Each stands in
-// a rack of its own, "r" and its id, and a client that names one reads from the replica there (KIP-392).
+// KafkaCluster is several brokers, each also a controller: a cluster of three survives the loss of any one. Each broker
+// has its own rack, "r" and its id. A client that names a rack reads from the replica there (KIP-392).
 type KafkaCluster struct {
 	Brokers []*Kafka // Brokers[i] has the id i+1
 
@@ -27,14 +27,14 @@ type KafkaCluster struct {
 	admin  *kadm.Client
 }
 
-// KafkaClusterOptions are what a cluster may be told.
+// KafkaClusterOptions configure a cluster.
 type KafkaClusterOptions struct {
 	Dir     string // an empty folder for its data
 	Version string // KafkaNewest if empty
 	Brokers int    // 3 if zero
 }
 
-// clusterMembers is what brokers with others need. A broker that hangs is missed after four seconds.
+// clusterMembers are the settings of a broker in a cluster. The cluster fences a broker that hangs after four seconds.
 var clusterMembers = []string{
 	"offsets.topic.replication.factor=3",
 	"transaction.state.log.replication.factor=3",
@@ -48,7 +48,7 @@ var clusterMembers = []string{
 	"unclean.leader.election.enable=false",
 }
 
-// StartKafkaCluster formats a new cluster and starts its brokers. The caller ends them with Stop.
+// StartKafkaCluster formats a new cluster and starts its brokers. The caller must call Stop.
 func StartKafkaCluster(ctx context.Context, o KafkaClusterOptions) (c *KafkaCluster, err error) {
 	libs, err := Install(ctx, "kafka-"+cmp.Or(o.Version, KafkaNewest))
 	if err != nil {
@@ -106,8 +106,8 @@ func StartKafkaCluster(ctx context.Context, o KafkaClusterOptions) (c *KafkaClus
 	return c, nil
 }
 
-// formatAs makes the data folder of one more node of first's cluster: as Kafka's own tool would, without starting a
-// virtual machine for it.
+// formatAs creates the data folder of a further node in first's cluster. It writes what Kafka's own tool writes, but
+// needs no Java process.
 func (k *Kafka) formatAs(first *Kafka) error {
 	data := filepath.Join(k.Dir, "logs")
 	if err := os.CopyFS(data, os.DirFS(filepath.Join(first.Dir, "logs"))); err != nil {
@@ -137,13 +137,13 @@ func (k *Kafka) formatAs(first *Kafka) error {
 	return nil
 }
 
-// Rack is where the broker of a cluster stands.
+// Rack returns the rack of a broker in a cluster.
 func (k *Kafka) Rack() string { return fmt.Sprintf("r%d", k.ID) }
 
-// Running says whether the broker's process runs, paused or not.
+// Running reports whether the broker's process runs, paused or not.
 func (k *Kafka) Running() bool { return k.proc != nil && k.proc.Running() }
 
-// Addrs are the bootstrap addresses of all brokers.
+// Addrs returns the bootstrap addresses of all brokers.
 func (c *KafkaCluster) Addrs() (addrs []string) {
 	for _, k := range c.Brokers {
 		addrs = append(addrs, k.Addr)
@@ -174,7 +174,7 @@ func (c *KafkaCluster) CreateTopic(ctx context.Context, topic string, partitions
 	return createTopic(ctx, c.admin, topic, partitions, int16(len(c.Brokers)), configs)
 }
 
-// Partition is what the cluster's metadata say of a partition.
+// Partition returns the cluster's metadata of a partition.
 func (c *KafkaCluster) Partition(ctx context.Context, topic string, partition int32) (kadm.PartitionDetail, error) {
 	m, err := c.admin.Metadata(ctx, topic)
 	if err != nil {
@@ -187,7 +187,7 @@ func (c *KafkaCluster) Partition(ctx context.Context, topic string, partition in
 	return p, nil
 }
 
-// End is the offset after the last record of a partition.
+// End returns the offset after the last record of a partition.
 func (c *KafkaCluster) End(ctx context.Context, topic string, partition int32) (int64, error) {
 	ends, err := c.admin.ListEndOffsets(ctx, topic)
 	if err = errors.Join(err, ends.Error()); err != nil {
@@ -196,7 +196,7 @@ func (c *KafkaCluster) End(ctx context.Context, topic string, partition int32) (
 	return ends[topic][partition].Offset, nil
 }
 
-// Place gives a partition these replicas, the first one as leader, and waits until they are in sync and it leads.
+// Place sets the replicas of a partition, with the first one as leader, and waits until all are in sync and it leads.
 func (c *KafkaCluster) Place(ctx context.Context, topic string, partition int32, replicas ...int32) error {
 	var req kadm.AlterPartitionAssignmentsReq
 	req.Assign(topic, partition, replicas)
@@ -219,7 +219,7 @@ func (c *KafkaCluster) Place(ctx context.Context, topic string, partition int32,
 	})
 }
 
-// ElectUnclean makes a live replica the leader of a partition though it lacks records that were acknowledged.
+// ElectUnclean makes a live replica the leader of a partition although it lacks acknowledged records.
 func (c *KafkaCluster) ElectUnclean(ctx context.Context, topic string, partition, leader int32) error {
 	set := make(kadm.TopicsSet)
 	set.Add(topic, partition)
@@ -237,7 +237,7 @@ func (c *KafkaCluster) ElectUnclean(ctx context.Context, topic string, partition
 	return nil
 }
 
-// patiently waits until check says true, two minutes at most.
+// patiently calls check until it returns true, for at most two minutes.
 func patiently(ctx context.Context, check func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -19,12 +19,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Kafka is one broker that is a controller, too: alone, or one of a [KafkaCluster].
+// Kafka is one broker that is also a controller: alone, or one of a [KafkaCluster].
 type Kafka struct {
 	ID   int32
 	Addr string // bootstrap address
-	// Proxied is the bootstrap address of a second listener that clients reach only through a proxy: its metadata
-	// name the proxy that Options gave, so that every connection of such a client can be cut.
+	// Proxied is the bootstrap address of a second listener, which clients reach only through a proxy. Its metadata
+	// name the proxy address from KafkaOptions.Advertise, so a test can cut every connection of such a client.
 	Proxied string
 	Dir     string // data and log
 	// Addrs are the addresses of the further listeners by their names.
@@ -36,27 +36,27 @@ type Kafka struct {
 	admin *kadm.Client
 }
 
-// The versions of Kafka that the lab has: the newest, and the last one before 4.0.
+// These are the versions of Kafka in the lab: the newest, and the last one before 4.0.
 const (
 	KafkaNewest = "4.3.1"
 	KafkaOlder  = "3.9.1"
 )
 
-// KafkaOptions are what a broker may be told.
+// KafkaOptions configure a broker.
 type KafkaOptions struct {
 	Dir     string // an empty folder for its data
 	Version string // KafkaNewest if empty
-	// Advertise is the address that the second listener's metadata name, "" for no second listener.
+	// Advertise is the address in the second listener's metadata. If it is "", the broker has no second listener.
 	Advertise string
-	// Listeners are further ones; not together with Advertise.
+	// Listeners are additional listeners. They cannot be combined with Advertise.
 	Listeners []Listener
-	// Settings are further lines of the broker's configuration.
+	// Settings are additional lines of the broker's configuration.
 	Settings []string
-	// Scram are users as the storage tool takes them: SCRAM-SHA-256=[name=…,password=…].
+	// Scram are users in the storage tool's syntax: SCRAM-SHA-256=[name=…,password=…].
 	Scram []string
 }
 
-// StartKafka formats a new cluster and starts its broker. The caller ends it with Stop or Kill.
+// StartKafka formats a new cluster and starts its broker. The caller must call Stop or Kill.
 func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	libs, err := Install(ctx, "kafka-"+cmp.Or(o.Version, KafkaNewest))
 	if err != nil {
@@ -86,7 +86,7 @@ func StartKafka(ctx context.Context, o KafkaOptions) (*Kafka, error) {
 	return k, nil
 }
 
-// format writes what a cluster of this node begins with into its data folder, users of SCRAM included.
+// format writes the initial files of the node's cluster into its data folder, SCRAM users included.
 func (k *Kafka) format(ctx context.Context, users ...string) error {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
@@ -123,14 +123,14 @@ func (k *Kafka) listen(proxied bool) (controller string, err error) {
 	return FreeAddr()
 }
 
-// singleBroker is what a broker without others needs.
+// singleBroker are the settings of a broker without others.
 var singleBroker = []string{
 	"offsets.topic.replication.factor=1",
 	"transaction.state.log.replication.factor=1",
 	"share.coordinator.state.topic.replication.factor=1",
 }
 
-// configure writes the node's files. voters are the addresses of all controllers by node.
+// configure writes the node's files. voters are the addresses of all controllers by node id.
 func (k *Kafka) configure(controller, advertise string, voters map[int32]string, more []string) error {
 	listeners := "DIRECT://" + k.Addr + ",CONTROLLER://" + controller
 	advertised := "DIRECT://" + k.Addr
@@ -186,7 +186,7 @@ func (k *Kafka) configure(controller, advertise string, voters map[int32]string,
 	return nil
 }
 
-// Start starts the broker again on its data. It returns when the broker serves.
+// Start starts the broker again on its data. It returns when the broker accepts requests.
 func (k *Kafka) Start(ctx context.Context) error {
 	if err := k.launch(); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (k *Kafka) launch() (err error) {
 	return err
 }
 
-// await returns when a broker that was launched serves.
+// await returns when a launched broker accepts requests.
 func (k *Kafka) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
@@ -235,19 +235,19 @@ func (k *Kafka) await(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the broker in an orderly way; Start may follow.
+// Stop ends the broker in an orderly way. The caller may Start it again.
 func (k *Kafka) Stop() error {
 	k.closeAdmin()
 	return k.proc.Stop(30 * time.Second)
 }
 
-// Kill ends the broker at once; Start may follow and recovers its log.
+// Kill ends the broker at once. The caller may Start it again; the broker then recovers its log.
 func (k *Kafka) Kill() error {
 	k.closeAdmin()
 	return k.proc.Kill()
 }
 
-// Pause stops the broker's process from running: its ports stay open and nothing answers, until Resume.
+// Pause suspends the broker's process until Resume: its ports stay open, but it does not answer.
 func (k *Kafka) Pause() error { return k.proc.Signal(syscall.SIGSTOP) }
 
 // Resume lets a paused broker continue.
@@ -310,7 +310,7 @@ func (k *Kafka) AddPartitions(ctx context.Context, topic string, n int32) error 
 	})
 }
 
-// DeleteTopic deletes a topic and waits until the cluster has forgotten it.
+// DeleteTopic deletes a topic and waits until it is gone from the cluster's metadata.
 func (k *Kafka) DeleteTopic(ctx context.Context, topic string) error {
 	resp, err := k.admin.DeleteTopics(ctx, topic)
 	if err = errors.Join(err, resp.Error()); err != nil {

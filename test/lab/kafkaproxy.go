@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// KafkaProxy passes the requests of clients on to one broker, and may change what the broker responds.
+// KafkaProxy forwards the requests of clients to one broker and may change the broker's responses.
 type KafkaProxy struct {
 	Addr string
 
@@ -22,10 +22,11 @@ type KafkaProxy struct {
 	conns    map[net.Conn]struct{}
 }
 
-// Lie changes a response: frame is its size (4 bytes), correlation id (4 bytes) and body. nil leaves it as it is.
+// Lie changes a response. frame is its size (4 bytes), correlation id (4 bytes) and body. If Lie returns nil, the
+// response stays unchanged.
 type Lie func(key, version int16, frame []byte) []byte
 
-// StartKafkaProxy starts a proxy that tells the truth. Connect names the broker.
+// StartKafkaProxy starts a proxy that changes nothing. It has no broker until Connect. The caller must call Close.
 func StartKafkaProxy() (*KafkaProxy, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,14 +37,14 @@ func StartKafkaProxy() (*KafkaProxy, error) {
 	return p, nil
 }
 
-// Connect names the broker that connections go to from now on.
+// Connect sets the broker for new connections.
 func (p *KafkaProxy) Connect(upstream string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.upstream = upstream
 }
 
-// Tell changes what the broker responds from now on. nil is the truth again.
+// Tell changes the broker's responses from now on. With nil the proxy changes nothing again.
 func (p *KafkaProxy) Tell(lie Lie) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +84,7 @@ func (p *KafkaProxy) accept() {
 	}
 }
 
-// serve passes on what one client asks and what the broker responds.
+// serve forwards one client's requests and the broker's responses.
 func (p *KafkaProxy) serve(client net.Conn) {
 	defer client.Close()
 	p.mu.Lock()
@@ -145,7 +146,7 @@ func (p *KafkaProxy) changed(of [2]int16, frame []byte) []byte {
 	return frame
 }
 
-// readFrame reads a request or response with its size.
+// readFrame reads a request or response, including its size.
 func readFrame(r io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {

@@ -1,9 +1,9 @@
-// Package lab starts real servers for tests, without containers: Apache Kafka, MinIO, Python readers and Spark, and the
-// proxies that break what lies between them and the connector.
+// Package lab starts real servers for tests, without containers: Apache Kafka, MinIO, Python readers and Spark. It also
+// has the proxies that break the connections between these servers and the connector.
 //
-// Everything listens on 127.0.0.1 at free ports, keeps its data in a folder of the caller and is ended by its process
-// id. Downloads lie in the cache that [Home] names and are made once by the script test/lab/install. A part that is
-// missing and cannot be installed is an error, never a reason to leave a test out.
+// All servers listen on 127.0.0.1 at free ports, keep their data in a folder of the caller, and are ended by process
+// id. The script test/lab/install downloads each part once, into the cache that [Home] names. If a part is missing and
+// cannot be installed, tests fail; they never skip.
 package lab
 
 import (
@@ -34,7 +34,7 @@ func Home() (string, error) {
 	return filepath.Join(home, ".cache", "sluice", "lab"), nil
 }
 
-// Root returns the top folder of the checkout that the working directory lies in.
+// Root returns the top folder of the checkout that contains the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -50,7 +50,8 @@ func Root() (string, error) {
 	}
 }
 
-// Install makes a part of the lab present ("kafka-4.3.1", "minio", "readers", "spark") and returns where it lies.
+// Install installs a part of the lab if it is missing ("kafka-4.3.1", "minio", "readers", "spark"), and returns its
+// folder.
 func Install(ctx context.Context, part string) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -66,8 +67,8 @@ func Install(ctx context.Context, part string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// given are the addresses that this process was given by FreeAddr. The system gives a port again as soon as it is closed,
-// and a broker wants several before it listens on the first.
+// given are the addresses that FreeAddr has returned to this process. The system may return a closed port again, and a
+// broker needs several ports before it listens on the first.
 var given sync.Map
 
 // FreeAddr returns an address of 127.0.0.1 without a listener, a different one for each call.
@@ -87,7 +88,7 @@ func FreeAddr() (string, error) {
 	}
 }
 
-// Until calls check every 50 ms until it says true. It ends with the error of check or of ctx.
+// Until calls check every 50 ms until it returns true. It returns the error of check, or that of ctx when ctx ends.
 func Until(ctx context.Context, check func() (bool, error)) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Listener is a further listener of a broker, for clients that speak TLS or authenticate.
+// Listener is an additional listener of a broker, for clients that use TLS or authenticate.
 type Listener struct {
 	Name     string // upper case
 	Protocol string // SSL, SASL_SSL, SASL_PLAINTEXT
@@ -15,7 +15,7 @@ type Listener struct {
 	Settings map[string]string
 }
 
-// further gives a broker more listeners than configure does: its lines replace those of the same names.
+// further returns configuration lines that add listeners. They replace the lines of configure with the same keys.
 func (k *Kafka) further(listeners []Listener, controller string) (lines []string, err error) {
 	if len(listeners) == 0 {
 		return nil, nil

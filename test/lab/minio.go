@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// AccessKey and SecretKey are what [MinIO] lets in.
+// AccessKey and SecretKey are the credentials of [MinIO].
 const (
 	AccessKey = "minioadmin"
 	SecretKey = "minioadmin"
@@ -26,7 +26,7 @@ type MinIO struct {
 	proc     *Process
 }
 
-// StartMinIO starts a server on the folder dir. The caller ends it with Stop.
+// StartMinIO starts a server on the folder dir. The caller must call Stop.
 func StartMinIO(ctx context.Context, dir string) (*MinIO, error) {
 	bin, err := Install(ctx, "minio")
 	if err != nil {
@@ -43,7 +43,7 @@ func StartMinIO(ctx context.Context, dir string) (*MinIO, error) {
 	return m, nil
 }
 
-// Start starts a server that was stopped, at the same address and with what it kept.
+// Start starts a stopped server again, at the same address and with the same data.
 func (m *MinIO) Start(ctx context.Context) error {
 	env := []string{
 		"MINIO_ROOT_USER=" + AccessKey, "MINIO_ROOT_PASSWORD=" + SecretKey, "MINIO_UPDATE=off", "MINIO_BROWSER=off",

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Postgres is a PostgreSQL server with a cluster of its own.
+// Postgres is a PostgreSQL server with its own database cluster.
 type Postgres struct {
 	Addr string // 127.0.0.1:port
 	URL  string // of the database, with user and password
@@ -24,12 +24,12 @@ type Postgres struct {
 	proc           *Process
 }
 
-// postgresPassword is that of the user postgres, the superuser.
+// postgresPassword is the password of the superuser postgres.
 const postgresPassword = "sluice"
 
-// StartPostgres makes a cluster and starts a server on it. What it prints goes to the folder dir; the data lie beside
-// other temporary files, because the server refuses to be root and a test's folder is root's own. The caller ends it with
-// Stop, which deletes them.
+// StartPostgres creates a database cluster and starts a server on it. The server's output goes to the folder dir. The
+// data is in another temporary folder, because the server refuses to run as root, and a test's folder belongs to root.
+// The caller must call Stop, which deletes the data.
 func StartPostgres(ctx context.Context, dir string) (_ *Postgres, err error) {
 	bin, err := Install(ctx, "postgres")
 	if err != nil {
@@ -59,7 +59,7 @@ func StartPostgres(ctx context.Context, dir string) (_ *Postgres, err error) {
 	return p, p.Start(ctx)
 }
 
-// unprivileged is the user that Debian's package makes, if we are root, else nil.
+// unprivileged returns the user that Debian's package creates, or nil if this process is not root.
 func unprivileged() (*account, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -73,7 +73,7 @@ func unprivileged() (*account, error) {
 	return &account{uid, gid}, errors.Join(err1, err2)
 }
 
-// initialize makes the cluster.
+// initialize creates the database cluster.
 func (p *Postgres) initialize(ctx context.Context, home string) error {
 	secret := filepath.Join(home, "password")
 	if err := os.WriteFile(secret, []byte(postgresPassword), 0o600); err != nil {
@@ -101,7 +101,7 @@ func (p *Postgres) initialize(ctx context.Context, home string) error {
 }
 
 // Start starts the server again after Stopped or Kill, at the same address and with the same data. The processes of a
-// killed one hold its memory for a moment, and the new one refuses to start beside them: it is tried again.
+// killed server keep its shared memory for a moment, and a new server refuses to start beside them, so Start retries.
 func (p *Postgres) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -118,7 +118,7 @@ func (p *Postgres) Start(ctx context.Context) error {
 	}
 }
 
-// start starts the server and waits until it answers, or ends.
+// start starts the server and waits until it is ready or has ended.
 func (p *Postgres) start(ctx context.Context) error {
 	_, port, err := net.SplitHostPort(p.Addr)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *Postgres) start(ctx context.Context) error {
 		if !p.proc.Running() {
 			return false, errors.New("it ended")
 		}
-		// The first line of the file is the process that wrote it, the eighth says how it is.
+		// The first line of the file is the server's process id, the eighth its state.
 		b, err := os.ReadFile(filepath.Join(p.data, "postmaster.pid"))
 		if err != nil {
 			return false, nil //nolint:nilerr // not yet
@@ -147,10 +147,10 @@ func (p *Postgres) start(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the server at once, as a crash does; its data stay. Its own processes follow within a moment.
+// Kill ends the server at once, as a crash does; its data stays. Its child processes end a moment later.
 func (p *Postgres) Kill() error { return p.proc.Kill() }
 
-// Stopped ends the server and the sessions that it has; its data stay.
+// Stopped ends the server and its sessions; its data stays.
 func (p *Postgres) Stopped() error {
 	if !p.proc.Running() {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Process is a child process. Its output goes to a file.
+// Process is a child process. Its output goes to the file Log.
 type Process struct {
 	Name string
 	Log  string // path of the file with stdout and stderr
@@ -22,13 +22,13 @@ type Process struct {
 	peak atomic.Int64 // the most resident memory that a sample showed, in bytes
 }
 
-// StartProcess starts a program with env added to the environment. Its output is appended to logPath. The child dies
-// with its parent where the system can promise that.
+// StartProcess starts a program with env added to the environment and appends its output to logPath. On Linux the child
+// is killed when its parent dies.
 func StartProcess(name, logPath string, env []string, argv ...string) (*Process, error) {
 	return startAs(nil, name, logPath, "", env, argv...)
 }
 
-// startAs is [StartProcess] in a folder and as another user. nil is this one, "" this folder.
+// startAs is [StartProcess] in a folder and as another user. A nil user is the current one, and "" the current folder.
 func startAs(user *account, name, logPath, dir string, env []string, argv ...string) (*Process, error) {
 	if err := os.MkdirAll(filepath.Dir(logPath), 0o755); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -67,7 +67,7 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running says whether the process has not ended yet.
+// Running reports whether the process has not ended yet.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -128,7 +128,7 @@ func (p *Process) sampleUntilEnd() {
 	}
 }
 
-// Signal sends a signal. A process that has ended is no error.
+// Signal sends a signal. It returns no error if the process has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.sample()
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -146,7 +146,7 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop asks the process to end (SIGTERM), waits for it, and kills it after grace. The error says that it had to.
+// Stop sends SIGTERM, waits for the end, and kills the process after grace. It returns an error if it had to kill.
 func (p *Process) Stop(grace time.Duration) error {
 	if !p.Running() {
 		return nil
@@ -165,7 +165,7 @@ func (p *Process) Stop(grace time.Duration) error {
 	return fmt.Errorf("stop %s: it did not end within %s", p.Name, grace)
 }
 
-// Tail returns the last bytes of the process's output, for a failure's text.
+// Tail returns the end of the process's output, for failure messages.
 func (p *Process) Tail() string {
 	const most = 4000
 	b, err := os.ReadFile(p.Log)

@@ -10,13 +10,13 @@ import (
 
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// become makes a process that is to start one of the user.
+// become makes a command run as the user.
 func (a *account) become(attr *syscall.SysProcAttr) {
 	attr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
 }
 
-// Resident returns the memory that a running process has resident and the most that it had since its start, in bytes. The
-// error of a process that is ending is [os.ErrProcessDone]: a zombie has no memory to read.
+// Resident returns the resident memory of a running process and its peak since the start, in bytes. While the process
+// is ending, the error is [os.ErrProcessDone], because a zombie has no memory to read.
 func (p *Process) Resident() (current, peak int64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
 	if err != nil {

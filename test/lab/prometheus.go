@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Prometheus is a Prometheus server that scrapes one process every five seconds and evaluates a file of rules as often.
+// Prometheus is a Prometheus server that scrapes one process and evaluates one file of rules, both every five seconds.
 type Prometheus struct {
 	url  string
 	proc *Process
 }
 
-// StartPrometheus starts a server with its data in the folder dir. It scrapes target (host:port) as job sluice and loads the
-// rules. The caller ends it with Stop.
+// StartPrometheus starts a server with its data in the folder dir. It scrapes target (host:port) as job sluice and
+// loads the file rules. The caller must call Stop.
 func StartPrometheus(ctx context.Context, dir, target, rules string) (*Prometheus, error) {
 	program, err := Install(ctx, "prometheus")
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *Prometheus) Alerts(ctx context.Context) ([]PromAlert, error) {
 	return answer.Data.Alerts, err
 }
 
-// get reads an endpoint into v, or drops the body if v is nil.
+// get decodes an endpoint's body into v, or discards it if v is nil.
 func (p *Prometheus) get(ctx context.Context, path string, v any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The proxies are tested without servers of their own kind: these tests belong to the hermetic suite.
+// These tests of the proxies need no real servers, so they belong to the hermetic suite.
 
 func TestS3ProxyBreaksWhatItIsTold(t *testing.T) {
 	var applied atomic.Int32

@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 )
 
-// Python runs a script of test/ (a path relative to it) with the readers' Python and returns what it printed, stdout
-// and stderr together.
+// Python runs a script below test/ with the Python of the readers. It returns stdout and stderr together.
 func Python(ctx context.Context, script string, args ...string) ([]byte, error) {
 	return runPython(ctx, "readers", nil, script, args)
 }
 
-// Spark runs a script of test/ with Spark's Python. Spark's jars come by the environment variable LAB_SPARK_JARS.
+// Spark runs a script below test/ with Spark's Python. The environment variable LAB_SPARK_JARS names Spark's jars.
 func Spark(ctx context.Context, script string, args ...string) ([]byte, error) {
 	home, err := Home()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Redis is a Redis server with a folder of its own.
+// Redis is a Redis server with its own folder.
 type Redis struct {
 	Addr string // 127.0.0.1:port
 	URL  string // of database 0
@@ -21,7 +21,7 @@ type Redis struct {
 	proc     *Process
 }
 
-// StartRedis starts a server on the folder dir. The caller ends it with Stop.
+// StartRedis starts a server on the folder dir. The caller must call Stop.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	bin, err := Install(ctx, "redis")
 	if err != nil {
@@ -35,8 +35,8 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	return r, r.Start(ctx)
 }
 
-// Start starts the server again after Stop or Kill, at the same address. It has what it wrote down until then: after Kill
-// the second before it may be missing.
+// Start starts the server again after Stop or Kill, at the same address and with its saved data. After Kill, up to one
+// second of writes may be missing.
 func (r *Redis) Start(ctx context.Context) error {
 	_, port, err := net.SplitHostPort(r.Addr)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// S3Proxy stands between one connector and the S3 server and breaks chosen requests. It reads each request whole before
-// it does anything, so a request may reach the server long after the client that sent it has died.
+// S3Proxy is a proxy between one connector and the S3 server that breaks chosen requests. It first reads each request
+// completely, so a request may reach the server long after its client has died.
 type S3Proxy struct {
 	Endpoint string // http://127.0.0.1:port
 
@@ -31,7 +31,7 @@ type S3Proxy struct {
 	ends   []func() // what releases requests that are held
 }
 
-// slowness is how long requests of a kind wait before they are forwarded.
+// slowness is how long matching requests wait before the proxy forwards them.
 type slowness struct {
 	match Match
 	wait  time.Duration
@@ -55,7 +55,7 @@ func DataPut(r *http.Request) bool {
 // Any matches every request.
 func Any(*http.Request) bool { return true }
 
-// Action is what happens to a request that a fault chose.
+// Action is what the proxy does with a request that a fault matches.
 type Action struct {
 	hold    bool
 	forward bool
@@ -65,21 +65,21 @@ type Action struct {
 }
 
 var (
-	// Hold keeps the request until Release says what becomes of it.
+	// Hold keeps the request until Release decides whether it takes effect.
 	Hold = Action{hold: true}
-	// DropAnswer lets the request take effect and closes the connection without an answer.
+	// DropAnswer forwards the request and closes the connection without an answer.
 	DropAnswer = Action{forward: true, drop: true}
-	// DropRequest closes the connection before the request took effect.
+	// DropRequest closes the connection and never forwards the request.
 	DropRequest = Action{drop: true}
 )
 
-// Answer answers with status; the request takes effect before if applied is true.
+// Answer responds with status. If applied is true, the proxy forwards the request first, so that it takes effect.
 func Answer(status int, applied bool) Action { return Action{forward: applied, status: status} }
 
-// Reply lets a handler of the test answer in place of the server.
+// Reply makes a handler of the test respond instead of the server.
 func Reply(h http.HandlerFunc) Action { return Action{reply: h} }
 
-// Fault is a rule of the proxy. It applies to the next requests that match, as many as were asked for.
+// Fault is a rule of the proxy for the next requests that match, up to its count.
 type Fault struct {
 	match  Match
 	action Action
@@ -90,7 +90,7 @@ type Fault struct {
 	once   sync.Once
 }
 
-// StartS3Proxy starts a proxy before an S3 server.
+// StartS3Proxy starts a proxy in front of an S3 server. The caller must call Close.
 func StartS3Proxy(upstream string) (*S3Proxy, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *S3Proxy) Break(match Match, count int, action Action) *Fault {
 	return f
 }
 
-// Slow lets every request that matches wait before it is forwarded, until Heal.
+// Slow makes every matching request wait before it is forwarded, until Heal.
 func (p *S3Proxy) Slow(match Match, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,14 +125,14 @@ func (p *S3Proxy) Slow(match Match, wait time.Duration) {
 // Requests returns the number of requests so far, with any result.
 func (p *S3Proxy) Requests() int64 { return p.requests.Load() }
 
-// Left returns how many more requests the fault waits for.
+// Left returns how many more requests the fault will match.
 func (p *S3Proxy) Left(f *Fault) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return f.left
 }
 
-// Heal removes all faults and slowness. Requests that are held never take effect.
+// Heal removes all faults and slowness. Held requests never take effect.
 func (p *S3Proxy) Heal() {
 	p.mu.Lock()
 	ends := p.ends
@@ -151,7 +151,7 @@ func (p *S3Proxy) Close() error {
 	return err
 }
 
-// Wait returns when the fault has met a request, with its path.
+// Wait waits until the fault has matched a request and returns its path.
 func (f *Fault) Wait(ctx context.Context) (string, error) {
 	select {
 	case path := <-f.hits:
@@ -161,7 +161,7 @@ func (f *Fault) Wait(ctx context.Context) (string, error) {
 	}
 }
 
-// Release ends Hold: requests held take effect now, or never.
+// Release ends Hold. The held requests take effect now if takeEffect is true, and otherwise never.
 func (f *Fault) Release(takeEffect bool) {
 	f.once.Do(func() {
 		f.pass = takeEffect
@@ -169,7 +169,7 @@ func (f *Fault) Release(takeEffect bool) {
 	})
 }
 
-// pause is how long a request waits.
+// pause returns how long a request must wait.
 func (p *S3Proxy) pause(r *http.Request) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +194,7 @@ func (p *S3Proxy) choose(r *http.Request) *Fault {
 	return nil
 }
 
-// ServeHTTP is the proxy's way of a request.
+// ServeHTTP implements [http.Handler].
 func (p *S3Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.requests.Add(1)
 	body, err := io.ReadAll(r.Body)
@@ -251,7 +251,8 @@ func errorCode(status int) string {
 	}
 }
 
-// forward sends the request on. It outlives the client's connection. The host stays the proxy's: the signature covers it.
+// forward sends the request to the server, even after the client has gone. It keeps the proxy's host, because the
+// signature covers the host.
 func (p *S3Proxy) forward(r *http.Request, body []byte) (*http.Response, error) {
 	out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, p.upstream+r.RequestURI, bytes.NewReader(body))
 	if err != nil {

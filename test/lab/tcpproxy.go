@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TCPProxy passes connections on, until they are cut.
+// TCPProxy forwards connections until a test cuts them.
 type TCPProxy struct {
 	Addr string
 
@@ -23,7 +23,7 @@ type TCPProxy struct {
 	conns    map[net.Conn]struct{}
 }
 
-// StartTCPProxy starts a proxy. It refuses connections until Connect names the upstream.
+// StartTCPProxy starts a proxy. It refuses connections until Connect names the upstream. The caller must call Close.
 func StartTCPProxy() (*TCPProxy, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -34,14 +34,14 @@ func StartTCPProxy() (*TCPProxy, error) {
 	return p, nil
 }
 
-// Connect passes connections on to upstream from now on.
+// Connect makes the proxy forward new connections to upstream.
 func (p *TCPProxy) Connect(upstream string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.upstream, p.cut = upstream, false
 }
 
-// Cut closes all connections and each new one, until Connect.
+// Cut closes all connections and refuses new ones until Connect.
 func (p *TCPProxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +51,7 @@ func (p *TCPProxy) Cut() {
 	}
 }
 
-// Delay passes on what the upstream sends only after some time, from now on; 0 at once.
+// Delay makes the proxy hold all data from the upstream for a time d, from now on. With 0 it forwards at once.
 func (p *TCPProxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *TCPProxy) pass(client net.Conn) {
 	delete(p.conns, server)
 }
 
-// keep remembers connections for Cut; false if the proxy was cut meanwhile.
+// keep registers connections for Cut. It returns false if the proxy was cut meanwhile.
 func (p *TCPProxy) keep(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +117,7 @@ func (p *TCPProxy) keep(conns ...net.Conn) bool {
 	return !p.cut
 }
 
-// delayed reads late.
+// delayed is a reader that returns data late.
 type delayed struct {
 	from  net.Conn
 	proxy *TCPProxy

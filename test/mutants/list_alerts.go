@@ -1,6 +1,6 @@
 package main
 
-// ofAlerts are the rules of what raises a page, and of the figures that are measured.
+// ofAlerts breaks the rules of alerts that page, and of measured figures.
 var ofAlerts = []mutant{
 	{
 		name: "a canceled request ends a failure",

@@ -1,6 +1,6 @@
 package main
 
-// ofDelta are the rules by which a table's log is read and written beside others.
+// ofDelta breaks the rules for reading and writing a table's log beside other writers.
 var ofDelta = []mutant{
 	// The end of a log that was cleaned up.
 	{
@@ -352,7 +352,7 @@ var ofDelta = []mutant{
 		pkg: "./connector/schema", test: "^TestUnsupported$",
 	},
 
-	// Answers of S3.
+	// Responses of S3.
 	{
 		name: "any 404 is an object that does not exist",
 		file: "sink/delta/objstore/s3errors.go",

@@ -1,6 +1,6 @@
 package main
 
-// ofEpochs are the rules of leader epochs: how a log that was truncated and grew again is found.
+// ofEpochs breaks the rules of leader epochs, which detect a log that was truncated and grew again.
 var ofEpochs = []mutant{
 	{
 		name: "a commit keeps no leader epochs",
@@ -69,7 +69,7 @@ var ofEpochs = []mutant{
 		pkg: "./sink/delta", test: "^TestTable_RepeatsTxns_NotAnOldEpoch$",
 	},
 
-	// Two readings at one leader, and what could not be read.
+	// Two reads at one leader, and batches that could not be read.
 	{
 		name: "a finding stands by the readings of two leaders",
 		file: "connector/commit/resume.go",
@@ -113,7 +113,7 @@ var ofEpochs = []mutant{
 		pkg: "./test/story", test: "^TestLateStart_PartitionWithoutLeader$",
 	},
 
-	// What requests to Kafka carry, and what forbids an initial commit.
+	// The fields of requests to Kafka, and the conditions that forbid an initial commit.
 	{
 		name: "a fetch does not say in which epoch the position was read",
 		file: "connector/kafka/fetch.go",

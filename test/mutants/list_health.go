@@ -1,6 +1,6 @@
 package main
 
-// ofHealth are the rules of what a member says about itself and others.
+// ofHealth breaks the rules for a member's report about itself and other members.
 var ofHealth = []mutant{
 	// Lag.
 	{
@@ -54,7 +54,7 @@ var ofHealth = []mutant{
 		pkg: "./health/membership/redis", test: "^TestStore$",
 	},
 
-	// The number of letters that stand.
+	// The number of unresolved dead letters.
 	{
 		name: "a letter whose record has a row counts",
 		file: "health/lettercount/position.go",
@@ -92,7 +92,7 @@ var ofHealth = []mutant{
 		pkg: "./internal/app", test: "^TestUnresolvedLettersThatCannotBeCounted$",
 	},
 
-	// What a member says of itself.
+	// The member's own report.
 	{
 		name: "a component that is down leaves the whole well",
 		file: "health/status.go",
@@ -118,7 +118,7 @@ var ofHealth = []mutant{
 		pkg: "./cmd/connector", test: "^TestCommandOfAPause$",
 	},
 
-	// What tells operators.
+	// Logs, metrics and alerts for operators.
 	{
 		name: "the clock of data loss is lost while Kafka is down",
 		file: "internal/app/dataloss.go",

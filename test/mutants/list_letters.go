@@ -1,6 +1,6 @@
 package main
 
-// ofLetters are the rules of records that cannot become rows, or must not.
+// ofLetters breaks the rules for records that cannot, or must not, become rows.
 var ofLetters = []mutant{
 	// Dead letters.
 	{
@@ -85,7 +85,7 @@ var ofLetters = []mutant{
 		pkg: "./test/story", test: "^TestSchedules_Duplicates$",
 	},
 
-	// Dead letters, behind their topic.
+	// Dead letters after they are in their topic.
 	{
 		name: "a flood is allowed for ever",
 		file: "sink/opslog/state.go",
@@ -111,7 +111,7 @@ var ofLetters = []mutant{
 		pkg: "./cmd/connector", test: "^TestLetterTables$",
 	},
 
-	// Failures of our own work.
+	// Failures of the connector's own work.
 	{
 		name: "records that fail together are isolated",
 		file: "connector/commit/isolate.go",

@@ -1,6 +1,6 @@
 package main
 
-// ofNetwork are the rules of what other machines may send, and what is sent to them.
+// ofNetwork breaks the rules for input from other machines and for output to them.
 var ofNetwork = []mutant{
 	{
 		name: "kafka-go decodes responses that nothing checked",

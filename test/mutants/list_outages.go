@@ -1,6 +1,6 @@
 package main
 
-// ofOutages are the rules of what is done, counted, said and logged while a dependency does not answer.
+// ofOutages breaks the rules for retries, counters, logs and reports while a dependency does not answer.
 var ofOutages = []mutant{
 	// The breaker.
 	{
@@ -42,7 +42,7 @@ var ofOutages = []mutant{
 		pkg: "./cmd/connector", test: "^TestHolds_Outages$",
 	},
 
-	// What the log and the counters say.
+	// Log lines and counters.
 	{
 		name: "a failure writes a line each minute",
 		file: "reliability/failurelog.go",
@@ -80,7 +80,7 @@ var ofOutages = []mutant{
 		pkg: "./connector/intake", test: "^TestStatus_OutageIsHold$",
 	},
 
-	// What health says.
+	// The report of /health.
 	{
 		name: "a member that has worked starts when Kafka goes",
 		file: "health/status.go",

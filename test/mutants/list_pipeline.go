@@ -1,6 +1,6 @@
 package main
 
-// ofPipeline are the rules of memory, backpressure and failures of our own between Kafka and the writer.
+// ofPipeline breaks the rules of memory, backpressure and internal failures between Kafka and the writer.
 var ofPipeline = []mutant{
 	{
 		name: "a codec that panics ends the process",
@@ -129,7 +129,7 @@ var ofPipeline = []mutant{
 		pkg: "./sink/delta", test: "^TestStageSeveralFiles$",
 	},
 
-	// Backpressure that counts.
+	// Backpressure and what it counts.
 	{
 		name: "a batch that is full while the one before it commits is no pause",
 		file: "connector/intake/pauselog.go",

@@ -79,7 +79,7 @@ var ofRecords = []mutant{
 		pkg: "./sink/delta", test: "^TestOldSnapshot$",
 	},
 
-	// What becomes of a batch.
+	// The fate of a batch.
 	{
 		name: "rows of a lost or fenced session are committed",
 		file: "connector/plan/batch.go",
@@ -111,7 +111,7 @@ var ofRecords = []mutant{
 		pkg: "./connector/plan", test: "^TestDecide$",
 	},
 
-	// Where a claim begins.
+	// The first position of a claim.
 	{
 		name: "the group's offset goes before the table's position",
 		file: "connector/commit/resume.go",
@@ -141,7 +141,7 @@ var ofRecords = []mutant{
 		pkg:  "./test/story", test: "^TestHold_PositionOutsideLog$",
 	},
 
-	// What a reader of committed records sees.
+	// The view of a read-committed reader.
 	{
 		name: "checksums are not looked at",
 		file: "connector/kafka/recordbatch/recordbatch.go",
@@ -173,7 +173,7 @@ var ofRecords = []mutant{
 		pkg: "./test/story", test: "^TestTruncatedLog_GrownPastPosition$",
 	},
 
-	// What operators decide.
+	// Decisions of operators.
 	{
 		name: "an operation of unknown outcome gives way",
 		file: "sink/logappend/entry.go",
@@ -211,7 +211,7 @@ var ofRecords = []mutant{
 		pkg: "./internal/app", test: "^TestMember_AwaitsOperations$",
 	},
 
-	// Topics that come and go.
+	// Topics that are added or deleted.
 	{
 		name: "a topic that appeared begins at its end",
 		file: "connector/intake/assignment.go",
@@ -231,7 +231,7 @@ var ofRecords = []mutant{
 		pkg: "./internal/config", test: "^TestBadConfigs$",
 	},
 
-	// What fails.
+	// Failures.
 	{
 		name: "poison is counted by the breaker",
 		file: "reliability/guard.go",
@@ -251,7 +251,7 @@ var ofRecords = []mutant{
 		pkg: "./reliability", test: "^TestCancelledCallsDoNotCount$",
 	},
 
-	// The wire.
+	// The wire protocol.
 	{
 		name: "certificates are not verified",
 		file: "connector/kafka/dial/open.go",
@@ -283,7 +283,7 @@ var ofRecords = []mutant{
 		pkg: "./connector/kafka", test: "^TestSessionsEnd$",
 	},
 
-	// What operators move, and tables that change under a member.
+	// Positions that operators move, and tables that change while a member runs.
 	{
 		name: "an operator's move is not compared with what was shown",
 		file: "connector/plan/moves.go",

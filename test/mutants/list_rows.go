@@ -1,6 +1,6 @@
 package main
 
-// ofRows are the rules for partitions without a position whose rows are in the table.
+// ofRows breaks the rules for partitions without a position whose rows are in the table.
 var ofRows = []mutant{
 	{
 		name: "the positions of its siblings vouch for a partition",

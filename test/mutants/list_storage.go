@@ -1,6 +1,6 @@
 package main
 
-// ofStorage are the rules of what others put into the bucket.
+// ofStorage breaks the rules for objects that other programs put into the bucket.
 var ofStorage = []mutant{
 	{
 		name: "a version that no log reaches is believed",

@@ -1,6 +1,6 @@
 package main
 
-// ofStores are the rules of what Redis and Postgres may reply, and of connections to Kafka that end.
+// ofStores breaks the rules for replies of Redis and Postgres, and for connections to Kafka that end.
 var ofStores = []mutant{
 	{
 		name: "go-redis decodes replies that nothing checked",

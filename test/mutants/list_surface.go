@@ -1,6 +1,6 @@
 package main
 
-// ofSurface are the rules of what strangers can reach and operators read.
+// ofSurface breaks the rules for endpoints that strangers can reach and texts that operators read.
 var ofSurface = []mutant{
 	{
 		name: "connections to the health server have no limit",

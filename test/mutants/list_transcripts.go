@@ -1,6 +1,6 @@
 package main
 
-// ofTranscripts are the rules that runs on real servers showed to be missing.
+// ofTranscripts breaks rules that were added after runs on real servers showed that they were missing.
 var ofTranscripts = []mutant{
 	{
 		name: "holds: a dependency that fails for a member is a clean bill",

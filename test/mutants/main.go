@@ -2,9 +2,9 @@
 //
 //	go run ./test/mutants [-run REGEXP] [-after NAME]
 //
-// The list is in list.go and the files beside it. Everything happens in a temporary copy of the tree. Each test runs once on the code as it is,
-// where it must pass, and then on each of its mutants, where it must fail by itself: a mutant that does not compile, or a
-// place that is not found, is an error of the list.
+// The list is in list.go and the files beside it. The command works in a temporary copy of the tree. Each test runs
+// once on the unchanged code, where it must pass, and then on each of its mutants, where it must fail by itself. A
+// mutant that does not compile, or a quoted line that is not found, is an error of the list.
 package main
 
 import (
@@ -101,7 +101,7 @@ func run(ctx context.Context, only, after string, out io.Writer) error {
 	return nil
 }
 
-// copyTree copies every file that git knows or would add.
+// copyTree copies every file that git tracks or would add.
 func copyTree(ctx context.Context, dir string) error {
 	names, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
@@ -130,7 +130,7 @@ func copyTree(ctx context.Context, dir string) error {
 	return nil
 }
 
-// passes runs the mutant's test on the code as it is.
+// passes runs the mutant's test on the unchanged code.
 func (m mutant) passes(ctx context.Context, dir string) error {
 	failed, text, err := m.run(ctx, dir)
 	switch {
@@ -166,8 +166,8 @@ func (m mutant) fails(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// run runs the test and returns the name of the first one that failed. The error says that no test could run. What only
-// takes time is left out: vet, and the symbols of the linked binary.
+// run runs the test and returns the name of the first test that failed. The error means that no test could run. For
+// speed, run skips vet and the symbols of the linked binary.
 func (m mutant) run(ctx context.Context, dir string) (failed, text string, err error) {
 	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout=5m", "-run", m.test, m.pkg}, strings.Fields(m.args)...)
 	cmd := exec.CommandContext(ctx, "go", args...)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The list must fit the code: a place that has moved makes `make mutants` fail much later.
+// The list must fit the code. Otherwise `make mutants` would fail much later, at a line that has moved.
 func TestPlacesExist(t *testing.T) {
 	for _, m := range list {
 		body, err := os.ReadFile(filepath.Join("..", "..", m.file))
@@ -30,7 +30,7 @@ func TestPlacesExist(t *testing.T) {
 
 var testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 
-// hasTest reports whether a package has the test that catches a mutant. Subtests are left out.
+// hasTest reports whether a package has the test that catches a mutant. It ignores subtests.
 func hasTest(t *testing.T, m mutant) bool {
 	t.Helper()
 	name, _, _ := strings.Cut(m.test, "/")

@@ -10,7 +10,7 @@ import (
 	"sluice/test/lab"
 )
 
-// checkWithMore is for readers that only the long suite asks.
+// checkWithMore compares the table with readers that only the long suite uses.
 func checkWithMore(ctx context.Context, t *testing.T, ledger *gen.Ledger, table, endpoint string) {
 	t.Helper()
 	out, err := check(ctx, lab.Spark, ledger, table, endpoint, "--readers", "spark", "--predicates", "3",

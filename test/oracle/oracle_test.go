@@ -1,7 +1,7 @@
 //go:build lab
 
-// Package oracle_test proves the oracle: it accepts a table that deltalake wrote from what librdkafka read, and it sees
-// each kind of damage to a single row.
+// Package oracle_test tests the oracle: it accepts a table that deltalake wrote from records that librdkafka read, and
+// it detects each kind of damage to a single row.
 package oracle_test
 
 import (
@@ -41,7 +41,7 @@ func TestOracle(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the oracle refuses a good table: %v", err)
 	}
-	// What is held must be missing: a table that has it is wrong.
+	// Records of a held partition must be missing, so a table with all records is wrong.
 	out, err = check(ctx, lab.Python, ledger, good, minio.Endpoint, "--readers", "polars", "--held", "0:100")
 	if err == nil || !strings.Contains(string(out), "foreign") {
 		t.Errorf("the oracle accepts rows beyond a hold: %s", out)
@@ -58,7 +58,7 @@ func TestOracle(t *testing.T) {
 	checkWithMore(ctx, t, ledger, good, minio.Endpoint)
 }
 
-// produce fills a topic with every codec and with transactions, some of them aborted.
+// produce fills a topic with every codec and with transactions, some of which it aborts.
 func produce(ctx context.Context, t *testing.T, kafka *lab.Kafka) *gen.Ledger {
 	t.Helper()
 	if err := kafka.CreateTopic(ctx, "orders", 4, nil); err != nil {
@@ -89,7 +89,7 @@ func produce(ctx context.Context, t *testing.T, kafka *lab.Kafka) *gen.Ledger {
 	return ledger
 }
 
-// write makes a table from the topic without any code of ours.
+// write copies the topic to a table without code of the connector.
 func write(ctx context.Context, t *testing.T, kafka *lab.Kafka, table, endpoint, damage string) {
 	t.Helper()
 	out, err := lab.Python(ctx, "oracle/selftest.py", "--brokers", kafka.Addr, "--topic", "orders", "--table", table,

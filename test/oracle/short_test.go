@@ -9,5 +9,5 @@ import (
 	"sluice/test/gen"
 )
 
-// checkWithMore is for readers that only the long suite asks.
+// checkWithMore does nothing: only the long suite uses more readers.
 func checkWithMore(context.Context, *testing.T, *gen.Ledger, string, string) {}

@@ -50,8 +50,8 @@ func (p page) names() (names []string) {
 	return slices.Compact(names)
 }
 
-// alertmanager is Debian's Alertmanager with deploy/alertmanager.yaml. Its receivers are a webhook of the test, and it
-// waits for a second where the file says seconds or minutes.
+// alertmanager is Debian's Alertmanager with deploy/alertmanager.yaml. Its receivers are a webhook of the test. All
+// waits of the file, seconds or minutes, are shortened to a second.
 type alertmanager struct {
 	t     *testing.T
 	url   string
@@ -100,7 +100,7 @@ func newAlertmanager(t *testing.T) *alertmanager {
 	return a
 }
 
-// config writes the shipped file with other addresses and times and returns its path.
+// config writes the shipped file with the test's addresses and waits, and returns its path.
 func (a *alertmanager) config(dir, webhook string) string {
 	a.t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder(a.t), "alertmanager.yaml"))
@@ -116,7 +116,7 @@ func (a *alertmanager) config(dir, webhook string) string {
 	return path
 }
 
-// get reads a path of the API; the error says that it does not answer with 200.
+// get requests a path of the API and returns an error unless the status is 200.
 func (a *alertmanager) get(path string) error {
 	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.url+path, nil)
 	if err != nil {
@@ -133,7 +133,7 @@ func (a *alertmanager) get(path string) error {
 	return nil
 }
 
-// post posts alerts as Prometheus does. They end at a time, or fire until further notice.
+// post posts alerts as Prometheus does. They end at a time, or fire until a later post.
 func (a *alertmanager) post(alerts []alert, ends time.Time) {
 	a.t.Helper()
 	type posted struct {
@@ -169,7 +169,7 @@ func (a *alertmanager) post(alerts []alert, ends time.Time) {
 	}
 }
 
-// until returns the notifications up to the first one that a receiver gets with this status.
+// until returns the notifications up to the first one to this receiver with this status.
 func (a *alertmanager) until(receiver, status string) (all []page) {
 	a.t.Helper()
 	for {
@@ -185,8 +185,8 @@ func (a *alertmanager) until(receiver, status string) (all []page) {
 	}
 }
 
-// TestPages: what ten members raise in an outage reaches the pager as one page, also where alerts on each member come
-// along that the rules leave out.
+// TestPages: the alerts of ten members in one outage reach the pager as one page, even if each member also raises
+// alerts that the inhibition rules suppress.
 func TestPages(t *testing.T) {
 	for _, o := range []*outage{kafkaDown(), storeDown()} {
 		t.Run(o.name, func(t *testing.T) {
@@ -226,7 +226,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestInhibited: the file names alerts that exist, and leaves out those that an outage explains by no means.
+// TestInhibited: the inhibition rules name only alerts that exist, and do not suppress alerts that an outage cannot
+// explain.
 func TestInhibited(t *testing.T) {
 	read := func(name string, v any) {
 		text, err := os.ReadFile(filepath.Join(folder(t), name))

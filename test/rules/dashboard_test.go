@@ -13,10 +13,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// dashboardQuery is a query of the dashboard that Prometheus answers, with variables in it.
+// dashboardQuery is a Prometheus query of the dashboard, with its variables.
 type dashboardQuery struct{ panel, ref, expr string }
 
-// dashboardQueries returns those of all panels and annotations.
+// dashboardQueries returns the queries of all panels and annotations.
 func dashboardQueries(t *testing.T) (all []dashboardQuery) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder(t), "grafana", "sluice.json"))
@@ -53,7 +53,7 @@ func dashboardQueries(t *testing.T) (all []dashboardQuery) {
 	return all
 }
 
-// in returns the query as Grafana sends it: with these namespaces, and All of every other variable.
+// in returns the query as Grafana sends it: with these namespaces, and with All for every other variable.
 func (q dashboardQuery) in(namespace string) string {
 	return strings.NewReplacer("$namespace", namespace, "$__rate_interval", "5m", "$job", "(sluice)", "$pod", "(a|b)", "$group", ".*", "$topic", ".*").Replace(q.expr)
 }
@@ -90,8 +90,8 @@ func TestDashboardQueries(t *testing.T) {
 	}
 }
 
-// TestDashboardValues evaluates queries of panels for two members that export the same things, and for two pipelines in two
-// namespaces.
+// TestDashboardValues evaluates the queries of panels for two members that export the same series, and for two
+// pipelines in two namespaces.
 func TestDashboardValues(t *testing.T) {
 	type want struct {
 		panel, ref, namespace string

@@ -14,10 +14,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// An alert is one that fires, by its labels.
+// An alert is the label set of a firing alert.
 type alert map[string]string
 
-// of returns an alert of the pipeline with more labels, name and value in turns.
+// of returns an alert of the pipeline. more are additional labels, name and value in turns.
 func of(severity, name string, more ...string) alert {
 	a := alert{"alertname": name, "severity": severity, "job": "sluice"}
 	for i := 0; i < len(more); i += 2 {
@@ -26,7 +26,7 @@ func of(severity, name string, more ...string) alert {
 	return a
 }
 
-// eachMember returns an alert for each of ten members.
+// eachMember returns one alert for each of ten members.
 func eachMember(severity, name string, more ...string) (all []alert) {
 	for i := range members {
 		all = append(all, of(severity, name, append(more, "instance", instance(i))...))
@@ -34,7 +34,7 @@ func eachMember(severity, name string, more ...string) (all []alert) {
 	return all
 }
 
-// An outage is what ten members export in the course of one cause, and which alerts fire when.
+// An outage is the series that ten members export during one failure, and the alerts that must fire at each moment.
 type outage struct {
 	name   string
 	series map[string]string // values by series, one a minute
@@ -46,7 +46,7 @@ type moment struct {
 	alerts []alert
 }
 
-// Ten members of one group, each with a partition of each of two topics. It begins at minute 10.
+// The group has ten members, each with a partition of each of two topics. The outage begins at minute 10.
 const (
 	members = 10
 	minutes = 90
@@ -56,7 +56,7 @@ var topics = []string{"orders", "payments"}
 
 func instance(i int) string { return fmt.Sprintf("10.0.0.%d:8080", i) }
 
-// set sets the values of a series of member i. labels are the inside of its braces, "" for none.
+// set sets the values of a series of member i. labels is the text inside its braces, or "".
 func (o *outage) set(i int, metric, labels, values string) {
 	if labels != "" {
 		labels = ", " + labels
@@ -64,7 +64,7 @@ func (o *outage) set(i int, metric, labels, values string) {
 	o.series[fmt.Sprintf(`%s{job="sluice", instance=%q%s}`, metric, instance(i), labels)] = values
 }
 
-// calm returns an outage in which nothing happens.
+// calm returns an outage in which no series changes.
 func calm(name string, fires ...moment) *outage {
 	o := &outage{name: name, series: map[string]string{}, fires: fires}
 	always, now := fmt.Sprintf("1x%d", minutes), fmt.Sprintf("0+60x%d", minutes)
@@ -105,8 +105,8 @@ func calm(name string, fires ...moment) *outage {
 	return o
 }
 
-// held holds all partitions from minute 10 for 50 minutes; then members catch up for 15, and are not ready as long. Half of the
-// partitions wait for the others meanwhile, and do not move.
+// held holds all partitions from minute 10 for 50 minutes. Then members catch up for 15 minutes and are not ready
+// meanwhile. Half of the partitions do not move until the other half is current.
 func (o *outage) held(reasons ...string) *outage {
 	for i := range members {
 		o.set(i, "kafka_consumer_healthy", `group="orders"`, "1x9 0x64 1x20")
@@ -185,7 +185,8 @@ func storeDown() *outage {
 	return o
 }
 
-// bothDown is [storeDown] without Kafka: a claim is held for one reason, and the members have no group.
+// bothDown returns [storeDown] without Kafka: a claim is held for one reason only, and the members cannot reach their
+// group.
 func bothDown() *outage {
 	o := storeDown()
 	o.name = "Kafka and S3 are down for 50 minutes"
@@ -200,7 +201,8 @@ func bothDown() *outage {
 	return o
 }
 
-// podKilled ends member 3 at minute 10. Member 4 has its partitions from minute 12 on; a new one is there at minute 13.
+// podKilled ends member 3 at minute 10. Member 4 owns its partitions from minute 12 on, and a new member runs from
+// minute 13 on.
 func podKilled() *outage {
 	o := calm(
 		"one pod is killed",
@@ -235,7 +237,8 @@ func podKilled() *outage {
 	return o
 }
 
-// rollingRestart restarts a member every two minutes from minute 10 on. One of them is always ending or starting.
+// rollingRestart restarts one member every two minutes from minute 10 on. At each moment one member is ending or
+// starting.
 func rollingRestart() *outage {
 	o := calm("a rolling restart", moment{"12m", nil}, moment{"20m", nil}, moment{"31m", nil}, moment{"45m", nil}, moment{"80m", nil})
 	for i := range members {
@@ -256,7 +259,7 @@ func rollingRestart() *outage {
 	return o
 }
 
-// promtoolFile is a file of promtool test rules that asks which alerts fire.
+// promtoolFile is a test file of promtool that expects certain alerts to fire.
 type promtoolFile struct {
 	RuleFiles []string       `yaml:"rule_files"`
 	Interval  string         `yaml:"evaluation_interval"`
@@ -286,7 +289,7 @@ type promtoolSample struct {
 	Value  float64 `yaml:"value"`
 }
 
-// test is the outage as promtool knows one.
+// test returns the outage in promtool's format.
 func (o *outage) test() promtoolTest {
 	test := promtoolTest{Name: o.name, Interval: "1m"}
 	for _, series := range slices.Sorted(maps.Keys(o.series)) {
@@ -306,8 +309,8 @@ func (o *outage) test() promtoolTest {
 	return test
 }
 
-// TestOutages: one cause raises one critical alert at most, however many members, topics and tables see it. Each moment
-// lists every alert that fires.
+// TestOutages: one failure raises at most one critical alert, for any number of members, topics and tables. Each moment
+// lists every firing alert.
 func TestOutages(t *testing.T) {
 	for _, o := range []*outage{kafkaDown(), storeDown(), bothDown(), podKilled(), rollingRestart()} {
 		t.Run(o.name, func(t *testing.T) {

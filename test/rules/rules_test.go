@@ -48,7 +48,7 @@ func TestCheckRules(t *testing.T) {
 	}
 }
 
-// TestRules runs promtool test rules once. Each test of the file is one here, too.
+// TestRules runs `promtool test rules` once and reports each test of the file as a subtest.
 func TestRules(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(folder(t), "alerts_test.yaml"))
 	if err != nil {

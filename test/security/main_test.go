@@ -1,9 +1,10 @@
 //go:build lab
 
-// Package security runs the connector's binary against real brokers that speak TLS and authenticate: each way to connect,
-// right and wrong. What is right moves records; what is wrong is named, by commands and by a running connector.
+// Package security runs the connector's binary against real brokers that require TLS and authentication. It covers each
+// way to connect, with right and wrong settings. With right settings records arrive in the table. With wrong ones the
+// commands and a running connector name the fault.
 //
-// Every test runs on the newest Kafka and on the last one before 4.0; tables lie on the local disk.
+// Every test runs on the newest Kafka and on the last one before 4.0. The tables are on the local disk.
 package security
 
 import (
@@ -27,11 +28,11 @@ const (
 	user     = "sluice"
 	password = "right-7461"
 	records  = 500
-	// patience is how long a test waits for what must come. It is no measure of speed.
+	// patience is how long a test waits for an expected event. It does not measure speed.
 	patience = 2 * time.Minute
 )
 
-// The further listeners. All their certificates are for 127.0.0.1, except that of OTHER.
+// These are the additional listeners. All their certificates are for 127.0.0.1, except that of OTHER.
 const (
 	onTLS     = "TLS"
 	onMutual  = "MTLS"
@@ -55,7 +56,7 @@ type securedBroker struct {
 	token, staleToken    string
 }
 
-// TestSecurity has one broker of each version for all tests.
+// TestSecurity runs all tests against one broker of each version.
 func TestSecurity(t *testing.T) {
 	for _, version := range []string{lab.KafkaNewest, lab.KafkaOlder} {
 		t.Run(version, func(t *testing.T) {

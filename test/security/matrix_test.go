@@ -139,7 +139,7 @@ func (w *securedBroker) named(t *testing.T, c cell) {
 	}
 }
 
-// await waits until check says true.
+// await waits until check returns true.
 func await(t *testing.T, check func() (bool, error)) {
 	t.Helper()
 	if err := lab.Until(withPatience(t), check); err != nil {

@@ -47,7 +47,7 @@ type report struct {
 	Partitions []struct{ Position int64 }
 }
 
-// health returns what the member says of itself, a zero report if it does not answer.
+// health returns the member's report, or a zero report while it does not answer.
 func (m *member) health() (report, error) {
 	var r report
 	if !m.Running() {
@@ -61,7 +61,7 @@ func (m *member) health() (report, error) {
 	return r, json.NewDecoder(resp.Body).Decode(&r)
 }
 
-// position is the sum of the positions.
+// position returns the sum of the positions of all partitions.
 func (m *member) position() (sum int64, err error) {
 	r, err := m.health()
 	for _, p := range r.Partitions {

@@ -11,7 +11,7 @@ import (
 	"sluice/test/certs"
 )
 
-// rounds of half a second each are more than five sessions of two seconds.
+// rounds is a number of rounds of half a second each. Together they last longer than five sessions of two seconds.
 const rounds = 24
 
 // sessionsOfScram: a broker that ends sessions every two seconds costs nothing: one generation, no warning, and records
