@@ -50,7 +50,7 @@ func run(ctx context.Context, vale string) (string, error) {
 	}
 	defer func() { _ = os.RemoveAll(texts) }()
 	args := []string{"--config", ".vale.ini", "--output", "line", "--no-exit"}
-	for _, name := range strings.Fields(string(list)) {
+	for name := range strings.FieldsSeq(string(list)) {
 		if _, err := os.Stat(name); err != nil || strings.Contains(name, "testdata/") {
 			continue
 		}
