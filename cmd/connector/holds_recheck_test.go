@@ -17,7 +17,7 @@ func TestHoldsRecheck(t *testing.T) {
 	if out != "recheck of holds of pipeline p: orders:1\n" || len(l.operations()) > 0 {
 		t.Errorf("%s%s%v", out, errs, l.operations())
 	}
-	if out, _ = l.runs(0, "holds", "recheck", "orders:1", "--operator", "ann", "--reason", "a test"); out != "members check holds of orders:1 (operation 1); members hear of it within 10s\n" {
+	if out, _ = l.runs(0, "holds", "recheck", "orders:1", "--operator", "ann", "--reason", "a test"); out != "members check holds of orders:1 (operation 1); members follow within 10s\n" {
 		t.Error(out)
 	}
 	l.runs(0, "holds", "recheck", "--operator", "ann", "--reason", "a test")

@@ -29,7 +29,7 @@ func TestProbeFile(t *testing.T) {
 	touch(time.Now().Add(time.Hour))
 	expect(t, 1, "", "clock was set back", "probe", "--file", path)
 
-	expect(t, 2, "", "only tells whether a process lives", "probe", "ready", "--file", path)
+	expect(t, 2, "", "only shows whether a process is alive", "probe", "ready", "--file", path)
 	expect(t, 2, "", "--file is empty", "probe", "--file", "")
 	expect(t, 2, "", "[config url file] are set", "probe", "--file", path, "--url", "http://127.0.0.1:1")
 	expect(t, 2, "", "[config url file] are set", "probe", "--file", path, "--config", shipped)
@@ -46,7 +46,7 @@ func TestProbeConfigWithAFile(t *testing.T) {
 	}
 	expect(t, 0, "ok\n", "", "probe", "--config", cfg)
 	expect(t, 0, "ok\n", "", "probe", "live", "--config", cfg)
-	expect(t, 2, "", "only tells whether a process lives", "probe", "startup", "--config", cfg)
+	expect(t, 2, "", "only shows whether a process is alive", "probe", "startup", "--config", cfg)
 
 	var asked string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.URL.Path }))
