@@ -90,43 +90,47 @@ func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer
 func (g *Guard) Backoff() Backoff { return g.backoff }
 
 // Do runs op until it succeeds or fails with an error that is not Transient, and returns that result. When ctx ends, Do
-// returns the cause of ctx, or the error of the op that ctx ended, marked Canceled. For liveness, the loop in ctx counts
-// as waiting meanwhile ([pulse.Of]). about are attributes for the log lines, such as the batch that waits.
+// returns the cause of ctx, or the error of the op that ctx ended, marked Canceled; the error also names the last failure.
+// For liveness, the loop in ctx counts as waiting meanwhile ([pulse.Of]). about are attributes for the log lines, such as
+// the batch that waits.
 func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ...any) error {
 	g.wants(1)
 	defer g.wants(-1)
 	loop := pulse.Of(ctx)
 	loop.Wait()
 	defer loop.Done()
+	var last error // of the attempt before
 	for failures := 1; ; failures++ {
 		err := g.Try(ctx, op)
 		pause := g.backoff.Pause(failures)
-		switch {
+		switch class := classify.Of(err); {
 		case errors.Is(err, errOpen):
 			if err := g.untilProbe(ctx); err != nil {
-				return g.explained(err)
+				return explained(err, g.Status().Err)
 			}
 			failures--
 			continue
-		case err == nil, g.answer(err), classify.Of(err) != classify.Transient:
+		case err == nil, g.answer(err):
 			return err
-		case ctx.Err() != nil:
-			return classify.Mark(err, classify.Canceled)
+		case ctx.Err() != nil && (class == classify.Transient || class == classify.Canceled):
+			return explained(classify.Mark(err, classify.Canceled), last)
+		case class != classify.Transient:
+			return err
 		default:
+			last = err
 			g.metrics.retries.Inc()
 			g.failing.Failed(ctx, g.log, slog.LevelWarn, "retry",
 				append(slices.Clip(about), "dependency", g.name, "failures", failures, "pause", pause, "err", err)...)
 		}
 		if err := Wait(ctx, pause); err != nil {
-			return g.explained(err)
+			return explained(err, g.Status().Err)
 		}
 	}
 }
 
-// explained adds the last failure to the error of a wait that ended early, so that the error says why the caller waited.
-// The class stays that of err.
-func (g *Guard) explained(err error) error {
-	last := g.Status().Err
+// explained adds the last failure to the error of a wait or an attempt that ended early, so that the error says why the
+// caller waited. The class stays that of err.
+func explained(err, last error) error {
 	if last == nil {
 		return err
 	}

@@ -251,6 +251,35 @@ func TestGuard_NoAnswerInTime(t *testing.T) {
 	}
 }
 
+// TestGuard_EndedAttempt: if the context ends while an attempt waits for its answer, the error also names the failure
+// before it, which says more to a person than a deadline.
+func TestGuard_EndedAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, end := range map[string]func() (context.Context, context.CancelFunc){
+			"deadline": func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Minute) },
+			"given up": func() (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Minute, cancel)
+				return ctx, cancel
+			},
+		} {
+			ctx, cancel := end()
+			attempts := 0
+			err := guard(t).Do(ctx, func(ctx context.Context) error {
+				if attempts++; attempts < 3 {
+					return hiccup
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			if !errors.Is(err, hiccup) || !errors.Is(err, ctx.Err()) || classify.Of(err) != classify.Canceled || attempts != 3 {
+				t.Errorf("%s: %v after %d attempts", name, err, attempts)
+			}
+			cancel()
+		}
+	})
+}
+
 // expired is a context whose deadline comes at once.
 func expired(t *testing.T) context.Context {
 	t.Helper()

@@ -15,7 +15,7 @@ func TestDeadLettersAllow(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}, users: {bad_records: hold}}`)
 	allow := []string{"deadletters", "allow", "orders", "--operator", "ada", "--reason", "bad deploy", "--yes"}
 	out, errs := l.runs(0, allow...)
-	if !strings.HasPrefix(out, "any number of records of orders may become dead letters until ") || !strings.Contains(out, "(operation 1); members hear of it") || errs != "" {
+	if !strings.HasPrefix(out, "any number of records of orders may become dead letters until ") || !strings.Contains(out, "(operation 1); members follow within") || errs != "" {
 		t.Errorf("%q %q", out, errs)
 	}
 	state := l.state()

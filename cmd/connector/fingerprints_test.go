@@ -73,7 +73,7 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 		t.Errorf("a dry run wrote %v", head)
 	}
 	out, _ = l.runs(0, "fingerprints", "reset", "orders", "--operator", "ada", "--reason", "corrected", "--yes")
-	if !strings.HasPrefix(out, "the fingerprints of orders are forgotten, as far as table orders goes: partition 0 below offset 4 (operation 1); members hear of it") {
+	if !strings.HasPrefix(out, "the fingerprints of orders are forgotten, as far as table orders goes: partition 0 below offset 4 (operation 1); members follow within") {
 		t.Error(out)
 	}
 	for _, topic := range []string{"orders", "orders", "users"} {
