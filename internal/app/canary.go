@@ -14,33 +14,34 @@ import (
 )
 
 const (
-	// minCanaryDeadline is what a canary may take even if the next one is due: a rebalance, an election of a leader.
+	// minCanaryDeadline is the time that a canary always gets, even if the next one is due: a rebalance or a leader election
+	// delays it.
 	minCanaryDeadline = 60 * time.Second
-	// maxCanaryPoll and leastCanaryPoll bound how often the table is looked at for a canary that is under way.
+	// maxCanaryPoll and minCanaryPoll bound the pause between two polls of the table for a canary in flight.
 	maxCanaryPoll = time.Second
 	minCanaryPoll = 100 * time.Millisecond
-	// canaryRetention is how long Kafka keeps canaries that we made the topic for.
+	// canaryRetention is retention.ms of a canary topic that this member creates.
 	canaryRetention = 24 * time.Hour
 )
 
-// newCanary makes the member's canary: each record has an id, by which it is known in the table.
+// newCanary returns the member's canary. It finds each canary record in the table by the id in its value.
 func (s *Member) newCanary() (*canary.Canary, error) {
 	c, member := s.config.Health.Canary, s.connector.Member
 	topic, _ := s.config.Canary(c.Topic)
 	table := objstore.Sub(s.store, topic.Table)
 	id := func(n int64) string { return member + "-" + strconv.FormatInt(n, 10) }
 	made := false
-	var look *delta.RowFinder
-	looking := int64(-1)
+	var finder *delta.RowFinder
+	finding := int64(-1) // the canary of the finder
 	return canary.New(canary.Config{
 		Topic: c.Topic, Every: c.Every, Deadline: max(c.Every, minCanaryDeadline),
 		Poll: min(max(c.Every/20, minCanaryPoll), maxCanaryPoll),
 		Produce: func(ctx context.Context, n int64, sent time.Time) (canary.Place, error) {
-			if !made { // a topic that is gone later comes back with a restart, or by hand
+			if !made { // once: if the topic is deleted later, a restart or an operator creates it again
 				err := s.client.CreateTopic(ctx, c.Topic, 1, [2]string{"cleanup.policy", "delete"},
 					[2]string{"retention.ms", strconv.FormatInt(canaryRetention.Milliseconds(), 10)})
 				if made = err == nil; !made {
-					s.logger.DebugContext(ctx, "the canary's topic cannot be created", "topic", c.Topic, "err", err)
+					s.logger.DebugContext(ctx, "failed to create the topic of the canary", "topic", c.Topic, "err", err)
 				}
 			}
 			value, err := json.Marshal(struct {
@@ -49,16 +50,16 @@ func (s *Member) newCanary() (*canary.Canary, error) {
 				SentAt time.Time `json:"sent_at"`
 			}{id(n), member, sent.UTC().Truncate(time.Microsecond)})
 			if err != nil {
-				return canary.Place{}, fmt.Errorf("write a canary: %w", err)
+				return canary.Place{}, fmt.Errorf("encode a canary record: %w", err)
 			}
 			partition, offset, err := s.client.ProduceOne(ctx, c.Topic, deadletter.Record{Timestamp: sent.UnixMilli(), Key: []byte(member), Value: value})
 			return canary.Place{Partition: partition, Offset: offset}, err
 		},
 		Visible: func(ctx context.Context, n int64, at canary.Place) (bool, error) {
-			if n != looking { // anew for each: the table may have been replaced
-				look, looking = delta.NewRowFinder(table), n
+			if n != finding { // a new finder for each canary: the table may have been replaced
+				finder, finding = delta.NewRowFinder(table), n
 			}
-			return look.Has(ctx, c.Topic, at.Partition, at.Offset, "id", id(n))
+			return finder.Has(ctx, c.Topic, at.Partition, at.Offset, "id", id(n))
 		},
 		Logger: s.logger, Registerer: s.registry,
 	})

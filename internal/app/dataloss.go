@@ -22,10 +22,11 @@ import (
 )
 
 const (
-	// watchLoss is how often a topic's retention and the records at its positions are looked at, soonLoss how soon first.
+	// watchLoss is the pause between two polls of the topics' retention and of the timestamps at the positions; soonLoss is
+	// the pause before the first poll.
 	watchLoss = time.Minute
 	soonLoss  = 10 * time.Second
-	// lossEvery bounds one question.
+	// lossEvery bounds one request.
 	lossEvery = 10 * time.Second
 )
 
@@ -40,18 +41,18 @@ type lossWatch struct {
 	left     *prometheus.Desc
 	kept     *prometheus.Desc
 
-	refused map[string]bool // topics whose settings this member may not read, as logged; owned by run
+	refused map[string]bool // topics whose settings this member may not read; the refusal is logged; owned by run
 
 	mu        sync.Mutex
 	until     map[connector.Partition]deadline
 	retention map[string]float64 // by topic, in seconds
 }
 
-// deadline is when the brokers may delete what a claim has not read.
+// deadline is the time from which the brokers may delete the oldest record of a claim that is not in the table.
 type deadline struct {
 	never bool
-	at    time.Time // the zero time: it is deleted already
-	// newest is the timestamp of the record batch at a position; zero if it was not requested.
+	at    time.Time // zero: the record is deleted already
+	// newest is the newest timestamp of the record batch at position; zero if it was not requested.
 	newest   time.Time
 	position int64
 }
@@ -73,14 +74,14 @@ func (w *lossWatch) describe() {
 		"How long retention.ms lets records of a topic live, +Inf if they are never deleted for their age.", []string{"topic"}, nil)
 }
 
-// run looks once a minute until ctx ends.
+// run polls once a minute until ctx ends.
 func (w *lossWatch) run(ctx context.Context) {
 	for pause := soonLoss; reliability.Wait(ctx, pause) == nil; pause = watchLoss {
 		w.poll(ctx)
 	}
 }
 
-// poll asks for what it takes to know the deadlines of the claims that this member has now.
+// poll computes the deadlines of the current claims of this member.
 func (w *lossWatch) poll(ctx context.Context) {
 	topics := map[string][]connector.ClaimStatus{}
 	for _, c := range w.status().Claims {
@@ -98,7 +99,7 @@ func (w *lossWatch) poll(ctx context.Context) {
 		case err == nil:
 			retention[name] = math.Inf(1)
 		case !w.refused[name]:
-			if before, ok := w.retention[name]; ok { // which only this goroutine changes
+			if before, ok := w.retention[name]; ok { // no lock: only this goroutine changes it
 				retention[name] = before
 			}
 		}
@@ -119,7 +120,7 @@ func (w *lossWatch) poll(ctx context.Context) {
 	w.until, w.retention = found, retention
 }
 
-// topic asks for the settings of a topic. A missing right to see them is logged once.
+// topic fetches the settings of a topic. It logs once that this member may not read them.
 func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings, error) {
 	asking, cancel := context.WithTimeout(ctx, lossEvery)
 	defer cancel()
@@ -130,16 +131,16 @@ func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings
 	case ctx.Err() != nil || w.refused[name]:
 	case classify.Of(err) == classify.Fatal:
 		w.refused[name] = true
-		w.logger.WarnContext(ctx, "the retention of a topic cannot be seen, sluice_seconds_to_data_loss is missing for it; allow DescribeConfigs on the topic",
+		w.logger.WarnContext(ctx, "failed to read the retention of a topic, so sluice_seconds_to_data_loss is missing for it; allow DescribeConfigs on the topic",
 			"topic", name, "err", err)
 	default:
-		w.logger.DebugContext(ctx, "retention of a topic", "topic", name, "err", err)
+		w.logger.DebugContext(ctx, "failed to read the settings of a topic; keeping the last retention", "topic", name, "err", err)
 	}
 	return s, err
 }
 
-// claim finds the deadline of a claim. failure is why the topic's settings are not known. An outage of Kafka, which brings
-// the loss nearer, leaves what was known before it.
+// claim returns the deadline of a claim, and false if it is unknown. failure is why the topic's settings are unknown.
+// During an outage of Kafka claim returns the last deadline: the outage does not postpone the loss.
 func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.TopicSettings, failure error) (deadline, bool) {
 	switch {
 	case c.Hold != nil && c.Hold.Reason == hold.BehindLogStart:
@@ -148,7 +149,7 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 		return deadline{}, false
 	case failure != nil:
 		return w.before(c.Partition)
-	case c.Hold == nil && c.Position >= c.End, !s.Delete, s.RetentionTime < 0: // the end that a held claim knows may be old
+	case c.Hold == nil && c.Position >= c.End, !s.Delete, s.RetentionTime < 0: // the end offset of a held claim may be old
 		return deadline{never: true}, true
 	}
 	asking, cancel := context.WithTimeout(ctx, lossEvery)
@@ -161,15 +162,15 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 	switch errors.As(err, &held); {
 	case held != nil && held.Reason == hold.BehindLogStart:
 		return deadline{}, true
-	case held != nil && held.Reason == hold.AheadOfLogEnd: // nothing is there that could be lost
+	case held != nil && held.Reason == hold.AheadOfLogEnd: // no unread record can be lost
 		return deadline{never: true}, true
 	}
-	w.logger.DebugContext(ctx, "time of the record at a position", "topic", c.Partition.Topic, "partition", c.Partition.ID, "err", err)
+	w.logger.DebugContext(ctx, "failed to read the timestamp of the next record; keeping the last deadline", "topic", c.Partition.Topic, "partition", c.Partition.ID, "err", err)
 	return w.before(c.Partition)
 }
 
-// before is the deadline of an earlier position, so no later than the one that is not known. Of a claim that had nothing
-// unread nothing is known.
+// before returns the last deadline of a claim, which is that of an earlier position and so not later than the unknown
+// one. It returns false if the claim had no unread record at the last poll: then there is no such bound.
 func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,8 +178,8 @@ func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	return d, ok && (!d.never || math.IsInf(w.retention[p.Topic], 1))
 }
 
-// longest returns the longest retention of the configured topics, 0 if no retention is known, math.MaxInt64 if records
-// are kept for ever.
+// longest returns the longest retention of the topics that meant selects: 0 if none is known, math.MaxInt64 if Kafka
+// keeps the records for ever.
 func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +195,7 @@ func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duratio
 	return longest
 }
 
-// timeOf is the timestamp of the record batch at a position, the zero time if it was not asked for.
+// timeOf returns the newest timestamp of the record batch at a position, or the zero time if the watch has not fetched it.
 func (w *lossWatch) timeOf(p connector.Partition, position int64) time.Time {
 	if w == nil {
 		return time.Time{}
@@ -213,16 +214,16 @@ func (w *lossWatch) Describe(descs chan<- *prometheus.Desc) {
 	descs <- w.kept
 }
 
-// Collect implements prometheus.Collector. The time continues between two polls.
+// Collect implements prometheus.Collector. It counts the time down between two polls.
 func (w *lossWatch) Collect(metrics chan<- prometheus.Metric) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	told := map[string]bool{}
+	sent := map[string]bool{}
 	for p, d := range w.until {
-		if told[p.String()] { // a topic that was created again: a second sample of the same labels would fail the scrape
+		if sent[p.String()] { // the topic was created again: a second sample with equal labels would fail the scrape
 			continue
 		}
-		told[p.String()] = true
+		sent[p.String()] = true
 		left := math.Inf(1)
 		if !d.never {
 			left = max(0, time.Until(d.at).Seconds())
@@ -234,10 +235,10 @@ func (w *lossWatch) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// watchDataLoss starts to say how long unread records live. It ends with ctx.
+// watchDataLoss registers the metrics of data loss and starts the watch that computes them. The watch ends with ctx.
 func (s *Member) watchDataLoss(ctx context.Context, background *sync.WaitGroup) error {
 	if err := s.registry.Register(s.losses); err != nil {
-		return fmt.Errorf("metric of data loss: %w", err)
+		return fmt.Errorf("register the metrics of data loss: %w", err)
 	}
 	background.Go(func() { s.losses.run(ctx) })
 	return nil

@@ -5,7 +5,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// feeds are the tables of a member as the pipeline knows them.
+// feeds implements [intake.Tables] with the open tables of a member.
 type feeds struct{ of *Member }
 
 // Open implements intake.Tables.
@@ -21,7 +21,7 @@ func (f feeds) Blocked(table string, p connector.Partition) *hold.Hold {
 	return f.of.standing(table, p)
 }
 
-// decisions are those of the operations log.
+// decisions implements the interfaces through which the pipeline reads operators' decisions from the operations log.
 type decisions struct{ of *Member }
 
 // Paused implements intake.Decisions.

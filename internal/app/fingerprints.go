@@ -15,19 +15,20 @@ import (
 	"sluice/reliability"
 )
 
-// newFingerprints makes what remembers the fingerprints of all tables of this member.
+// newFingerprints returns the memory for the fingerprints of all tables of this member. When the memory is full, it drops
+// the oldest fingerprints and logs that at most once a minute.
 func newFingerprints(c *config.Config, logger *slog.Logger) *idempotency.Memory {
 	lines := reliability.NewSparse(1, time.Minute)
 	return idempotency.NewMemory(c.Budget.Fingerprints, func(f idempotency.Forgotten) {
 		if left, ok := lines.Next(); ok {
-			logger.Warn("fingerprints take all of their memory: the oldest ones are forgotten, older duplicates will become rows; raise memory.limit, or declare the rate",
+			logger.Warn("fingerprint memory is full; forgetting the oldest, so their duplicates become rows; raise memory.limit, or declare the rate",
 				"topic", f.Scope.Partition.Topic, "partition", f.Scope.Partition.ID, "forgotten", f.Entries,
 				"whole_since", time.UnixMilli(f.Before).UTC(), "limit", config.RoundSize(c.Budget.Fingerprints), "left_out", left)
 		}
 	})
 }
 
-// remember opens what remembers fingerprints.
+// remember opens the store of fingerprints: this process's memory, or Postgres if the configuration names it.
 func (s *Member) remember(ctx context.Context) error {
 	s.fingerprints = newFingerprints(s.config, s.logger)
 	s.registry.MustRegister(newFingerprintMetrics(s.fingerprints))
@@ -44,7 +45,7 @@ func (s *Member) remember(ctx context.Context) error {
 	return nil
 }
 
-// duplicates says how a table that a topic feeds tells duplicates, nil if it does not.
+// duplicates returns how the table of a topic detects duplicates, nil if the topic declares no identity.
 func (s *Member) duplicates(t config.Topic) *connector.Duplicates {
 	id := t.ProducerIdentity()
 	if id.By == idempotency.ByNone {
@@ -58,7 +59,7 @@ func (s *Member) duplicates(t config.Topic) *connector.Duplicates {
 	}
 }
 
-// fingerprintMetrics shows how much is remembered.
+// fingerprintMetrics collects the use of the fingerprint memory.
 type fingerprintMetrics struct {
 	memory                         *idempotency.Memory
 	entries, bytes, limit, dropped *prometheus.Desc

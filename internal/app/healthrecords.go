@@ -13,20 +13,20 @@ import (
 	"sluice/internal/config"
 )
 
-// secretEvery is how soon a changed file of a secret is noticed.
+// secretEvery is the pause between two reads of a secret file.
 const secretEvery = 5 * time.Second
 
-// heldSecret is what a file of a secret holds. What was usable last stays in force while the file is broken, as it is for
-// a moment in which another process writes a new one.
+// heldSecret is the content of a secret file. The last usable secret stays in force while the file is unusable, for
+// example while another process writes it.
 type heldSecret struct {
 	path  string
 	value atomic.Pointer[string]
 
-	mu     sync.Mutex // one reads the file at a time
-	broken string     // what was last said about it
+	mu     sync.Mutex // serializes refresh
+	broken string     // the error logged last, so that each one is logged once
 }
 
-// get returns the secret. Any goroutine may ask.
+// get returns the secret. Any goroutine may call it.
 func (h *heldSecret) get() string {
 	if v := h.value.Load(); v != nil {
 		return *v
@@ -34,7 +34,7 @@ func (h *heldSecret) get() string {
 	return ""
 }
 
-// refresh reads the file again. The error is of a file that never was usable.
+// refresh reads the file again. It returns an error only if the file has never been usable.
 func (h *heldSecret) refresh(ctx context.Context, logger *slog.Logger) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,21 +46,21 @@ func (h *heldSecret) refresh(ctx context.Context, logger *slog.Logger) error {
 	case err != nil:
 		if h.broken != err.Error() {
 			h.broken = err.Error()
-			logger.WarnContext(ctx, "the changed file of a secret cannot be used, what it held before stays in force", "file", h.path, "err", err)
+			logger.WarnContext(ctx, "failed to read a changed secret file; keeping the last secret", "file", h.path, "err", err)
 		}
 		return nil
 	case before != nil && *before != now:
-		logger.InfoContext(ctx, "the file of a secret changed, the new one is in force", "file", h.path)
+		logger.InfoContext(ctx, "secret file changed; using the new secret", "file", h.path)
 	}
 	h.broken = ""
 	h.value.Store(&now)
 	return nil
 }
 
-// heldSecrets are the secrets of a configuration's health-check records, by file.
+// heldSecrets holds the secrets of the health-check records, by file.
 type heldSecrets map[string]*heldSecret
 
-// openSecrets reads the secret of each entry of topics that has one.
+// openSecrets reads the secret files that the configured topics and patterns name.
 func openSecrets(ctx context.Context, c *config.Config, logger *slog.Logger) (heldSecrets, error) {
 	all := heldSecrets{}
 	add := func(t *config.Topic) error {
@@ -85,7 +85,7 @@ func openSecrets(ctx context.Context, c *config.Config, logger *slog.Logger) (he
 	return all, nil
 }
 
-// watch looks at the files until ctx ends.
+// watch refreshes the secrets until ctx ends.
 func (s heldSecrets) watch(ctx context.Context, logger *slog.Logger) {
 	turn := time.NewTicker(secretEvery)
 	defer turn.Stop()
@@ -96,13 +96,13 @@ func (s heldSecrets) watch(ctx context.Context, logger *slog.Logger) {
 			return
 		}
 		for _, h := range s {
-			_ = h.refresh(ctx, logger) // it was usable when it was opened
+			_ = h.refresh(ctx, logger) // cannot fail: openSecrets found the file usable
 		}
 	}
 }
 
-// of says what becomes of a topic's health-check records. Dead letters keep the headers of their records and are never
-// dropped: one that was not dropped at its source must not vanish here.
+// of returns how the pipeline treats the health-check records of a topic. It never drops a dead letter. A dead letter
+// keeps its record's headers, so it can look like a health-check record that its own topic did not drop.
 func (s heldSecrets) of(t config.Topic) connector.HealthRecords {
 	h := connector.HealthRecords{Drop: t.HealthRecords.Drop && t.Format != "dead_letter"}
 	if held := s[t.HealthRecords.SecretFile]; held != nil {

@@ -36,10 +36,10 @@ func TestHealthSecretFile(t *testing.T) {
 	for _, c := range []struct{ text, want, line string }{
 		{"geheim one\r\n", "geheim one", ""},
 		{"geheim one", "geheim one", ""},
-		{"", "geheim one", "cannot be used"},
-		{" ", "geheim one", ""}, // said already
-		{"geheim two", "geheim two", "the new one is in force"},
-		{"", "geheim two", "cannot be used"},
+		{"", "geheim one", "failed to read a changed secret file"},
+		{" ", "geheim one", ""}, // logged already
+		{"geheim two", "geheim two", "using the new secret"},
+		{"", "geheim two", "failed to read a changed secret file"},
 	} {
 		out.Reset()
 		write(c.text)

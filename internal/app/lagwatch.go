@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// endsEvery bounds the question for all ends. A partition whose leader does not answer in this time has no end at this look.
-	// It is half of the usual interval: these questions are what opens the breaker while everything else only waits for
-	// Kafka, and five of them must fail within a minute.
+	// endsEvery bounds the requests for all end offsets of one poll. A partition whose leader does not respond in this time
+	// has no end offset in this poll. The bound is half of the default interval: in an outage these requests are the ones that
+	// open the breaker, and for that five of them must fail within a minute.
 	endsEvery = 5 * time.Second
-	// statusAge is how old the connector's status may be, with some room.
+	// statusAge bounds the age of the pipeline's status, with some room.
 	statusAge = time.Second
-	// lagLogEvery is how often it is logged that the lag is still unhealthy.
+	// lagLogEvery is the time between two log lines while the lag stays unhealthy.
 	lagLogEvery = 5 * time.Minute
 )
 
-// lagWatch asks the leaders for the ends of all claims, of those that are not read as well, and has the monitor judge the
-// lag. It has a goroutine and questions of its own: nothing waits for it.
+// lagWatch polls the end offsets of all claims, held ones too, and lets the monitor judge the lag. It has its own goroutine
+// and requests, so the pipeline never waits for it.
 type lagWatch struct {
 	rules      health.LagRules
 	grace      time.Duration
 	status     func() connector.Status
 	bounds     func(context.Context, []connector.Position) (map[connector.Partition]connector.Bounds, error)
-	ask        func(ctx context.Context, op func(context.Context) error) error // once, unless the breaker is open
+	ask        func(ctx context.Context, op func(context.Context) error) error // one attempt, unless the breaker is open
 	thresholds func(topic string) health.LagThresholds
 	logger     *slog.Logger
 
@@ -39,15 +39,15 @@ type lagWatch struct {
 
 	// Owned by run:
 	monitor           *health.Monitor
-	unhealthy         time.Time              // since when, zero if it is not
-	logged            time.Time              // when that was last logged
-	endOffsetsFailing reliability.FailureLog // the ends cannot be learnt
+	unhealthy         time.Time              // the start of the unhealthy state; zero while the lag is healthy
+	logged            time.Time              // the time of the last line about it
+	endOffsetsFailing reliability.FailureLog // limits the lines about failed polls
 }
 
-// lagFindings are what the last look found. They are not changed afterwards.
+// lagFindings is the result of one poll. It is immutable.
 type lagFindings struct {
 	health.LagReport
-	ends map[connector.Partition]int64 // the newest that are known
+	ends map[connector.Partition]int64 // the newest known end offsets
 }
 
 func newLagWatch(s *Member) *lagWatch {
@@ -56,14 +56,14 @@ func newLagWatch(s *Member) *lagWatch {
 	return &lagWatch{
 		rules: rules, grace: min(c.Kafka.Fetch.MaxWait+statusAge, rules.Every), status: s.connector.Status, bounds: s.log.Bounds, ask: s.asking.Try,
 		thresholds: func(topic string) health.LagThresholds {
-			t, _, _ := c.Route(topic) // of a topic that is not ours there are none
+			t, _, _ := c.Route(topic) // a topic outside the configuration has none
 			return t.Lag
 		},
 		logger: s.logger, monitor: health.NewMonitor(rules),
 	}
 }
 
-// run looks every so often until ctx ends.
+// run polls at the configured interval until ctx ends.
 func (w *lagWatch) run(ctx context.Context) {
 	turns := time.NewTicker(w.rules.Every)
 	defer turns.Stop()
@@ -77,8 +77,8 @@ func (w *lagWatch) run(ctx context.Context) {
 	}
 }
 
-// poll learns the ends, then where the claims stand, and judges. A record that was just produced is on its way: it is given
-// the time to be read before it counts.
+// poll fetches the end offsets, waits, reads the claims' positions, and judges the lag. The wait gives the pipeline time to
+// read a record that was produced just before the end offsets were fetched.
 func (w *lagWatch) poll(ctx context.Context) {
 	ends, err := w.ends(ctx, w.status().Claims)
 	if reliability.Wait(ctx, w.grace) != nil {
@@ -91,7 +91,7 @@ func (w *lagWatch) poll(ctx context.Context) {
 		s := w.sample(c)
 		if end, ok := ends[c.Partition]; ok {
 			s.End, found.ends[c.Partition] = end, end
-		} else if before := w.latest.Load(); before != nil { // of an earlier look: shown, and no sample
+		} else if before := w.latest.Load(); before != nil { // an end offset of an earlier poll: reported, but not judged
 			if end, ok := before.ends[c.Partition]; ok {
 				found.ends[c.Partition] = end
 			}
@@ -106,7 +106,7 @@ func (w *lagWatch) poll(ctx context.Context) {
 	w.log(ctx, now, &found.Status, err)
 }
 
-// ends asks the leaders once. With an error it returns those that answered.
+// ends requests the end offsets once. With an error it returns the end offsets of the leaders that responded.
 func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (map[connector.Partition]int64, error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -126,7 +126,7 @@ func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (ma
 			ends[p] = b.LastStable
 		}
 		if _, unread := errors.AsType[*connector.UnreadError](missed); unread || len(ends) > 0 {
-			return nil // a leader that is missing must not open the breaker that all questions to Kafka stand behind
+			return nil // a single missing leader must not open the breaker of all requests to Kafka
 		}
 		return missed
 	})
@@ -134,7 +134,7 @@ func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (ma
 	return ends, err
 }
 
-// sample is what a claim says of itself, without its end.
+// sample returns the lag sample of a claim, without its end offset.
 func (w *lagWatch) sample(c connector.ClaimStatus) health.LagSample {
 	s := health.LagSample{
 		TopicPartition: health.TopicPartition{Topic: c.Partition.Topic, Partition: c.Partition.ID},
@@ -151,7 +151,7 @@ func (w *lagWatch) sample(c connector.ClaimStatus) health.LagSample {
 	return s
 }
 
-// log logs what changes, and now and then what stays.
+// log logs each change of the verdict, and repeats an unhealthy one every lagLogEvery.
 func (w *lagWatch) log(ctx context.Context, now time.Time, st *health.LagStatus, err error) {
 	if ctx.Err() != nil {
 		return
@@ -168,13 +168,13 @@ func (w *lagWatch) log(ctx context.Context, now time.Time, st *health.LagStatus,
 		w.unhealthy = time.Time{}
 	}
 	if err == nil {
-		w.endOffsetsFailing.Over(ctx, w.logger, "the ends of partitions are learnt again")
+		w.endOffsetsFailing.Over(ctx, w.logger, "fetching end offsets works again")
 		return
 	}
-	w.endOffsetsFailing.Failed(ctx, w.logger, slog.LevelWarn, "the ends of partitions cannot be learnt; their lag stays as it was known", "err", err)
+	w.endOffsetsFailing.Failed(ctx, w.logger, slog.LevelWarn, "failed to fetch end offsets; keeping the last lag", "err", err)
 }
 
-// found is what the last look found, nil before the first one and without a watch.
+// found returns the result of the last poll, nil before the first poll and without a watch.
 func (w *lagWatch) found() *lagFindings {
 	if w == nil {
 		return nil
@@ -182,15 +182,15 @@ func (w *lagWatch) found() *lagFindings {
 	return w.latest.Load()
 }
 
-// of is how far the table has taken a claim. What it says of the lag is of the last look, unless the claim knows a newer
-// end.
+// of returns the progress of a claim in its table. The verdict is that of the last poll; the end offset is the claim's own
+// if it is newer.
 func (f *lagFindings) of(c connector.ClaimStatus) health.Partition {
 	p := health.Partition{Topic: c.Partition.Topic, ID: c.Partition.ID, Position: c.Position, End: c.End, Table: c.Table}
 	if f == nil {
 		return p
 	}
 	if end, ok := f.ends[c.Partition]; ok {
-		if p.End = max(end, c.End); c.Hold != nil { // a held claim is not read, so its own end is old
+		if p.End = max(end, c.End); c.Hold != nil { // a held claim does not fetch, so its own end offset is old
 			p.End = end
 		}
 	}

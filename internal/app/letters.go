@@ -13,8 +13,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// letterWriter writes the dead letters of one table. Its guard is its own: a dead-letter topic that does not take letters
-// stops the table whose letters they are, and no other.
+// letterWriter writes the dead letters of one table. It has its own guard: a dead-letter topic that refuses records stops
+// only the tables that write to it.
 type letterWriter struct {
 	*kafka.DeadLetters
 	guard *reliability.Guard
@@ -43,8 +43,8 @@ type letterObjects struct {
 	guard *reliability.Guard
 }
 
-// Put implements [kafka.LetterObjects]. The key is made of the record's coordinates, so that a repeat replaces the same
-// bytes.
+// Put implements [kafka.LetterObjects]. The key contains the record's coordinates, so a repeated Put replaces an object
+// with the same bytes.
 func (o letterObjects) Put(ctx context.Context, key string, object []byte) error {
 	return o.guard.Do(ctx, func(ctx context.Context) error {
 		return o.store.Put(ctx, key, bytes.NewReader(object), objstore.Replace)

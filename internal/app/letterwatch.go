@@ -26,69 +26,69 @@ import (
 )
 
 const (
-	// pollLetters is how often the dead letters are counted at most. A watch rests restLetters times as long as it
-	// worked, mostRest at most, so that it is never a load.
+	// pollLetters is the shortest pause between two counts of the dead letters. To keep its load low, the watch rests
+	// restLetters times as long as it worked, but at most maxRest.
 	pollLetters = 15 * time.Second
 	restLetters = 20
 	maxRest     = 10 * time.Minute
-	// lettersEvery bounds one question to Kafka or to a table's log, and the wait for one answer with records.
+	// lettersEvery bounds one request to Kafka, one read of a table's log, and the wait for one fetch result.
 	lettersEvery = 30 * time.Second
-	// judgeLetters bounds the reading of a table for judgeAtOnce letters (fewer, if that takes too long), judgeBytes what it
-	// holds of data files.
+	// judgeLetters bounds the time to read a table for judgeAtOnce dead letters. If that is not enough, later reads take
+	// fewer, down to judgeMin. judgeBytes bounds the memory for data files.
 	judgeLetters = 15 * time.Minute
 	judgeAtOnce  = 1 << 18
 	judgeMin     = 1 << 10
 	judgeBytes   = 16 << 20
-	// keepLetters bounds what is known of letters, in bytes: more than six million that lie far apart, or any number side by
-	// side. keepShare is the share of memory.limit that it may be.
+	// keepLetters bounds the memory of the tally, in bytes. It is enough for six million dead letters with scattered offsets,
+	// and for any number with adjacent offsets. The tally also takes at most 1/keepShare of memory.limit.
 	keepLetters = 32 << 20
 	keepShare   = 16
-	// maxStrange is how many topics are looked at that letters name, the configuration stands for, and Kafka does not have.
+	// maxStrange bounds the number of counted topics that dead letters name and a pattern matches, but Kafka does not have.
 	maxStrange = 100
-	// retryAfter is how long a table that could not tell which records have rows is left alone.
+	// retryAfter is the pause before the watch reads a table again that cannot show which records have rows.
 	retryAfter = 10 * time.Minute
 )
 
-// letterWatch counts the dead letters of the pipeline that stand: the metric sluice_unresolved_dead_letters. Each member counts
-// all of them, from the dead-letter topics and the tables alone, as deadletters list does; so all come to the same number.
-// It reads what is new since its last look, and touches nothing of the data path: its memory, its requests and its
-// patience are its own.
+// letterWatch counts the unresolved dead letters of the pipeline: the metric sluice_unresolved_dead_letters. Each member
+// counts all of them from the dead-letter topics and the tables, as deadletters list does, so all members report the same
+// number. Each poll reads only what is new. The watch shares nothing with the data path: it has its own memory, requests
+// and time limits.
 type letterWatch struct {
 	config *config.Config
 	logger *slog.Logger
 	reader *lookup.Reader
 	tables objstore.Store
-	guard  *reliability.Guard                      // before the tables
-	match  func(context.Context) ([]string, error) // topics that match a pattern now; nil without patterns
+	guard  *reliability.Guard                      // of requests to the tables
+	match  func(context.Context) ([]string, error) // the topics that match a pattern now; nil without patterns
 	find   func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error)
-	stands func(table string) error // why nothing should be asked of a table now; "" stands for Kafka
+	stands func(table string) error // an error while the breaker of a table is open; "" means Kafka
 	rate   *lettercount.Rate
 	descs  letterDescs
 
-	// Owned by look.
+	// Owned by poll:
 	tally     *lettercount.Tally
 	followers map[string]*delta.Follower // by table
-	ids       map[string]string          // by topic: the topics of its name that the table has positions of
-	unlogged  map[string]time.Time       // topics whose table could not tell, since when
-	atOnce    int                        // letters to judge
+	ids       map[string]string          // by topic name: the topic ids for which the table has positions
+	unlogged  map[string]time.Time       // by topic: the time at which its table could not show which records have rows
+	atOnce    int                        // how many dead letters one read of a table judges
 	matched   []string
 	failing   reliability.FailureLog
 
 	mu      sync.Mutex
-	counted map[string]map[classify.Class]int64 // by topic; those that were counted once
+	counted map[string]map[classify.Class]int64 // by topic, once it was counted
 	classes map[string]string                   // dead_letters.class by topic
-	at      time.Time                           // of the last count without an error
+	at      time.Time                           // the end of the last count without an error
 	polled  bool
 	trouble string
 }
 
-// watchLetters starts to count dead letters. It ends with ctx.
+// watchLetters registers the metrics of dead letters and starts the watch that counts them. The watch ends with ctx.
 func (s *Member) watchLetters(ctx context.Context, background *sync.WaitGroup) error {
 	w, end := newLetterWatch(ctx, s)
 	s.letters.Store(w)
 	if err := s.registry.Register(w); err != nil {
 		end()
-		return fmt.Errorf("metrics of dead letters: %w", err)
+		return fmt.Errorf("register the metrics of dead letters: %w", err)
 	}
 	background.Go(func() {
 		defer end()
@@ -97,7 +97,7 @@ func (s *Member) watchLetters(ctx context.Context, background *sync.WaitGroup) e
 	return nil
 }
 
-// newLetterWatch returns a watch that can poll until end is called.
+// newLetterWatch returns a watch that can poll until the caller calls end.
 func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func()) {
 	quiet := slog.New(slog.DiscardHandler) // the watch logs failures itself, in one line
 	memory := min(max(s.pools.Fetch.Size()/4, 2<<20), 16<<20)
@@ -115,7 +115,8 @@ func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func())
 	return w, end
 }
 
-// breaker returns an error while a dependency fails too often for requests that can wait.
+// breaker returns an error while the circuit breaker of a table's store is open, or that of Kafka for an empty name. The
+// requests of the watch can wait until it closes.
 func (s *Member) breaker(table string) error {
 	g := s.asking
 	if table != "" {
@@ -144,14 +145,14 @@ func (w *letterWatch) run(ctx context.Context) {
 
 // outlook is the result of one poll.
 type outlook struct {
-	topics   map[string]config.Topic // whose records become dead letters
-	dead     map[string][]string     // dead-letter topics, with those of topics whose letters they take
-	failures map[string]error        // by topic: it cannot be counted now
+	topics   map[string]config.Topic // the topics whose records can become dead letters
+	dead     map[string][]string     // by dead-letter topic: the topics in topics that write to it
+	failures map[string]error        // by topic: why it cannot be counted now
 	notes    []string                // further notes for the operator
 	counts   map[string]map[classify.Class]int64
 }
 
-// fail notes why topics cannot be counted. The first reason stays.
+// fail records why topics cannot be counted. It keeps the first reason of each topic.
 func (o *outlook) fail(err error, topics ...string) {
 	for _, name := range topics {
 		if o.failures[name] == nil {
@@ -160,7 +161,7 @@ func (o *outlook) fail(err error, topics ...string) {
 	}
 }
 
-// poll counts once: first it reads what is new in the dead-letter topics, then it holds it against the tables.
+// poll counts once: it reads the new dead letters, then looks for their records in the tables.
 func (w *letterWatch) poll(ctx context.Context) {
 	o := &outlook{
 		topics: map[string]config.Topic{}, dead: map[string][]string{}, failures: map[string]error{}, counts: map[string]map[classify.Class]int64{},
@@ -174,7 +175,7 @@ func (w *letterWatch) poll(ctx context.Context) {
 	w.publish(ctx, o)
 }
 
-// scope finds the topics and where their letters are.
+// scope finds the topics to count and their dead-letter topics.
 func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 	if w.match != nil {
 		asking, cancel := context.WithTimeout(ctx, lettersEvery)
@@ -183,7 +184,7 @@ func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 		if err == nil {
 			w.matched = names
 		} else {
-			o.notes = append(o.notes, fmt.Sprintf("which topics match cannot be asked: %v", err))
+			o.notes = append(o.notes, fmt.Sprintf("cannot list the topics that match a pattern: %v", err))
 		}
 	}
 	names := slices.Concat(w.config.TopicNames(), w.config.LaterTopics(), w.matched)
@@ -200,7 +201,7 @@ func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 	}
 }
 
-// sourcesOf are the topics that can be named whose letters go to a dead-letter topic.
+// sourcesOf returns the configured topics that write to a dead-letter topic. Patterns have no topic name and are left out.
 func (w *letterWatch) sourcesOf(dead string) (names []string) {
 	for _, s := range w.config.Sources(dead) {
 		if s.Name != "" {
@@ -210,7 +211,7 @@ func (w *letterWatch) sourcesOf(dead string) (names []string) {
 	return names
 }
 
-// publish shows the result of a poll. A count that failed keeps its last value.
+// publish stores and logs the result of a poll. A topic whose count failed keeps its last count.
 func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	var failed []string
 	for _, topic := range slices.Sorted(maps.Keys(o.failures)) {
@@ -218,19 +219,19 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 			failed = append(failed, topic)
 		}
 	}
-	var said []string
-	told := map[string]bool{}
+	var texts []string
+	seen := map[string]bool{}
 	for _, topic := range failed {
-		if text := o.failures[topic].Error(); !told[text] {
-			told[text] = true
-			said = append(said, fmt.Sprintf("topic %s: %s", topic, text))
+		if text := o.failures[topic].Error(); !seen[text] {
+			seen[text] = true
+			texts = append(texts, fmt.Sprintf("topic %s: %s", topic, text))
 		}
 	}
-	const most = 3
-	if left := len(said) - most; left > 0 {
-		said = append(said[:most], fmt.Sprintf("and %d more", left))
+	const maxTexts = 3
+	if left := len(texts) - maxTexts; left > 0 {
+		texts = append(texts[:maxTexts], fmt.Sprintf("and %d more", left))
 	}
-	trouble := strings.Join(slices.Concat(said, o.notes), "; ")
+	trouble := strings.Join(slices.Concat(texts, o.notes), "; ")
 	w.mu.Lock()
 	counted := map[string]map[classify.Class]int64{}
 	w.classes = map[string]string{}
@@ -254,14 +255,14 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	}
 	w.mu.Unlock()
 	if trouble == "" {
-		w.failing.Over(ctx, w.logger, "dead letters are counted again")
+		w.failing.Over(ctx, w.logger, "counting dead letters works again")
 		return
 	}
-	w.failing.Failed(ctx, w.logger, slog.LevelWarn, "dead letters cannot be counted, sluice_unresolved_dead_letters is as it was counted last",
+	w.failing.Failed(ctx, w.logger, slog.LevelWarn, "failed to count dead letters; keeping the last sluice_unresolved_dead_letters",
 		"topics", failed[:min(len(failed), 10)], "err", trouble)
 }
 
-// report is what health shows.
+// report returns the part of the health report about dead letters.
 func (w *letterWatch) report() *health.Letters {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,12 +18,12 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// judge holds the letters against the tables and counts those that stand.
+// judge looks for the dead letters' records in the tables and counts the dead letters whose records have no row.
 func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	byTable, strange := map[string][]string{}, 0
 	for _, topic := range w.tally.Topics() {
 		t, meant, err := w.config.Route(topic)
-		if !meant || err != nil || t.IsLetters() { // of no table of ours
+		if !meant || err != nil || t.IsLetters() { // no table of this pipeline takes its records
 			continue
 		}
 		if _, ours := o.topics[topic]; !ours {
@@ -37,7 +37,7 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 		o.notes = append(o.notes, fmt.Sprintf("dead letters about %d topics that do not exist are not counted", strange-maxStrange))
 	}
 	for topic := range o.topics {
-		o.counts[topic] = make(map[classify.Class]int64) // until a letter is about it
+		o.counts[topic] = make(map[classify.Class]int64) // zero unless the tally has its dead letters
 	}
 	maps.DeleteFunc(w.followers, func(table string, _ *delta.Follower) bool { return byTable[table] == nil })
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
@@ -47,7 +47,7 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	}
 }
 
-// judgeTable judges and counts the letters about topics that feed one table.
+// judgeTable judges and counts the dead letters of topics that feed one table.
 func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, topics []string) error {
 	if err := w.stands(table); err != nil {
 		return err
@@ -83,18 +83,18 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 			}
 		}
 		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.Position(p, position(p)) })
-		if _, ours := o.topics[topic]; ours || len(counts) > 0 { // what letters only name makes no series
+		if _, ours := o.topics[topic]; ours || len(counts) > 0 { // a topic that exists only in dead letters gets no series of zeros
 			o.counts[topic] = counts
 		}
 		if _, cannot := w.unlogged[topic]; cannot {
-			o.notes = append(o.notes, fmt.Sprintf("table %s cannot tell which records of topic %s it has: all their dead letters count", table, topic))
+			o.notes = append(o.notes, fmt.Sprintf("table %s cannot show which records of topic %s it has: all their dead letters count", table, topic))
 		}
 	}
 	return nil
 }
 
-// logs asks Kafka for partitions of one topic. It asks after the table, so that a record that was written since is one that
-// the table is not past. The error is one of the topic if Kafka does not tell of a single partition.
+// logs fetches the log bounds of partitions of one topic. It runs after the read of the table, so the table's positions
+// cannot have passed a record that was produced since. If the bounds of one partition fail, logs fails for the whole topic.
 func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
 	if len(partitions) > 0 {
 		if err := w.stands(""); err != nil {
@@ -115,9 +115,10 @@ func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partiti
 	return logs, nil
 }
 
-// followTable takes what happened to a table since the last look.
+// followTable reads the commits since the last poll. It makes the tally forget its judgements of topics that the commits
+// may have changed.
 func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics []string) error {
-	asking, cancel := context.WithTimeout(ctx, 4*lettersEvery) // after a long outage it reads a hundred commits
+	asking, cancel := context.WithTimeout(ctx, 4*lettersEvery) // after a long outage it may have to read a hundred commits
 	defer cancel()
 	change, err := f.Follow(asking)
 	if err != nil {
@@ -146,8 +147,8 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 	return nil
 }
 
-// judgeParts finds which of the letters' records have rows. A letter counts if no row of its own topic id can be proven, as
-// for deadletters list.
+// judgeParts finds which of the dead letters' records have rows. A dead letter counts unless the table provably has a row
+// of its record with the same topic id. deadletters list decides in the same way.
 func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
 	ctx, cancel := context.WithTimeout(whole, judgeLetters)
 	defer cancel()
@@ -181,14 +182,14 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 		w.unlogged[topic], void, err = time.Now(), make([][]int64, len(parts)), nil
 	}
 	if err != nil {
-		if ctx.Err() != nil && whole.Err() == nil { // what was judged stays: with fewer at once it comes to an end
+		if ctx.Err() != nil && whole.Err() == nil { // earlier judgements stay: smaller reads make progress
 			w.atOnce = max(w.atOnce/8, judgeMin)
 		}
 		return err
 	}
 	for i, part := range parts {
-		// Letters that an operator resolved or discarded are no more unresolved than void ones: they join them here, and
-		// a member that reads that from the operations log judges the topic again.
+		// Dead letters that an operator resolves or discards will join the void ones here. A member that reads such a
+		// decision from the operations log must judge the topic again.
 		w.tally.Judged(part, void[i])
 	}
 	return nil

@@ -8,13 +8,13 @@ import (
 	"sluice/classify"
 )
 
-// letterDescs are the metrics of a watch over letters.
+// letterDescs describes the metrics of a [letterWatch].
 type letterDescs struct{ unresolved, topic, counted *prometheus.Desc }
 
 func newLetterDescs() letterDescs {
 	return letterDescs{
 		unresolved: prometheus.NewDesc("sluice_unresolved_dead_letters",
-			"Unresolved dead letters, as deadletters list counts them: their records have no row, and no member will read them again. Of the whole pipeline: every member tells the same.",
+			"Unresolved dead letters, as deadletters list counts them: their records have no row, and no member will read them again. The number is that of the whole pipeline: every member reports the same.",
 			[]string{"topic", "class"}, nil),
 		topic: prometheus.NewDesc("sluice_topic_info", "1 for each topic whose bad records become dead letters; letters_class is dead_letters.class.",
 			[]string{"topic", "letters_class"}, nil),
@@ -35,7 +35,7 @@ func (w *letterWatch) Collect(metrics chan<- prometheus.Metric) {
 	defer w.mu.Unlock()
 	for topic, counts := range w.counted {
 		shown := make(map[classify.Class]int64)
-		shown[classify.Poison] = 0 // what letters are of, nearly always
+		shown[classify.Poison] = 0 // the usual class has a series from the first count
 		maps.Copy(shown, counts)
 		for class, n := range shown {
 			metrics <- prometheus.MustNewConstMetric(w.descs.unresolved, prometheus.GaugeValue, float64(n), topic, class.String())

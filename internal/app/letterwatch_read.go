@@ -14,10 +14,10 @@ import (
 	"sluice/reliability"
 )
 
-// errMoved says that a topic was not the same at the beginning and at the end of a question. The next look finds it.
-var errMoved = errors.New("the dead-letter topic was deleted or created again meanwhile")
+// errMoved means that a topic was deleted or created again during a request. The next poll finds the new one.
+var errMoved = errors.New("the dead-letter topic was deleted or created again during the count")
 
-// readLetters reads what is new in the dead-letter topics.
+// readLetters adds the new dead letters of all dead-letter topics to the tally.
 func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	names := slices.Sorted(maps.Keys(o.dead))
 	failed := func(err error, dead ...string) {
@@ -48,7 +48,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	for name, err := range refused {
 		failed(err, name)
 	}
-	w.tally.Keep(func(p idempotency.Partition) bool { return there[p] || refused[p.Topic] != nil }) // what was read before it was refused stays
+	w.tally.Keep(func(p idempotency.Partition) bool { return there[p] || refused[p.Topic] != nil }) // a topic that Kafka refuses now keeps its counted dead letters
 	bounds, err := w.reader.Log.Bounds(asking, positions)
 	for _, at := range positions {
 		p := at.Partition
@@ -58,7 +58,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 			continue
 		}
 		if err := w.readPartition(ctx, p, b); errors.Is(err, lettercount.ErrFull) {
-			o.notes = append(o.notes, "there are more dead letters than are counted: the number is too low")
+			o.notes = append(o.notes, "the memory for dead letters is full: the count is too low")
 			return
 		} else if err != nil {
 			failed(err, p.Topic)
@@ -66,7 +66,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	}
 }
 
-// missed is why the bounds of a partition are not known.
+// missed returns why the bounds of a partition are unknown.
 func missed(err error) error {
 	if err == nil {
 		return errMoved
@@ -74,7 +74,7 @@ func missed(err error) error {
 	return err
 }
 
-// readPartition reads what is missing of a partition of a dead-letter topic.
+// readPartition adds the offsets of a dead-letter partition that the tally has not read yet.
 func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, b connector.Bounds) error {
 	for _, span := range w.tally.Missing(p, b.LogStart, b.LastStable) {
 		if err := w.tally.Full(); err != nil {
@@ -83,7 +83,7 @@ func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, 
 		w.tally.Begin(p, span.From)
 		resting := newPace()
 		err := w.reader.Span(ctx, p, span.From, span.To, func(r *connector.Record) error {
-			if l, err := decode.ParseLetter(r); err == nil { // what is none is for deadletters list to tell
+			if l, err := decode.ParseLetter(r); err == nil { // deadletters list shows records that are no dead letters
 				w.tally.Add(p, r.Offset, l.Source, l.Class)
 			}
 			return nil
@@ -100,12 +100,12 @@ func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, 
 	return nil
 }
 
-// pace keeps long work from being a load: who works rests, thrice as long as it worked.
+// pace limits the load of long work: the work rests three times as long as it ran.
 type pace struct{ since time.Time }
 
 func newPace() *pace { return &pace{time.Now()} }
 
-// rest rests. The error is the cause of ctx.
+// rest waits three times as long as the work since the last rest took, at most a second. It returns the cause if ctx ends.
 func (p *pace) rest(ctx context.Context) error {
 	err := reliability.Wait(ctx, min(3*time.Since(p.since), time.Second))
 	p.since = time.Now()

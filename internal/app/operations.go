@@ -11,7 +11,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// follow makes the follower of the operations log.
+// follow opens the operations log and makes its follower.
 func (s *Member) follow() (err error) {
 	s.reading = s.guard("operations_log", objstore.ErrNotFound, objstore.ErrExists)
 	s.operations, err = opslog.Open(s.store, s.config.Pipeline, opslog.Options{
@@ -20,7 +20,8 @@ func (s *Member) follow() (err error) {
 	return err
 }
 
-// awaitOperations waits until it is known what is paused: before that nothing may be read.
+// awaitOperations waits until the follower has read the operations log. Before that this member must not read a
+// partition, because an operator may have paused it.
 func (s *Member) awaitOperations(ctx context.Context) error {
 	select {
 	case <-s.operations.Ready():
@@ -45,7 +46,7 @@ func (s *Member) unknownPauses() *hold.Hold {
 	return waiting(s.reading, hold.StoreDown)
 }
 
-// paused is the hold of a partition that an operator paused, or nil.
+// paused returns the hold of a partition that an operator paused, or nil.
 func (s *Member) paused(p connector.Partition) *hold.Hold {
 	by, paused := s.operations.State().Paused(p.Topic, p.ID)
 	if !paused {
@@ -54,12 +55,12 @@ func (s *Member) paused(p connector.Partition) *hold.Hold {
 	return by.Hold()
 }
 
-// floodAllowed reports whether an operator lets any number of a topic's records become dead letters now.
+// floodAllowed reports whether an operator currently allows any number of a topic's records to become dead letters.
 func (s *Member) floodAllowed(topic string) bool {
 	return s.operations.State().FloodAllowed(topic, time.Now())
 }
 
-// asked returns the number of the newest operation after which a partition is checked at once.
+// asked returns the number of the newest operation that requests a recheck of a partition, 0 without one.
 func (s *Member) asked(p connector.Partition) int64 {
 	return s.operations.State().RecheckRequested(p.Topic, p.ID)
 }

@@ -31,7 +31,7 @@ func (s *Member) standing(table string, p connector.Partition) *hold.Hold {
 			return h
 		}
 	}
-	// The claim's own trouble first: it stays through each probe of the breaker, and knows best since when.
+	// The claim's own trouble comes first: unlike the breaker's state it outlasts a probe, and it has the exact start.
 	trouble, ok := s.log.TroubleOf(p)
 	if ok && (trouble.Reason == hold.KafkaDenied || time.Since(trouble.Since) >= troubling) {
 		return &hold.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
@@ -39,7 +39,7 @@ func (s *Member) standing(table string, p connector.Partition) *hold.Hold {
 	return waiting(s.asking, hold.KafkaDown)
 }
 
-// waiting is the hold of everything behind an open breaker, or nil.
+// waiting returns the hold of all claims behind a guard whose breaker is open, or nil.
 func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 	st := g.Status()
 	if !st.Open {
@@ -52,7 +52,8 @@ func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 	return h
 }
 
-// troubling is how long a broker may not answer before its claims are said to stand: a leader that moves takes less.
+// troubling is the time without a response from a broker after which its claims show a hold. A move of the leader takes
+// less.
 const troubling = 30 * time.Second
 
 // Report returns the status of the pipeline as the health server shows it.
@@ -67,7 +68,7 @@ func (s *Member) Report() health.Report {
 	switch {
 	case found != nil:
 		r.Lag = &found.Status
-	case s.lags != nil: // before its first look
+	case s.lags != nil: // before the first poll
 		r.Lag = &health.LagStatus{Healthy: true}
 	}
 	for _, c := range st.Claims {
@@ -87,7 +88,7 @@ func (s *Member) Report() health.Report {
 	if h := s.refused.Load(); h != nil {
 		r.Holds = append(r.Holds, health.Hold{Partition: -1, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: -1})
 	}
-	if trouble, ok := s.group.Trouble(); ok && len(st.Claims) == 0 { // with claims, each says for itself why it stands
+	if trouble, ok := s.group.Trouble(); ok && len(st.Claims) == 0 { // with claims, each claim shows its own hold
 		r.Holds = append(r.Holds, health.Hold{
 			Partition: -1, Reason: string(trouble.Reason), Detail: trouble.Err.Error(), Since: trouble.Since, Offset: -1,
 		})
@@ -110,7 +111,7 @@ func (s *Member) Report() health.Report {
 	return r
 }
 
-// partition is how far the table has taken a claim, with what the last look at its lag found.
+// partition returns the progress of a claim in its table, with the verdict of the last poll on its lag.
 func (s *Member) partition(c connector.ClaimStatus, found *lagFindings) health.Partition {
 	p := found.of(c)
 	t, _, _ := s.config.Route(p.Topic)
@@ -120,7 +121,7 @@ func (s *Member) partition(c connector.ClaimStatus, found *lagFindings) health.P
 		oldest = s.losses.timeOf(c.Partition, c.Position)
 	}
 	lag, known := p.Lag()
-	if c.Hold == nil && c.Oldest.IsZero() && c.Consumed >= p.End { // all was read, and nothing of it waits to be a row
+	if c.Hold == nil && c.Oldest.IsZero() && c.Consumed >= p.End { // all records are read, and none waits for a commit
 		lag = 0
 	}
 	p.Freshness = health.Freshness(time.Now(), lag, known, oldest)

@@ -10,13 +10,13 @@ import (
 	"sluice/reliability/hold"
 )
 
-// remembered is how much of each topic's window this member has in memory; nothing if a database remembers.
+// remembered returns the use of the fingerprint memory by topic, nil if Postgres stores the fingerprints.
 func (s *Member) remembered() (all []health.Fingerprints) {
 	if s.remembering != s.fingerprints {
 		return nil
 	}
 	held := s.fingerprints.ByTopic()
-	for _, name := range s.config.TopicNames() { // those without a record so far, too
+	for _, name := range s.config.TopicNames() { // topics without a record so far, too
 		topic := s.config.Topics[name]
 		if _, there := held[name]; !there && topic.ProducerIdentity().By != idempotency.ByNone {
 			held[name] = idempotency.MemoryUse{}
@@ -28,7 +28,7 @@ func (s *Member) remembered() (all []health.Fingerprints) {
 	return all
 }
 
-// memory is how full the pools are.
+// memory returns the sizes of the memory pools and the bytes in use.
 func (s *Member) memory() []health.Pool {
 	pool := func(name string, p *bytepool.Pool) health.Pool {
 		return health.Pool{Name: name, Size: p.Size(), Used: p.Used()}
@@ -40,7 +40,7 @@ func (s *Member) memory() []health.Pool {
 	return all
 }
 
-// operated is how well the operations log is known.
+// operated returns whether this member has read the operations log, and up to which operation.
 func (s *Member) operated() *health.Operations {
 	o := &health.Operations{}
 	if state := s.operations.State(); state != nil {
@@ -49,10 +49,11 @@ func (s *Member) operated() *health.Operations {
 	return o
 }
 
-// ending returns the command that ends a hold, "" if none does. What was paused as a whole is resumed as a whole.
+// ending returns the command that ends a hold, "" if none does. If an operator paused a whole topic or pipeline, the
+// command resumes the whole.
 func (s *Member) ending(h health.Hold) string {
 	if h.Reason == string(hold.Paused) {
-		if by, paused := s.operations.State().Paused(h.Topic, h.Partition); paused { // else resumed since: the member will notice
+		if by, paused := s.operations.State().Paused(h.Topic, h.Partition); paused { // otherwise an operator resumed it, and the hold ends soon
 			h.Topic, h.Partition = by.Target.Topic, by.Target.Partition
 		}
 	}

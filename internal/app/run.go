@@ -20,7 +20,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Run makes a member and runs it to its end.
+// Run builds a member and runs it until ctx ends, or until it is current if the options say so. Its errors have a kind of
+// package fail, from which the command takes the exit code.
 func Run(ctx context.Context, cfg *config.Config, o Options, logger *slog.Logger) error {
 	cfg.Budget.LimitRuntime(logger, os.Getenv)
 	s, err := New(ctx, cfg, o, logger)
@@ -40,8 +41,9 @@ func Run(ctx context.Context, cfg *config.Config, o Options, logger *slog.Logger
 	return s.Run(ctx)
 }
 
-// Run works to the end. The order of the start is: HTTP, so that probes are answered; the store's self-test; what
-// operators paused; reading; the group. It ends in reverse, HTTP last, so that probes see the drain.
+// Run starts the member and blocks until it has stopped. It starts, in this order: the health server, so that probes get
+// responses; the store's self-test; the operations log, for pauses; fetching; the group. It stops in reverse order, so that
+// probes see the drain.
 func (s *Member) Run(ctx context.Context) error {
 	cfg, logger := s.config, s.logger
 	ctx, said := untilSaid(ctx, func(ctx context.Context) {
@@ -66,7 +68,7 @@ func (s *Member) Run(ctx context.Context) error {
 		logger.InfoContext(ctx, "health", "address", address.String())
 		background.Go(func() {
 			if err := server.Run(lasting); err != nil {
-				logger.ErrorContext(ctx, "health server ended", "err", err)
+				logger.ErrorContext(ctx, "health server failed", "err", err)
 			}
 		})
 	}
@@ -75,24 +77,24 @@ func (s *Member) Run(ctx context.Context) error {
 	}
 	if err := s.testStore(ctx, logger); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before anything began
+			return nil // stopped before the pipeline started
 		}
 		return err
 	}
 	background.Go(func() { s.operations.Run(lasting) })
 	background.Go(func() { s.secrets.watch(lasting, logger) })
 	if err := s.awaitOperations(ctx); err != nil {
-		return nil // told to stop before anything began
+		return nil // stopped before the pipeline started
 	}
 	background.Go(func() {
 		if err := s.log.Run(lasting); err != nil {
-			logger.ErrorContext(ctx, "reading ended", "err", err)
+			logger.ErrorContext(ctx, "fetching failed", "err", err)
 		}
 	})
 	if err := s.watchDataLoss(lasting, &background); err != nil {
 		return fail.Usage(err)
 	}
-	if cfg.Health.Enabled { // without the server, no client could see it
+	if cfg.Health.Enabled { // without the health server the count has no reader
 		if err := s.watchLetters(lasting, &background); err != nil {
 			return fail.Usage(err)
 		}
@@ -104,7 +106,7 @@ func (s *Member) Run(ctx context.Context) error {
 	if s.untilCurrent {
 		if err := s.fix(ctx); err != nil {
 			if ctx.Err() != nil {
-				return nil // told to stop before anything began
+				return nil // stopped before the pipeline started
 			}
 			return err
 		}
@@ -119,9 +121,9 @@ func (s *Member) Run(ctx context.Context) error {
 	return s.result(ctx, logger)
 }
 
-// untilSaid returns a context that ends when ctx has ended and say has returned, so that the log shows the signal to stop
-// before anything that follows from it. Without that order the work may be over before say runs. end releases the context
-// and waits for a say under way.
+// untilSaid returns a context that ends after ctx has ended and say has returned. So the log shows the signal to stop
+// before all lines that it causes; without this order the work could finish before say runs. end releases the context and
+// waits for a running say.
 func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Context, end func()) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	said := make(chan struct{})
@@ -138,8 +140,9 @@ func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Contex
 	}
 }
 
-// testStore looks whether the store keeps the promise on which every commit stands. A store that is down or denies is
-// waited for, since an outage must not need a restart; one that breaks the promise is refused.
+// testStore checks that the store refuses a second conditional put of the same object: every commit depends on it. While
+// the store is down or denies access, testStore retries, because an outage must not require a restart. It returns an error
+// if the store is unsafe.
 func (s *Member) testStore(ctx context.Context, logger *slog.Logger) error {
 	var failing reliability.FailureLog
 	for failures := 1; ; failures++ {
@@ -171,7 +174,7 @@ func (s *Member) testStore(ctx context.Context, logger *slog.Logger) error {
 	}
 }
 
-// result is an error of [fail.KindFound] if a run until current ended with holds.
+// result returns an error of [fail.KindFound] if a run until current ended with holds, and logs them.
 func (s *Member) result(ctx context.Context, logger *slog.Logger) error {
 	st := s.connector.Status()
 	if !s.untilCurrent {
@@ -197,6 +200,6 @@ func (s *Member) result(ctx context.Context, logger *slog.Logger) error {
 }
 
 // endWithin bounds the time after shutdown.drain in which a stopping process leaves the group, ends its background
-// goroutines and closes its connections. With the usual drain the sum stays below the 30 s after which Kubernetes
-// kills.
+// goroutines and closes its connections. With the default drain the sum stays below the 30 s after which Kubernetes
+// kills the process.
 const endWithin = 8 * time.Second

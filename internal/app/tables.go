@@ -21,7 +21,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// writtenTable is a table with its own guard: what one table's store answers says nothing about the others'.
+// writtenTable is an open table. It has its own guard: a failure of one table's store requests must not block the others.
 type writtenTable struct {
 	*delta.Table
 	path       string // below storage.url
@@ -32,7 +32,7 @@ type writtenTable struct {
 	metrics    *revocable
 }
 
-// revocable is a registerer whose collectors can be taken back together.
+// revocable is a registerer that can unregister all its collectors together.
 type revocable struct {
 	prometheus.Registerer
 	registered []prometheus.Collector
@@ -63,13 +63,13 @@ func (r *revocable) revoke() {
 	r.registered = nil
 }
 
-// tables are those that are open, by path. Any goroutine may look.
+// tables holds the open tables by path. Any goroutine may use it.
 type tables struct {
 	mu     sync.Mutex
 	byPath map[string]*writtenTable
 }
 
-// get returns an open table, nil if there is none of this path.
+// get returns the open table of a path, or nil.
 func (t *tables) get(path string) *writtenTable {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,8 +88,8 @@ func (t *tables) all() []*writtenTable {
 	})
 }
 
-// open opens the table that a topic feeds, once for all topics that share it: they agree on what is asked of it. Nothing
-// is read yet.
+// open opens the table that a topic feeds, once for all topics that share it: validation made sure that their settings
+// agree. It does not read the store.
 func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
@@ -117,13 +117,13 @@ func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	}
 	s.tables.byPath[t.path] = t
 	if n, room := len(s.tables.byPath), s.config.Budget.Tables(); n == room+1 {
-		s.logger.Warn("there are more tables than memory.limit has room for", "tables", n, "room", room)
+		s.logger.Warn("more tables are open than memory.limit has room for", "tables", n, "room", room)
 	}
 	return t, nil
 }
 
-// retention returns how long Kafka keeps records of the topics that feed a table: see [delta.Options.Retention]. It is
-// known of the topics that this member has claims of.
+// retention returns how long Kafka keeps the records of the topics that feed a table, as [delta.Options.Retention]
+// requires. It considers only topics of which this member has claims.
 func (s *Member) retention(table string) time.Duration {
 	if s.losses == nil {
 		return 0
@@ -134,7 +134,7 @@ func (s *Member) retention(table string) time.Duration {
 	})
 }
 
-// retire takes a table out of use, with its metrics. It is closed when its writer has ended.
+// retire removes a table and its metrics from this member. The caller calls closed when the table's writer has ended.
 func (s *Member) retire(path string) (closed func()) {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
@@ -144,19 +144,19 @@ func (s *Member) retire(path string) (closed func()) {
 	return t.Close
 }
 
-// matches reports whether a pattern stands for a topic. A run until current keeps to those of its start.
+// matches reports whether the configuration covers a topic. A run until current keeps the topics of its start.
 func (s *Member) matches(topic string) bool {
 	if names := s.fixed.Load(); names != nil {
 		return (*names)[topic]
 	}
 	_, meant, err := s.config.Route(topic)
 	if err != nil {
-		s.logger.Error("a topic that matches is not read: it can have no table", "topic", topic, "err", err)
+		s.logger.Error("failed to name the table of a topic that matches a pattern; not reading the topic", "topic", topic, "err", err)
 	}
 	return meant && err == nil
 }
 
-// beyond returns which topics are too many. A run until current keeps to what its start found.
+// beyond returns the topics over the pattern's limit, each with the reason. A run until current keeps those of its start.
 func (s *Member) beyond(names []string) map[string]string {
 	over := s.over.Load()
 	if over == nil {
@@ -171,8 +171,8 @@ func (s *Member) beyond(names []string) map[string]string {
 	return found
 }
 
-// laterTopics are the topics that may come with their first record: dead letters, canaries. A run until current keeps to those of its
-// start.
+// laterTopics returns the topics that may not exist before their first record: those of dead letters and canaries. A run
+// until current keeps those of its start.
 func (s *Member) laterTopics() []string {
 	names := s.config.LaterTopics()
 	if fixed := s.fixed.Load(); fixed != nil {
@@ -181,8 +181,8 @@ func (s *Member) laterTopics() []string {
 	return names
 }
 
-// fix finds the topics of a run until current: those that are listed, which must be there, those that match now, and the
-// dead-letter topics that are there.
+// fix fixes the topics of a run until current: the listed topics, which must exist, the topics that match a pattern now,
+// and the existing dead-letter topics.
 func (s *Member) fix(ctx context.Context) error {
 	var there []string
 	var beyond []kafka.Absent
@@ -198,7 +198,7 @@ func (s *Member) fix(ctx context.Context) error {
 	}
 	for _, name := range s.config.TopicNames() {
 		if !slices.Contains(there, name) {
-			return fail.Found(fmt.Errorf("%s: topic %s is not there: create it, or correct the name", hold.TopicMissing, name))
+			return fail.Found(fmt.Errorf("%s: topic %s does not exist: create it, or correct the name", hold.TopicMissing, name))
 		}
 	}
 	if len(there) == 0 {
@@ -209,7 +209,7 @@ func (s *Member) fix(ctx context.Context) error {
 		fixed[name] = true
 	}
 	over := make(map[string]string, len(beyond))
-	for _, a := range beyond { // they match and stay held to the end of the run
+	for _, a := range beyond { // topics over the limit stay held until the run ends
 		fixed[a.Topic], over[a.Topic] = true, a.Detail
 	}
 	s.over.Store(&over)
@@ -218,15 +218,15 @@ func (s *Member) fix(ctx context.Context) error {
 	return nil
 }
 
-// route says which table a topic feeds. It opens the table if it is the first topic to do so.
+// route returns the configuration and the table of a topic. It opens the table for the first topic that feeds it.
 func (s *Member) route(name string) (connector.TopicConfig, connector.Target, bool) {
 	topic, meant, err := s.config.Route(name)
 	var t *writtenTable
 	if meant && err == nil {
 		t, err = s.open(topic)
 	}
-	if err != nil { // the configuration was checked: only a mistake of ours is left
-		s.logger.Error("the table of a topic cannot be opened", "topic", name, "err", err)
+	if err != nil { // the configuration is valid, so this is a bug in Sluice
+		s.logger.Error("failed to open the table of a topic", "topic", name, "err", err)
 	}
 	if t == nil {
 		return connector.TopicConfig{}, connector.Target{}, false

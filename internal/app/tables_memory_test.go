@@ -28,7 +28,7 @@ func TestMoreTablesThanRoom(t *testing.T) {
 		if err != nil || !meant {
 			t.Fatal(topic, meant, err)
 		}
-		said := strings.Count(log.String(), `level=WARN msg="there are more tables than memory.limit has room for" tables=2 room=1`)
+		said := strings.Count(log.String(), `level=WARN msg="more tables are open than memory.limit has room for" tables=2 room=1`)
 		if want := min(i/2, 1); said != want {
 			t.Errorf("%s: said %d times, want %d:\n%s", topic, said, want, &log)
 		}

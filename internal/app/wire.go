@@ -1,4 +1,5 @@
-// Package app runs one member: it makes everything that moves records, starts it in order, watches it and says how it is.
+// Package app runs one member: it builds the pipeline and its dependencies, starts them in order, watches them, and reports
+// the member's health.
 package app
 
 import (
@@ -35,64 +36,64 @@ import (
 	"sluice/sink/opslog"
 )
 
-// Member is a connector with everything that it stands on. Its constructor, read top to bottom, is the picture of
-// docs/architecture.md.
+// Member is a pipeline with all its dependencies and watchers. [New] builds them in the order in which
+// docs/architecture.md draws them.
 type Member struct {
 	config       *config.Config
 	logger       *slog.Logger
 	version      string // of this program
 	untilCurrent bool
 	registry     *prometheus.Registry
-	bucket       objstore.Store     // as opened, to close it
-	store        objstore.Store     // the same, measured: all tables lie in it
-	asking       *reliability.Guard // before questions to Kafka
-	reading      *reliability.Guard // before the operations log
+	bucket       objstore.Store     // the store as opened; Close closes it
+	store        objstore.Store     // bucket with metrics; contains all tables
+	asking       *reliability.Guard // of requests to Kafka
+	reading      *reliability.Guard // of the operations log
 	client       *kafka.Client
 	group        *kafka.Group
 	log          *kafka.Log
 	pools        connector.Pools
 	encoders     *datafile.Shares
-	fingerprints *idempotency.Memory // of this process; empty if a database remembers
+	fingerprints *idempotency.Memory // in this process; empty if Postgres stores them
 	remembering  idempotency.Store
-	database     *reliability.Guard // before the database; nil if there is none
-	forget       func()             // ends its connections; may be nil
+	database     *reliability.Guard // of Postgres; nil without it
+	forget       func()             // closes the connections to Postgres; may be nil
 	secrets      heldSecrets        // of health-check records
 	tables       tables
-	// fixed is the set of topics of a run until current, nil before fix has found them. Only fix stores it, once, and the set
-	// never changes afterwards: the group, and the watchers that start before it, read it at any time.
+	// fixed is the set of topics of a run until current, nil before fix has found them. Only fix stores it, once, and the
+	// set is immutable: the group, and the watchers that start before fix, read it at any time.
 	fixed atomic.Pointer[map[string]bool]
-	// over says of those of fixed that are too many why. fix stores it before fixed.
+	// over maps the topics of fixed that exceed a limit to the reason. fix stores it before fixed.
 	over       atomic.Pointer[map[string]string]
 	operations *opslog.Follower
-	canary     *canary.Canary // nil if there is none
+	canary     *canary.Canary // nil without a canary
 	connector  *pipeline.Pipeline
-	// Where this member registers, and what keeps it registered; nil if it does not.
+	// Registrations of members; nil if the configuration has none.
 	registrations membership.Store
 	keeper        *membership.Keeper
 	letters       atomic.Pointer[letterWatch] // nil while this member does not count dead letters
-	letterRate    lettercount.Rate            // of those that this member writes
+	letterRate    lettercount.Rate            // of the dead letters that this member writes
 	loops         pulse.Loops
 	watchdog      *liveness.Watchdog
 	losses        *lossWatch
 	lags          *lagWatch                 // nil without health
-	refused       atomic.Pointer[hold.Hold] // why the store's self-test does not pass
-	tested        atomic.Bool               // it passed
+	refused       atomic.Pointer[hold.Hold] // set while the store's self-test does not pass
+	tested        atomic.Bool               // the self-test passed
 }
 
-// Options are what a configuration does not say. The zero Options are those of a member in a test.
+// Options holds the settings of a member that are not part of the configuration file.
 type Options struct {
 	Version      string        // of this program
 	UntilCurrent bool          // end at the end offsets of the start
 	WatchEvery   time.Duration // how often topics are polled; 0 for the default
-	Stderr       io.Writer     // where goroutines are dumped; nil for nowhere
-	Exit         func()        // ends a process that does not end by itself; may be nil
+	Stderr       io.Writer     // receives dumps of goroutines; may be nil
+	Exit         func()        // ends the process if a shutdown takes too long; may be nil
 
 	// In tests:
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
-	store func(objstore.Store) objstore.Store // what stands before the store; may be nil
+	store func(objstore.Store) objstore.Store // wraps the store; may be nil
 }
 
-// New builds a system. Nothing is connected yet; an error is a mistake in the configuration.
+// New builds a member. It does not connect yet; an error means a mistake in the configuration.
 func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) (*Member, error) {
 	s := &Member{
 		config: c, logger: logger, version: o.Version, untilCurrent: o.UntilCurrent, registry: prometheus.NewRegistry(),
@@ -105,19 +106,19 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 	s.watchdog = liveness.NewWatchdog(&s.loops, liveness.NewFile(c.Health.LivenessFile), o.Stderr, logger)
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	// What remembers the fingerprints of rows.
+	// The store of fingerprints.
 	if err := s.remember(ctx); err != nil {
 		return nil, err
 	}
 
-	// Connections to Kafka, where tables send their dead letters, too.
+	// The Kafka client; tables use it for their dead letters, too.
 	var err error
 	c.WarnPlaintext(logger)
 	if s.client, err = open.Kafka(c, o.dial, logger, s.registry); err != nil {
 		return nil, err
 	}
 
-	// The store, and in it the tables that the configuration names.
+	// The store, and the tables in it that the configuration names.
 	if s.bucket, err = open.Store(ctx, c); err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 		return nil, err
 	}
 
-	// Kafka: membership, reading.
+	// The Kafka group and fetching.
 	s.asking = s.guard("kafka")
 	group := kafka.GroupConfig{
 		Group: c.Kafka.Group, Topics: c.TopicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.WatchEvery,
@@ -156,7 +157,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 		Loops: &s.loops,
 	}, logger, s.registry)
 
-	// The story.
+	// The pipeline.
 	s.connector = &pipeline.Pipeline{
 		Config: pipeline.Config{
 			Pipeline: c.Pipeline,
@@ -190,11 +191,11 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 // Registry returns the metrics of the member.
 func (s *Member) Registry() *prometheus.Registry { return s.registry }
 
-// Name returns the name of the member, unlike that of any other process.
+// Name returns the name of the member. It differs from that of any other process.
 func (s *Member) Name() string { return s.connector.Member }
 
-// memberName names this process, unlike any other: by host and process id for people, and a random part for containers,
-// whose processes all have number 1.
+// memberName returns a unique name of this process: host and process id for people, and a random part for containers,
+// whose processes all have id 1.
 func memberName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -203,18 +204,18 @@ func memberName() string {
 	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), rand.Uint32())
 }
 
-// guard returns the guard before a dependency of all tables.
+// guard returns the guard of a dependency that all tables share. answers are errors that count as responses, not failures.
 func (s *Member) guard(dependency string, answers ...error) *reliability.Guard {
 	return reliability.NewGuard(dependency, s.config.Guard(), s.logger, s.labelled(""), answers...)
 }
 
-// labelled is where the metrics of a table are registered. Those of all tables have the label, too, and it is empty:
-// metrics of one name need the same labels.
+// labelled returns the registerer for the metrics of a table. Metrics of dependencies that all tables share get an empty
+// label, because metrics of one name need the same labels.
 func (s *Member) labelled(table string) prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"table": table}, s.registry)
 }
 
-// Close ends the connections and what still writes a checkpoint.
+// Close cancels running writers of checkpoints, waits for them, and closes the connections.
 func (s *Member) Close() {
 	for _, t := range s.tables.all() {
 		t.Close()
@@ -224,9 +225,9 @@ func (s *Member) Close() {
 		s.forget()
 	}
 	if s.registrations != nil {
-		_ = s.registrations.Close() // nothing is kept open for it
+		_ = s.registrations.Close() // it keeps no unwritten data
 	}
 	if c, ok := s.bucket.(io.Closer); ok {
-		_ = c.Close() // nothing is written behind it
+		_ = c.Close() // it keeps no unwritten data
 	}
 }

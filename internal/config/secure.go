@@ -125,7 +125,7 @@ func (c *Config) WarnPlaintext(logger *slog.Logger) {
 		{c.Members.InsecurePlaintext, "members"},
 	} {
 		if k.on {
-			logger.Warn("insecure_plaintext: everyone on the way can read what is sent", "key", k.name+".insecure_plaintext")
+			logger.Warn("insecure_plaintext: anyone on the network path can read the traffic", "key", k.name+".insecure_plaintext")
 		}
 	}
 }

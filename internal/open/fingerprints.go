@@ -41,7 +41,7 @@ func (r *fingerprintRetry) do(ctx context.Context, op func(context.Context) erro
 		err := panics.Catch(func() error { return op(ctx) })
 		caught, anew := r.logged.Anew(err)
 		if anew {
-			r.logger.ErrorContext(ctx, "a panic while the store of fingerprints was asked is tried again; report it with the stack", "err", err, "stack", caught.Stack)
+			r.logger.ErrorContext(ctx, "retrying after a panic in the fingerprint store; report it with the stack", "err", err, "stack", caught.Stack)
 		}
 		if caught != nil {
 			return classify.Mark(err, classify.Transient)

@@ -38,10 +38,10 @@ func Kafka(c *config.Config, dialer func(ctx context.Context, network, address s
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
 	if logger != nil && cfg.TLS != nil && cfg.TLS.InsecureSkipVerify {
-		logger.Warn("kafka.tls.insecure_skip_verify: any server that answers is accepted as the broker")
+		logger.Warn("kafka.tls.insecure_skip_verify: the client accepts any certificate as the broker's")
 	}
 	if logger != nil && cfg.TLS == nil && cfg.SASL != nil && cfg.SASL.InsecurePlaintext {
-		logger.Warn("kafka.sasl.insecure_plaintext: everyone on the way can read or guess the secret")
+		logger.Warn("kafka.sasl.insecure_plaintext: anyone on the network path can read or guess the secret")
 	}
 	return client, nil
 }
