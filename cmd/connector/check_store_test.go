@@ -50,7 +50,7 @@ func TestCheckStore(t *testing.T) {
 		{
 			"down", 503, "SlowDown", "Please reduce your request rate.", "",
 			key + "SlowDown (503): Please reduce your request rate. (request id 1)",
-			"look into the log of the store, or of this system if it is a directory",
+			"check the log of the store, or of this host if it is a directory",
 		},
 		{
 			"nobody there", 0, "", "", "endpoint: " + nowhere,

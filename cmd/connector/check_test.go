@@ -70,7 +70,7 @@ func TestCheck(t *testing.T) {
 		"ok configuration /config.yaml: pipeline p, group p, 1 topic and 0 patterns",
 		"ok broker " + at + ": cluster " + b.topic.Cluster + ", plaintext",
 		"ok broker " + at + " (0): read by Fetch v13",
-		"warning storage file:///lake: the directory is not there; connector run makes it",
+		"warning storage file:///lake: the directory does not exist; connector run creates it",
 		"ok table file:///lake/orders: not there yet",
 		"ok topic orders: 2 partitions, kept for 168h; rows go to table orders",
 		"ok position orders: not read yet, start: earliest",

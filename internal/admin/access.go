@@ -1,6 +1,7 @@
-// Package admin is what operators can do, as functions that take a context, an [Access] and plain arguments and return
-// structs: commands print them, an API may serve them. What changes something is planned first: a plan says what would be
-// done, and a dry run ends with it. Errors have kinds, see package fail.
+// Package admin implements the actions of operators as functions that take a context, an [Access] and plain arguments and
+// return structs. The commands print the structs; an API could serve them. An action that changes something has two steps:
+// a Plan function returns what would change, and a second function does it. A dry run ends after the plan. Errors have
+// kinds; see package fail.
 package admin
 
 import (
@@ -9,12 +10,12 @@ import (
 	"sluice/internal/config"
 )
 
-// Access is a pipeline as operators work on it. What is asked for opens Kafka and the tables for itself, so that no question
-// waits for a dependency of another one; the operations log is opened once. It is for one goroutine.
+// Access gives operators access to a pipeline. Each function opens Kafka and the tables itself, so that it waits only for
+// the dependencies that it needs. The operations log is opened once. An Access is not safe for concurrent use.
 type Access struct {
 	Config   *config.Config
-	Version  string // of this program, for the commits that it makes
-	ReadOnly bool   // nothing is made, not even the directory of a store
+	Version  string // of this program; its commits name it
+	ReadOnly bool   // create nothing, not even the directory of a local store
 
 	log *operationsLog
 }
@@ -39,5 +40,5 @@ func (a *Access) Close() {
 	}
 }
 
-// By is who does something, and why: the operations log and commits keep both.
+// By is the operator of an action, and the reason. The operations log and the commits keep both.
 type By struct{ Operator, Reason string }

@@ -16,24 +16,24 @@ import (
 	"sluice/internal/fail"
 )
 
-// AdoptRequest says which program's positions a topic continues from.
+// AdoptRequest names the program whose positions a topic continues from.
 type AdoptRequest struct {
 	Topic      string
-	From       string // group, kdi or spark
+	From       string // "group", "kdi" or "spark"
 	Group      string // the consumer group, "" for kafka.group
 	AppID      string // of kafka-delta-ingest, or of a Spark query that sets one
 	Checkpoint string // of a Spark query: a folder or a URL
 }
 
-// adopted are positions of another program.
-type adopted struct {
+// adoptedPositions are positions of another program.
+type adoptedPositions struct {
 	next  map[int32]int64
-	from  map[string]int64 // the txns of it in the table, by appId, -1 for none
-	what  string           // said of each position, "committed by group g"
+	from  map[string]int64 // the other program's txns in the table, by appId; -1 for a missing one
+	what  string           // the origin, for the note of each move: "committed by group g"
 	notes []string
 }
 
-func (a *adopted) note(format string, args ...any) {
+func (a *adoptedPositions) note(format string, args ...any) {
 	a.notes = append(a.notes, fmt.Sprintf(format, args...))
 }
 
@@ -54,7 +54,8 @@ func (f *AdoptRequest) check() error {
 	return nil
 }
 
-// PlanAdopt plans to begin a topic where another program stopped.
+// PlanAdopt plans the first positions of a topic, from the positions at which another program stopped. It is refused if
+// the table has positions of this pipeline for the topic.
 func PlanAdopt(ctx context.Context, a *Access, f AdoptRequest) (*MovePlan, error) {
 	return sorted(f.plan(ctx, a))
 }
@@ -64,22 +65,22 @@ func (f *AdoptRequest) plan(ctx context.Context, access *Access) (*MovePlan, err
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	seen, err := access.see(ctx, topic)
+	view, err := access.inspectTopics(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	defer seen.end()
-	l := seen.looks[0]
+	defer view.end()
+	l := view.inspections[0]
 	switch detail := plan.Replaced(l.snapshot, l.pipeline); {
 	case detail != "":
 		return nil, refused("table_replaced: %s: accept it with offsets start, or use another table", detail)
 	case l.started():
 		return nil, refused("the table has positions of this pipeline for topic %s already: offsets set moves them", topic)
 	}
-	var a *adopted
+	var a *adoptedPositions
 	switch f.From {
 	case "group":
-		a, err = f.fromGroup(seen, l)
+		a, err = f.fromGroup(view, l)
 	case "kdi":
 		a, err = f.fromIngest(l)
 	default:
@@ -90,29 +91,29 @@ func (f *AdoptRequest) plan(ctx context.Context, access *Access) (*MovePlan, err
 	}
 	made := newPlan("offsets adopt", l)
 	made.Accept, made.Notes, made.others = true, a.notes, a.from
-	if seen.standing != nil {
-		made.note("the topic would be held: %s: %s", seen.standing.Reason, seen.standing.Detail)
+	if view.tableHold != nil {
+		made.note("the topic would be held: %s: %s", view.tableHold.Reason, view.tableHold.Detail)
 	}
 	return made, made.adopt(l, a)
 }
 
-// fromGroup takes the committed offsets of a consumer group: the next ones to read.
-func (f *AdoptRequest) fromGroup(seen *sight, l *inspection) (*adopted, error) {
+// fromGroup returns the committed offsets of a consumer group, which are next offsets.
+func (f *AdoptRequest) fromGroup(view *topicsView, l *inspection) (*adoptedPositions, error) {
 	k := l.table.config.Kafka
 	name := f.Group
 	if name == "" {
 		name = k.Group
 	}
-	group := kafka.NewGroup(seen.client, kafka.GroupConfig{Group: name, Session: k.Session}, slog.New(slog.DiscardHandler), nil)
+	group := kafka.NewGroup(view.client, kafka.GroupConfig{Group: name, Session: k.Session}, slog.New(slog.DiscardHandler), nil)
 	var offsets map[int32]connector.GroupOffset
-	err := seen.ask(func(ctx context.Context) (err error) { offsets, err = group.Offsets(ctx, l.topic.Name); return err })
+	err := view.retry(func(ctx context.Context) (err error) { offsets, err = group.Offsets(ctx, l.topic.Name); return err })
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	if len(offsets) == 0 {
 		return nil, refused("group %s has no committed offset for topic %s", name, l.topic.Name)
 	}
-	a := &adopted{next: map[int32]int64{}, what: "committed by group " + name}
+	a := &adoptedPositions{next: map[int32]int64{}, what: "committed by group " + name}
 	for id, o := range offsets {
 		a.next[id] = o.Next
 	}
@@ -120,11 +121,11 @@ func (f *AdoptRequest) fromGroup(seen *sight, l *inspection) (*adopted, error) {
 	return a, nil
 }
 
-// fromIngest takes the positions of kafka-delta-ingest. It keeps one txn for each partition of its topic, with the appId
-// <app_id>-<partition> (txn_app_id_for_partition in its src/delta_helpers.rs) and as version the offset of the last record
-// written: at an assignment it seeks there and passes over every offset that is not above it (should_process_offset in
-// src/lib.rs). Its seek_offsets set the version in the same way (src/offsets.rs). So the next one is version + 1.
-func (f *AdoptRequest) fromIngest(l *inspection) (*adopted, error) {
+// fromIngest returns the positions of kafka-delta-ingest. That program keeps one txn for each partition of its topic. Its
+// appId is <app_id>-<partition> (txn_app_id_for_partition in src/delta_helpers.rs), its version the offset of the last
+// written record: after an assignment the program seeks there and skips all offsets up to it (should_process_offset in
+// src/lib.rs). Its seek_offsets set the version in the same way (src/offsets.rs). So the next offset is version + 1.
+func (f *AdoptRequest) fromIngest(l *inspection) (*adoptedPositions, error) {
 	found := map[string]map[int32]int64{} // by app_id
 	for appID, version := range l.snapshot.Positions {
 		at := strings.LastIndexByte(appID, '-')
@@ -161,11 +162,11 @@ func (f *AdoptRequest) fromIngest(l *inspection) (*adopted, error) {
 	for id, next := range found[name] {
 		from[fmt.Sprintf("%s-%d", name, id)] = next - 1
 	}
-	return &adopted{next: found[name], from: from, what: "behind the last record of kafka-delta-ingest's " + name}, nil
+	return &adoptedPositions{next: found[name], from: from, what: "behind the last record of kafka-delta-ingest's " + name}, nil
 }
 
-// adopt adds a first position for every partition of the topic.
-func (p *MovePlan) adopt(l *inspection, a *adopted) error {
+// adopt adds the first position of each partition of the topic to the plan.
+func (p *MovePlan) adopt(l *inspection, a *adoptedPositions) error {
 	for _, id := range slices.Sorted(maps.Keys(a.next)) {
 		if _, ok := l.partition(id); !ok {
 			return refused("there is a position for partition %d (%s), and topic %s has none of this number: it is of another topic", id, a.what, l.topic.Name)

@@ -12,10 +12,10 @@ import (
 	"sluice/sink/opslog"
 )
 
-// LongestAllowance bounds the duration of one allowance of a flood: an allowance for ever would be no protection.
+// LongestAllowance bounds the duration of one allowance of a flood: a permanent allowance would disable the protection.
 const LongestAllowance = 30 * 24 * time.Hour
 
-// PlanAllow plans to let any number of a topic's records become dead letters until a time.
+// PlanAllow plans to allow any number of a topic's records to become dead letters until a time.
 func PlanAllow(ctx context.Context, a *Access, topic string, until time.Time) (*Decision, error) {
 	if err := Floodable(a.Config, topic); err != nil {
 		return nil, fail.Usage(err)
@@ -43,7 +43,7 @@ func allowance(f opslog.FloodAllow) string {
 	return fmt.Sprintf("any number of records of %s may become dead letters until %s", f.Topic, f.Until.Format(time.RFC3339))
 }
 
-// Floodable reports whether a flood of a topic is anything that could be held.
+// Floodable returns an error if a flood of dead letters cannot hold a topic, so that an allowance would have no effect.
 func Floodable(cfg *config.Config, topic string) error {
 	switch t, meant, _ := cfg.Route(topic); {
 	case strings.Contains(topic, ":"):
@@ -56,7 +56,7 @@ func Floodable(cfg *config.Config, topic string) error {
 	return nil
 }
 
-// allowable says what the allowance takes the place of.
+// allowable judges an allowance by the log: it notes the allowance that the new one replaces.
 func allowable(s *opslog.State, f opslog.FloodAllow) (notes []string, err error) {
 	old, ok := s.FloodAllowance(f.Topic)
 	switch stands := ok && s.FloodAllowed(f.Topic, time.Now()); {

@@ -17,7 +17,7 @@ type RecordedEntry struct {
 	Hash string `json:"hash"`
 }
 
-// UnreadableEntry is an entry that is none.
+// UnreadableEntry is an object of the operations log that is not a valid entry, and the reason.
 type UnreadableEntry struct {
 	Seq int64  `json:"seq"`
 	Why string `json:"why"`
@@ -30,7 +30,7 @@ type AuditReport struct {
 	Head       *opslog.Head      `json:"head"` // null if the log is empty
 }
 
-// Audit returns the operations that are not older than a time, and the head of the log.
+// Audit returns the operations since a time, and the head of the log.
 func Audit(ctx context.Context, a *Access, oldest time.Time) (*AuditReport, error) {
 	o, err := openOperations(ctx, a.Config, false)
 	if err != nil {
@@ -56,7 +56,8 @@ func Audit(ctx context.Context, a *Access, oldest time.Time) (*AuditReport, erro
 	return r, nil
 }
 
-// VerifyAudit proves that the operations log is what was written, and that a head is in it. The zero head is not looked for.
+// VerifyAudit checks the hash chain of the operations log, and that a head from an earlier audit is in it. The zero head
+// skips the second check.
 func VerifyAudit(ctx context.Context, a *Access, head opslog.Head) (opslog.Report, error) {
 	o, err := openOperations(ctx, a.Config, false)
 	if err != nil {
@@ -70,12 +71,12 @@ func VerifyAudit(ctx context.Context, a *Access, head opslog.Head) (opslog.Repor
 	return r, nil
 }
 
-// Describe says in a line what an operation did.
+// Describe returns what an operation did, as one line for operators.
 func Describe(e opslog.Entry) string {
 	body, err := e.Decode()
-	if err != nil { // of a later version: as it is
+	if err != nil { // an entry of a later version of Sluice: show its JSON
 		var compact strings.Builder
-		_ = json.NewEncoder(&compact).Encode(e.Body) // it was parsed before
+		_ = json.NewEncoder(&compact).Encode(e.Body) // cannot fail: the body was parsed before
 		return string(e.Kind) + " " + strings.TrimSpace(compact.String())
 	}
 	switch b := body.(type) {

@@ -14,12 +14,12 @@ import (
 // Status says how a finding stands.
 type Status string
 
-// How a finding stands.
+// The results of a finding.
 const (
 	StatusOK      Status = "ok"
 	StatusWarning Status = "warning"
-	StatusProblem Status = "problem" // an operator must act before records move
-	StatusFailed  Status = "failed"  // it could not be reached, or refuses us
+	StatusProblem Status = "problem" // records do not move until an operator acts
+	StatusFailed  Status = "failed"  // the dependency cannot be reached, or denies access
 	StatusSkipped Status = "skipped"
 )
 
@@ -27,22 +27,22 @@ const (
 type Finding struct {
 	Status  Status `json:"status"`
 	Area    string `json:"area"`    // configuration, broker, topic, dead letters, group, storage, table, position, operations log, hold, fingerprints, members
-	Subject string `json:"subject"` // which one
+	Subject string `json:"subject"` // the thing in the area: a topic, a URL, an address
 	Text    string `json:"text"`
 	Hint    string `json:"hint,omitempty"`
 }
 
-// checks is a run of check: what it has found, in the order in which it looked.
+// checks is one run of the command check, with its findings in the order of the checks.
 type checks struct {
 	config   *config.Config
 	timeout  time.Duration
 	findings []Finding
 
-	reported *held    // by the member; nil before it was asked
-	existing []string // topics of the cluster; nil before it was asked, or if it did not answer
+	reported *held    // by the member; nil before the request to it
+	existing []string // topics of the cluster; nil before the first request, or if it failed
 }
 
-// heldByMember returns the holds that the member reports. It asks once.
+// heldByMember returns the holds that the member reports. It sends one request in all.
 func (k *checks) heldByMember(ctx context.Context) *held {
 	if k.reported == nil {
 		k.reported = heldByMember(ctx, k.config)
@@ -50,17 +50,17 @@ func (k *checks) heldByMember(ctx context.Context) *held {
 	return k.reported
 }
 
-// everything looks at Kafka, the store, and at what lies between them. What needs a part that cannot be used is skipped.
-func (k *checks) everything(ctx context.Context) {
-	ask, end := k.kafka(ctx)
+// run looks at Kafka, the store, and at what lies between them. What needs a part that cannot be used is skipped.
+func (k *checks) run(ctx context.Context) {
+	queries, end := k.kafka(ctx)
 	defer end()
 	safe := k.storage(ctx)
-	names := k.names(ctx, ask)
+	names := k.names(ctx, queries)
 	tables, closeTables := k.tables(ctx, names, safe)
 	defer closeTables()
-	k.topics(ctx, ask, tables)
-	k.letters(ctx, ask, names)
-	k.group(ctx, ask)
+	k.topics(ctx, queries, tables)
+	k.letters(ctx, queries, names)
+	k.group(ctx, queries)
 	k.operations(ctx, safe)
 	k.holds(ctx)
 	k.fingerprints(ctx)
@@ -71,7 +71,7 @@ func (k *checks) add(s Status, area, subject, hint, format string, args ...any) 
 	k.findings = append(k.findings, Finding{s, area, subject, fmt.Sprintf(format, args...), hint})
 }
 
-// holds lists the holds that a member reports. Those that show without a member are findings of their own area.
+// holds adds the holds that a member reports. The checks of the other areas find holds that show without a member.
 func (k *checks) holds(ctx context.Context) {
 	for _, h := range k.heldByMember(ctx).all {
 		hint := instruction(h.EndsBy)
@@ -82,7 +82,7 @@ func (k *checks) holds(ctx context.Context) {
 	}
 }
 
-// instruction says as a sentence for the operator what ends a hold.
+// instruction returns what ends a hold, as a sentence for the operator.
 func instruction(ends string) string {
 	if rest, byItself := strings.CutPrefix(ends, "by itself "); byItself {
 		return "wait: it ends by itself " + rest
@@ -90,10 +90,10 @@ func instruction(ends string) string {
 	return strings.TrimPrefix(ends, "an operator: ")
 }
 
-// missingTopic says what to do about a topic that does not exist. It names the topic of the cluster that was probably meant.
-func (k *checks) missingTopic(ctx context.Context, ask *questions, name string) string {
+// missingTopic returns the hint for a topic that does not exist. It suggests an existing topic with a similar name.
+func (k *checks) missingTopic(ctx context.Context, queries *kafkaQueries, name string) string {
 	if k.existing == nil {
-		every := kafka.NewGroup(ask.client, kafka.GroupConfig{Matches: func(string) bool { return true }}, slog.New(slog.DiscardHandler), nil)
+		every := kafka.NewGroup(queries.client, kafka.GroupConfig{Matches: func(string) bool { return true }}, slog.New(slog.DiscardHandler), nil)
 		if there, err := every.Topics(ctx); err == nil {
 			k.existing = there
 		}
@@ -104,7 +104,7 @@ func (k *checks) missingTopic(ctx context.Context, ask *questions, name string) 
 	return "create the topic, or correct its name in topics"
 }
 
-// meantTopic returns the topic whose name is nearest to name among those that no entry of topics names, "" if none is near.
+// meantTopic returns the topic with the most similar name that the configuration does not name yet, "" if none is similar.
 func (k *checks) meantTopic(name string) (meant string) {
 	least := max(1, min(2, len(name)/3)) + 1
 	for _, t := range k.existing {
@@ -118,9 +118,9 @@ func (k *checks) meantTopic(name string) (meant string) {
 	return meant
 }
 
-// Check looks at everything that a member would use. Kafka, and the store, may each take as long as within.
+// Check checks all dependencies of a member. Each request to Kafka and the store may take as long as within.
 func Check(ctx context.Context, a *Access, within time.Duration) []Finding {
 	k := &checks{config: a.Config, timeout: within}
-	k.everything(ctx)
+	k.run(ctx)
 	return k.findings
 }

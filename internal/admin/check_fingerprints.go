@@ -9,8 +9,8 @@ import (
 	"sluice/reliability"
 )
 
-// fingerprints connects to the database that remembers them, if there is one. It makes its tables if they are not there, as
-// connector run does.
+// fingerprints connects to the Postgres that stores fingerprints, if the configuration names one. It creates the missing
+// tables, as connector run does.
 func (k *checks) fingerprints(ctx context.Context) {
 	const area, subject = "fingerprints", "postgres"
 	if k.config.Fingerprints.Store != subject {
@@ -20,14 +20,14 @@ func (k *checks) fingerprints(ctx context.Context) {
 	defer cancel()
 	silent := slog.New(slog.DiscardHandler)
 	guard := reliability.NewGuard(subject, k.config.Guard(), silent, nil)
-	hint := "look at fingerprints.url_file, the rights of its user, and the network"
+	hint := "check fingerprints.url_file, the rights of its user, and the network"
 	store, err := open.Fingerprints(ctx, k.config, guard, silent)
 	if err == nil {
 		defer store.Close()
 		_, err = store.Through(ctx, idempotency.Scope{Pipeline: k.config.Pipeline})
 	}
 	if last := guard.Status().Err; err != nil && ctx.Err() != nil && last != nil {
-		err = last // why there was no answer in time
+		err = last // the cause of the timeout
 	}
 	if err != nil {
 		k.add(StatusFailed, area, subject, hint, "%v", err)

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// soon is how early the end of a certificate is worth a warning.
+	// soon is how long before its end a certificate gets a warning.
 	soon = 14 * 24 * time.Hour
-	// shortRetention is how long records should be there, at least, while a pipeline stands: over a weekend.
+	// shortRetention is the retention below which a topic gets a warning: records must survive an outage over a weekend.
 	shortRetention = 3 * 24 * time.Hour
 )
 
-// said is what an error says: what is wrong, and what to do.
-func said(err error) (text, hint string) {
+// explainError splits an error into what is wrong and what to do.
+func explainError(err error) (text, hint string) {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.What(), e.Hint()
 	}
@@ -38,15 +38,15 @@ func said(err error) (text, hint string) {
 	return err.Error(), ""
 }
 
-// failed adds what failed.
+// failed adds a finding about an error.
 func (k *checks) failed(area, subject string, err error) {
-	text, hint := said(err)
+	text, hint := explainError(err)
 	k.add(StatusFailed, area, subject, hint, "%s", text)
 }
 
-// kafka looks at each address to start from and at each broker that the cluster names. It returns what further
-// requests go through, nil if no broker answers.
-func (k *checks) kafka(ctx context.Context) (ask *questions, end func()) {
+// kafka checks each bootstrap address and each broker of the cluster. It returns the client for further requests, nil if
+// no broker responds. The caller calls end.
+func (k *checks) kafka(ctx context.Context) (queries *kafkaQueries, end func()) {
 	end = func() {}
 	client, err := open.Kafka(k.config, nil, nil, nil)
 	if err != nil {
@@ -57,20 +57,20 @@ func (k *checks) kafka(ctx context.Context) (ask *questions, end func()) {
 	if !k.bootstrap(ctx, client) {
 		return nil, end
 	}
-	if ask, err = newQuestions(ctx, k.config); err != nil {
+	if queries, err = newKafkaQueries(ctx, k.config); err != nil {
 		k.failed("broker", "cluster", err)
 		return nil, end
 	}
-	k.cluster(ctx, ask)
-	return ask, ask.close
+	k.cluster(ctx, queries)
+	return queries, queries.close
 }
 
-// patience repeats what fails in passing until ctx ends.
-func (k *checks) patience(ctx context.Context) func(func(context.Context) error) error {
+// retrying repeats what fails in passing until ctx ends.
+func (k *checks) retrying(ctx context.Context) func(func(context.Context) error) error {
 	return lookup.Patience(ctx, reliability.NewGuard("kafka", k.config.Guard(), slog.New(slog.DiscardHandler), nil))
 }
 
-// bootstrap probes the configured addresses and reports whether one of them can be used.
+// bootstrap probes the configured addresses and reports whether at least one responds as a broker.
 func (k *checks) bootstrap(ctx context.Context, client *kafka.Client) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
@@ -89,21 +89,21 @@ func (k *checks) bootstrap(ctx context.Context, client *kafka.Client) (usable bo
 			continue
 		}
 		usable = true
-		k.add(StatusOK, "broker", address, "", "cluster %s, %s", p.Cluster, k.wire(p))
+		k.add(StatusOK, "broker", address, "", "cluster %s, %s", p.Cluster, k.describeConnection(p))
 		if cluster == "" {
 			cluster = p.Cluster
 		}
 		if p.Cluster != cluster {
 			k.add(StatusProblem, "broker", address, "name brokers of one cluster in kafka.brokers", "belongs to cluster %s, others to %s", p.Cluster, cluster)
 		}
-		k.ends(address, "the broker's certificate", p.CertificateEnds, "renew it")
-		k.ends(address, "our certificate", p.OurCertificateEnds, "renew kafka.tls.cert_file; nothing needs a restart")
+		k.warnExpiry(address, "the broker's certificate", p.CertificateEnds, "renew it")
+		k.warnExpiry(address, "our certificate", p.OurCertificateEnds, "renew kafka.tls.cert_file; nothing needs a restart")
 	}
 	return usable
 }
 
-// wire says how a connection is protected.
-func (k *checks) wire(p kafka.Probed) string {
+// describeConnection returns how a connection is protected and authenticated.
+func (k *checks) describeConnection(p kafka.Probed) string {
 	text := "plaintext"
 	if p.TLS != "" {
 		text = p.TLS
@@ -121,18 +121,18 @@ func (k *checks) wire(p kafka.Probed) string {
 	return text
 }
 
-// ends warns of a certificate that ends soon.
-func (k *checks) ends(address, whose string, at time.Time, hint string) {
+// warnExpiry adds a warning if a certificate ends soon.
+func (k *checks) warnExpiry(address, whose string, at time.Time, hint string) {
 	if left := time.Until(at); !at.IsZero() && left < soon {
 		k.add(StatusWarning, "broker", address, hint, "%s ends on %s", whose, at.UTC().Format(time.RFC3339))
 	}
 }
 
-// cluster looks at the brokers that the cluster names: records come from those, not from the addresses to start from.
-func (k *checks) cluster(ctx context.Context, ask *questions) {
+// cluster checks the brokers that the cluster advertises: members fetch from them, not from the bootstrap addresses.
+func (k *checks) cluster(ctx context.Context, queries *kafkaQueries) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
-	brokers, err := ask.client.Brokers(ctx)
+	brokers, err := queries.client.Brokers(ctx)
 	if err != nil {
 		k.failed("broker", "cluster", err)
 		return
@@ -140,7 +140,7 @@ func (k *checks) cluster(ctx context.Context, ask *questions) {
 	for _, b := range brokers {
 		subject := fmt.Sprintf("%s (%d)", b.Address(), b.ID)
 		if b.Err != nil {
-			text, hint := said(b.Err)
+			text, hint := explainError(b.Err)
 			k.add(StatusFailed, "broker", subject, strings.TrimPrefix(hint+"; the cluster names this address to clients (advertised.listeners)", "; "), "%s", text)
 			continue
 		}
@@ -155,19 +155,19 @@ func (k *checks) cluster(ctx context.Context, ask *questions) {
 	}
 }
 
-// names are the topics to look at: those that are listed and those that match a pattern now.
-func (k *checks) names(ctx context.Context, ask *questions) []string {
+// names returns the topics to check: the listed ones, and those that match a pattern now.
+func (k *checks) names(ctx context.Context, queries *kafkaQueries) []string {
 	names := k.config.TopicNames()
 	if len(k.config.Patterns) == 0 {
 		return names
 	}
-	if ask == nil {
+	if queries == nil {
 		k.add(StatusSkipped, "topic", "patterns", "", "no broker can be asked which topics match")
 		return names
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
-	matching, beyond, err := ask.group.Survey(ctx)
+	matching, beyond, err := queries.group.Survey(ctx)
 	if err != nil {
 		k.failed("topic", "patterns", err)
 		return names
@@ -187,46 +187,46 @@ func (k *checks) names(ctx context.Context, ask *questions) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, matching))))
 }
 
-// topics looks at each topic, and at the position of each of its partitions.
-func (k *checks) topics(ctx context.Context, ask *questions, tables []*checkedTable) {
+// topics checks each topic, and the position of each of its partitions.
+func (k *checks) topics(ctx context.Context, queries *kafkaQueries, tables []*checkedTable) {
 	for _, t := range tables {
 		for _, name := range t.topics {
-			if ask == nil {
+			if queries == nil {
 				k.add(StatusSkipped, "topic", name, "", "no broker can be asked")
 				continue
 			}
-			k.topic(ctx, ask, t, name)
+			k.topic(ctx, queries, t, name)
 		}
 	}
 }
 
-func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, name string) {
+func (k *checks) topic(ctx context.Context, queries *kafkaQueries, t *checkedTable, name string) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
-	asking := *ask
-	asking.ask = k.patience(ctx)
+	asking := *queries
+	asking.retry = k.retrying(ctx)
 	l, err := asking.inspect(ctx, t.Table, name, t.snapshot)
 	if err == nil {
-		err = l.whole()
+		err = l.complete()
 	}
 	held, isHold := errors.AsType[*hold.Error](err)
 	switch {
 	case isHold && held.Reason == hold.TopicMissing:
-		k.add(StatusProblem, "topic", name, k.missingTopic(ctx, ask, name), "%s", held.Why())
+		k.add(StatusProblem, "topic", name, k.missingTopic(ctx, queries, name), "%s", held.Why())
 		return
 	case err != nil:
 		k.failed("topic", name, err)
 		return
 	}
 	text := Counting(int64(len(l.topic.Partitions)), "partition")
-	settings, err := ask.client.TopicSettings(ctx, name)
+	settings, err := queries.client.TopicSettings(ctx, name)
 	if err == nil {
 		text += ", " + retention(settings)
 	}
 	k.add(StatusOK, "topic", name, "", "%s; rows go to table %s", text, t.table.Table)
 	switch {
 	case err != nil:
-		what, _ := said(err)
+		what, _ := explainError(err)
 		k.add(StatusWarning, "topic", name, "allow DescribeConfigs on the topic to let check and metrics know its retention", "%s", what)
 	case settings.Delete && settings.RetentionTime >= 0 && settings.RetentionTime < shortRetention:
 		k.add(StatusWarning, "topic", name, "raise retention.ms to what an outage may take", "records are lost when the pipeline stands for longer than %s",
@@ -243,7 +243,7 @@ func (k *checks) topic(ctx context.Context, ask *questions, t *checkedTable, nam
 	}
 }
 
-// retention says how long records stay.
+// retention returns how long a topic keeps records, in words.
 func retention(s kafka.TopicSettings) string {
 	const ever = "kept without a limit"
 	if !s.Delete {
@@ -262,7 +262,7 @@ func retention(s kafka.TopicSettings) string {
 	return "kept for " + strings.Join(limits, " or ")
 }
 
-// positions says what would hold the partitions of a topic, and how far they are behind.
+// positions adds the holds that the partitions of a topic would get, or their lag.
 func (k *checks) positions(ctx context.Context, l *inspection) {
 	var lag int64
 	known, hidden, held := 0, 0, make(map[hold.Reason][]*hold.Hold)
@@ -274,7 +274,7 @@ func (k *checks) positions(ctx context.Context, l *inspection) {
 			lag += max(0, end-at)
 		}
 		if h := l.hold(p); h != nil {
-			if of := k.heldByMember(ctx).of(p.Topic, p.ID); of != nil && hides(of.Reason, h.Reason) { // it has a finding of its own
+			if of := k.heldByMember(ctx).of(p.Topic, p.ID); of != nil && hides(of.Reason, h.Reason) { // the member's hold has its own finding
 				hidden++
 				continue
 			}
@@ -290,24 +290,24 @@ func (k *checks) positions(ctx context.Context, l *inspection) {
 	switch {
 	case len(reasons) > 0, hidden > 0:
 	case known == 0:
-		topic, _, _ := k.config.Route(l.topic.Name) // it has a table
+		topic, _, _ := k.config.Route(l.topic.Name) // no error: the topic has a table
 		k.add(StatusOK, "position", l.topic.Name, "", "not read yet, start: %s", topic.Start)
 	default:
 		k.add(StatusOK, "position", l.topic.Name, "", "%s in the table, %s behind", Counting(int64(known), "partition"), Counting(lag, "record"))
 	}
 }
 
-// group looks whether the coordinator answers and lets us.
-func (k *checks) group(ctx context.Context, ask *questions) {
+// group checks that the group's coordinator responds, and that a member could join.
+func (k *checks) group(ctx context.Context, queries *kafkaQueries) {
 	name := k.config.Kafka.Group
-	if ask == nil {
+	if queries == nil {
 		k.add(StatusSkipped, "group", name, "", "no broker can be asked")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	var state kafka.GroupState
-	err := k.patience(ctx)(func(ctx context.Context) (err error) { state, err = ask.group.State(ctx); return err })
+	err := k.retrying(ctx)(func(ctx context.Context) (err error) { state, err = queries.group.State(ctx); return err })
 	switch {
 	case err != nil:
 		k.failed("group", name, err)
@@ -323,7 +323,7 @@ func (k *checks) group(ctx context.Context, ask *questions) {
 	}
 }
 
-// membersOf counts the members of a group and names some of them.
+// membersOf returns the number of members of a group and the names of some.
 func membersOf(state kafka.GroupState) string {
 	const most = 4
 	var names []string

@@ -9,8 +9,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letters looks at where the dead letters of the topics go, at each such topic once.
-func (k *checks) letters(ctx context.Context, ask *questions, names []string) {
+// letters checks each dead-letter topic of the topics once.
+func (k *checks) letters(ctx context.Context, queries *kafkaQueries, names []string) {
 	seen := map[string]bool{}
 	for _, name := range names {
 		t, meant, err := k.config.Route(name)
@@ -26,20 +26,20 @@ func (k *checks) letters(ctx context.Context, ask *questions, names []string) {
 			continue
 		}
 		seen[to.Name] = true
-		if ask == nil {
+		if queries == nil {
 			k.add(StatusSkipped, "dead letters", to.Name, "", "no broker can be asked")
 			continue
 		}
-		k.letterTopic(ctx, ask, to, name)
+		k.letterTopic(ctx, queries, to, name)
 	}
 }
 
-func (k *checks) letterTopic(ctx context.Context, ask *questions, to kafka.LetterTopic, source string) {
+func (k *checks) letterTopic(ctx context.Context, queries *kafkaQueries, to kafka.LetterTopic, source string) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	var s kafka.LetterTopicState
-	err := k.patience(ctx)(func(ctx context.Context) (err error) {
-		s, err = ask.client.LetterTopicState(ctx, to, source)
+	err := k.retrying(ctx)(func(ctx context.Context) (err error) {
+		s, err = queries.client.LetterTopicState(ctx, to, source)
 		return err
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func (k *checks) letterTopic(ctx context.Context, ask *questions, to kafka.Lette
 	case s.Partitions == 0:
 		k.add(StatusOK, "dead letters", to.Name, "", "does not exist yet: it is created with the first dead letter")
 	case s.SettingsErr != nil:
-		what, _ := said(s.SettingsErr)
+		what, _ := explainError(s.SettingsErr)
 		k.add(StatusWarning, "dead letters", to.Name, "allow DescribeConfigs on it: how large dead letters may be and how long they stay is guessed", "%s", what)
 	case s.Settings.Delete && kept >= 0 && (to.Retention < 0 || kept < to.Retention):
 		wanted := "for ever"

@@ -6,8 +6,8 @@ import (
 	"sluice/internal/open"
 )
 
-// members connects to the store where members register, if there is one. A database gets its tables if they are not there,
-// as from connector run.
+// members connects to the store of registrations, if the configuration names one. It creates missing tables in a database,
+// as connector run does.
 func (k *checks) members(ctx context.Context) {
 	const area = "members"
 	subject := k.config.Members.Store
@@ -22,7 +22,7 @@ func (k *checks) members(ctx context.Context) {
 		_, err = store.Members(ctx)
 	}
 	if err != nil {
-		k.add(StatusWarning, area, subject, "records are moved without it; look at members.url_file, the rights of its user, and the network", "%v", err)
+		k.add(StatusWarning, area, subject, "records move without it; check members.url_file, the rights of its user, and the network", "%v", err)
 		return
 	}
 	k.add(StatusOK, area, subject, "", "can be asked")

@@ -7,12 +7,12 @@ import (
 	"sluice/connector/schema"
 )
 
-// nullability warns of columns that are not null in the configuration and nullable in the table: the table decides what a record
-// needs, so the configuration promises more than holds.
+// nullability warns of columns that are not null in the configuration but nullable in the table. The table decides, so a
+// record without a value becomes a row with null.
 func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	table, ok := snapshot.Schema.(*schema.Schema)
 	configured, err := t.table.Columns()
-	if !ok || err != nil || t.table.IsLetters() { // the table has no schema, or one that no configuration sets
+	if !ok || err != nil || t.table.IsLetters() { // no schema, or the fixed one of dead letters
 		return
 	}
 	if loose := looser(table.Fields(), configured.Fields(), ""); len(loose) > 0 {
@@ -21,8 +21,8 @@ func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	}
 }
 
-// looser returns the paths of fields that are nullable in the table and not null in the configuration. Fields that only one of them
-// has are for [schema.Schema.Fits].
+// looser returns the paths of fields that are nullable in the table but not null in the configuration. It ignores fields
+// that only one of them has: [schema.Schema.Fits] checks those.
 func looser(table, configured []schema.Field, above string) (paths []string) {
 	byName := map[string]schema.Field{}
 	for _, f := range table {
@@ -43,7 +43,7 @@ func looser(table, configured []schema.Field, above string) (paths []string) {
 }
 
 func looserType(table, configured schema.Type, path string) []string {
-	for table.Element != nil && configured.Element != nil { // DDL has no not null for elements
+	for table.Element != nil && configured.Element != nil { // DDL cannot declare elements not null
 		table, configured, path = *table.Element, *configured.Element, path+"[]"
 	}
 	return looser(table.Fields, configured.Fields, path+".")

@@ -13,20 +13,20 @@ import (
 	"sluice/sink/opslog"
 )
 
-// checkedTable is a table with what it says of progress.
+// checkedTable is a table with its snapshot.
 type checkedTable struct {
 	*Table
 	snapshot *connector.Snapshot
 	known    bool // the snapshot was read
 }
 
-// storage lets the store show that it is safe, and reports whether it can be read.
+// storage runs the self-test of the store and reports whether the store can be read.
 func (k *checks) storage(ctx context.Context) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	url := k.config.Storage.URL
 	if missingDirectory(url) {
-		k.add(StatusWarning, "storage", url, "nothing, if that is where tables should begin", "the directory is not there; connector run makes it")
+		k.add(StatusWarning, "storage", url, "nothing, if new tables belong there", "the directory does not exist; connector run creates it")
 		return true
 	}
 	store, err := open.Store(ctx, k.config)
@@ -35,17 +35,17 @@ func (k *checks) storage(ctx context.Context) (usable bool) {
 		return false
 	}
 	if c, ok := store.(io.Closer); ok {
-		defer func() { _ = c.Close() }() // nothing is under way
+		defer func() { _ = c.Close() }() // no request is running
 	}
 	if err := objstore.SelfTest(ctx, store); err != nil {
-		k.storageFailed(url, err, "look into the log of the store, or of this system if it is a directory")
+		k.storageFailed(url, err, "check the log of the store, or of this host if it is a directory")
 		return errors.Is(err, objstore.ErrUnsafe)
 	}
 	k.add(StatusOK, "storage", url, "", "puts if absent are exclusive; can be read, written and listed")
 	return true
 }
 
-// storageFailed adds a store that cannot be used. otherwise is what to do if the error does not say it.
+// storageFailed adds a finding about an unusable store. otherwise is the hint if the error has none.
 func (k *checks) storageFailed(url string, err error, otherwise string) {
 	text, hint := objstore.Explain(err)
 	if errors.Is(err, objstore.ErrUnsafe) {
@@ -55,7 +55,7 @@ func (k *checks) storageFailed(url string, err error, otherwise string) {
 	k.add(StatusFailed, "storage", url, cmp.Or(hint, otherwise), "%s", text)
 }
 
-// storeFailed adds what failed, with the hint that an error of the store brings.
+// storeFailed adds a finding about an error, with the hint of the store if it has one.
 func (k *checks) storeFailed(area, subject string, err error) {
 	text, hint := objstore.Explain(err)
 	if hint == "" {
@@ -65,7 +65,7 @@ func (k *checks) storeFailed(area, subject string, err error) {
 	k.add(StatusFailed, area, subject, hint, "%s", text)
 }
 
-// tables reads the tables of topics.
+// tables reads and checks the tables of topics. The caller calls end after the last use of the tables.
 func (k *checks) tables(ctx context.Context, names []string, usable bool) (tables []*checkedTable, end func()) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	end = cancel
@@ -81,7 +81,7 @@ func (k *checks) tables(ctx context.Context, names []string, usable bool) (table
 		end = func() { closeAll(); cancel() }
 	} else {
 		for _, name := range names {
-			topic, _, _ := k.config.Route(name) // what it finds wrong, openAll would say, too
+			topic, _, _ := k.config.Route(name) // openAll reports an error of Route when the store is usable
 			all = append(all, &Table{config: k.config, topics: []string{name}, table: topic, URL: k.config.TableURL(topic)})
 			k.add(StatusSkipped, "table", k.config.TableURL(topic), "", "the store cannot be used")
 		}
@@ -113,7 +113,7 @@ func (k *checks) table(ctx context.Context, t *checkedTable) {
 	t.snapshot, t.known = snapshot, true
 }
 
-// operations reads the operations log.
+// operations checks that the operations log can be read, and lists the pauses.
 func (k *checks) operations(ctx context.Context, usable bool) {
 	const area = "operations log"
 	if !usable {

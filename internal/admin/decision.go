@@ -8,15 +8,15 @@ import (
 	"sluice/sink/opslog"
 )
 
-// ErrNothingToDo means that the operations log has the content of a decision already.
+// ErrNothingToDo means that the operations log already has the effect of a decision.
 var ErrNothingToDo = errors.New("nothing to do")
 
-// Decision is an operation that an operator is about to write to the operations log. A dry run ends with it.
+// Decision is a planned operation of the operations log. [Record] writes it; a dry run only shows it.
 type Decision struct {
-	Text  string   // what would be done
-	Done  string   // what was done, once it was recorded
-	Plan  any      // the same for programs
-	Notes []string // what the log says already
+	Text  string   // what Record would do
+	Done  string   // what Record has done
+	Plan  any      // Text for programs, as JSON
+	Notes []string // what the log already has
 
 	body opslog.Body
 	// judge checks the state of the log, once before the operator decides and again in the state that the operation
@@ -38,8 +38,8 @@ func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 	return d, refusedDecision(err)
 }
 
-// Record writes a decision to the operations log. The error is [ErrNothingToDo] if another operator has written it since the
-// plan was made.
+// Record writes a decision to the operations log and returns the entry. It returns [ErrNothingToDo] if another operator has
+// recorded the same since the plan.
 func Record(ctx context.Context, a *Access, d *Decision, by By) (RecordedEntry, error) {
 	log, err := a.operations(ctx)
 	if err != nil {

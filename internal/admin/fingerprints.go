@@ -3,9 +3,10 @@ package admin
 import (
 	"cmp"
 	"context"
+	"iter"
+	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"sluice/connector/schema"
@@ -16,29 +17,30 @@ import (
 	"sluice/sink/opslog"
 )
 
-// WindowReport are those of a table.
+// WindowReport is the content of the fingerprint windows of a table.
 type WindowReport struct {
 	URL        string            `json:"url"`
 	Identity   string            `json:"identity"`
 	Partitions []PartitionWindow `json:"partitions"`
-	Bytes      int64             `json:"bytes"`           // that a member would take for all of them
-	Limit      int64             `json:"limit"`           // that one may take, for all of its tables; 0 if a database remembers
-	Forgotten  int64             `json:"beyond_limit"`    // entries that would be forgotten for want of memory
-	Seconds    float64           `json:"rebuild_seconds"` // that reading took here
+	Bytes      int64             `json:"bytes"`           // memory that a member would need for all windows
+	Limit      int64             `json:"limit"`           // memory of a member for the windows of all tables; 0 with Postgres
+	Forgotten  int64             `json:"beyond_limit"`    // entries that a member would drop because the memory is full
+	Seconds    float64           `json:"rebuild_seconds"` // time that this read of the table took
 }
 
-// PartitionWindow is the window of a partition.
+// PartitionWindow is the fingerprint window of a partition.
 type PartitionWindow struct {
 	Topic     string     `json:"topic"`
 	Partition int32      `json:"partition"`
 	Entries   int64      `json:"entries"`
 	None      int64      `json:"rows_without_identity"`
-	From      *time.Time `json:"from"` // null if nothing was remembered yet
+	From      *time.Time `json:"from"` // null if the window has no record yet
 	Newest    *time.Time `json:"newest"`
 	Reset     int64      `json:"reset_below"`
 }
 
-// Fingerprints fills the windows of a table as a member would.
+// Fingerprints reads the rows of a table and fills the windows as a member would. operations holds the resets of
+// operators. The error is [deltalog.ErrNoTable] if the table does not exist.
 func Fingerprints(ctx context.Context, o *Table, operations *opslog.State) (*WindowReport, error) {
 	began, id := time.Now(), o.table.ProducerIdentity()
 	w := &WindowReport{URL: o.URL, Identity: id.String(), Partitions: []PartitionWindow{}, Limit: o.config.Budget.Fingerprints}
@@ -59,89 +61,111 @@ func Fingerprints(ctx context.Context, o *Table, operations *opslog.State) (*Win
 	if err != nil {
 		return nil, err
 	}
-	type window struct {
-		scope      idempotency.Scope
-		next       int64
-		from       int64
-		newest     int64
-		shown      *PartitionWindow
-		remembered bool
+	all := windowsOf(o, &info, operations)
+	memory := idempotency.NewMemory(cmp.Or(w.Limit, math.MaxInt64), nil)
+	if err := all.fill(ctx, o, identifier, memory); err != nil {
+		return nil, err
 	}
-	type source struct {
-		topic     string
-		partition int32
-	}
-	at := map[string]int64{}
+	w.Partitions = append(w.Partitions, all.sorted(memory)...)
+	s := memory.Stats()
+	w.Bytes, w.Forgotten, w.Seconds = s.Bytes, s.Lost, time.Since(began).Seconds()
+	return w, nil
+}
+
+// window is the fingerprint window of a partition, from the txns of its table.
+type window struct {
+	PartitionWindow
+	scope  idempotency.Scope
+	next   int64 // the position: later rows do not count
+	dated  bool  // the table has a newest timestamp, so the window has bounds
+	from   int64 // the bounds, as timestamps in milliseconds
+	newest int64
+}
+
+type windows map[source]*window
+
+// windowsOf returns the empty windows of the partitions for which a table has a position.
+func windowsOf(o *Table, info *delta.Info, operations *opslog.State) windows {
+	versions := map[string]int64{}
 	for _, t := range info.Txns {
-		at[t.AppID] = t.Version
+		versions[t.AppID] = t.Version
 	}
-	all, q := map[source]*window{}, scan.Query{Columns: append([][]string{identifier.Path()}, kafkaPaths...)}
-	oldest := int64(-1)
+	all := windows{}
 	for _, t := range info.Txns {
 		app, err := idempotency.ParseAppID(t.AppID)
 		if err != nil || app.TableID != "" || app.Pipeline != o.config.Pipeline || !slices.Contains(o.topics, app.Partition.Topic) {
 			continue
 		}
 		p := app.Partition
-		below := operations.Forgotten(p.Topic, p.TopicID.String(), p.ID)
-		win := &window{
+		w := &window{
+			PartitionWindow: PartitionWindow{
+				Topic: p.Topic, Partition: p.ID, Reset: operations.Forgotten(p.Topic, p.TopicID.String(), p.ID),
+			},
 			scope: idempotency.Scope{Pipeline: app.Pipeline, TableID: info.ID, Partition: p}, next: t.Version,
-			shown: &PartitionWindow{Topic: p.Topic, Partition: p.ID, Reset: below},
 		}
-		if newest, ok := at[p.NewestAppID(app.Pipeline)]; ok {
-			win.remembered, win.newest = true, newest
-			win.from = max(newest-o.table.Identity.Window.Milliseconds(), 0)
-			first, last := time.UnixMilli(win.from).UTC(), time.UnixMilli(newest).UTC()
-			win.shown.From, win.shown.Newest = &first, &last
-			if oldest < 0 || win.from < oldest {
-				oldest = win.from
-			}
-			q.Where = append(q.Where, scan.Where{Topic: p.Topic, Partition: p.ID, From: below, Next: t.Version})
+		if newest, ok := versions[p.NewestAppID(app.Pipeline)]; ok {
+			w.dated, w.newest = true, newest
+			w.from = max(newest-o.table.Identity.Window.Milliseconds(), 0)
+			first, last := time.UnixMilli(w.from).UTC(), time.UnixMilli(newest).UTC()
+			w.From, w.Newest = &first, &last
 		}
-		all[source{p.Topic, p.ID}] = win
+		all[source{p.Topic, p.ID}] = w
 	}
-	memory := idempotency.NewMemory(cmp.Or(w.Limit, math.MaxInt64), nil)
-	if len(q.Where) > 0 {
-		q.Since = time.UnixMilli(oldest)
-		err = delta.Scan(ctx, o.store, q, func(rows scan.Rows) error {
-			return delta.EntriesOf(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
-				win := all[source{topic, partition}]
-				if win == nil || !win.remembered {
-					return nil
-				}
-				return memory.Remember(ctx, win.scope, 0, 0, func(yield func(idempotency.Entry) bool) {
-					for _, e := range entries {
-						at, dated := idempotency.Effective(e.At, rows.Written)
-						if at = min(at, win.newest); !dated || at < win.from || e.Offset < win.shown.Reset || e.Offset >= win.next {
-							continue
-						}
-						if e.Fingerprint.IsZero() {
-							win.shown.None++
-						} else if e.At = at; !yield(e) {
-							return
-						}
-					}
-				})
-			})
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	for _, win := range all {
-		win.shown.Entries = memory.Entries(win.scope)
-		w.Partitions = append(w.Partitions, *win.shown)
-	}
-	slices.SortFunc(w.Partitions, func(a, b PartitionWindow) int {
-		if a.Topic != b.Topic {
-			return strings.Compare(a.Topic, b.Topic)
-		}
-		return int(a.Partition) - int(b.Partition)
-	})
-	s := memory.Stats()
-	w.Bytes, w.Forgotten, w.Seconds = s.Bytes, s.Lost, time.Since(began).Seconds()
-	return w, nil
+	return all
 }
 
-// kafkaPaths are the columns that entries need beside their identity, in the order of delta.Recalled.
+// fill reads the rows in the bounds of all windows and adds their fingerprints to memory.
+func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identifier, memory *idempotency.Memory) error {
+	q := scan.Query{Columns: append([][]string{identifier.Path()}, kafkaPaths...)}
+	oldest := int64(math.MaxInt64)
+	for _, w := range all {
+		if w.dated {
+			q.Where = append(q.Where, scan.Where{Topic: w.Topic, Partition: w.Partition, From: w.Reset, Next: w.next})
+			oldest = min(oldest, w.from)
+		}
+	}
+	if len(q.Where) == 0 { // no condition would mean all rows
+		return nil
+	}
+	q.Since = time.UnixMilli(oldest)
+	return delta.Scan(ctx, o.store, q, func(rows scan.Rows) error {
+		return delta.EntriesOf(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
+			w := all[source{topic, partition}]
+			if w == nil || !w.dated {
+				return nil
+			}
+			return memory.Remember(ctx, w.scope, 0, 0, w.inBounds(entries, rows.Written))
+		})
+	})
+}
+
+// inBounds returns the entries that belong to the window, with the timestamps by which a member dates them. It counts the
+// rows without a fingerprint.
+func (w *window) inBounds(entries []idempotency.Entry, written int64) iter.Seq[idempotency.Entry] {
+	return func(yield func(idempotency.Entry) bool) {
+		for _, e := range entries {
+			at, dated := idempotency.Effective(e.At, written)
+			if at = min(at, w.newest); !dated || at < w.from || e.Offset < w.Reset || e.Offset >= w.next {
+				continue
+			}
+			if e.Fingerprint.IsZero() {
+				w.None++
+			} else if e.At = at; !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// sorted returns the windows in the order of topics and partitions, with the number of their entries in memory.
+func (all windows) sorted(memory *idempotency.Memory) (shown []PartitionWindow) {
+	for _, at := range slices.SortedFunc(maps.Keys(all), compareSources) {
+		w := all[at]
+		w.Entries = memory.Entries(w.scope)
+		shown = append(shown, w.PartitionWindow)
+	}
+	return shown
+}
+
+// kafkaPaths are the columns that [delta.EntriesOf] needs beside the identity, in its order.
 var kafkaPaths = [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp}}

@@ -12,31 +12,32 @@ import (
 	"sluice/sink/opslog"
 )
 
-// readAgain is the time after which a finding about a position must show again before it is acted on, as for members: a
-// leader that has just been elected may not know its own end yet.
-const readAgain = 5 * time.Second
+// confirmAfter is the pause after which PlanAcceptGap checks a gap again. Members wait in the same way: a newly elected
+// leader may not know its end offset yet.
+const confirmAfter = 5 * time.Second
 
-// PlanAcceptGap plans to continue behind what is lost, in the partitions of a target that stand outside of their log.
+// PlanAcceptGap plans to continue after lost records: it moves the positions that lie outside of their partition's log. It
+// checks each gap twice, confirmAfter apart.
 func PlanAcceptGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, error) {
 	return sorted(planGap(ctx, a, target))
 }
 
 func planGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, error) {
-	seen, err := a.see(ctx, target.Topic)
+	view, err := a.inspectTopics(ctx, target.Topic)
 	if err != nil {
 		return nil, err
 	}
-	defer seen.end()
-	l := seen.looks[0]
+	defer view.end()
+	l := view.inspections[0]
 	before := gaps(l, target)
 	if len(before) == 0 {
 		return nil, refused("no partition of %v stands outside of its log: there is no gap to accept", target)
 	}
-	if err := reliability.Wait(ctx, readAgain); err != nil {
+	if err := reliability.Wait(ctx, confirmAfter); err != nil {
 		return nil, fail.Dependency(err)
 	}
-	if l, err = seen.inspect(ctx, l.table, target.Topic, l.snapshot); err == nil {
-		err = l.whole()
+	if l, err = view.inspect(ctx, l.table, target.Topic, l.snapshot); err == nil {
+		err = l.complete()
 	}
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
@@ -59,12 +60,12 @@ func planGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, e
 		}
 	}
 	if len(plan.Moves) == 0 {
-		return nil, refused("what was found did not show again %v later: there is no gap to accept", readAgain)
+		return nil, refused("what was found did not show again %v later: there is no gap to accept", confirmAfter)
 	}
 	return plan, nil
 }
 
-// gaps are the partitions of a target that stand outside of their log.
+// gaps returns the partitions of a target whose position lies outside of their log, with the hold of each.
 func gaps(l *inspection, target opslog.Target) map[connector.Partition]*hold.Hold {
 	all := map[connector.Partition]*hold.Hold{}
 	for _, p := range l.partitions() {

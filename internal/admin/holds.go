@@ -16,26 +16,26 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Hold is a hold as the command shows it.
+// Hold is a hold with the sources that report it.
 type Hold struct {
-	Topic     string      `json:"topic"`     // "" for what concerns everything
-	Partition int32       `json:"partition"` // -1 for all of the topic
+	Topic     string      `json:"topic"`     // "" if the hold stops the whole pipeline
+	Partition int32       `json:"partition"` // -1 for the whole topic
 	Reason    hold.Reason `json:"reason"`
 	Detail    string      `json:"detail"`
 	Since     *time.Time  `json:"since"`  // null if unknown
-	Offset    *int64      `json:"offset"` // where it stands, null if unknown
+	Offset    *int64      `json:"offset"` // the position of the partition, null if unknown
 	EndsBy    string      `json:"ends_by"`
-	Command   string      `json:"command,omitempty"` // that ends it, if one does
-	From      []string    `json:"from"`
+	Command   string      `json:"command,omitempty"` // the command that ends the hold, if one does
+	From      []string    `json:"from"`              // the sources: members, the operations log, tables and Kafka
 }
 
-// held are the holds found so far. One partition may be held for several reasons.
+// held collects holds. A partition may be held for several reasons.
 type held struct{ all []*Hold }
 
-// add notes a hold, or who else knows of one that is known.
+// add adds a hold, or another source of a known hold.
 func (h *held) add(from, topic string, id int32, reason hold.Reason, detail string, since time.Time, offset int64) {
 	i := slices.IndexFunc(h.all, func(p *Hold) bool {
-		if reason == hold.Paused && p.Reason == reason { // a member tells of the partitions, the operation is about the topic
+		if reason == hold.Paused && p.Reason == reason { // a member reports partitions, the operation names the topic
 			return (p.Topic == "" || p.Topic == topic) && (p.Partition < 0 || p.Partition == id)
 		}
 		return p.Topic == topic && p.Partition == id && p.Reason == reason
@@ -56,7 +56,7 @@ func (h *held) add(from, topic string, id int32, reason hold.Reason, detail stri
 	}
 }
 
-// command returns the command that ends the hold, "" if none does.
+// command returns the command that ends the hold, "" if no command does.
 func (p *Hold) command() string {
 	offset := int64(-1)
 	if p.Offset != nil {
@@ -65,7 +65,7 @@ func (p *Hold) command() string {
 	return p.Reason.Command(p.Topic, p.Partition, offset)
 }
 
-// merge adds what others found.
+// merge adds the holds of o.
 func (h *held) merge(o *held) {
 	for _, p := range o.all {
 		since, offset := time.Time{}, int64(-1)
@@ -81,28 +81,28 @@ func (h *held) merge(o *held) {
 	}
 }
 
-// The words for who told of a hold.
+// Sources of holds, beside the URLs of members.
 const (
 	fromTable      = "table and Kafka"
 	fromOperations = "operations log"
 )
 
-// HoldQuery says whose holds are looked for.
+// HoldQuery selects the holds to find.
 type HoldQuery struct {
 	Topic   string        // "" for all
-	Members []string      // URLs of members to ask, beside the one at health.listen
-	Within  time.Duration // the whole time; each dependency has half of it
+	Members []string      // URLs of members to request, beside the one at health.listen
+	Within  time.Duration // the total time; each dependency has half of it
 }
 
-// HoldReport is what is held, as far as was learnt.
+// HoldReport is the result of [Holds].
 type HoldReport struct {
 	Holds  []*Hold
-	Missed []error // what did not answer, or not as a member of the pipeline does
-	Member bool    // a member of the pipeline answered
+	Missed []error // the sources that failed, so that holds may be missing
+	Member bool    // a member of the pipeline responded
 }
 
-// Holds finds the held partitions, by the tables, Kafka, the operations log and members. A silent system does not hide the
-// findings of the others.
+// Holds collects the holds from the tables with Kafka, the operations log, and the members. A source that does not respond
+// does not hide the holds from the others.
 func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	found, r := &held{}, &HoldReport{Holds: []*Hold{}}
 	for _, asked := range a.requestHolds(ctx, q.Topic, q.Members, q.Within) {
@@ -120,16 +120,16 @@ func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	return r
 }
 
-// recordAt says why the record at a position cannot become a row, or "". What lies behind it is not looked at: a partition
-// that is held stands at what it is held for.
-func (q *questions) recordAt(ctx context.Context, l *inspection, p connector.Partition, at int64) (hold.Reason, string, int64, error) {
+// recordAt returns the reason and the detail of the hold that the record at a position causes, and its offset; "" if the
+// record can become a row. It ignores later records, because a held partition's position is at the record that holds it.
+func (q *kafkaQueries) recordAt(ctx context.Context, l *inspection, p connector.Partition, at int64) (hold.Reason, string, int64, error) {
 	var b kafka.Batch
-	err := q.ask(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, at); return err })
+	err := q.retry(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, at); return err })
 	if err == nil {
 		err = b.Unreadable
 	}
 	if held, ok := errors.AsType[*hold.Error](err); ok {
-		if held.Reason == hold.AheadOfLogEnd { // nothing but markers and aborted records
+		if held.Reason == hold.AheadOfLogEnd { // only transaction markers and aborted records
 			return "", "", 0, nil
 		}
 		return held.Reason, held.Detail, at, nil
@@ -147,7 +147,7 @@ func (q *questions) recordAt(ctx context.Context, l *inspection, p connector.Par
 	}
 }
 
-// rowOf says why a record cannot become a row and holds, nil if it can, need not, or becomes a dead letter.
+// rowOf returns why a record would hold its partition: nil if it becomes a row or a dead letter, or needs no row.
 func (l *inspection) rowOf(p connector.Partition, r *connector.Record) error {
 	topic, _, err := l.table.config.Route(p.Topic)
 	if err != nil {
@@ -159,7 +159,7 @@ func (l *inspection) rowOf(p connector.Partition, r *connector.Record) error {
 	return l.becomesRow(p, r)
 }
 
-// becomesRow says why a record cannot become a row of the table as it is now, nil if it can or is passed over.
+// becomesRow returns why a record cannot become a row of the current table: nil if it can, or if it needs no row.
 func (l *inspection) becomesRow(p connector.Partition, r *connector.Record) error {
 	topic, _, err := l.table.config.Route(p.Topic)
 	if err != nil || l.snapshot.Schema == nil {
@@ -175,8 +175,8 @@ func (l *inspection) becomesRow(p connector.Partition, r *connector.Record) erro
 	return decodes(builder, p, r)
 }
 
-// decodes says why a record cannot become a row. A decoder that panics ends no command: where a member meets such a record,
-// it is found by itself and held or set aside.
+// decodes returns why the decoder rejects a record, nil if it accepts it. It turns a panic of the decoder into an error of
+// class poison, as members do.
 func decodes(builder connector.Builder, p connector.Partition, r *connector.Record) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -190,7 +190,7 @@ func decodes(builder connector.Builder, p connector.Partition, r *connector.Reco
 	return nil
 }
 
-// Name names what is held: everything, a topic, or a partition.
+// Name returns the name of the held thing: everything, a topic, or a partition.
 func (p *Hold) Name() string {
 	switch {
 	case p.Topic == "":

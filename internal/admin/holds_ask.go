@@ -25,80 +25,80 @@ import (
 	"sluice/sink/opslog"
 )
 
-// learnt is what one source knew of holds, and what could not be learnt from it.
-type learnt struct {
+// sourceResult has the holds from one source, and the errors of requests to it.
+type sourceResult struct {
 	held
 	missed []error
-	member bool // a member of the pipeline answered
+	member bool // the source is a member of the pipeline, and it responded
 }
 
-// unanswered is what one dependency did not say in time.
-type unanswered struct {
-	name   string        // of the dependency
-	within time.Duration // that it had
-	about  string        // what is not known for it
-	err    error         // the last one
+// timeoutError means that a dependency did not respond in time.
+type timeoutError struct {
+	name   string        // the dependency
+	within time.Duration // its time limit
+	about  string        // what is unknown because of it
+	err    error         // the last error of a request
 }
 
-func (u *unanswered) Error() string {
+func (u *timeoutError) Error() string {
 	return fmt.Sprintf("%s did not answer within %s, and so %s: %v", u.name, u.within, u.about, u.err)
 }
 
-func (u *unanswered) Unwrap() error { return u.err }
+func (u *timeoutError) Unwrap() error { return u.err }
 
-// misses notes what a dependency did not say. An error of another kind than silence says for itself what is wrong.
-func (l *learnt) misses(ctx context.Context, name string, within time.Duration, about string, err error) {
+// addFailure records the failed request to a dependency. If ctx has ended, the error says what is unknown because of the
+// timeout; any other error explains itself.
+func (l *sourceResult) addFailure(ctx context.Context, name string, within time.Duration, about string, err error) {
 	if ctx.Err() != nil {
-		err = &unanswered{name, within, about, err}
+		err = &timeoutError{name, within, about, err}
 	} else {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
 	l.missed = append(l.missed, err)
 }
 
-// requestHolds asks members, the operations log, and the tables with Kafka, all at once: an outage of one of them takes
-// nothing from the others. Each dependency has half of the time; the whole ends in time, too. The answers come in a fixed
-// order.
-func (a *Access) requestHolds(ctx context.Context, topic string, members []string, timeout time.Duration) []*learnt {
+// requestHolds requests the holds from the members, the operations log, and the tables with Kafka, all in parallel: an
+// outage of one source does not affect the others. Each dependency has half of the timeout. The order of the results is
+// fixed.
+func (a *Access) requestHolds(ctx context.Context, topic string, members []string, timeout time.Duration) []*sourceResult {
 	cfg := a.Config
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	each := timeout / 2
-	asks := []func(*learnt){
-		func(l *learnt) { l.readOperations(ctx, a, each) },
-		func(l *learnt) { a.findHolds(ctx, topic, each, l) },
+	asks := []func(*sourceResult){
+		func(l *sourceResult) { l.readOperations(ctx, a, each) },
+		func(l *sourceResult) { a.findHolds(ctx, topic, each, l) },
 	}
 	own := "http://" + Reachable(cfg.Health.Listen)
 	if cfg.Health.Enabled && !slices.Contains(members, own) {
-		asks = append(asks, func(l *learnt) { l.requestMember(ctx, own, cfg.Pipeline, each, false) })
+		asks = append(asks, func(l *sourceResult) { l.requestMember(ctx, own, cfg.Pipeline, each, false) })
 	}
 	for _, url := range members {
-		asks = append(asks, func(l *learnt) { l.requestMember(ctx, strings.TrimSuffix(url, "/"), cfg.Pipeline, each, true) })
+		asks = append(asks, func(l *sourceResult) { l.requestMember(ctx, strings.TrimSuffix(url, "/"), cfg.Pipeline, each, true) })
 	}
-	all := make([]*learnt, len(asks))
+	all := make([]*sourceResult, len(asks))
 	var asking sync.WaitGroup
 	for i, ask := range asks {
-		all[i] = &learnt{}
+		all[i] = &sourceResult{}
 		asking.Go(func() { ask(all[i]) })
 	}
 	asking.Wait()
 	return all
 }
 
-// maxMemberRequests is how long a command waits for the member of its configuration, if that is not what the command is about.
-const maxMemberRequests = 2 * time.Second
+// memberTimeout bounds the request to the member at health.listen, in commands for which it is only additional information.
+const memberTimeout = 2 * time.Second
 
-// heldByMember returns the holds that the member at health.listen reports. It has none if no member of the pipeline answers
-// there.
+// heldByMember returns the holds that the member at health.listen reports, none if no member of the pipeline responds there.
 func heldByMember(ctx context.Context, cfg *config.Config) *held {
-	var l learnt
+	var l sourceResult
 	if cfg.Health.Enabled {
-		l.requestMember(ctx, "http://"+Reachable(cfg.Health.Listen), cfg.Pipeline, maxMemberRequests, false)
+		l.requestMember(ctx, "http://"+Reachable(cfg.Health.Listen), cfg.Pipeline, memberTimeout, false)
 	}
 	return &l.held
 }
 
-// of returns the hold of a partition: its own, that of its topic, or that of everything; nil if there is none.
+// of returns the hold of a partition: its own, that of its topic, or that of the whole pipeline; nil without one.
 func (h *held) of(topic string, partition int32) *Hold {
 	for _, p := range h.all {
 		if (p.Topic == topic && (p.Partition == partition || p.Partition < 0)) || p.Topic == "" {
@@ -108,8 +108,8 @@ func (h *held) of(topic string, partition int32) *Hold {
 	return nil
 }
 
-// readOperations looks for pauses.
-func (l *learnt) readOperations(ctx context.Context, a *Access, within time.Duration) {
+// readOperations adds the pauses in the operations log.
+func (l *sourceResult) readOperations(ctx context.Context, a *Access, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	state, err := Operations(ctx, a)
@@ -118,7 +118,7 @@ func (l *learnt) readOperations(ctx context.Context, a *Access, within time.Dura
 	case errors.As(err, &broken):
 		l.add(fromOperations, "", -1, hold.OperationsLog, err.Error(), time.Time{}, -1)
 	case err != nil:
-		l.misses(ctx, "the store", within, "what is paused is not known", err)
+		l.addFailure(ctx, "the store", within, "what is paused is not known", err)
 	default:
 		for _, p := range state.Pauses() {
 			h := p.Hold()
@@ -127,8 +127,8 @@ func (l *learnt) readOperations(ctx context.Context, a *Access, within time.Dura
 	}
 }
 
-// findHolds finds the holds that the tables and Kafka show.
-func (a *Access) findHolds(ctx context.Context, topic string, within time.Duration, l *learnt) {
+// findHolds adds the holds that follow from the tables and Kafka.
+func (a *Access) findHolds(ctx context.Context, topic string, within time.Duration, l *sourceResult) {
 	cfg := a.Config
 	listing, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -139,7 +139,7 @@ func (a *Access) findHolds(ctx context.Context, topic string, within time.Durati
 		return
 	} else if err != nil {
 		silent, names = true, slices.Concat(cfg.TopicNames(), cfg.LaterTopics())
-		l.misses(listing, "Kafka", within, "it is not known which topics match the patterns, nor whether positions are in their logs", err)
+		l.addFailure(listing, "Kafka", within, "it is not known which topics match the patterns, nor whether positions are in their logs", err)
 	}
 	reading, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -155,31 +155,31 @@ func (a *Access) findHolds(ctx context.Context, topic string, within time.Durati
 	}
 	asking, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	ask, err := newQuestions(asking, cfg)
+	queries, err := newKafkaQueries(asking, cfg)
 	if err != nil {
 		l.missed = append(l.missed, fmt.Errorf("kafka: %w", err))
 		return
 	}
-	defer ask.close()
-	if len(looks) == 0 { // the store is the reason, and perhaps Kafka fails as well
-		if err := ask.ask(func(ctx context.Context) error { _, err := ask.group.Topics(ctx); return err }); err != nil {
-			l.misses(asking, "Kafka", within, "it is not known whether positions are in their logs", err)
+	defer queries.close()
+	if len(looks) == 0 { // the store failed; find out whether Kafka fails, too
+		if err := queries.retry(func(ctx context.Context) error { _, err := queries.group.Topics(ctx); return err }); err != nil {
+			l.addFailure(asking, "Kafka", within, "it is not known whether positions are in their logs", err)
 		}
 		return
 	}
-	if err := ask.tooMany(cfg, topic, &l.held); err != nil {
-		l.misses(asking, "Kafka", within, "it is not known which topics match and are too many", err)
+	if err := queries.tooMany(cfg, topic, &l.held); err != nil {
+		l.addFailure(asking, "Kafka", within, "it is not known which topics match and are too many", err)
 	}
-	ask.holdsOf(asking, cfg, within, looks, l)
+	queries.findHolds(asking, cfg, within, looks, l)
 }
 
-// tooMany finds the topics that match and are too many.
-func (q *questions) tooMany(cfg *config.Config, topic string, found *held) error {
+// tooMany adds the holds of the topics over the limit of their pattern.
+func (q *kafkaQueries) tooMany(cfg *config.Config, topic string, found *held) error {
 	if len(cfg.Patterns) == 0 {
 		return nil
 	}
 	var beyond []kafka.Absent
-	err := q.ask(func(ctx context.Context) (err error) { _, beyond, err = q.group.Survey(ctx); return err })
+	err := q.retry(func(ctx context.Context) (err error) { _, beyond, err = q.group.Survey(ctx); return err })
 	if err != nil {
 		return fmt.Errorf("which topics match: %w", err)
 	}
@@ -191,23 +191,23 @@ func (q *questions) tooMany(cfg *config.Config, topic string, found *held) error
 	return nil
 }
 
-// tableInspection is a table as it was read.
-type tableInspection struct {
+// tableRead is the result of reading one table.
+type tableRead struct {
 	*Table
 	snapshot *connector.Snapshot
-	standing *HoldInfo
+	hold     *HoldInfo
 	err      error
 }
 
-// readTables reads all tables, some at a time, and returns those that it could read.
-func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []*Table) (looks []tableInspection) {
-	all := make([]tableInspection, len(tables))
-	together(len(tables), func(i int) {
+// readTables reads all tables, several in parallel, and returns those without an error.
+func (l *sourceResult) readTables(ctx context.Context, within time.Duration, tables []*Table) (looks []tableRead) {
+	all := make([]tableRead, len(tables))
+	runLimited(len(tables), func(i int) {
 		t := &all[i]
 		t.Table = tables[i]
 		again := lookup.Patience(ctx, reliability.NewGuard("store", t.config.Guard(), slog.New(slog.DiscardHandler), nil))
 		t.err = again(func(ctx context.Context) (err error) {
-			t.snapshot, t.standing, err = t.Table.snapshot(ctx)
+			t.snapshot, t.hold, err = t.Table.snapshot(ctx)
 			return err
 		})
 	})
@@ -218,7 +218,7 @@ func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []
 		case t.err == nil:
 			looks = append(looks, t)
 			for _, name := range t.topics {
-				if h := t.standing; h != nil {
+				if h := t.hold; h != nil {
 					l.add(fromTable, name, -1, h.Reason, h.Detail, time.Time{}, -1)
 				}
 			}
@@ -229,17 +229,17 @@ func (l *learnt) readTables(ctx context.Context, within time.Duration, tables []
 		}
 	}
 	if len(silent) > 0 {
-		l.misses(ctx, "the store", within, "the positions are not known of the tables "+some(silent), last)
+		l.addFailure(ctx, "the store", within, "the positions are not known of the tables "+firstOf(silent), last)
 	}
 	return looks
 }
 
-// holdsOf holds the positions of tables against Kafka.
-func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time.Duration, looks []tableInspection, l *learnt) {
+// findHolds compares the positions of tables with Kafka and adds the holds that follow.
+func (q *kafkaQueries) findHolds(ctx context.Context, cfg *config.Config, within time.Duration, looks []tableRead, l *sourceResult) {
 	type topicLook struct {
-		table tableInspection
+		table tableRead
 		name  string
-		found learnt
+		found sourceResult
 	}
 	var all []*topicLook
 	for _, t := range looks {
@@ -247,7 +247,7 @@ func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time
 			all = append(all, &topicLook{table: t, name: name})
 		}
 	}
-	together(len(all), func(i int) {
+	runLimited(len(all), func(i int) {
 		t := all[i]
 		look, err := q.inspect(ctx, t.table.Table, t.name, t.table.snapshot)
 		if notYet(cfg, t.name, t.table.snapshot, err) {
@@ -258,7 +258,7 @@ func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time
 		} else if err != nil {
 			t.found.missed = []error{fmt.Errorf("topic %s: %w", t.name, err)}
 		} else {
-			t.found.missed = q.holds(ctx, look, t.table.standing == nil, &t.found.held)
+			t.found.missed = q.holds(ctx, look, t.table.hold == nil, &t.found.held)
 		}
 	})
 	var silent []string
@@ -274,13 +274,13 @@ func (q *questions) holdsOf(ctx context.Context, cfg *config.Config, within time
 		}
 	}
 	if len(silent) > 0 {
-		l.misses(ctx, "Kafka", within, "it is not known whether the positions are in the log of the topics "+some(silent), last)
+		l.addFailure(ctx, "Kafka", within, "it is not known whether the positions are in the log of the topics "+firstOf(silent), last)
 	}
 }
 
 // holds finds those of a topic's partitions. records says whether the records at the positions can be held against the
 // table.
-func (q *questions) holds(ctx context.Context, l *inspection, records bool, found *held) (failures []error) {
+func (q *kafkaQueries) holds(ctx context.Context, l *inspection, records bool, found *held) (failures []error) {
 	for _, p := range l.partitions() {
 		at, b := l.position(p), l.bounds[p]
 		if h := l.hold(p); h != nil {
@@ -301,8 +301,8 @@ func (q *questions) holds(ctx context.Context, l *inspection, records bool, foun
 	return failures
 }
 
-// together does n things, some at a time.
-func together(n int, do func(i int)) {
+// runLimited calls do for 0 to n-1, up to 16 at a time, and waits for all.
+func runLimited(n int, do func(i int)) {
 	const atOnce = 16
 	var doing sync.WaitGroup
 	room := make(chan struct{}, atOnce)
@@ -316,8 +316,8 @@ func together(n int, do func(i int)) {
 	doing.Wait()
 }
 
-// some names the first of many.
-func some(names []string) string {
+// firstOf joins the first few names and the number of the others.
+func firstOf(names []string) string {
 	const shown = 5
 	slices.Sort(names)
 	text := strings.Join(names[:min(len(names), shown)], ", ")
@@ -327,11 +327,12 @@ func some(names []string) string {
 	return text
 }
 
-// largestReport bounds the answer of a member, in bytes.
+// largestReport bounds the response of a member, in bytes.
 const largestReport = 64 << 20
 
-// requestMember asks a member for its holds. That nothing listens at an address is a failure if the address was named.
-func (l *learnt) requestMember(ctx context.Context, url, pipeline string, within time.Duration, named bool) {
+// requestMember adds the holds that a member reports. A refused connection is a failure only if the operator named the
+// address.
+func (l *sourceResult) requestMember(ctx context.Context, url, pipeline string, within time.Duration, named bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
@@ -346,7 +347,7 @@ func (l *learnt) requestMember(ctx context.Context, url, pipeline string, within
 	resp, err := client.Do(req)
 	if err != nil {
 		if named || !errors.Is(err, syscall.ECONNREFUSED) {
-			l.misses(ctx, "the member at "+url, within, "the holds that only it knows are not shown", err)
+			l.addFailure(ctx, "the member at "+url, within, "the holds that only it knows are not shown", err)
 		}
 		return
 	}
@@ -358,11 +359,11 @@ func (l *learnt) requestMember(ctx context.Context, url, pipeline string, within
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, largestReport))
 	if err != nil {
-		l.misses(ctx, "the member at "+url, within, "the holds that only it knows are not shown", err)
+		l.addFailure(ctx, "the member at "+url, within, "the holds that only it knows are not shown", err)
 		return
 	}
 	err = json.Unmarshal(body, &report)
-	said := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable // one that is not ready has holds, too
+	said := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable // a member that is not ready reports holds, too
 	switch {
 	case err != nil || !said || report.Pipeline == "":
 		l.missed = append(l.missed, fmt.Errorf("what answers at %s/health (%s) is no connector", url, resp.Status))
@@ -378,8 +379,8 @@ func (l *learnt) requestMember(ctx context.Context, url, pipeline string, within
 	l.missed = append(l.missed, failing(url, report.Holds, report.Dependencies)...)
 }
 
-// failing names the dependencies that fail for a member and that no hold of it explains: their breakers have not opened so
-// far, or the claims that wait for them are held for another reason. One line stands for all that is known of a dependency.
+// failing returns an error for each failing dependency of a member that none of its holds explains: the breaker has not
+// opened yet, or the waiting claims are held for another reason. It returns one error for each dependency and table.
 func failing(url string, holds []health.Hold, dependencies []health.Dependency) (all []error) {
 	named := map[string]bool{}
 	for _, d := range dependencies {
@@ -398,7 +399,7 @@ func failing(url string, holds []health.Hold, dependencies []health.Dependency) 
 	return all
 }
 
-// explains reports whether a hold says for itself that a dependency fails.
+// explains reports whether a hold already shows that a dependency fails.
 func explains(reason hold.Reason, dependency string) bool {
 	switch reason {
 	case hold.KafkaDown, hold.KafkaDenied:

@@ -6,8 +6,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// hides reports whether a hold is the cause of another one of the same partition, which need not be shown. A member that wrote the table knows that
-// it was deleted or replaced. From the table and Kafka alone, only the positions look lost then.
+// hides reports whether one hold of a partition explains another one, so that reports leave out the other. A member that
+// wrote a table knows that it was deleted or replaced; a command that reads only the table and Kafka sees lost positions.
 func hides(cause, reason hold.Reason) bool {
 	if cause != hold.TableReplaced {
 		return false
@@ -15,7 +15,7 @@ func hides(cause, reason hold.Reason) bool {
 	return reason == hold.UnknownHistory || reason == hold.TopicRecreated || reason == hold.ClusterChanged
 }
 
-// dropHidden removes the holds that another hold of the same partition hides: see [hides].
+// dropHidden removes each hold that another hold of the same partition hides; see [hides].
 func (h *held) dropHidden() {
 	h.all = slices.DeleteFunc(slices.Clone(h.all), func(p *Hold) bool {
 		return slices.ContainsFunc(h.all, func(o *Hold) bool {

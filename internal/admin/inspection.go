@@ -14,7 +14,7 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// inspection is what a command saw of a topic: where the table stands, and what Kafka says.
+// inspection is the state of a topic at the time of a command: its positions in the table, and its state in Kafka.
 type inspection struct {
 	pipeline string
 	table    *Table
@@ -22,24 +22,24 @@ type inspection struct {
 	topic    connector.Topic
 	group    map[int32]connector.GroupOffset
 	bounds   map[connector.Partition]connector.Bounds
-	rows     map[connector.RowsOf]bool // those that keep partitions without a position from beginning
-	// unread says of which partitions there are no bounds though they exist; nil if there are none.
+	rows     map[connector.RowsOf]bool // rows of partitions without a position: they prevent an initial commit
+	// unread has the existing partitions whose bounds are unknown; nil if all are known.
 	unread *connector.UnreadError
 }
 
-// inspect asks Kafka for what it knows of a topic. A topic that is missing is a hold.Error. A partition whose leader does not
-// answer is left out: see [look.whole].
-func (q *questions) inspect(ctx context.Context, o *Table, name string, s *connector.Snapshot) (*inspection, error) {
+// inspect reads the state of a topic from Kafka. It returns a [hold.Error] for a missing topic. It leaves out a partition
+// whose leader does not respond; see [inspection.complete].
+func (q *kafkaQueries) inspect(ctx context.Context, o *Table, name string, s *connector.Snapshot) (*inspection, error) {
 	l := &inspection{pipeline: o.config.Pipeline, table: o, snapshot: s}
-	err := q.ask(func(ctx context.Context) (err error) { l.topic, err = q.log.Topic(ctx, name); return err })
+	err := q.retry(func(ctx context.Context) (err error) { l.topic, err = q.log.Topic(ctx, name); return err })
 	if err != nil {
 		return nil, err
 	}
-	err = q.ask(func(ctx context.Context) (err error) { l.group, err = q.group.Offsets(ctx, name); return err })
+	err = q.retry(func(ctx context.Context) (err error) { l.group, err = q.group.Offsets(ctx, name); return err })
 	if err != nil {
 		return nil, err
 	}
-	if !l.started() && len(l.group) > 0 { // an initial commit after the snapshot is no unknown past
+	if !l.started() && len(l.group) > 0 { // read again: the initial commit may be newer than the snapshot
 		if l.snapshot, _, err = o.snapshot(ctx); err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func (q *questions) inspect(ctx context.Context, o *Table, name string, s *conne
 	if err != nil {
 		return nil, o.Failed(err)
 	}
-	err = q.ask(func(ctx context.Context) (err error) {
+	err = q.retry(func(ctx context.Context) (err error) {
 		if l.bounds, err = q.log.Bounds(ctx, at); errors.As(err, &l.unread) {
 			return nil
 		}
@@ -63,7 +63,7 @@ func (q *questions) inspect(ctx context.Context, o *Table, name string, s *conne
 	return l, nil
 }
 
-// rowsBefore looks for rows of partitions that have no position.
+// rowsBefore returns the partitions without a position that have rows in the table.
 func (l *inspection) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool, error) {
 	search := plan.RowsBefore(l.snapshot, l.pipeline, l.topic.Name, l.partitions())
 	if len(search) == 0 || l.table.store == nil {
@@ -76,14 +76,14 @@ func (l *inspection) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool,
 	return rows, err
 }
 
-// recentCommits is how many versions are read to find the leader epochs of positions beside which the table keeps none.
+// recentCommits bounds the number of versions that positions reads to find leader epochs.
 const recentCommits = 20
 
-// positions are those of the table, with the leader epoch of the batch before: a log that was truncated shows by it. The
-// table keeps it beside the position. For a position that an older version set, the group's offset has it if it is the
-// table's position, and the commit that set the position has it, too.
+// positions returns the positions in the table, each with the leader epoch of the record batch before it, by which Kafka
+// detects a truncated log. The table keeps the epoch in a second txn. A position from an older version of Sluice has none:
+// then the epoch comes from the committed offset, if that equals the position, or from the commit that set the position.
 func (l *inspection) positions(ctx context.Context) (at []connector.Position, err error) {
-	unknown := map[string]int{} // by appId, where in at
+	unknown := map[string]int{} // by appId: the index in at
 	for _, p := range l.partitions() {
 		next := l.position(p)
 		epoch, kept := l.snapshot.Epoch(l.pipeline, p)
@@ -119,7 +119,7 @@ func (l *inspection) positions(ctx context.Context) (at []connector.Position, er
 	return at, nil
 }
 
-// partitions are those that the topic has now.
+// partitions returns the current partitions of the topic.
 func (l *inspection) partitions() (all []connector.Partition) {
 	for _, id := range l.topic.Partitions {
 		all = append(all, connector.Partition{Cluster: l.topic.Cluster, Topic: l.topic.Name, TopicID: l.topic.ID, ID: id})
@@ -127,7 +127,7 @@ func (l *inspection) partitions() (all []connector.Partition) {
 	return all
 }
 
-// partition finds one of them by its number.
+// partition returns the partition with a number, and false if the topic has none.
 func (l *inspection) partition(id int32) (connector.Partition, bool) {
 	for _, p := range l.partitions() {
 		if p.ID == id {
@@ -137,7 +137,7 @@ func (l *inspection) partition(id int32) (connector.Partition, bool) {
 	return connector.Partition{}, false
 }
 
-// position is that of the table, -1 if it has none.
+// position returns the position of a partition in the table, -1 if it has none.
 func (l *inspection) position(p connector.Partition) int64 {
 	if next, known := l.snapshot.Positions[p.AppID(l.pipeline)]; known {
 		return next
@@ -145,7 +145,7 @@ func (l *inspection) position(p connector.Partition) int64 {
 	return -1
 }
 
-// started reports whether the table has a position of the pipeline for this very topic.
+// started reports whether the table has a position of the pipeline for this topic id.
 func (l *inspection) started() bool {
 	for _, p := range l.partitions() {
 		if l.position(p) >= 0 {
@@ -155,15 +155,15 @@ func (l *inspection) started() bool {
 	return false
 }
 
-// whole returns an error if the ends of a partition could not be learnt.
-func (l *inspection) whole() error {
+// complete returns an error if the bounds of a partition are unknown.
+func (l *inspection) complete() error {
 	if l.unread == nil {
 		return nil
 	}
 	return l.unread
 }
 
-// hold is what a member that resumed the partition now would hold it for, or nil.
+// hold returns the hold that a member would set if it resumed the partition now, or nil.
 func (l *inspection) hold(p connector.Partition) *hold.Hold {
 	if l.unread != nil && l.unread.Causes[p] != nil && l.position(p) >= 0 && plan.Replaced(l.snapshot, l.pipeline) == "" {
 		reason := cmp.Or(lookup.ReasonOf(l.unread.Causes[p]), hold.KafkaDown)

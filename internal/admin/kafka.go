@@ -14,22 +14,23 @@ import (
 	"sluice/reliability"
 )
 
-// questions are what commands ask Kafka, each repeated until there is an answer or ctx ends.
-type questions struct {
-	ask    func(func(context.Context) error) error
+// kafkaQueries sends the requests of a command to Kafka. retry repeats a request until it succeeds, fails for good, or ctx
+// ends.
+type kafkaQueries struct {
+	retry  func(func(context.Context) error) error
 	client *kafka.Client
 	log    *kafka.Log
 	group  *kafka.Group
 }
 
-func newQuestions(ctx context.Context, c *config.Config) (*questions, error) {
-	k, quiet := c.Kafka, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+func newKafkaQueries(ctx context.Context, c *config.Config) (*kafkaQueries, error) {
+	k, quiet := c.Kafka, slog.New(slog.DiscardHandler) // failures come back as errors, so they need no log lines
 	client, err := open.Kafka(c, nil, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &questions{
-		ask:    lookup.Patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
+	return &kafkaQueries{
+		retry:  lookup.Patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
 		client: client,
 		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch}, quiet, prometheus.NewRegistry()), // no scrape reads these metrics
 		group: kafka.NewGroup(client, kafka.GroupConfig{
@@ -39,9 +40,9 @@ func newQuestions(ctx context.Context, c *config.Config) (*questions, error) {
 	}, nil
 }
 
-func (q *questions) close() { q.client.Close() }
+func (q *kafkaQueries) close() { q.client.Close() }
 
-// Reachable is an address to listen on as one to connect to.
+// Reachable turns an address to listen on into one to connect to: an unspecified host becomes 127.0.0.1.
 func Reachable(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -21,19 +21,19 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// LetterSearch says which dead letter is meant: by the coordinates of its record, or by its own.
+// LetterSearch selects a dead letter by the coordinates of its record, or by its own coordinates in a dead-letter topic.
 type LetterSearch struct {
 	Topic     string
 	Partition int32
 	Offset    int64
-	TopicID   string        // of the record's topic, "" for any
-	Within    time.Duration // for each answer of Kafka
+	TopicID   string        // id of the record's topic, "" for any
+	Within    time.Duration // time limit of each request to Kafka
 }
 
-// errFound ends the reading of a topic.
+// errFound stops the read of a partition after the dead letter.
 var errFound = errors.New("found")
 
-// DeadLetter finds a dead letter. Of several for the same place the newest is meant; the notes tell of the others.
+// DeadLetter returns a dead letter. If several match, it returns the newest and notes the others.
 func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadletter.Letter, notes []string, err error) {
 	scope, err := letterScopeOf(ctx, a, o.Topic)
 	if err != nil {
@@ -47,7 +47,7 @@ func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadlet
 	return o.find(ctx, r, scope)
 }
 
-// find reads the letter.
+// find reads the dead-letter topics of the scope until it has the dead letter.
 func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letterScope) (*deadletter.Letter, []string, error) {
 	var found *deadletter.Letter
 	ids := map[idempotency.TopicID]bool{}
@@ -66,7 +66,7 @@ func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letter
 			}
 			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
 			err := r.Each(ctx, p, func(record *connector.Record) error {
-				if scope.source == "" { // the letter's own place
+				if scope.source == "" { // the search names the dead letter's own coordinates
 					if record.Offset == o.Offset {
 						l, err := decode.ParseLetter(record)
 						if err != nil {
@@ -81,7 +81,7 @@ func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letter
 				}
 				l, err := decode.ParseLetter(record)
 				if err != nil || !o.means(&l) {
-					return nil //nolint:nilerr // list tells of records that are no letters
+					return nil //nolint:nilerr // deadletters list shows records that are no dead letters
 				}
 				ids[l.Source.TopicID] = true
 				if found == nil || !l.LastFailure.Before(found.LastFailure) {
@@ -107,13 +107,13 @@ func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letter
 	return found, notes, nil
 }
 
-// means reports whether a letter is about the record that is looked for.
+// means reports whether a dead letter is about the record of the search.
 func (o *LetterSearch) means(l *deadletter.Letter) bool {
 	return l.Source.Topic == o.Topic && l.Source.ID == o.Partition && l.Source.Offset == o.Offset &&
 		(o.TopicID == "" || l.Source.TopicID.String() == o.TopicID)
 }
 
-// keep copies a letter out of the memory of what was fetched.
+// keep copies a dead letter out of the memory of its fetch result.
 func keep(l *deadletter.Letter) *deadletter.Letter {
 	k := *l
 	k.Key, k.Value, k.Headers = bytes.Clone(l.Key), bytes.Clone(l.Value), slices.Clone(l.Headers)
@@ -123,10 +123,11 @@ func keep(l *deadletter.Letter) *deadletter.Letter {
 	return &k
 }
 
-// largestObject bounds what is read of a record that a letter links.
+// largestObject bounds the size of an object that a dead letter links, in bytes.
 const largestObject = 2 << 30
 
-// WholeLetter returns a letter with its value, which it fetches from the bucket if the letter was too large for its topic.
+// WholeLetter returns a dead letter with the key, value and headers of its record. If the record was too large for the
+// dead-letter topic, it reads them from the bucket.
 func WholeLetter(ctx context.Context, a *Access, l *deadletter.Letter) (*deadletter.Letter, error) {
 	if l.Link.Key == "" {
 		return l, nil
@@ -134,14 +135,14 @@ func WholeLetter(ctx context.Context, a *Access, l *deadletter.Letter) (*deadlet
 	return linked(ctx, a.Config, l)
 }
 
-// linked fetches from the bucket what a letter was too large for.
+// linked reads the record of a dead letter from the bucket.
 func linked(ctx context.Context, cfg *config.Config, l *deadletter.Letter) (*deadletter.Letter, error) {
 	store, err := open.Store(ctx, cfg)
 	if err != nil {
 		return nil, fail.Dependency(err)
 	}
 	if closer, ok := store.(io.Closer); ok {
-		defer func() { _ = closer.Close() }() // it was only read
+		defer func() { _ = closer.Close() }() // read only
 	}
 	if l.Link.Bytes > largestObject {
 		return nil, fail.Found(fmt.Errorf("the dead letter links %d bytes, more than any record has", l.Link.Bytes))

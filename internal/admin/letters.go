@@ -12,17 +12,17 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// LetterQuery says which dead letters are listed.
+// LetterQuery selects the dead letters to list.
 type LetterQuery struct {
-	Topic  string        // of the records, or a dead-letter topic; "" for all
+	Topic  string        // topic of the records, or a dead-letter topic; "" for all
 	Since  time.Time     // zero for all
-	Reason string        // the code, "" for all
+	Reason string        // reason code, "" for all
 	Limit  int           // 0 for all
-	Void   bool          // those that are void or pending, too
-	Within time.Duration // for each answer of Kafka
+	Void   bool          // also list void and pending ones
+	Within time.Duration // time limit of each request to Kafka
 }
 
-// ListedLetter is a dead letter of a list: never what was in the record.
+// ListedLetter is a dead letter in a list. It has no content of the record.
 type ListedLetter struct {
 	Topic       string      `json:"topic"`
 	TopicID     string      `json:"topic_id"`
@@ -30,43 +30,43 @@ type ListedLetter struct {
 	Partition   int32       `json:"partition"`
 	Offset      int64       `json:"offset"`
 	State       LetterState `json:"state"`
-	Why         string      `json:"why,omitempty"` // of a state that is unknown or foreign
+	Why         string      `json:"why,omitempty"` // the cause of the states unknown and foreign
 	Reason      string      `json:"reason"`
 	Class       string      `json:"class"`
 	Detail      string      `json:"detail"`
 	Retries     int         `json:"retries"`
-	Failed      *time.Time  `json:"failed_at"` // null if the letter does not say
+	Failed      *time.Time  `json:"failed_at"` // null if the dead letter has no time
 	Member      string      `json:"member"`
 	Correlation string      `json:"correlation_id"`
 	Batch       string      `json:"batch_id"`
 	Copies      int         `json:"copies"`
-	Linked      bool        `json:"linked"` // the value lies in the bucket
+	Linked      bool        `json:"linked"` // the record is in the bucket
 	Letter      LetterPlace `json:"letter"`
 }
 
-// LetterPlace is where the newest copy of a letter lies.
+// LetterPlace has the coordinates of the newest copy of a dead letter.
 type LetterPlace struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	Offset    int64  `json:"offset"`
 }
 
-// LetterList are dead letters, counted and some of them listed.
+// LetterList has the counts of dead letters, and a list of some.
 type LetterList struct {
 	Topics     []string       `json:"dead_letter_topics"`
-	Letters    int64          `json:"letters"`    // records in the topics, repeats included
-	Distinct   int            `json:"distinct"`   // records that they are about
-	Unresolved int            `json:"unresolved"` // those of Unknown included
+	Letters    int64          `json:"letters"`    // dead letters in the topics, repeats included
+	Distinct   int            `json:"distinct"`   // records with a dead letter
+	Unresolved int            `json:"unresolved"` // includes Unknown
 	Unknown    int            `json:"unknown"`
 	Void       int            `json:"void"`
 	Pending    int            `json:"pending"`
 	Foreign    int            `json:"foreign"`
-	Matching   int            `json:"matching"` // those to list, of which limit may leave out some
+	Matching   int            `json:"matching"` // those that the query selects; the limit may leave some out
 	Listed     []ListedLetter `json:"listed"`
 	Notes      []string       `json:"notes"`
 }
 
-// DeadLetters lists dead letters, the newest first, with what became of their records.
+// DeadLetters lists dead letters, the newest first, with the states of their records.
 func DeadLetters(ctx context.Context, a *Access, q LetterQuery) (*LetterList, error) {
 	scope, err := letterScopeOf(ctx, a, q.Topic)
 	if err != nil {
@@ -89,7 +89,7 @@ func DeadLetters(ctx context.Context, a *Access, q LetterQuery) (*LetterList, er
 	return book.list(scope, q), nil
 }
 
-// list counts the letters and picks those to show.
+// list counts the dead letters by state and selects those to list.
 func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
 	list := &LetterList{Topics: scope.topics, Letters: b.count, Distinct: len(b.all), Listed: []ListedLetter{}, Notes: []string{}}
 	whys := map[string]int64{}
@@ -135,7 +135,7 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
 	return list
 }
 
-// Counting is a number with its noun: "1 record", "2 records".
+// Counting returns a number with its noun: "1 record", "2 records".
 func Counting(n int64, noun string) string {
 	if n != 1 {
 		noun += "s"

@@ -18,36 +18,37 @@ import (
 	"sluice/reliability/hold"
 )
 
-// What is known here of dead letters comes from the dead-letter topics themselves: letters are there before any position
-// passes them, and no member needs to run.
+// The commands about dead letters read the dead-letter topics: a dead letter is there before any position passes its
+// record, and no member needs to run.
 
-// foundLetter is a letter without the record that it is about. Repeats are one: the newest, with their number.
+// foundLetter is a dead letter without the content of its record. Copies of one dead letter become one: the newest, with
+// their number.
 type foundLetter struct {
 	deadletter.Letter
-	topic     string // where the newest of its repeats lies
+	topic     string // coordinates of the newest copy
 	partition int32
 	offset    int64
 	copies    int
 	linked    bool
 	state     LetterState
-	why       string // of a state that is unknown
+	why       string // the cause of the states unknown and foreign
 }
 
-// notLetters are records of a dead-letter topic that are none.
+// notLetters counts the records of a dead-letter topic that are no dead letters.
 type notLetters struct {
 	n     int64
-	first string // where, and why
+	first string // the coordinates of the first one, and why it is none
 }
 
-// letterBook are the letters of some dead-letter topics, repeats collapsed.
+// letterBook has the dead letters of some dead-letter topics, without repeats.
 type letterBook struct {
 	all    map[idempotency.Coordinates]*foundLetter
 	count  int64 // repeats included
 	others map[string]*notLetters
-	absent []string // dead-letter topics that are not there
+	absent []string // dead-letter topics that do not exist
 }
 
-// readLetters reads dead-letter topics from start to end. Letters that want refuses are passed over.
+// readLetters reads dead-letter topics from start to end. It keeps the dead letters that want accepts.
 func readLetters(ctx context.Context, r *lookup.Reader, topics []string, want func(*deadletter.Letter) bool) (*letterBook, error) {
 	book := &letterBook{all: map[idempotency.Coordinates]*foundLetter{}, others: map[string]*notLetters{}}
 	for _, name := range topics {
@@ -71,7 +72,7 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, want fu
 	return book, nil
 }
 
-// add takes a record of a dead-letter topic.
+// add adds a record of a dead-letter topic.
 func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*deadletter.Letter) bool) {
 	l, err := decode.ParseLetter(r)
 	if err != nil {
@@ -88,7 +89,7 @@ func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*
 	}
 	b.count++
 	f := &foundLetter{Letter: l, topic: p.Topic, partition: p.ID, offset: r.Offset, copies: 1, linked: l.Link.Key != ""}
-	f.Key, f.Value, f.Headers = nil, nil, nil // they share the memory of what was fetched
+	f.Key, f.Value, f.Headers = nil, nil, nil // they share the memory of the fetch result
 	f.Source.Topic = strings.Clone(f.Source.Topic)
 	if before := b.all[f.Source]; before != nil {
 		f.copies += before.copies
@@ -100,7 +101,7 @@ func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*
 	b.all[f.Source] = f
 }
 
-// newest returns the letters, the newest first.
+// newest returns the dead letters, the newest first.
 func (b *letterBook) newest() []*foundLetter {
 	return slices.SortedFunc(maps.Values(b.all), func(x, y *foundLetter) int {
 		return cmp.Or(y.LastFailure.Compare(x.LastFailure), strings.Compare(x.Source.Topic, y.Source.Topic),
@@ -108,18 +109,18 @@ func (b *letterBook) newest() []*foundLetter {
 	})
 }
 
-// letterScope is what a command about letters looks at.
+// letterScope selects the dead letters of a command.
 type letterScope struct {
 	topics []string // dead-letter topics
-	source string   // only letters of this topic, "" for all
+	source string   // only dead letters of this topic, "" for all
 }
 
-// wants reports whether a letter is in the scope.
+// wants reports whether a dead letter is in the scope.
 func (s *letterScope) wants(l *deadletter.Letter) bool {
 	return s.source == "" || l.Source.Topic == s.source
 }
 
-// letterScopeOf finds the dead-letter topics of a topic, which may be one itself; of all topics if it is "".
+// letterScopeOf returns the scope of a topic, which may itself be a dead-letter topic, or of all topics if it is "".
 func letterScopeOf(ctx context.Context, a *Access, topic string) (*letterScope, error) {
 	cfg := a.Config
 	if topic == "" {

@@ -18,17 +18,17 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// LetterState is what became of the record of a dead letter. A dead letter can be void: it was written before the commit that
-// would have passed its record, and that commit never happened, or another one made a row of it.
+// LetterState is the state of a dead letter's record. A dead letter can become void: a member writes it before the commit
+// that passes its record. If that commit fails, a later one can make a row of the record.
 type LetterState string
 
-// What became of the record of a dead letter.
+// The states of a dead letter's record.
 const (
-	LetterUnresolved LetterState = "unresolved" // its record has no row, and will not be read again
+	LetterUnresolved LetterState = "unresolved" // its record has no row, and no member will read it again
 	LetterVoid       LetterState = "void"       // its record has a row
 	LetterPending    LetterState = "pending"    // the table is not past it, and members can still read it
-	LetterUnknown    LetterState = "unknown"    // it cannot be proven that its record has a row
-	LetterForeign    LetterState = "foreign"    // its topic is none of the pipeline's
+	LetterUnknown    LetterState = "unknown"    // whether its record has a row cannot be proven
+	LetterForeign    LetterState = "foreign"    // its topic is not one of the pipeline's
 )
 
 // listed reports whether the dead letter is listed without --void.
@@ -37,7 +37,7 @@ func (s LetterState) listed() bool { return s != LetterVoid && s != LetterPendin
 // counts reports whether the dead letter counts as unresolved.
 func (s LetterState) counts() bool { return s == LetterUnresolved || s == LetterUnknown }
 
-// judge finds the state of each letter. What it counts as unresolved is what members count.
+// judge finds the state of each dead letter. Members count the same dead letters as unresolved.
 func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader) error {
 	byTopic := map[string][]*foundLetter{}
 	for _, l := range b.all {
@@ -62,8 +62,8 @@ func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Re
 	return nil
 }
 
-// judgeTopic finds the states of letters of one topic, by partition and offset. Kafka is asked after the table, so that a
-// record that was written since is one that the table is not past.
+// judgeTopic finds the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka after
+// the table, so the table's positions cannot have passed a record that was produced since.
 func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
@@ -104,7 +104,8 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 	return haveRows(ctx, o, state, topic, passed)
 }
 
-// unread returns the state of a dead letter whose record the table is not past and no member can read, and why.
+// unread returns the state of a dead letter whose record is at or after the position and cannot be read by a member, and
+// why.
 func unread(l *lookup.Logs, record idempotency.Coordinates) (LetterState, string) {
 	p := record.Partition
 	log, known := l.Known[p]
@@ -119,7 +120,7 @@ func unread(l *lookup.Logs, record idempotency.Coordinates) (LetterState, string
 	return LetterUnknown, l.Gone[p]
 }
 
-// logsOf asks Kafka for the partitions with a letter at or beyond the position in the table.
+// logsOf fetches the log bounds of the partitions that have a dead letter at or after the position in the table.
 func logsOf(r *lookup.Reader, letters []*foundLetter, next func(idempotency.Partition) int64) (logs *lookup.Logs, err error) {
 	beyond := map[idempotency.Partition]bool{}
 	for _, l := range letters {
@@ -135,13 +136,13 @@ func logsOf(r *lookup.Reader, letters []*foundLetter, next func(idempotency.Part
 	return logs, err
 }
 
-// at is a place in a topic of some name.
+// at is a partition and offset of a topic.
 type at struct {
 	partition int32
 	offset    int64
 }
 
-// haveRows finds those letters whose records have rows.
+// haveRows marks the dead letters whose records have rows in the table.
 func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, letters []*foundLetter) error {
 	byPlace := map[at][]*foundLetter{}
 	var where []scan.Where
@@ -169,7 +170,7 @@ func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string
 	})
 	if held, ok := errors.AsType[*hold.Error](err); ok {
 		for _, l := range letters {
-			l.state, l.why = LetterUnknown, "the table cannot tell which records it has: "+held.Detail
+			l.state, l.why = LetterUnknown, "the table cannot show which records it has: "+held.Detail
 		}
 		return nil
 	}

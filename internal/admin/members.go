@@ -14,15 +14,15 @@ import (
 	"sluice/sink/opslog"
 )
 
-// MemberReport is who registered, and what is found of them.
+// MemberReport has the registered members and their health.
 type MemberReport struct {
 	Members health.Members
-	Active  bool  // one of them is active
-	Foreign error // the store has what another program wrote, too
+	Active  bool  // at least one member is active
+	Foreign error // the store also has data of another program
 }
 
-// Members returns who registered, or the member with an id alone. Mistakes of the configuration are errors of
-// [fail.KindUsage]. If there are both, the report and an error, the store could not be closed.
+// Members returns the registered members, or only the one with an id. Mistakes in the configuration are errors of
+// [fail.KindUsage]. With both a report and an error, the report is complete and the store failed to close.
 func Members(ctx context.Context, a *Access, id string) (r *MemberReport, err error) {
 	s, err := openRegistrations(ctx, a)
 	if err != nil {
@@ -37,7 +37,7 @@ func Members(ctx context.Context, a *Access, id string) (r *MemberReport, err er
 	}, s.store.Close()
 }
 
-// registry is the store where members register, as it was read.
+// registry is the store of registrations, and its content when it was read.
 type registry struct {
 	store   membership.Store
 	members []membership.Member
@@ -50,7 +50,7 @@ func openRegistrations(ctx context.Context, a *Access) (*registry, error) {
 	case err != nil:
 		return nil, fail.Usage(err)
 	case store == nil:
-		return nil, fail.Usage(errors.New("members register nowhere: write members.store and members.url_file"))
+		return nil, fail.Usage(errors.New("members do not register: set members.store and members.url_file"))
 	}
 	s := &registry{store: store}
 	s.members, err = store.Members(ctx)
@@ -63,10 +63,10 @@ func openRegistrations(ctx context.Context, a *Access) (*registry, error) {
 	return s, nil
 }
 
-// CleanupPlan has the members that a cleanup would forget. The caller closes it.
+// CleanupPlan has the members whose entries a cleanup would delete. The caller closes it.
 type CleanupPlan struct {
 	Gone    []membership.Member // without a registration
-	Foreign error               // the store has what another program wrote, too
+	Foreign error               // the store also has data of another program
 
 	store membership.Store
 }
@@ -84,17 +84,17 @@ func PlanCleanup(ctx context.Context, a *Access) (*CleanupPlan, error) {
 // Close ends the connection to the store of registrations.
 func (p *CleanupPlan) Close() error { return p.store.Close() }
 
-// CleanupResult is what a cleanup did.
+// CleanupResult has the changes of a cleanup.
 type CleanupResult struct {
-	Removed   int      `json:"removed"`   // expired registrations that no earlier cleanup removed
-	Forgotten []string `json:"forgotten"` // members that had none
+	Removed   int      `json:"removed"`   // the number of expired registrations that were deleted
+	Forgotten []string `json:"forgotten"` // members without a registration whose entries were deleted
 }
 
-// maxForgotten bounds the ids in an entry of the operations log, which has room for a mebibyte.
+// maxForgotten bounds the number of ids in an entry of the operations log, which may have one mebibyte.
 const maxForgotten = 1000
 
-// Cleanup removes the registrations whose time is over and forgets the members of a plan. The operations log gets an entry
-// with those that are forgotten, before they are.
+// Cleanup deletes the expired registrations and the entries of the members in a plan. Before that it writes the ids of
+// those members to the operations log.
 func Cleanup(ctx context.Context, a *Access, p *CleanupPlan, by By) (*CleanupResult, error) {
 	result, forget := &CleanupResult{Forgotten: []string{}}, membership.Forget
 	if len(p.Gone) > 0 {

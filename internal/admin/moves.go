@@ -27,20 +27,20 @@ import (
 	"sluice/sink/opslog"
 )
 
-// MovePlan is what a command is about to do with one table.
+// MovePlan is the planned change of positions in one table.
 type MovePlan struct {
 	Command string         `json:"command"`
 	Table   string         `json:"table"`
-	Accept  bool           `json:"accepts_table,omitempty"` // the table is marked as one of the pipeline's
+	Accept  bool           `json:"accepts_table,omitempty"` // the move marks the table as one of the pipeline's
 	Moves   []*PlannedMove `json:"moves"`
 	Notes   []string       `json:"notes,omitempty"`
-	// Outcome, Version and Operation are empty before it was done: what became of it, the version of the table, and the
-	// seq of its entry in the operations log.
+	// Outcome, Version and Operation are empty before Move: the outcome, the new version of the table, and the seq of the
+	// intent in the operations log.
 	Outcome   opslog.Outcome `json:"outcome,omitempty"`
 	Version   *int64         `json:"version,omitempty"`
 	Operation int64          `json:"operation,omitempty"`
 
-	// Unrecorded is why the operations log does not have the outcome, nil if it does.
+	// Unrecorded is the error of writing the outcome to the operations log, nil if it has the outcome.
 	Unrecorded error `json:"-"`
 
 	of      *Table
@@ -48,13 +48,13 @@ type MovePlan struct {
 	others  map[string]int64 // see connector.Moves
 }
 
-// PlannedMove is a position before and after, and what that means.
+// PlannedMove is the position of a partition before and after the move, and the effect on its records.
 type PlannedMove struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	From      int64  `json:"from"` // -1: none
+	From      int64  `json:"from"` // -1 if there is none
 	To        int64  `json:"to"`
-	// Repeated and LeftOut count offsets, which is at least as many as there are records.
+	// Repeated and LeftOut count offsets: at least the number of records.
 	Repeated int64  `json:"repeated"`
 	LeftOut  int64  `json:"left_out"`
 	Note     string `json:"note,omitempty"`
@@ -62,12 +62,12 @@ type PlannedMove struct {
 	partition connector.Partition
 }
 
-// newPlan starts the plan of a command, as the operations log has it, on what was seen.
+// newPlan returns an empty plan for the table of an inspection. command is its name in the operations log.
 func newPlan(command string, l *inspection) *MovePlan {
 	return &MovePlan{Command: command, Table: l.table.URL, Moves: []*PlannedMove{}, of: l.table, tableID: l.snapshot.TableID}
 }
 
-// sorted puts the moves of a plan in the order of topics and partitions.
+// sorted sorts the moves of a plan by topic and partition.
 func sorted(p *MovePlan, err error) (*MovePlan, error) {
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func sorted(p *MovePlan, err error) (*MovePlan, error) {
 	return p, nil
 }
 
-// move adds a move of a partition. format says what it means, beyond the offsets repeated or left out.
+// move adds the move of a partition to an offset. format is the note for the operator.
 func (p *MovePlan) move(l *inspection, of connector.Partition, to int64, format string, args ...any) {
 	s := &PlannedMove{Topic: of.Topic, Partition: of.ID, From: l.position(of), To: to, Note: fmt.Sprintf(format, args...), partition: of}
 	switch {
@@ -99,8 +99,8 @@ func refused(format string, args ...any) error {
 	return fail.Refused(fmt.Errorf(format, args...))
 }
 
-// Move does what a plan says, once, and notes in it what became of it. The store and Kafka may take as long as within. That
-// the table has moved on since the plan was made is an error of [fail.KindRefused].
+// Move carries out a plan and stores the outcome in it. The store and Kafka may take as long as within. It returns an error
+// of [fail.KindRefused] if a commit has changed the table since the plan.
 func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Duration) error {
 	acting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -110,7 +110,7 @@ func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Durati
 		return fail.Dependency(err)
 	}
 	if c, ok := store.(io.Closer); ok {
-		defer func() { _ = c.Close() }() // what was put is put
+		defer func() { _ = c.Close() }() // all puts are done
 	}
 	guard := reliability.NewGuard("store", cfg.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists)
 	if err := lookup.Patience(acting, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
@@ -128,11 +128,11 @@ func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Durati
 	return p.do(ctx, acting, table, log, by, within)
 }
 
-// do writes the intent into the operations log, the positions into the table's, and the outcome into the operations log.
-// Nothing is moved that was not written down before; if the outcome cannot be written down, the table's log has it. acting
-// ends when the command has waited long enough.
+// do writes the intent to the operations log, commits the positions to the table, and writes the outcome to the operations
+// log. So each move has an intent; if writing the outcome fails, the table's log still has it. acting ends at the
+// command's time limit.
 func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *opslog.Log, by By, within time.Duration) error {
-	host, _ := os.Hostname() // an entry without one is as good
+	host, _ := os.Hostname() // an entry may lack the host
 	record := func(ctx context.Context, body opslog.Body) (opslog.Entry, error) {
 		return log.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, nil)
 	}
@@ -165,7 +165,7 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 		done.Detail = err.Error()
 	}
 	p.Outcome, p.Version = done.Outcome, &done.Version
-	// The time for the commit may be over; what became of it is worth a little more.
+	// The time limit may be over; recording the outcome gets some more time.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(within, 20*time.Second))
 	defer cancel()
 	_, p.Unrecorded = record(ending, done)
@@ -175,7 +175,7 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 	return nil
 }
 
-// open opens the table to commit to. It is created if it was not there when the command looked.
+// open opens the table for the commit. The commit creates the table if it did not exist at the time of the plan.
 func (p *MovePlan) open(store objstore.Store, guard *reliability.Guard, version string) (*delta.Table, error) {
 	o := delta.Options{Pipeline: p.of.config.Pipeline, Engine: "sluice/" + version, Guard: guard}
 	if p.tableID == "" {
@@ -188,7 +188,7 @@ func (p *MovePlan) open(store objstore.Store, guard *reliability.Guard, version 
 	return delta.Open(objstore.Sub(store, p.of.table.Table), o)
 }
 
-// commit returns the plan as moves of the plan package.
+// commit converts the plan to moves for package plan.
 func (p *MovePlan) commit(by By) *plan.Moves {
 	all := &plan.Moves{
 		Moved:    connector.Moved{Command: p.Command, Operator: by.Operator, Reason: by.Reason},
@@ -200,7 +200,7 @@ func (p *MovePlan) commit(by By) *plan.Moves {
 	return all
 }
 
-// moves is the plan as the operations log has it.
+// moves converts the plan to moves for the operations log.
 func (p *MovePlan) moves() (all []opslog.Move) {
 	for _, s := range p.Moves {
 		all = append(all, opslog.Move{Topic: s.Topic, TopicID: s.partition.TopicID.String(), Partition: s.Partition, From: s.From, To: s.To})
@@ -208,24 +208,24 @@ func (p *MovePlan) moves() (all []opslog.Move) {
 	return all
 }
 
-// sight is what a command saw of some topics of one table, and whom it may ask more.
-type sight struct {
-	*questions
-	looks    []*inspection
-	standing *HoldInfo // why the table as a whole cannot be written, nil if it can
-	end      func()    // to be called when nothing is asked any more
+// topicsView has the inspections of some topics of one table, and the client for further requests.
+type topicsView struct {
+	*kafkaQueries
+	inspections []*inspection
+	tableHold   *HoldInfo // the hold of the whole table, or nil
+	end         func()    // closes the connections; the caller calls it after the last request
 }
 
-// see looks at topics of one table.
-func (a *Access) see(ctx context.Context, names ...string) (_ *sight, err error) {
+// inspectTopics inspects topics, which must all feed one table. The caller calls end of the view.
+func (a *Access) inspectTopics(ctx context.Context, names ...string) (_ *topicsView, err error) {
 	tables, end, err := OpenTables(ctx, a, "")
 	if err != nil {
 		return nil, err
 	}
-	seen := &sight{end: end}
+	view := &topicsView{end: end}
 	defer func() {
 		if err != nil {
-			seen.end()
+			view.end()
 		}
 	}()
 	i := slices.IndexFunc(tables, func(o *Table) bool { return slices.Contains(o.topics, names[0]) })
@@ -241,15 +241,15 @@ func (a *Access) see(ctx context.Context, names ...string) (_ *sight, err error)
 	if err != nil {
 		return nil, err
 	}
-	seen.standing = standing
-	if seen.questions, err = newQuestions(ctx, o.config); err != nil {
+	view.tableHold = standing
+	if view.kafkaQueries, err = newKafkaQueries(ctx, o.config); err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
-	seen.end = func() { seen.close(); end() }
+	view.end = func() { view.close(); end() }
 	for _, name := range names {
-		l, err := seen.inspect(ctx, o, name, s)
+		l, err := view.inspect(ctx, o, name, s)
 		if err == nil {
-			err = l.whole()
+			err = l.complete()
 		}
 		if held, ok := errors.AsType[*hold.Error](err); ok && held.Reason == hold.TopicMissing {
 			return nil, refused("%w", err)
@@ -257,7 +257,7 @@ func (a *Access) see(ctx context.Context, names ...string) (_ *sight, err error)
 		if err != nil {
 			return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 		}
-		seen.looks = append(seen.looks, l)
+		view.inspections = append(view.inspections, l)
 	}
-	return seen, nil
+	return view, nil
 }

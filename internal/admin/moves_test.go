@@ -37,15 +37,15 @@ func TestALookSeesAStartThatComesBetween(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.run()
-	ask, err := newQuestions(t.Context(), o.config)
+	queries, err := newKafkaQueries(t.Context(), o.config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ask.close()
+	defer queries.close()
 	if o.store == nil { // the folder was made meanwhile
 		o.store = objstore.Sub(l.Store, "orders")
 	}
-	seen, err := ask.inspect(t.Context(), o, "orders", before)
+	seen, err := queries.inspect(t.Context(), o, "orders", before)
 	if err != nil {
 		t.Fatal(err)
 	}

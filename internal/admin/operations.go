@@ -19,16 +19,16 @@ import (
 	"sluice/sink/opslog"
 )
 
-// operationsLog is the operations log as it was opened for operators.
+// operationsLog is the operations log with the store that it is in.
 type operationsLog struct {
 	*opslog.Log
-	store objstore.Store // that it lies in
+	store objstore.Store
 	guard *reliability.Guard
 	end   func()
 }
 
-// openOperations opens the operations log of a pipeline for a command, which calls end when it is done. A command that
-// only reads creates nothing: a local directory that does not exist is an empty log.
+// openOperations opens the operations log of a pipeline; the caller calls end. Without write it creates nothing: a local
+// directory that does not exist is an empty log.
 func openOperations(ctx context.Context, cfg *config.Config, write bool) (*operationsLog, error) {
 	o := &operationsLog{end: func() {}}
 	if !write && missingDirectory(cfg.Storage.URL) {
@@ -40,7 +40,7 @@ func openOperations(ctx context.Context, cfg *config.Config, write bool) (*opera
 		}
 		o.store = store
 		if c, ok := store.(io.Closer); ok {
-			o.end = func() { _ = c.Close() } // nothing is under way any more
+			o.end = func() { _ = c.Close() } // no request is running
 		}
 	}
 	o.guard = reliability.NewGuard("operations log", cfg.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
@@ -48,7 +48,7 @@ func openOperations(ctx context.Context, cfg *config.Config, write bool) (*opera
 	return o, nil
 }
 
-// missingDirectory reports whether a URL names a local directory that is not there.
+// missingDirectory reports whether a URL names a local directory that does not exist.
 func missingDirectory(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "file" {
@@ -58,7 +58,7 @@ func missingDirectory(text string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// exclusive makes sure that the store keeps the promise on which the log stands, before a command writes to it.
+// exclusive checks that the store is safe for the log: it must refuse a second conditional put of the same object.
 func (o *operationsLog) exclusive(ctx context.Context) error {
 	err := o.guard.Do(ctx, func(ctx context.Context) error { return objstore.SelfTest(ctx, o.store) })
 	switch {
@@ -73,7 +73,8 @@ func (o *operationsLog) exclusive(ctx context.Context) error {
 	return fail.Dependency(fmt.Errorf("storage.url: %w", err))
 }
 
-// failedOperation is the error of a command that could not read or write the operations log.
+// failedOperation returns an error of the operations log with its kind and what the operator can do. e is the entry of a
+// failed append.
 func failedOperation(e opslog.Entry, err error) error {
 	broken := (*opslog.BrokenError)(nil)
 	switch {
@@ -85,13 +86,13 @@ func failedOperation(e opslog.Entry, err error) error {
 	return fail.Dependency(err)
 }
 
-// append writes an operation, if pre admits it. An error has its kind, except that
-// the caller knows what to say if pre refused.
+// append writes an operation if pre accepts the state of the log. Its errors have kinds, except for an error of pre, which
+// the caller explains.
 func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
 	if err := o.exclusive(ctx); err != nil {
 		return opslog.Entry{}, err
 	}
-	host, _ := os.Hostname() // may stay unknown
+	host, _ := os.Hostname() // an entry may lack the host
 	e, err := o.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, pre)
 	if err != nil {
 		return e, failedOperation(e, err)
@@ -99,7 +100,8 @@ func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre
 	return e, nil
 }
 
-// Operations returns what the operations log says: what is paused, allowed and forgotten. It makes nothing.
+// Operations returns the state of the operations log: pauses, allowances of floods, and fingerprint resets. It creates
+// nothing.
 func Operations(ctx context.Context, a *Access) (*opslog.State, error) {
 	o, err := openOperations(ctx, a.Config, false)
 	if err != nil {

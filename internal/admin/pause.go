@@ -10,18 +10,17 @@ import (
 	"sluice/sink/opslog"
 )
 
-// PlanPause plans to stop the reading of targets.
+// PlanPause plans to pause targets: members stop reading them.
 func PlanPause(ctx context.Context, a *Access, targets []opslog.Target) (*Decision, error) {
 	return planPausing(ctx, a, "pause", "paused", opslog.Pause{Targets: targets}, targets, pausable)
 }
 
-// PlanResume plans to end pauses.
+// PlanResume plans to end the pauses of targets.
 func PlanResume(ctx context.Context, a *Access, targets []opslog.Target) (*Decision, error) {
 	return planPausing(ctx, a, "resume", "resumed", opslog.Resume{Targets: targets}, targets, resumable)
 }
 
-// planPausing plans a pause or a resume. judge says which targets it would change something for, and what to tell about the
-// others.
+// planPausing plans a pause or a resume. judge returns the targets that change, and notes about the others.
 func planPausing(ctx context.Context, a *Access, verb, past string, body opslog.Body, targets []opslog.Target,
 	judge func(s *opslog.State, targets []opslog.Target) (effective []opslog.Target, notes []string, err error),
 ) (*Decision, error) {
@@ -38,7 +37,7 @@ func planPausing(ctx context.Context, a *Access, verb, past string, body opslog.
 	return d.decide(ctx, a)
 }
 
-// PlanRecheck plans to have members check the holds of targets now.
+// PlanRecheck plans to make members check the holds of targets now.
 func PlanRecheck(ctx context.Context, a *Access, targets []opslog.Target) (*Decision, error) {
 	d := &Decision{
 		Text: fmt.Sprintf("recheck of holds of pipeline %s: %s", a.Config.Pipeline, listTargets(targets)),

@@ -16,7 +16,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// PeekedRecord is a record of a topic. What is not UTF-8 stands there in base64, and its encoding says so.
+// PeekedRecord is a record of a topic. Its bytes are text if they are UTF-8; otherwise they are in base64, and the encoding
+// is "base64".
 type PeekedRecord struct {
 	Topic         string         `json:"topic"`
 	Partition     int32          `json:"partition"`
@@ -29,17 +30,17 @@ type PeekedRecord struct {
 	Headers       []PeekedHeader `json:"headers"`
 	// Problem is why the record cannot become a row, "" if it can.
 	Problem string `json:"problem"`
-	Bytes   []byte `json:"-"` // of the value
+	Bytes   []byte `json:"-"` // the value
 }
 
-// PeekedHeader is a header of such a record.
+// PeekedHeader is a header of a [PeekedRecord].
 type PeekedHeader struct {
 	Key           string  `json:"key"`
 	Value         *string `json:"value"`
 	ValueEncoding string  `json:"value_encoding,omitempty"`
 }
 
-// shownBytes returns bytes as text, and the encoding of the text: "" for UTF-8. nil is null.
+// shownBytes returns bytes as text, and the encoding of the text: "" for UTF-8. For nil it returns nil.
 func shownBytes(b []byte) (text *string, encoding string) {
 	switch {
 	case b == nil:
@@ -50,7 +51,8 @@ func shownBytes(b []byte) (text *string, encoding string) {
 	return new(base64.StdEncoding.EncodeToString(b)), "base64"
 }
 
-// Peek returns the record at an offset of a partition, and why it cannot become a row.
+// Peek returns the record at an offset of a partition, and why it cannot become a row. It returns an error of
+// [fail.KindFound] if there is no record at the offset.
 func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*PeekedRecord, error) {
 	cfg := a.Config
 	if _, meant, _ := cfg.Route(place.Topic); !meant {
@@ -65,19 +67,19 @@ func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*P
 	if err != nil {
 		return nil, err
 	}
-	ask, err := newQuestions(ctx, cfg)
+	queries, err := newKafkaQueries(ctx, cfg)
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
-	defer ask.close()
-	l, err := ask.inspect(ctx, tables[0], place.Topic, snapshot)
+	defer queries.close()
+	l, err := queries.inspect(ctx, tables[0], place.Topic, snapshot)
 	if held, ok := errors.AsType[*hold.Error](err); ok {
 		return nil, fail.Found(held)
 	}
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
-	r, err := ask.recordOf(l, place.Partition, offset)
+	r, err := queries.recordOf(l, place.Partition, offset)
 	if err != nil {
 		return nil, err
 	}
@@ -98,14 +100,14 @@ func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*P
 	return shown, nil
 }
 
-// recordOf reads the record at an offset.
-func (q *questions) recordOf(l *inspection, id int32, offset int64) (*connector.Record, error) {
+// recordOf returns the record at an offset.
+func (q *kafkaQueries) recordOf(l *inspection, id int32, offset int64) (*connector.Record, error) {
 	p, ok := l.partition(id)
 	if !ok {
 		return nil, fail.Found(fmt.Errorf("topic %s has no partition %d", l.topic.Name, id))
 	}
 	var b kafka.Batch
-	err := q.ask(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, offset); return err })
+	err := q.retry(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, offset); return err })
 	if err == nil {
 		err = b.Unreadable
 	}

@@ -19,7 +19,7 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// Position is where a partition stands. What is unknown is nil.
+// Position is the position of a partition, and its log bounds in Kafka. Unknown values are nil.
 type Position struct {
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
@@ -29,7 +29,7 @@ type Position struct {
 	End       *int64    `json:"last_stable_offset"`
 	Lag       *int64    `json:"lag"`
 	Hold      *HoldInfo `json:"hold"`
-	Note      string    `json:"note,omitempty"` // of a topic that is not there yet
+	Note      string    `json:"note,omitempty"` // about a topic that does not exist yet
 }
 
 // HoldInfo is the hold of a partition.
@@ -43,19 +43,18 @@ func showHold(reason hold.Reason, detail string) *HoldInfo {
 	return &HoldInfo{reason, detail, reason.EndsBy()}
 }
 
-// Positions returns where the partitions of the topics stand, or of the one that is named, and why they are held, if they
-// are.
+// Positions returns the positions and holds of the partitions of a topic, or of all topics if it is "".
 func Positions(ctx context.Context, a *Access, topic string) ([]Position, error) {
 	all, end, err := OpenTables(ctx, a, topic)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	ask, err := newQuestions(ctx, a.Config)
+	queries, err := newKafkaQueries(ctx, a.Config)
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
-	defer ask.close()
+	defer queries.close()
 	var lines []Position
 	for _, o := range all {
 		snapshot, standing, err := o.snapshot(ctx)
@@ -63,7 +62,7 @@ func Positions(ctx context.Context, a *Access, topic string) ([]Position, error)
 			return nil, err
 		}
 		for _, name := range o.topics {
-			of, err := ask.lines(ctx, o, name, snapshot)
+			of, err := queries.positions(ctx, o, name, snapshot)
 			if err != nil {
 				return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 			}
@@ -85,8 +84,8 @@ func Positions(ctx context.Context, a *Access, topic string) ([]Position, error)
 	return lines, nil
 }
 
-// snapshot reads what the table says of progress, and what would hold all of its partitions. A table that does not exist
-// yet is an empty one.
+// snapshot reads the positions and the schema of the table, and the hold of the whole table, if any. A table that does not
+// exist gives an empty snapshot.
 func (o *Table) snapshot(ctx context.Context) (*connector.Snapshot, *HoldInfo, error) {
 	s := &connector.Snapshot{Positions: map[string]int64{}}
 	if o.store == nil {
@@ -113,7 +112,7 @@ func (o *Table) snapshot(ctx context.Context) (*connector.Snapshot, *HoldInfo, e
 	return s, nil, nil
 }
 
-// fits says whether the table has the columns that the configuration asks for.
+// fits returns an error if the table lacks columns that the configuration requires.
 func (o *Table) fits(table *schema.Schema) error {
 	if err := table.HasKafkaColumns(); err != nil {
 		return err
@@ -125,8 +124,8 @@ func (o *Table) fits(table *schema.Schema) error {
 	return table.Fits(configured.WithKafkaColumns())
 }
 
-// lines asks Kafka for what it knows of a topic and holds it against the table.
-func (q *questions) lines(ctx context.Context, o *Table, name string, s *connector.Snapshot) ([]Position, error) {
+// positions returns the positions of a topic in the table with the state of its partitions in Kafka.
+func (q *kafkaQueries) positions(ctx context.Context, o *Table, name string, s *connector.Snapshot) ([]Position, error) {
 	l, err := q.inspect(ctx, o, name, s)
 	if notYet(o.config, name, s, err) {
 		return []Position{{Topic: name, Partition: -1, Note: "the topic comes with the first dead letter"}}, nil
@@ -161,8 +160,8 @@ func (q *questions) lines(ctx context.Context, o *Table, name string, s *connect
 	return lines, nil
 }
 
-// notYet reports whether an error says no more than that nothing became a dead letter yet: the topic of the letters is not
-// there, and the table has never heard of it.
+// notYet reports whether an error only means that there is no dead letter yet: the dead-letter topic does not exist, and
+// its table has no position of it.
 func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bool {
 	if lookup.ReasonOf(err) != hold.TopicMissing || !c.ComesLater(topic) {
 		return false
@@ -175,7 +174,7 @@ func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bo
 	return true
 }
 
-// epochOf returns the leader epoch that the group keeps beside its offset, if that offset is next, else -1.
+// epochOf returns the leader epoch of a committed offset if that offset equals next, otherwise -1.
 func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int32 {
 	if g, ok := offsets[id]; ok && g.Next == next {
 		return g.Epoch
@@ -183,7 +182,7 @@ func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int3
 	return -1
 }
 
-// knownLines are the partitions that the table knows of a topic that cannot be asked about.
+// knownLines returns the partitions of which the table has a position, for a topic that Kafka does not know.
 func knownLines(o *Table, topic string, s *connector.Snapshot, h *HoldInfo) []Position {
 	positions := map[int32]int64{}
 	for appID, next := range s.Positions {

@@ -13,24 +13,24 @@ import (
 	"sluice/sink/opslog"
 )
 
-// Forgettable reports whether anything of a topic is remembered.
+// Forgettable returns an error if a topic has no fingerprints that could be reset.
 func Forgettable(cfg *config.Config, name string) error {
 	topic, meant, _ := cfg.Route(name)
 	switch {
 	case !meant:
 		return fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %v", name, cfg.Meant()))
 	case topic.ProducerIdentity().By == idempotency.ByNone:
-		return fail.Usage(fmt.Errorf("topic %s has identity.by: none, so that nothing of it is remembered", name))
+		return fail.Usage(fmt.Errorf("topic %s has identity.by: none, so it has no fingerprints", name))
 	}
 	return nil
 }
 
-// PlanReset plans to have the fingerprints of a topic forgotten, as far as its table goes now.
+// PlanReset plans to forget the fingerprints of a topic below its current positions.
 func PlanReset(ctx context.Context, a *Access, topic string) (*Decision, error) {
 	if err := Forgettable(a.Config, topic); err != nil {
 		return nil, err
 	}
-	reset, err := whatIsThere(ctx, a.Config, topic)
+	reset, err := resetRange(ctx, a.Config, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func listBelow(all []opslog.Below) string {
 	return strings.Join(texts, ", ")
 }
 
-// whatIsThere says how far the table of a topic is. Rows that are committed between this and the operation are remembered.
-func whatIsThere(ctx context.Context, cfg *config.Config, topic string) (f opslog.Forget, err error) {
+// resetRange returns the current positions of a topic. Members keep the fingerprints of rows that are committed after it.
+func resetRange(ctx context.Context, cfg *config.Config, topic string) (f opslog.Forget, err error) {
 	all, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
 		return f, err

@@ -8,17 +8,16 @@ import (
 	"sluice/sink/opslog"
 )
 
-// Where says where a position is set to: to an offset, by a number of offsets, or to where a start begins.
+// Where is the new value of a position: an offset, a distance from the current position, or a start policy.
 type Where struct {
-	Offset int64 // unless Relative or Start are set
-	By     int64 // from the position, if Relative
+	Offset int64 // used unless Relative or Start is set
+	By     int64 // distance from the position, if Relative
 	Start  connector.Start
 
 	Relative bool
 }
 
-// SetTarget is a topic or a partition, and where its position is set to. A topic stands for its partitions that have a
-// position.
+// SetTarget is a topic or a partition, and the new value of its position. A topic means its partitions with a position.
 type SetTarget struct {
 	Target opslog.Target
 	Where
@@ -34,26 +33,26 @@ func planSet(ctx context.Context, a *Access, all []SetTarget) (*MovePlan, error)
 	for _, w := range all {
 		names = append(names, w.Target.Topic)
 	}
-	seen, err := a.see(ctx, names...)
+	view, err := a.inspectTopics(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
-	defer seen.end()
-	made := newPlan("offsets set", seen.looks[0])
-	if detail := plan.Replaced(seen.looks[0].snapshot, seen.looks[0].pipeline); detail != "" {
+	defer view.end()
+	made := newPlan("offsets set", view.inspections[0])
+	if detail := plan.Replaced(view.inspections[0].snapshot, view.inspections[0].pipeline); detail != "" {
 		return nil, refused("table_replaced: %s: restore it, or accept it with offsets start", detail)
 	}
 	for i, w := range all {
-		if err := made.set(seen, seen.looks[i], w); err != nil {
+		if err := made.set(view, view.inspections[i], w); err != nil {
 			return nil, err
 		}
 	}
-	made.onceMore()
+	made.noteRereads()
 	return made, nil
 }
 
-// offsets returns what the where means for each partition.
-func (w Where) offsets(ask *sight, l *inspection, chosen []connector.Partition) (map[connector.Partition]int64, error) {
+// offsets returns the offset to which w sets each partition.
+func (w Where) offsets(view *topicsView, l *inspection, chosen []connector.Partition) (map[connector.Partition]int64, error) {
 	to := map[connector.Partition]int64{}
 	bounds := map[connector.Partition]connector.Bounds{}
 	for _, of := range chosen {
@@ -69,11 +68,11 @@ func (w Where) offsets(ask *sight, l *inspection, chosen []connector.Partition) 
 	if w.Start.Policy == "" {
 		return to, nil
 	}
-	return ask.first(w.Start, chosen, bounds)
+	return view.firstOffsets(w.Start, chosen, bounds)
 }
 
 // set adds the moves of one target.
-func (p *MovePlan) set(ask *sight, l *inspection, w SetTarget) error {
+func (p *MovePlan) set(view *topicsView, l *inspection, w SetTarget) error {
 	if !l.started() {
 		return refused("the table has no position for any partition of topic %s: offsets start or offsets adopt begins it", l.topic.Name)
 	}
@@ -86,7 +85,7 @@ func (p *MovePlan) set(ask *sight, l *inspection, w SetTarget) error {
 	if len(chosen) == 0 {
 		return refused("topic %s has no partition %d", l.topic.Name, w.Target.Partition)
 	}
-	to, err := w.offsets(ask, l, chosen)
+	to, err := w.offsets(view, l, chosen)
 	if err != nil {
 		return err
 	}
@@ -99,11 +98,11 @@ func (p *MovePlan) set(ask *sight, l *inspection, w SetTarget) error {
 	return nil
 }
 
-// onceMore says how to have each record once although it is read again.
-func (p *MovePlan) onceMore() {
+// noteRereads notes how to avoid duplicate rows of the records that members will read again.
+func (p *MovePlan) noteRereads() {
 	for _, s := range p.Moves {
 		topic, _, err := p.of.config.Route(s.Topic)
-		if s.Repeated == 0 || err != nil || topic.Identity.By != "none" { // a deleted row that a fingerprint remembers would not come back
+		if s.Repeated == 0 || err != nil || topic.Identity.By != "none" { // with an identity, the fingerprint of a deleted row would drop its record as a duplicate
 			continue
 		}
 		p.note("to have the records of %s once, pause it, delete its rows first, then move the position and resume:\n"+

@@ -11,23 +11,23 @@ import (
 	"sluice/sink/opslog"
 )
 
-// Skip is what of a partition is left out.
+// Skip selects the records of a partition to leave out.
 type Skip struct {
 	Target opslog.Target
-	Offset int64 // which must be the position
-	To     int64 // the next offset to read; -1 for the one behind the record, or behind a batch that cannot be read
-	Batch  bool  // leave out the whole record batch in any case
+	Offset int64 // must be the position
+	To     int64 // the next offset to read; -1: after the record, or after its record batch if that is unreadable
+	Batch  bool  // leave out the whole record batch
 }
 
-// PlanSkip plans to leave out what a partition stands at.
+// PlanSkip plans to skip the record, or the record batch, at the position of a partition.
 func PlanSkip(ctx context.Context, a *Access, s Skip) (*MovePlan, error) {
 	target, offset, to := s.Target, s.Offset, s.To
-	seen, err := a.see(ctx, target.Topic)
+	view, err := a.inspectTopics(ctx, target.Topic)
 	if err != nil {
 		return nil, err
 	}
-	defer seen.end()
-	l := seen.looks[0]
+	defer view.end()
+	l := view.inspections[0]
 	p, ok := l.partition(target.Partition)
 	b := l.bounds[p]
 	switch at := l.position(p); {
@@ -53,7 +53,7 @@ func PlanSkip(ctx context.Context, a *Access, s Skip) (*MovePlan, error) {
 		return plan, nil
 	}
 	var found kafka.Batch
-	err = seen.ask(func(ctx context.Context) (err error) { found, err = seen.log.BatchAt(ctx, p, offset); return err })
+	err = view.retry(func(ctx context.Context) (err error) { found, err = view.log.BatchAt(ctx, p, offset); return err })
 	if held, ok := errors.AsType[*hold.Error](err); ok {
 		return nil, refused("%w: write --to with the offset to continue at", held)
 	}

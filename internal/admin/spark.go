@@ -22,10 +22,13 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// A checkpoint of Spark Structured Streaming, as far as it tells of Kafka offsets. Its files are text (HDFSMetadataLog,
-// OffsetSeqLog and CommitLog in org.apache.spark.sql.execution.streaming): metadata is {"id":"<the query's id>"};
-// offsets/<batch> is v1, a line of settings, and one line for each source, which for Kafka is
-// {"<topic>":{"<partition>":<next offset>}}, the ends of the batch; commits/<batch> exists once the batch is done.
+// checkpoint is a checkpoint of Spark Structured Streaming. Its files are text (HDFSMetadataLog, OffsetSeqLog and CommitLog
+// in org.apache.spark.sql.execution.streaming):
+//
+//	metadata         {"id":"<the query's id>"}
+//	offsets/<batch>  "v1", a line of settings, and one line for each source with the end offsets of the batch;
+//	                 for Kafka {"<topic>":{"<partition>":<next offset>}}
+//	commits/<batch>  exists once the batch is done
 type checkpoint struct {
 	query   string
 	offsets []int64 // batches, ascending
@@ -33,7 +36,7 @@ type checkpoint struct {
 	folder  folder
 }
 
-// folder is where a checkpoint lies. Nothing is written to it.
+// folder reads the files of a checkpoint.
 type folder interface {
 	list(ctx context.Context, dir string) (names []string, err error)
 	read(ctx context.Context, name string) (io.ReadCloser, error)
@@ -42,10 +45,10 @@ type folder interface {
 // largestOffsets bounds a file of a checkpoint, in bytes.
 const largestOffsets = 64 << 20
 
-// fromSpark takes the ends of the last batch that is in the table. Delta's sink writes the query's id as appId and the
-// batch's number as version of a txn, with the rows (DeltaSink.addBatch), so the table knows it exactly. Without that txn,
-// which a query that writes by foreachBatch may not have, the checkpoint says what was done for certain.
-func (f *AdoptRequest) fromSpark(ctx context.Context, l *inspection) (*adopted, error) {
+// fromSpark returns the end offsets of the last batch in the table. Delta's sink commits the rows together with a txn of
+// the query's id and the batch's number (DeltaSink.addBatch), so the table has the exact batch. A query that writes with
+// foreachBatch may have no such txn: then the checkpoint has the last batch that is certainly done.
+func (f *AdoptRequest) fromSpark(ctx context.Context, l *inspection) (*adoptedPositions, error) {
 	folder, end, err := openFolder(ctx, l.table.config, f.Checkpoint)
 	if err != nil {
 		return nil, err
@@ -59,7 +62,7 @@ func (f *AdoptRequest) fromSpark(ctx context.Context, l *inspection) (*adopted, 
 	if appID == "" {
 		appID = c.query
 	}
-	a := &adopted{}
+	a := &adoptedPositions{}
 	batch, inTable := l.snapshot.Positions[appID]
 	a.from = map[string]int64{appID: -1}
 	if inTable {
@@ -84,7 +87,7 @@ func (f *AdoptRequest) fromSpark(ctx context.Context, l *inspection) (*adopted, 
 }
 
 // judge finds the last batch that is in the table.
-func (c *checkpoint) judge(a *adopted, appID string, batch *int64, inTable bool) error {
+func (c *checkpoint) judge(a *adoptedPositions, appID string, batch *int64, inTable bool) error {
 	last, done := c.last(c.offsets), c.last(c.commits)
 	switch {
 	case !inTable && done < 0:
@@ -113,7 +116,7 @@ func (*checkpoint) last(batches []int64) int64 {
 	return batches[len(batches)-1]
 }
 
-// between counts the offsets from one position to another, of all partitions.
+// between returns the number of offsets between two sets of positions, over all partitions.
 func between(from, to map[int32]int64) (n int64) {
 	for id, end := range to {
 		n += max(0, end-from[id])
@@ -121,7 +124,7 @@ func between(from, to map[int32]int64) (n int64) {
 	return n
 }
 
-// openFolder opens the folder of a checkpoint: a directory, or a URL that the keys of storage.s3 open.
+// openFolder opens the folder of a checkpoint: a directory, or a URL that the settings of storage.s3 can open.
 func openFolder(ctx context.Context, cfg *config.Config, name string) (folder, func(), error) {
 	at := *cfg
 	at.Storage.URL = name
@@ -133,7 +136,7 @@ func openFolder(ctx context.Context, cfg *config.Config, name string) (folder, f
 		if err != nil {
 			return nil, nil, fail.Usage(fmt.Errorf("--checkpoint: %w", err))
 		}
-		return directory{root}, func() { _ = root.Close() }, nil // it was only read
+		return directory{root}, func() { _ = root.Close() }, nil // read only
 	}
 	store, err := open.Store(ctx, &at)
 	if err != nil {
@@ -141,12 +144,12 @@ func openFolder(ctx context.Context, cfg *config.Config, name string) (folder, f
 	}
 	end := func() {}
 	if c, ok := store.(io.Closer); ok {
-		end = func() { _ = c.Close() } // it was only read
+		end = func() { _ = c.Close() } // read only
 	}
 	return remote{store}, end, nil
 }
 
-// directory is a folder of this machine.
+// directory is a local folder.
 type directory struct{ root *os.Root }
 
 func (d directory) list(_ context.Context, dir string) (names []string, err error) {
@@ -164,7 +167,7 @@ func (d directory) read(_ context.Context, name string) (io.ReadCloser, error) {
 	return d.root.Open(name)
 }
 
-// remote is a folder of a store.
+// remote is a folder of an object store.
 type remote struct{ store objstore.Store }
 
 func (r remote) list(ctx context.Context, dir string) (names []string, err error) {
@@ -206,7 +209,8 @@ func readCheckpoint(ctx context.Context, from folder) (*checkpoint, error) {
 	return c, nil
 }
 
-// batches lists the files of a folder that are named by a batch's number; others are Hadoop's checksums and leftovers.
+// batches returns the numbers of the batches that have a file in a folder. It ignores other files, such as Hadoop's
+// checksums.
 func (c *checkpoint) batches(ctx context.Context, dir string) (all []int64, err error) {
 	names, err := c.folder.list(ctx, dir)
 	if err != nil {
@@ -221,7 +225,7 @@ func (c *checkpoint) batches(ctx context.Context, dir string) (all []int64, err 
 	return all, nil
 }
 
-// ends returns where a batch ended in the partitions of a topic: their next offsets.
+// ends returns the next offsets of a topic's partitions after a batch.
 func (c *checkpoint) ends(ctx context.Context, batch int64, topic string) (map[int32]int64, error) {
 	name := fmt.Sprintf("offsets/%d", batch)
 	text, err := c.text(ctx, name)
@@ -238,8 +242,8 @@ func (c *checkpoint) ends(ctx context.Context, batch int64, topic string) (map[i
 	return ends, nil
 }
 
-// parseOffsetSeq reads the file of a batch: the next offsets of a topic, nil if no source reads it, and the topics that
-// its sources read.
+// parseOffsetSeq parses the offsets file of a batch. It returns the next offsets of a topic, nil if no source reads it, and
+// the topics that the sources read.
 func parseOffsetSeq(text []byte, topic string) (ends map[int32]int64, topics []string, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, largestOffsets)
@@ -253,7 +257,7 @@ func parseOffsetSeq(text []byte, topic string) (ends map[int32]int64, topics []s
 		}
 		var source map[string]map[string]int64
 		if json.Unmarshal([]byte(line), &source) != nil {
-			continue // of another kind than Kafka
+			continue // a source that is not Kafka
 		}
 		topics = append(topics, slices.Sorted(maps.Keys(source))...)
 		of, ok := source[topic]

@@ -14,24 +14,24 @@ import (
 	"sluice/reliability/hold"
 )
 
-// StartRequest says which topics begin, and where.
+// StartRequest selects the topics to start, and their first positions.
 type StartRequest struct {
 	Topics     []string
 	Start      connector.Start
-	Keep       bool    // the positions that the table has; Start is not used
-	Partitions []int32 // only these, of one topic that has begun; nil for all
-	Again      bool    // also partitions that have a position
+	Keep       bool    // keep the positions in the table; ignore Start
+	Partitions []int32 // only these, of one topic with positions; nil for all
+	Again      bool    // also start partitions that have a position
 }
 
-// first returns where a start begins in each partition.
-func (s *sight) first(start connector.Start, partitions []connector.Partition, bounds map[connector.Partition]connector.Bounds) (map[connector.Partition]int64, error) {
+// firstOffsets returns the first position of each partition for a start policy.
+func (s *topicsView) firstOffsets(start connector.Start, partitions []connector.Partition, bounds map[connector.Partition]connector.Bounds) (map[connector.Partition]int64, error) {
 	var at map[connector.Partition]int64
 	if start.Policy == connector.StartTimestamp {
 		since := start.At
 		if since.IsZero() {
 			since = time.Now().Add(-start.Back)
 		}
-		err := s.ask(func(ctx context.Context) (err error) { at, err = s.log.OffsetsAt(ctx, partitions, since); return err })
+		err := s.retry(func(ctx context.Context) (err error) { at, err = s.log.OffsetsAt(ctx, partitions, since); return err })
 		if err != nil {
 			return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 		}
@@ -43,7 +43,7 @@ func (s *sight) first(start connector.Start, partitions []connector.Partition, b
 	return first, nil
 }
 
-// PlanStart plans to give partitions without a position their first one.
+// PlanStart plans the first positions of topics, or of new partitions. It also accepts a replaced table.
 func PlanStart(ctx context.Context, a *Access, f StartRequest) (*MovePlan, error) {
 	return sorted(f.plan(ctx, a))
 }
@@ -57,12 +57,12 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 	if len(names) > 1 && len(f.Partitions) > 0 {
 		return nil, fail.Usage(fmt.Errorf("--partition is for one topic: write one command for each"))
 	}
-	seen, err := a.see(ctx, names...)
+	view, err := a.inspectTopics(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
-	defer seen.end()
-	first := seen.looks[0]
+	defer view.end()
+	first := view.inspections[0]
 	made := newPlan("offsets start", first)
 	made.Accept = true
 	replaced := plan.Replaced(first.snapshot, first.pipeline)
@@ -72,12 +72,12 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 		}
 		made.note("table_replaced: %s. With this command it is; positions that stay say that its rows are those that this pipeline wrote", replaced)
 	}
-	for _, l := range seen.looks {
+	for _, l := range view.inspections {
 		chosen, err := f.choose(l, replaced != "")
 		if err != nil {
 			return nil, err
 		}
-		if err := made.start(seen, l, chosen, start, keep); err != nil {
+		if err := made.start(view, l, chosen, start, keep); err != nil {
 			return nil, err
 		}
 		made.past(l)
@@ -85,7 +85,7 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 	return made, nil
 }
 
-// choose says which partitions begin.
+// choose returns the partitions to start. all includes those with a position.
 func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, error) {
 	var chosen []connector.Partition
 	begun := l.started()
@@ -115,7 +115,8 @@ func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, e
 	return chosen, nil
 }
 
-// acceptsAll makes sure that a table is accepted for all topics that continue in it, since they all would.
+// acceptsAll refuses the plan unless it names all topics with positions in a replaced table: accepting the table lets all
+// of them continue.
 func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	var left, gone []string
 	for appID := range l.snapshot.Positions {
@@ -140,8 +141,8 @@ func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	return refused("the table was replaced, and it has positions of %s too, which would keep their positions: name all topics", strings.Join(left, ", "))
 }
 
-// start adds the first positions of partitions.
-func (p *MovePlan) start(ask *sight, l *inspection, chosen []connector.Partition, start connector.Start, keep bool) error {
+// start adds the first positions of the chosen partitions.
+func (p *MovePlan) start(view *topicsView, l *inspection, chosen []connector.Partition, start connector.Start, keep bool) error {
 	bounds := map[connector.Partition]connector.Bounds{}
 	for _, of := range chosen {
 		b, there := l.bounds[of]
@@ -168,7 +169,7 @@ func (p *MovePlan) start(ask *sight, l *inspection, chosen []connector.Partition
 		}
 		return nil
 	}
-	first, err := ask.first(start, chosen, bounds)
+	first, err := view.firstOffsets(start, chosen, bounds)
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (p *MovePlan) start(ask *sight, l *inspection, chosen []connector.Partition
 	return nil
 }
 
-// past notes what is known of the topic from before, so that no operator starts it by mistake.
+// past notes the hold of the topic's first held partition, so that the operator sees why the topic has a history.
 func (p *MovePlan) past(l *inspection) {
 	for _, of := range l.partitions() {
 		if h := l.hold(of); h != nil && h.Reason != hold.TableReplaced {

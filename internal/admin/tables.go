@@ -23,19 +23,19 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Table is a table that is read, with the topics that feed it.
+// Table is a table that is open for reading, with the topics that feed it.
 type Table struct {
 	config *config.Config
 	topics []string
-	table  config.Topic   // what the topics agree on
-	store  objstore.Store // nil if there is no place that could hold a table
+	table  config.Topic   // the settings that all its topics share
+	store  objstore.Store // nil if its local directory does not exist
 
 	URL   string
-	Later bool // it comes with the first dead letter: that it is not there is nothing wrong
+	Later bool // the first dead letter creates the table, so it may be missing
 }
 
-// OpenTables opens the tables of the configuration for reading, or the one that a topic feeds. It makes nothing: a local
-// directory that does not exist is no store. The caller calls end when it is done with them.
+// OpenTables opens the tables of the configuration for reading, or the one that a topic feeds. It creates nothing, not even
+// a local directory. The caller calls end after the last use of the tables.
 func OpenTables(ctx context.Context, a *Access, topic string) (all []*Table, end func(), err error) {
 	names, err := a.topics(ctx, topic)
 	if err != nil {
@@ -72,19 +72,19 @@ func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*Ta
 		if err != nil {
 			return nil, nil, fail.Dependency(err)
 		}
-		for _, o := range all { // those of a directory that is missing are empty, now that others are there
+		for _, o := range all { // also those whose own directory is missing: they are empty
 			o.store = objstore.Sub(store, o.table.Table)
 		}
 		if c, ok := store.(io.Closer); ok {
-			end = func() { _ = c.Close() } // it was only read
+			end = func() { _ = c.Close() } // read only
 		}
 		break
 	}
 	return all, end, nil
 }
 
-// topics are those that a question is about: the one that is named, or all that are listed, the dead-letter topics that follow
-// from them and, asked of Kafka, those that match a pattern now.
+// topics returns the named topic, or all: the listed topics, their dead-letter topics, and the topics that match a pattern
+// now, which it requests from Kafka.
 func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
 	cfg := a.Config
 	if topic != "" {
@@ -99,13 +99,13 @@ func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, listing)
 	defer cancel()
-	ask, err := newQuestions(ctx, cfg)
+	queries, err := newKafkaQueries(ctx, cfg)
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
-	defer ask.close()
+	defer queries.close()
 	var names []string
-	err = ask.ask(func(ctx context.Context) (err error) { names, err = ask.group.Topics(ctx); return err })
+	err = queries.retry(func(ctx context.Context) (err error) { names, err = queries.group.Topics(ctx); return err })
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: which topics match (name one with --topic to do without): %w", err))
 	}
@@ -116,10 +116,10 @@ func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
 	return names, nil
 }
 
-// listing bounds the question which topics match.
+// listing bounds the request for the topics that match.
 const listing = 15 * time.Second
 
-// Failed returns err, of reading the table, as an error with a kind.
+// Failed gives an error of reading the table a kind.
 func (o *Table) Failed(err error) error {
 	if fail.Of(err) != 0 {
 		return err
@@ -133,14 +133,14 @@ func (o *Table) Failed(err error) error {
 	return fail.Dependency(fmt.Errorf("table %s: %w", o.URL, err))
 }
 
-// Inspection is what the log of a table says of it.
+// Inspection describes a table from its log.
 type Inspection struct {
 	URL              string            `json:"url"`
 	ID               string            `json:"id"`
 	Name             string            `json:"name,omitempty"`
 	Created          *time.Time        `json:"created,omitempty"`
 	Version          int64             `json:"version"`
-	Checkpoint       int64             `json:"checkpoint"` // -1 if there is none
+	Checkpoint       int64             `json:"checkpoint"` // -1 without a checkpoint
 	Reader           int32             `json:"min_reader_version"`
 	Writer           int32             `json:"min_writer_version"`
 	Features         []string          `json:"features,omitempty"`
@@ -152,24 +152,25 @@ type Inspection struct {
 	PartitionColumns []string          `json:"partition_columns,omitempty"`
 	Properties       map[string]string `json:"properties,omitempty"`
 	Positions        []TablePosition   `json:"positions"`
-	// Ignored are fields without a column, in the commits from version IgnoredSince on.
+	// Ignored has the record fields without a column, from the commits since version IgnoredSince.
 	Ignored      []connector.IgnoredFields `json:"ignored_fields,omitempty"`
 	IgnoredSince int64                     `json:"ignored_fields_since"`
-	Refusal      string                    `json:"refusal,omitempty"` // why this version must not write it
+	Refusal      string                    `json:"refusal,omitempty"` // why this version of Sluice must not write the table
 }
 
-// TablePosition is one txn of the table. Other programs' have only an app id and a version.
+// TablePosition is one txn of the table. A txn of another program has only an app id and a version.
 type TablePosition struct {
 	AppID     string `json:"app_id"`
 	Pipeline  string `json:"pipeline,omitempty"`
 	Topic     string `json:"topic,omitempty"`
 	Partition *int32 `json:"partition,omitempty"`
 	Version   int64  `json:"version"` // the next offset to read, for a partition
-	// LeaderEpoch is that of the last record batch before the position, -1 if it is unknown; nil if the table keeps none.
+	// LeaderEpoch is the leader epoch of the last record batch before the position: -1 if unknown, nil if the table has
+	// none.
 	LeaderEpoch *int64 `json:"leader_epoch,omitempty"`
 }
 
-// Inspect reads the log of a table.
+// Inspect reads the log of a table. The error is [deltalog.ErrNoTable] if the table does not exist.
 func Inspect(ctx context.Context, o *Table) (*Inspection, error) {
 	if o.store == nil {
 		return nil, deltalog.ErrNoTable

@@ -16,21 +16,21 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Verification is what was verified of a table.
+// Verification is the result of verifying a table.
 type Verification struct {
 	URL        string              `json:"url"`
 	Version    int64               `json:"version"`
-	Oldest     int64               `json:"oldest_version"` // whose commit still exists
+	Oldest     int64               `json:"oldest_version"` // the oldest version whose log entry exists
 	Rows       int64               `json:"rows"`
 	Partitions []VerifiedPartition `json:"partitions"`
 	Findings   []VerifyFinding     `json:"findings"`
-	// Notes are facts that make the proof smaller, and contradict nothing.
+	// Notes are facts that weaken the proof without contradicting it.
 	Notes []string `json:"notes"`
 
 	altered bool // other programs added or removed files
 }
 
-// VerifiedPartition is what the log covers of one partition.
+// VerifiedPartition has the offsets of one partition that the commits cover.
 type VerifiedPartition struct {
 	Topic     string     `json:"topic"`
 	Partition int32      `json:"partition"`
@@ -38,15 +38,15 @@ type VerifiedPartition struct {
 	Ranges    []Interval `json:"ranges"`
 	Position  *int64     `json:"position"` // null if the table has no txn for it
 	Committed int64      `json:"rows_committed"`
-	Letters   int64      `json:"letters"`    // dead ones, that the commits passed
-	Twins     int64      `json:"duplicates"` // that the commits left out
-	Rows      int64      `json:"rows"`       // of all chains of the partition
-	// Compared is what was read of the topic, null without --kafka.
+	Letters   int64      `json:"letters"`    // dead letters that the commits passed
+	Twins     int64      `json:"duplicates"` // duplicates that the commits left out
+	Rows      int64      `json:"rows"`       // rows in the table, of all chains of the partition
+	// Compared is the comparison with the topic, null without --kafka.
 	Compared *Comparison `json:"compared,omitempty"`
 }
 
-// Verify proves that a table has each record once, as far as its log tells, and, if withTopics, compares its rows with
-// the records of its topics. An answer of Kafka may take as long as within.
+// Verify checks that a table has each record exactly once according to its log. If withTopics, it also compares the rows
+// with the records of the topics. Each request to Kafka may take as long as within.
 func Verify(ctx context.Context, o *Table, withTopics bool, within time.Duration) (*Verification, error) {
 	v, checks, err := verifyLog(ctx, o)
 	if err == nil && withTopics {
@@ -55,7 +55,8 @@ func Verify(ctx context.Context, o *Table, withTopics bool, within time.Duration
 	return v, err
 }
 
-// verifyLog reads the table as of one version, and returns what it saw of the rows. The error is of the store or the log.
+// verifyLog verifies one version of the table against its log, and returns the checked rows of each partition. The error is
+// one of the store or the log.
 func verifyLog(ctx context.Context, o *Table) (*Verification, map[source]*rowCheck, error) {
 	if o.store == nil {
 		return nil, nil, deltalog.ErrNoTable
@@ -100,7 +101,7 @@ func compareChains(a, b chain) int {
 	return strings.Compare(a.appID, b.appID)
 }
 
-// readHistory follows the ranges of all commits.
+// readHistory reads the offset ranges of all commits.
 func (v *Verification) readHistory(ctx context.Context, o *Table) (coverage, error) {
 	ranges := coverage{}
 	var foreign int
@@ -108,7 +109,7 @@ func (v *Verification) readHistory(ctx context.Context, o *Table) (coverage, err
 		if err != nil {
 			return nil, err
 		}
-		if e.Version > v.Version { // it came after we began
+		if e.Version > v.Version { // committed after the verification began
 			break
 		}
 		if v.Oldest < 0 {
@@ -128,12 +129,12 @@ func (v *Verification) readHistory(ctx context.Context, o *Table) (coverage, err
 		v.note("%d commits of other programs changed rows: rows that are missing are not counted as findings", foreign)
 	}
 	if v.Oldest > 0 {
-		v.note("the log begins at version %d: what the commits before it covered is unknown", v.Oldest)
+		v.note("the log begins at version %d: the offsets of earlier commits are unknown", v.Oldest)
 	}
 	return ranges, nil
 }
 
-// noteMoved tells of a position that an operator moved.
+// noteMoved notes a position that an operator moved.
 func (v *Verification) noteMoved(e delta.Entry, r connector.Range) {
 	what := "it began there"
 	switch {
@@ -150,7 +151,7 @@ func (v *Verification) note(format string, args ...any) {
 	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
 }
 
-// appIDOf finds the txn by which a commit moved the position of a range.
+// appIDOf returns the appId of the txn with which a commit set the position of a range.
 func appIDOf(txns []deltalog.Txn, r connector.Range) (appID string) {
 	for _, t := range txns {
 		id, err := idempotency.ParseAppID(t.AppID)
@@ -164,7 +165,7 @@ func appIDOf(txns []deltalog.Txn, r connector.Range) (appID string) {
 	return appID
 }
 
-// readRows counts the rows of each partition, those without commits included.
+// readRows checks the rows of each partition, including partitions without commits.
 func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.State, ranges coverage) (map[source]*rowCheck, error) {
 	checks := map[source]*rowCheck{}
 	for at, in := range ranges {
@@ -178,7 +179,7 @@ func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.S
 		if err != nil {
 			return nil, err
 		}
-		var check *rowCheck // of the row before; rows of a partition lie together
+		var check *rowCheck // of the previous row; rows of a partition are adjacent
 		var at source
 		for row, err := range delta.Offsets(ctx, o.store, f) {
 			if errors.Is(err, objstore.ErrNotFound) {
@@ -209,7 +210,7 @@ func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.S
 	return checks, nil
 }
 
-// position compares the table's position with the end of the last commit.
+// position compares the table's position of a partition with the end of its last commit.
 func position(at chain, in *covered, position *int64) []VerifyFinding {
 	switch {
 	case position == nil:
@@ -220,7 +221,7 @@ func position(at chain, in *covered, position *int64) []VerifyFinding {
 	return nil
 }
 
-// bare finds positions that no commit explains, if the whole log was there to read.
+// bare finds positions that no commit explains, if the whole log exists.
 func (v *Verification) bare(state *deltalog.State, ranges coverage) []VerifyFinding {
 	var all []VerifyFinding
 	for _, appID := range slices.Sorted(maps.Keys(state.Txns)) {

@@ -11,7 +11,7 @@ import (
 	"sluice/connector"
 )
 
-// source is a partition as the columns of a table name it.
+// source is a topic name and a partition, as in the columns of a table.
 type source struct {
 	Topic     string
 	Partition int32
@@ -23,9 +23,9 @@ func compareSources(a, b source) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// VerifyFinding is something that contradicts exactly once, in words for an operator.
+// VerifyFinding is a contradiction of exactly once, in words for an operator.
 type VerifyFinding struct {
-	Topic     string `json:"topic"` // empty for what concerns the table
+	Topic     string `json:"topic"` // empty if the finding is about the table
 	Partition int32  `json:"partition"`
 	Kind      string `json:"kind"` // gap, overlap, position, duplicate, uncovered, missing, file
 	Detail    string `json:"detail"`
@@ -44,37 +44,37 @@ type Interval struct {
 	Next int64 `json:"next"`
 }
 
-// covered is what the commits in a table's log say about one partition.
+// covered has the offsets and counts of one partition according to the commits in a table's log.
 type covered struct {
-	intervals []Interval // ascending, apart from each other
-	again     []Interval // that an operator had read once more: rows may repeat there
-	next      int64      // of the newest commit, -1 if there is none
-	rows      int64      // that the commits say they hold
-	health    int64      // health-check records that the commits say they dropped
-	letters   int64      // that they say they passed
-	twins     int64      // duplicates that they say they left out
-	lettered  []lettered // and duplicates; in the order of the log
+	intervals []Interval // ascending, with gaps between them
+	again     []Interval // offsets that an operator set members to read again: rows may repeat there
+	next      int64      // end of the newest commit, -1 without one
+	rows      int64      // rows of the commits
+	health    int64      // health-check records that the commits dropped
+	letters   int64      // dead letters that the commits passed
+	twins     int64      // duplicates that the commits left out
+	lettered  []lettered // the commits with dead letters or duplicates, in the order of the log
 	whole     bool       // the log reaches back to the initial commit
 	findings  []VerifyFinding
 }
 
-// lettered are the offsets of a commit that passed so many dead letters, or left so many duplicates out.
+// lettered has the offsets of a commit, and how many of its records became dead letters or were duplicates.
 type lettered struct {
 	Interval
 	letters int64
 }
 
-// chain is a partition as one pipeline knows it: the ranges of its commits follow each other.
+// chain is a partition of one pipeline and topic id. The ranges of its commits are adjacent.
 type chain struct {
 	source
 	appID string // "" if the commit has no txn for its range
 }
 
-// coverage follows the ranges of all commits, oldest first.
+// coverage collects the ranges of all commits, oldest first.
 type coverage map[chain]*covered
 
-// add takes the next commit's range of a partition and checks the precondition of the commit afterwards. A position that an
-// operator moved covers nothing: forwards it leaves offsets out, backwards they are read again.
+// add adds a partition's range of the next commit, and checks that the range continues the one before. A move by an
+// operator covers no offsets: forwards it leaves offsets out, backwards members read offsets again.
 func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	p := c[at]
 	first := p == nil
@@ -118,7 +118,8 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	}
 }
 
-// cover adds offsets to intervals, which stay ascending and apart. They nearly always continue the last one.
+// cover adds an interval to intervals, which stay ascending with gaps between them. The new one nearly always continues
+// the last one.
 func cover(to []Interval, in Interval) []Interval {
 	if in.Next <= in.From {
 		return to
@@ -149,25 +150,25 @@ func holds(all []Interval, offset int64) bool {
 	return found || i > 0 && offset < all[i-1].Next
 }
 
-// pageBits is how many offsets a page of the set holds.
+// pageBits is the number of offsets in a page of an [offsetSet].
 const pageBits = 1 << 16
 
-// page is a piece of an offset set. bits is nil once all of them are there.
+// page is a part of an [offsetSet]. bits is nil once the page is full.
 type page struct {
 	count int
 	bits  *[pageBits / 64]uint64
 }
 
-// offsetSet is a set of offsets: nothing for each full page, else one bit for each offset between the lowest and the
-// highest. A thousand million rows with holes cost 125 MB.
+// offsetSet is a set of offsets. A full page needs no bits; any other page has one bit for each of its offsets. A thousand
+// million rows with holes take 125 MB.
 type offsetSet struct {
 	pages map[int64]*page
-	last  *page   // of the offset before; rows come in order
-	index int64   // of last
-	order []int64 // the indexes of pages, once they are asked for in order
+	last  *page   // page of the previous offset; rows come in order
+	index int64   // index of last
+	order []int64 // sorted indexes of pages; nil until from needs them
 }
 
-// add reports whether the offset is new.
+// add adds an offset and reports whether it is new.
 func (s *offsetSet) add(offset int64) bool {
 	index := offset / pageBits
 	p := s.last
@@ -226,7 +227,7 @@ func (s *offsetSet) from(offset int64) (at int64, ok bool) {
 	return 0, false
 }
 
-// rowCheck counts the rows of one partition against what its commits cover.
+// rowCheck checks the rows of one partition against its commits.
 type rowCheck struct {
 	chains     []*covered // nearly always one
 	rows       int64
@@ -237,7 +238,7 @@ type rowCheck struct {
 	firstBare  int64
 }
 
-// add takes one row.
+// add checks the next row.
 func (r *rowCheck) add(offset int64) {
 	r.rows++
 	if offset < 0 || !r.seen.add(offset) && !r.again(offset) {
@@ -255,13 +256,14 @@ func (r *rowCheck) add(offset int64) {
 	}
 }
 
-// again reports whether an operator had the offset read once more.
+// again reports whether an operator moved the position back before the offset, so that its row may repeat.
 func (r *rowCheck) again(offset int64) bool {
 	return slices.ContainsFunc(r.chains, func(in *covered) bool { return holds(in.again, offset) })
 }
 
-// findings says what the rows contradict. altered tells that others changed the table's rows, so that missing ones may
-// be meant. Two chains (two pipelines, or a topic created again) may hold the same offset once each.
+// findings returns the contradictions between rows and commits. altered says that other programs changed the table's rows,
+// so missing rows are no contradiction. Two chains (two pipelines, or a topic created again) may each have one row of an
+// offset.
 func (r *rowCheck) findings(at source, altered bool) []VerifyFinding {
 	var all []VerifyFinding
 	find := func(kind, format string, args ...any) {

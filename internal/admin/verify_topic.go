@@ -8,21 +8,21 @@ import (
 	"sluice/connector"
 )
 
-// topicCheck compares the rows of one partition with its committed records, which come in the order of their offsets.
-// Every record with a value that a commit covers must have a row, or be one of the dead letters that the commit passed or of
-// the duplicates that it left out, and every row a record. Health-check records without a row must be among those that the commits say they dropped.
+// topicCheck compares the rows of one partition with its committed records, in the order of offsets. Each record with a
+// value that a commit covers must have a row, or be one of the commit's dead letters, duplicates or dropped health-check
+// records. Each row must have a record.
 type topicCheck struct {
 	rows   *offsetSet
 	nulls  bool       // a record without a value has a row like any other
-	chains []*covered // what the commits cover, nearly always one chain
-	from   int64      // where the log starts: what lies before it cannot be compared
-	next   int64      // what lies before was compared
+	chains []*covered // the commits, nearly always one chain
+	from   int64      // start of the log; earlier offsets cannot be compared
+	next   int64      // the offsets before it have been compared
 
-	lettered []lettered // by offset, each with the letters that are not found yet
-	unfound  int64      // letters of those before
+	lettered []lettered // by offset, each with the number of records not found yet
+	unfound  int64      // records not found in earlier commits
 
 	records, tombstones int64
-	health              int64 // have a value and no row, and claim to be health checks
+	health              int64 // records with a value and the health-check header, but without a row
 	lost, foreign       int64
 	firstHealth         int64
 	firstLost           int64
@@ -38,7 +38,7 @@ func newTopicCheck(rows *rowCheck, from int64) *topicCheck {
 	return c
 }
 
-// record takes the next committed record.
+// record compares the next committed record.
 func (c *topicCheck) record(r *connector.Record) {
 	c.pass(r.Offset)
 	c.next = r.Offset + 1
@@ -60,7 +60,7 @@ func (c *topicCheck) record(r *connector.Record) {
 	}
 }
 
-// pass notes that there is no committed record up to an offset.
+// pass records that there is no committed record between next and an offset.
 func (c *topicCheck) pass(to int64) {
 	for at, ok := c.rows.from(c.next); ok && at < to; at, ok = c.rows.from(at + 1) {
 		c.bare(at)
@@ -68,10 +68,10 @@ func (c *topicCheck) pass(to int64) {
 	c.next = max(c.next, to)
 }
 
-// skip passes over offsets that the log has lost meanwhile: their rows cannot be compared.
+// skip leaves out offsets that retention deleted during the comparison.
 func (c *topicCheck) skip(to int64) { c.next = max(c.next, to) }
 
-// bare notes rows without a record.
+// bare counts a row without a record.
 func (c *topicCheck) bare(offset int64) {
 	if c.foreign == 0 {
 		c.firstForeign = offset
@@ -79,7 +79,7 @@ func (c *topicCheck) bare(offset int64) {
 	c.foreign++
 }
 
-// covered reports whether a commit says that it holds the offset.
+// covered reports whether a commit covers the offset.
 func (c *topicCheck) covered(offset int64) bool {
 	for _, in := range c.chains {
 		if in.holds(offset) {
@@ -89,7 +89,8 @@ func (c *topicCheck) covered(offset int64) bool {
 	return false
 }
 
-// letter reports whether a record without a row can be a dead letter: of a commit that passed more than were found so far.
+// letter reports whether a record without a row can be a dead letter or a duplicate: its commit must have more of them than
+// were found so far.
 func (c *topicCheck) letter(offset int64) bool {
 	for len(c.lettered) > 0 && c.lettered[0].Next <= offset {
 		c.unfound += c.lettered[0].letters
@@ -107,14 +108,14 @@ func (c *topicCheck) letter(offset int64) bool {
 	return false
 }
 
-// deleted takes records without a row for some of the rows that other programs deleted, and returns how many it took.
+// deleted attributes lost records to rows that other programs deleted, up to a number of rows. It returns how many.
 func (c *topicCheck) deleted(rows int64) int64 {
 	n := min(c.lost, max(rows, 0))
 	c.lost -= n
 	return n
 }
 
-// findings says what contradicts the topic. In a compacted topic records go, and their rows rightly stay.
+// findings returns the contradictions between rows and topic. In a compacted topic rows may outlive their records.
 func (c *topicCheck) findings(at source, compacted bool) []VerifyFinding {
 	var all []VerifyFinding
 	dropped := int64(0)
@@ -125,7 +126,7 @@ func (c *topicCheck) findings(at source, compacted bool) []VerifyFinding {
 	for _, l := range c.lettered {
 		unfound += l.letters
 	}
-	if c.health > dropped+unfound { // who only claims to be a health check may be a letter
+	if c.health > dropped+unfound { // a record with the header may also be a dead letter
 		all = append(all, VerifyFinding{at.Topic, at.Partition, "lost", fmt.Sprintf(
 			"%d committed records with the header %s=%s have no row, the first one at offset %d; the commits say that they dropped %d",
 			c.health, connector.HealthHeader, connector.HealthValue, c.firstHealth, dropped)})
