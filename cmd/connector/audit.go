@@ -7,7 +7,7 @@ import (
 func (c *cli) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Look at what operators did",
+		Short: "Show and verify the operations log",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

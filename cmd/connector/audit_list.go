@@ -18,9 +18,9 @@ func (c *cli) auditListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the operations log",
-		Long: `Shows who did what, when and why, from the operations log, and its head: keep
-that in another place, and audit verify --head finds an end that was cut off.
-The operator is what --operator or $USER said: nothing proves the name.
+		Long: `Shows who did what, when and why, from the operations log, and the log's head.
+Keep the head in another place: audit verify --head then finds missing newest
+entries. The operator's name comes from --operator or $USER and is not proven.
 Operations of later versions are shown, too. Exit code 1 if an entry cannot be
 read.`,
 		Args: cobra.NoArgs,
@@ -30,7 +30,7 @@ read.`,
 			return c.auditList(ctx, since)
 		},
 	}
-	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older, such as 24h (default all)")
+	cmd.Flags().DurationVar(&since, "since", 0, "only entries of this duration back, such as 24h (default all)")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
@@ -61,7 +61,7 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 	return err
 }
 
-// printAudit writes the operations log for people.
+// printAudit prints the operations log as a table.
 func printAudit(w io.Writer, r *admin.AuditReport) error {
 	tw := terminal.NewColumns(w)
 	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush has the error

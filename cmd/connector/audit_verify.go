@@ -19,13 +19,13 @@ func (c *cli) auditVerifyCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove that the operations log is what was written",
+		Short: "Verify that the operations log was not changed",
 		Long: `Reads the whole operations log and recomputes its chain of hashes. It finds
-entries that were changed, written anew or taken away, and objects that do not
-belong there; exit code 1 names them, the first bad one first. An end that was
-cut off, or a newest entry that was written anew, only shows against a head
-that was kept: --head takes it as audit list and audit verify print it. The
-chain has no key: only such a head shows that everything was written anew.`,
+entries that were changed, replaced or removed, and objects that do not belong
+there; with findings, exit code 1, and the first bad entry comes first. Removed
+or replaced newest entries show only against a head that you kept: --head takes
+it as audit list and audit verify print it. The chain has no key: only such a
+head shows that the whole log was replaced.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -33,7 +33,7 @@ chain has no key: only such a head shows that everything was written anew.`,
 			return c.auditVerify(ctx, head)
 		},
 	}
-	cmd.Flags().StringVar(&head, "head", "", "SEQ:HASH that must be in the log")
+	cmd.Flags().StringVar(&head, "head", "", "a kept head, SEQ:HASH, that must be in the log")
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)

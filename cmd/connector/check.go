@@ -24,14 +24,14 @@ func (c *cli) checkCommand() *cobra.Command {
 each topic and the place of its dead letters, the consumer group, each table,
 the position of each partition, the operations log and, if configured, the
 database of fingerprints. Each line is ok, a warning, a problem (an operator
-must act before records move), failed (the system did not answer or refused) or
+must act before records move), failed (the system did not respond or refused) or
 skipped (it depends on something that failed); a hint says what to do. For a
 topic that does not exist, the hint names similar topics of the cluster.
 
 It changes nothing, with two exceptions: it puts and deletes a small object
-below _sluice/selftest/, to test the store, and it makes the tables for
-fingerprints. It asks the member at health.listen, if one answers there, for its
-holds; no member is disturbed. Exit code 1 for a problem, 2 for a wrong
+below _sluice/selftest/, to test the store, and it creates the tables for
+fingerprints. It asks the member at health.listen, if one responds there, for
+its holds; no member is disturbed. Exit code 1 for a problem, 2 for a wrong
 configuration, 3 if something failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.check(cmd.Context(), timeout) },
@@ -42,7 +42,7 @@ configuration, 3 if something failed.`,
 	return cmd
 }
 
-// result is an error if something failed or is a problem. The findings say all of it.
+// result returns an error without text for the exit code of the findings; nil if there is no failure and no problem.
 func result(findings []admin.Finding) (err error) {
 	for _, f := range findings {
 		switch f.Status {
@@ -83,7 +83,7 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 	return result(findings)
 }
 
-// report prints the findings.
+// report prints the findings in the chosen format.
 func (c *cli) report(findings []admin.Finding) error {
 	if c.output == "json" {
 		return writeJSON(c.stdout, map[string]any{"findings": findings})

@@ -14,13 +14,13 @@ import (
 	"sluice/internal/terminal"
 )
 
-// cli is what all commands share: the environment, the streams, and the flags that they have in common.
+// cli has the environment, the streams and the common flags of all commands.
 type cli struct {
 	env            func(string) (string, bool)
 	stdin          io.Reader
-	stdout, stderr io.Writer   // escape what could steer a terminal
-	raw            io.Writer   // stdout without escapes; nil if it is a terminal
-	terminal       func() bool // a person can be asked
+	stdout, stderr io.Writer   // escape terminal control sequences
+	raw            io.Writer   // stdout without escaping; nil if it is a terminal
+	terminal       func() bool // reports whether a person can answer questions
 	exit           func(int)   // ends the process at once
 
 	config string // flag --config
@@ -69,7 +69,7 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 	root.AddCommand(c.commands()...)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if unknown := cmd.ValidateArgs(cmd.Flags().Args()); cmd.HasSubCommands() && unknown != nil {
-			return unknown // the flags before are those of the command that was meant
+			return unknown // report the misspelled command, not the flags that belong to it
 		}
 		return err
 	})
@@ -77,7 +77,7 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 	return root
 }
 
-// namesCommands lets a command that takes nothing but subcommands say which one was meant, and the same for those below it.
+// namesCommands makes a command that takes only subcommands suggest one for a misspelled name, and so do its subcommands.
 func namesCommands(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && cmd.ValidateArgs([]string{"x"}) != nil {
 		cmd.SuggestionsMinimumDistance = 2
@@ -88,7 +88,7 @@ func namesCommands(cmd *cobra.Command) {
 	}
 }
 
-// unknownCommand is the [cobra.PositionalArgs] of commands that take nothing but subcommands.
+// unknownCommand is the [cobra.PositionalArgs] of commands that take only subcommands.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -115,7 +115,7 @@ func (c *cli) outputFlag(cmd *cobra.Command) {
 	}
 }
 
-// access returns the pipeline of the configuration. The error is exit code 2.
+// access returns access to the pipeline of the configuration. An error means exit code 2.
 func (c *cli) access() (*admin.Access, error) {
 	cfg, err := c.load()
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *cli) access() (*admin.Access, error) {
 	return &admin.Access{Config: cfg, Version: readBuild().Version}, nil
 }
 
-// load reads the configuration, once for a command, and writes what is wrong to stderr. The error is exit code 2.
+// load reads the configuration, once for a command, and prints its problems to stderr. An error means exit code 2.
 func (c *cli) load() (*config.Config, error) {
 	if c.loaded != nil {
 		return c.loaded, nil

@@ -13,10 +13,10 @@ func (c *cli) configCommand() *cobra.Command {
 	}
 	show := &cobra.Command{
 		Use:   "print",
-		Short: "Print every key, its value and where the value comes from",
-		Long: `Prints every key with the value in force and, as its comment, where the value
-comes from: a default, a line of the file, or an environment variable.
-Secrets are shown as ***.`,
+		Short: "Print every key with its value and the origin of the value",
+		Long: `Prints every key with the value in force, and as its comment the origin of the
+value: a default, a line of the file, or an environment variable. Secrets are
+shown as ***.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := c.load()

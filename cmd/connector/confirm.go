@@ -15,30 +15,31 @@ import (
 	"sluice/internal/fail"
 )
 
-// change is the shape of every command that changes something: what it would do is shown first, who and why are recorded.
+// change has the flags of a command that changes something. The command shows its plan before it acts, and records the
+// operator and the reason.
 type change struct {
 	dryRun, yes      bool
 	operator, reason string
 }
 
-// by is who does it, and why.
+// by returns the operator and the reason.
 func (ch *change) by() admin.By { return admin.By{Operator: ch.operator, Reason: ch.reason} }
 
 // changeFlags adds the flags of a command that changes something.
 func (c *cli) changeFlags(cmd *cobra.Command) *change {
 	ch := &change{}
-	cmd.Flags().BoolVar(&ch.dryRun, "dry-run", false, "show what would be done, and do nothing")
-	cmd.Flags().BoolVarP(&ch.yes, "yes", "y", false, "do it without asking")
-	cmd.Flags().StringVar(&ch.operator, "operator", "", "who does this (default $USER)")
-	cmd.Flags().StringVar(&ch.reason, "reason", "", "why; it is kept in the operations log")
+	cmd.Flags().BoolVar(&ch.dryRun, "dry-run", false, "show the plan and change nothing")
+	cmd.Flags().BoolVarP(&ch.yes, "yes", "y", false, "act without asking")
+	cmd.Flags().StringVar(&ch.operator, "operator", "", "your name (default $USER)")
+	cmd.Flags().StringVar(&ch.reason, "reason", "", "the reason; the operations log keeps it")
 	return ch
 }
 
-// maxWords bounds what a person may write into the operations log.
+// maxWords bounds the texts for the operations log, in bytes.
 const maxWords = 1000
 
-// checkChange completes the flags: the operator is the user of the system if the flag is not set. The error is exit code 2.
-// A dry run needs no reason.
+// checkChange completes and checks the flags: without --operator, the operator is the system's user. A dry run needs no
+// reason. An error means exit code 2.
 func (c *cli) checkChange(ch *change) error {
 	ch.operator, ch.reason = strings.TrimSpace(ch.operator), strings.TrimSpace(ch.reason)
 	if ch.operator == "" {
@@ -49,7 +50,7 @@ func (c *cli) checkChange(ch *change) error {
 	}
 	switch {
 	case ch.operator == "":
-		return fail.Usage(errors.New("your name is unknown: write --operator NAME"))
+		return fail.Usage(errors.New("operator unknown: write --operator NAME, or set USER"))
 	case ch.reason == "" && !ch.dryRun:
 		return fail.Usage(errors.New(`the reason is missing: write --reason "why"; it is kept in the operations log`))
 	case len(ch.operator) > maxWords || len(ch.reason) > maxWords:
@@ -58,9 +59,9 @@ func (c *cli) checkChange(ch *change) error {
 	return nil
 }
 
-// confirm finds out whether a command shall do what it is about to do: never with --dry-run, which shows it on stdout;
-// always with --yes; else as the person at the terminal says, who is shown it on stderr, so that stdout has the result
-// alone. Without a terminal the error is exit code 2, without a yes it is 4.
+// confirm reports whether a command shall act. With --dry-run it shows the plan on stdout and returns false; with --yes it
+// returns true. Otherwise it shows the plan on stderr, so that stdout has only the result, and asks the person at the
+// terminal. Without a terminal the error means exit code 2; if the person does not agree, 4.
 func (c *cli) confirm(ctx context.Context, ch *change, show func(w io.Writer) error) (do bool, err error) {
 	if ch.dryRun {
 		if err := show(c.stdout); err != nil {
@@ -70,7 +71,7 @@ func (c *cli) confirm(ctx context.Context, ch *change, show func(w io.Writer) er
 		return false, err
 	}
 	if !ch.yes && !c.terminal() {
-		return false, fail.Usage(errors.New("there is no terminal to ask on: write --yes to do it, or --dry-run to see what would be done"))
+		return false, fail.Usage(errors.New("there is no terminal for a question: write --yes to act, or --dry-run to see the plan"))
 	}
 	if ch.yes {
 		return true, nil
@@ -90,7 +91,8 @@ func (c *cli) confirm(ctx context.Context, ch *change, show func(w io.Writer) er
 	return false, fail.Refused(errors.New("nothing was changed"))
 }
 
-// readLine returns what the person types. The read itself cannot be ended: it stays behind until the process does.
+// readLine reads a line from stdin, or returns when ctx ends. The read itself cannot be canceled: then its goroutine lives
+// until the process exits.
 func (c *cli) readLine(ctx context.Context) (string, error) {
 	type line struct {
 		text string

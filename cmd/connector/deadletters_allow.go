@@ -29,7 +29,7 @@ become rows.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	ch := c.changeFlags(cmd)
-	cmd.Flags().DurationVar(&lasts, "for", time.Hour, "how long")
+	cmd.Flags().DurationVar(&lasts, "for", time.Hour, "how long the allowance lasts")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)

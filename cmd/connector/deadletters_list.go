@@ -22,18 +22,18 @@ func (c *cli) deadLettersListCommand() *cobra.Command {
 		Short: "List dead letters, the newest first",
 		Long: `Reads the dead-letter topics from Kafka, of all topics or of one, and compares
 each dead letter with the table. It needs no running connector and disturbs
-none. Repeats of a dead letter are one: COPIES counts them. STATE says what
-became of its record:
+none. Copies of a dead letter share a line: COPIES counts them. STATE is the
+state of its record:
 
-  unresolved  it has no row, and no member will read it again: the table is past
-              it, or Kafka has deleted it
-  unknown     no row of it can be proven; the note says why. It counts as
-              unresolved
-  void        it has a row: the dead letter was written before a commit that
-              then did not happen, and the record was read again
-  pending     the table is not past it yet, and Kafka still has it: the dead
-              letter is void until the table is past it
-  foreign     its topic is not in topics: it is listed and does not count
+  unresolved  it has no row, and no member will read it again: the position has
+              passed it, or Kafka has deleted it
+  unknown     the table cannot show whether it has a row; a note says why. It
+              counts as unresolved
+  void        it has a row: the commit after the dead letter failed, and a
+              member read the record again
+  pending     the position has not passed it yet, and Kafka still has it: it
+              can still become a row
+  foreign     its topic is not in topics: it is listed but not counted
 
 Dead letters that are void or pending are counted, and listed with --void. TOPIC
 may be a topic or a dead-letter topic. Exit code 0 with or without dead letters.`,
@@ -45,17 +45,17 @@ may be a topic or a dead-letter topic. Exit code 0 with or without dead letters.
 			return c.listLetters(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().IntVar(&o.Limit, "limit", 100, "how many dead letters to list at most, 0 for all")
-	cmd.Flags().StringVar(&o.since, "since", "", "only dead letters of a time on, or of a duration back, such as 24h")
-	cmd.Flags().StringVar(&o.Reason, "reason", "", "only dead letters with this code")
+	cmd.Flags().IntVar(&o.Limit, "limit", 100, "the most dead letters to list, 0 for all")
+	cmd.Flags().StringVar(&o.since, "since", "", "only dead letters since a time, or of a duration back, such as 24h")
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "only dead letters with this reason code")
 	cmd.Flags().BoolVar(&o.Void, "void", false, "list void and pending dead letters, too")
-	cmd.Flags().DurationVar(&o.Within, "timeout", time.Minute, "how long to wait for each answer of Kafka")
+	cmd.Flags().DurationVar(&o.Within, "timeout", time.Minute, "how long to wait for each response of Kafka")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
 }
 
-// letterListing are the flags of deadletters list.
+// letterListing has the flags of deadletters list.
 type letterListing struct {
 	since string
 	admin.LetterQuery
@@ -66,7 +66,7 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
 		return fail.Usage(fmt.Errorf("--since: %w", err))
 	}
 	if o.Limit < 0 {
-		return fail.Usage(fmt.Errorf("--limit %d: write a number from 0 on", o.Limit))
+		return fail.Usage(fmt.Errorf("--limit %d: write 0 or more", o.Limit))
 	}
 	a, err := c.access()
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
 	return printLetters(c.stdout, list)
 }
 
-// printLetters writes dead letters for people.
+// printLetters prints dead letters as a table, with their counts and notes.
 func printLetters(w io.Writer, l *admin.LetterList) error {
 	if len(l.Listed) > 0 {
 		tw := terminal.NewColumns(w)
@@ -114,13 +114,13 @@ func printLetters(w io.Writer, l *admin.LetterList) error {
 	count(l.Foreign, "foreign")
 	b.WriteString("\n")
 	for _, n := range l.Notes {
-		_, _ = terminal.Printf(&b, "note: %s\n", n) // memory takes it
+		_, _ = terminal.Printf(&b, "note: %s\n", n) // a strings.Builder returns no error
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// parseSince reads a time, or a duration back from now.
+// parseSince parses a time, or a duration back from now. An empty text is the zero time.
 func parseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil

@@ -16,13 +16,13 @@ func (c *cli) deadLettersPeekCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peek TOPIC:PARTITION@OFFSET",
 		Short: "Show a record of a topic, and why it cannot become a row",
-		Long: `Prints the record behind a hold such as poison or flood as JSON: its key, value,
-headers and timestamp, and what keeps it from becoming a row of the table as it
-is now. holds and offsets show name the coordinates. It reads the topic and
-changes nothing; the record need not be a dead letter.
+		Long: `Prints the record of a hold such as poison or flood as JSON: its key, value,
+headers and timestamp, and why it cannot become a row of the current table.
+holds and offsets show print the coordinates. The command changes nothing; the
+record need not be a dead letter.
 
-With --value it writes only the value of the record, to the byte. The value may
-hold what only its owner should see.`,
+With --value it writes only the bytes of the record's value. Records may hold
+personal or secret data.`,
 		Example: `  connector deadletters peek orders:3@1207
   connector deadletters peek orders:3@1207 --value > record`,
 		Args: cobra.ExactArgs(1),

@@ -51,7 +51,7 @@ func TestDeadLettersPeek(t *testing.T) {
 		{1, "orders:7@0", "topic orders has no partition 7"},
 		{1, "orders:1@9", "ahead_of_log_end"},
 		{2, "users:0@0", "topic users is not in topics: write one of orders"},
-		{2, "orders:0", "names no record"},
+		{2, "orders:0", "is not a record"},
 	} {
 		if out, errs := l.runs(c.code, "deadletters", "peek", c.args); out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %s%s", c.args, out, errs)

@@ -22,9 +22,9 @@ func (c *cli) deadLettersShowCommand() *cobra.Command {
 record; the command searches the dead-letter topic for it. They may be those of
 the dead letter itself, too: then TOPIC is the dead-letter topic.
 
-With --value it writes only the value of the record, to the byte, from
-the bucket if the dead letter was too large for its topic. Both may hold
-personal or secret data.`,
+With --value it writes only the bytes of the record's value, from the bucket if
+the dead letter was too large for its topic. Both may hold personal or secret
+data.`,
 		Example: `  connector deadletters show orders:3@1207
   connector deadletters show orders-dlq:0@12 --value > record`,
 		Args: cobra.ExactArgs(1),
@@ -39,12 +39,12 @@ personal or secret data.`,
 	}
 	cmd.Flags().BoolVar(&o.value, "value", false, "write only the value of the record")
 	cmd.Flags().StringVar(&o.TopicID, "topic-id", "", "id of the record's topic, if it was created again")
-	cmd.Flags().DurationVar(&o.Within, "timeout", time.Minute, "how long to wait for each answer of Kafka")
+	cmd.Flags().DurationVar(&o.Within, "timeout", time.Minute, "how long to wait for each response of Kafka")
 	c.configFlag(cmd)
 	return cmd
 }
 
-// letterView are the flags of deadletters show.
+// letterView has the flags of deadletters show.
 type letterView struct {
 	admin.LetterSearch
 
@@ -73,14 +73,14 @@ func (c *cli) showLetter(ctx context.Context, o letterView) error {
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, letter.JSON(), "", "  "); err != nil {
-		return fmt.Errorf("letter: %w", err)
+		return fmt.Errorf("format the dead letter: %w", err)
 	}
 	b.WriteByte('\n')
 	_, err = b.WriteTo(c.stdout)
 	return err
 }
 
-// writeBytes writes the value of a record and nothing else. A terminal gets it escaped.
+// writeBytes writes the value of a record and nothing else. It escapes the value for a terminal.
 func (c *cli) writeBytes(value []byte) error {
 	if value == nil {
 		_, err := fmt.Fprintln(c.stderr, "the value is null")

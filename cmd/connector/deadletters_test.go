@@ -29,7 +29,7 @@ func TestLetterTables(t *testing.T) {
 		t.Error(out)
 	}
 	l.runs(0, "run", "--until-current")
-	if out, errs := l.runs(0, "table", "inspect"); !strings.Contains(out, "/lake/orders\n") || !strings.Contains(errs, "orders_letters: there is no table yet: it comes with the first dead letter") {
+	if out, errs := l.runs(0, "table", "inspect"); !strings.Contains(out, "/lake/orders\n") || !strings.Contains(errs, "orders_letters: there is no table yet: the first dead letter creates it") {
 		t.Errorf("%s%s", out, errs)
 	}
 	l.runs(0, "verify")
@@ -309,7 +309,7 @@ func TestDeadLettersShow(t *testing.T) {
 		{2, "orders:x@5", "no partition"},
 		{2, "orders@5", "no partition"},
 		{2, "orders:0@x", "no offset"},
-		{2, "orders:0", "names no record: write TOPIC:PARTITION@OFFSET"},
+		{2, "orders:0", "is not a record: write TOPIC:PARTITION@OFFSET"},
 		{2, "users:0@1", "not in topics"},
 	} {
 		if out, errs := l.runs(c.code, append([]string{"deadletters", "show"}, strings.Fields(c.args)...)...); out != "" || !strings.Contains(errs, c.want) {

@@ -12,7 +12,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// decide shows a decision and writes it if the person agrees. plan makes it.
+// decide plans a decision, shows it, and records it in the operations log if the person agrees.
 func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, plan func(context.Context, *admin.Access) (*admin.Decision, error)) error {
 	a, err := c.access()
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	if !do {
 		return err
 	}
-	writing, cancel := context.WithTimeout(ctx, timeout) // the question took its time
+	writing, cancel := context.WithTimeout(ctx, timeout) // a new time limit: the person may have taken long
 	defer cancel()
 	e, err := admin.Record(writing, a, d, ch.by())
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	return err
 }
 
-// nothingToDo says so if that is the error, and returns any other one.
+// nothingToDo prints [admin.ErrNothingToDo] to stderr and returns nil; it returns any other error.
 func (c *cli) nothingToDo(err error) error {
 	if errors.Is(err, admin.ErrNothingToDo) {
 		_, err := fmt.Fprintln(c.stderr, admin.ErrNothingToDo)

@@ -38,9 +38,8 @@ func (c *cli) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Fill a table on the local disk from a broker inside this process",
 		Long: `Starts a Kafka broker inside this process, produces orders to it, moves them
-into a Delta table in a directory, and prints how to query it. Nothing else is
-needed: no Kafka, no store, no Docker. A directory that holds a table already
-is refused.`,
+into a Delta table in a directory, and prints how to query it. It needs no
+Kafka, no store and no Docker. It refuses a directory that already has a table.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if records < 1 {
@@ -49,12 +48,12 @@ is refused.`,
 			return c.demo(cmd.Context(), records, dir)
 		},
 	}
-	cmd.Flags().IntVar(&records, "records", 200_000, "how many orders to produce")
-	cmd.Flags().StringVar(&dir, "dir", "sluice-demo", "where the table goes")
+	cmd.Flags().IntVar(&records, "records", 200_000, "the number of orders to produce")
+	cmd.Flags().StringVar(&dir, "dir", "sluice-demo", "the directory of the table")
 	return cmd
 }
 
-// demo is the main job in small: the same wiring as run, until the table has everything.
+// demo runs a member with the wiring of the command run until the table has all orders.
 func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -62,7 +61,7 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	}
 	table := filepath.Join(dir, demoTopic)
 	if _, err := os.Stat(filepath.Join(table, "_delta_log")); !errors.Is(err, os.ErrNotExist) {
-		return fail.Refused(fmt.Errorf("%s holds a table already: remove it, or name another directory with --dir", table))
+		return fail.Refused(fmt.Errorf("%s already has a table: remove it, or name another directory with --dir", table))
 	}
 	if err := os.MkdirAll(table, 0o750); err != nil {
 		return fail.Dependency(fmt.Errorf("--dir: %w", err))
@@ -110,7 +109,8 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	return nil
 }
 
-// demoConfig is the configuration of the demo: the defaults, with several commits to look at.
+// demoConfig returns the configuration of the demo: the defaults, with smaller batches so that the table has several
+// versions.
 func demoConfig(brokers []string, dir string) *config.Config {
 	cfg := config.Default()
 	cfg.Pipeline = "demo"
@@ -154,7 +154,7 @@ func produceOrders(ctx context.Context, brokers []string, records int) error {
 	}
 }
 
-// order is the i-th order of the demo; the same in every run.
+// order returns the i-th order of the demo. It is the same in every run.
 func order(i int) (key, value []byte) {
 	cities := [...]string{"Lisbon", "Oslo", "Kraków", "Lyon", "Turin", "Graz", "Ghent"}
 	states := [...]string{"new", "paid", "packed", "sent", "returned"}

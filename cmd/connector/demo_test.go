@@ -45,7 +45,7 @@ func TestDemo(t *testing.T) {
 	if info.Rows != 3000 {
 		t.Errorf("%d rows, want 3000", info.Rows)
 	}
-	if code, _, errs := runHere(t, "demo", "--records", "10", "--dir", dir); code != exitRefused || !strings.Contains(errs, "holds a table already") {
+	if code, _, errs := runHere(t, "demo", "--records", "10", "--dir", dir); code != exitRefused || !strings.Contains(errs, "already has a table") {
 		t.Errorf("a second demo in the same directory: exit code %d, %q", code, errs)
 	}
 }

@@ -29,10 +29,10 @@ func (c *cli) fingerprintsStatsCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Show the windows of fingerprints as the tables have them",
-		Long: `Reads what a member would read that takes the partitions over now: the identity
-of the rows of each window, from the tables alone; no running connector is
-needed. What running members hold is in their metrics sluice_fingerprint*.`,
+		Short: "Show the fingerprint windows from the tables",
+		Long: `Reads the identities of the rows in each window from the tables, like a member
+that takes over the partitions now; no running connector is needed. The
+fingerprints of running members are in their metrics sluice_fingerprint*.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -51,14 +51,14 @@ needed. What running members hold is in their metrics sluice_fingerprint*.`,
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to read")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long the command may take")
 	c.configFlag(cmd)
 	c.topicFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
 }
 
-// printWindows writes windows for people.
+// printWindows prints the windows of a table.
 func printWindows(out io.Writer, w *admin.WindowReport) error {
 	if _, err := terminal.Printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
 		return err

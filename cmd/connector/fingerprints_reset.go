@@ -14,10 +14,10 @@ func (c *cli) fingerprintsResetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset TOPIC --reason TEXT",
 		Short: "Reset the fingerprints of a topic",
-		Long: `Writes to the operations log that the fingerprints of all records in the table
-are dropped; no running connector is needed. Members follow within ten seconds
-and remember only later records; a member that takes over a partition does, too.
-If a producer sends an earlier record again, it becomes a second row.`,
+		Long: `Writes a reset to the operations log; no running connector is needed. Within ten
+seconds all members forget the fingerprints of the records in the table and keep
+only those of later records. If a producer sends an earlier record again, it
+becomes a second row.`,
 		Example: `  connector fingerprints reset orders --reason "the producer sends yesterday's orders again, corrected"`,
 		Args:    cobra.ExactArgs(1),
 	}

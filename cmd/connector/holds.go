@@ -34,10 +34,10 @@ a topic with the same hold share a line, such as orders:0-15; JSON lists each.
 A partition without a member is checked as a member would: is its position in
 the log, can the record there be read, does it fit the table? Members, the store
 and Kafka get half of --timeout each, so that an outage of one does not hide the
-others: notes name the systems that did not answer, and what is unknown for that
-reason. They also name a dependency that fails for a member without a hold.
+others: notes name the systems that did not respond, and what is therefore
+unknown. They also name a dependency that fails for a member without a hold.
 Exit code 1 if a partition is held, 3 if none is known to be held and a system
-did not answer, or fails.`,
+did not respond, or fails.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.showHolds(cmd.Context(), members, timeout)
@@ -74,15 +74,15 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	return nil
 }
 
-// printHolds writes holds for people.
+// printHolds prints holds as a table, and what ends them.
 func printHolds(w io.Writer, r *admin.HoldReport) error {
 	if len(r.Holds) == 0 {
 		text := "nothing is held"
 		switch {
 		case len(r.Missed) > 0:
-			text = "whether something is held is not known: see what did not answer"
+			text = "unknown whether something is held: see the systems that did not respond"
 		case !r.Member:
-			text += ", as far as tables, Kafka and the operations log show; no member answered: --member URL asks one"
+			text += ", as far as tables, Kafka and the operations log show; no member responded: --member URL asks one"
 		}
 		_, err := fmt.Fprintln(w, text)
 		return err
@@ -104,7 +104,7 @@ func printHolds(w io.Writer, r *admin.HoldReport) error {
 		same := func(o holdLine) bool {
 			return o.Reason == l.Reason && o.Detail == l.Detail && o.Command == l.Command
 		}
-		if slices.IndexFunc(lines, same) < i { // explained above
+		if slices.IndexFunc(lines, same) < i { // the same text is printed already
 			continue
 		}
 		var b strings.Builder
@@ -119,7 +119,7 @@ func printHolds(w io.Writer, r *admin.HoldReport) error {
 	return nil
 }
 
-// ending is the line that says what ends a hold.
+// ending returns the line about the end of a hold.
 func ending(endsBy string) string {
 	if strings.HasPrefix(endsBy, "by itself ") {
 		return "ends " + endsBy
@@ -127,7 +127,7 @@ func ending(endsBy string) string {
 	return "ends by: " + endsBy
 }
 
-// holdLine is what the table shows in one line: a hold, or the same hold of several partitions of a topic.
+// holdLine is a line of the table: a hold, or the same hold of several partitions of a topic.
 type holdLine struct {
 	*admin.Hold // the first one
 
@@ -136,11 +136,11 @@ type holdLine struct {
 	min, max *int64     // offsets, nil if unknown
 }
 
-// maxSingle is how many partitions with the same hold have a line each.
+// maxSingle is the largest number of partitions with the same hold that get a line each.
 const maxSingle = 3
 
-// holdLines returns the lines of the table. Holds of more than maxSingle partitions of a topic share a line if they agree in reason,
-// detail, command and who told.
+// holdLines returns the lines of the table. The holds of more than maxSingle partitions of a topic share a line if their
+// reason, detail, command and sources are equal.
 func holdLines(all []*admin.Hold) (lines []holdLine) {
 	type shared struct{ topic, reason, detail, command, from string }
 	of := func(p *admin.Hold) shared {
@@ -180,7 +180,7 @@ func lineOf(name string, holds ...*admin.Hold) holdLine {
 	return l
 }
 
-// ranges names the partitions of holds, which are in order: 0-5,7.
+// ranges formats the partitions of holds, which are sorted: 0-5,7.
 func ranges(holds []*admin.Hold) string {
 	var parts []string
 	for i := 0; i < len(holds); {

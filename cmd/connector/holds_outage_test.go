@@ -48,10 +48,10 @@ func TestHolds_Outages(t *testing.T) {
 	ways := map[string]func(*testing.T) string{
 		"silent": silentServer, "refusing": func(*testing.T) string { return refusing }, "slow": slowServer,
 	}
-	kafkaUnknown := "Kafka did not answer within 6s, and so it is not known whether the positions are in the log of the topics orders: "
+	kafkaUnknown := "Kafka did not respond within 6s, and so it is not known whether the positions are in the log of the topics orders: "
 	storeUnknown := []string{
-		"the store did not answer within 6s, and so what is paused is not known: ",
-		"the store did not answer within 6s, and so the positions are not known of the tables orders: ",
+		"the store did not respond within 6s, and so what is paused is not known: ",
+		"the store did not respond within 6s, and so the positions are not known of the tables orders: ",
 	}
 	for _, dependency := range []string{"kafka", "s3", "redis", "postgres"} {
 		for way, address := range ways {
@@ -121,18 +121,18 @@ func TestHolds_NothingKnown(t *testing.T) {
 	w := newTable(t, noTopic).create()
 	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {}}\nhealth: {listen: \"127.0.0.1:1\"}")
 	code, out, errs := connectorRun(t, "holds", "--config", w.config, "--timeout", "3s")
-	if code != exitDependency || !strings.Contains(errs, "Kafka did not answer within 1.5s") || !strings.Contains(errs, "topic orders: ") ||
-		out != "whether something is held is not known: see what did not answer\n" {
+	if code != exitDependency || !strings.Contains(errs, "Kafka did not respond within 1.5s") || !strings.Contains(errs, "topic orders: ") ||
+		out != "unknown whether something is held: see the systems that did not respond\n" {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	silent := silentServer(t)
 	code, _, errs = connectorRun(t, "holds", "--config", w.config, "--timeout", "3s", "--member", "http://"+silent)
-	if want := "the member at http://" + silent + " did not answer within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
+	if want := "the member at http://" + silent + " did not respond within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, errs)
 	}
 	rewrite(t, w.config, "127.0.0.1:1\"}", silent+"\"}") // the member of this configuration: there is one, and it hangs
 	code, _, errs = connectorRun(t, "holds", "--config", w.config, "--timeout", "3s")
-	if want := "the member at http://" + silent + " did not answer within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
+	if want := "the member at http://" + silent + " did not respond within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, errs)
 	}
 }
@@ -145,7 +145,7 @@ func TestHolds_TwoOutages(t *testing.T) {
 	rewrite(t, l.Config, fmt.Sprintf("{url: \"file://%s/lake\"}", filepath.ToSlash(l.Dir)),
 		fmt.Sprintf("{url: s3://bucket/lake, s3: {endpoint: \"http://%s\", region: r, access_key: a, secret_key: b}}", silentServer(t)))
 	_, errs := l.runs(exitDependency, "holds", "--timeout", "4s")
-	for _, want := range []string{"the store did not answer within 2s", "Kafka did not answer within 2s, and so it is not known whether positions are in their logs: "} {
+	for _, want := range []string{"the store did not respond within 2s", "Kafka did not respond within 2s, and so it is not known whether positions are in their logs: "} {
 		if !strings.Contains(errs, want) {
 			t.Errorf("no %q in\n%s", want, errs)
 		}

@@ -14,11 +14,12 @@ func (c *cli) holdsRecheckCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "recheck [TOPIC[:PARTITION]...]",
-		Short: "Have members check their holds now",
-		Long: `Members check each hold once a minute. After the cause is gone - a bucket policy
-is corrected, a column is added to the table - this command has them check now:
-those of the topics or partitions given, or all. It writes to the operations
-log; no running connector is needed. A hold ends only if its check passes.`,
+		Short: "Make members check their holds now",
+		Long: `Members check each hold once a minute. After you removed the cause - corrected a
+bucket policy, added a column to the table - this command makes them check at
+once: the holds of the given topics or partitions, or all. It writes to the
+operations log; no running connector is needed. A hold ends only if its check
+passes.`,
 		Example: `  connector holds recheck
   connector holds recheck orders --reason "the column is in the table now"`,
 	}
@@ -38,7 +39,7 @@ log; no running connector is needed. A hold ends only if its check passes.`,
 		if ch.reason == "" {
 			ch.reason = "check holds now"
 		}
-		ch.yes = ch.yes || !ch.dryRun // it changes nothing that a check would not change within a minute
+		ch.yes = ch.yes || !ch.dryRun // no question: members would check within a minute anyway
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func TestHolds(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	l.wantHolds(0, nil)
-	if out, _ := l.runs(0, "holds"); out != "nothing is held, as far as tables, Kafka and the operations log show; no member answered: --member URL asks one\n" {
+	if out, _ := l.runs(0, "holds"); out != "nothing is held, as far as tables, Kafka and the operations log show; no member responded: --member URL asks one\n" {
 		t.Error(out)
 	}
 	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"pipeline":"p"}`) }))

@@ -9,7 +9,7 @@ import (
 	"sluice/internal/fail"
 )
 
-// probeFile looks whether the process that keeps a liveness file is alive.
+// probeFile checks that the process that writes a liveness file is alive.
 func (c *cli) probeFile(path string) error {
 	if err := liveness.Fresh(path, time.Now()); err != nil {
 		return fail.Found(fmt.Errorf("probe: %w", err))
@@ -18,5 +18,5 @@ func (c *cli) probeFile(path string) error {
 	return err
 }
 
-// errOnlyLive says what a file cannot tell.
+// errOnlyLive means that a command requests readiness from a liveness file.
 var errOnlyLive = errors.New("a liveness file only shows whether a process is alive: ask for live, or over HTTP")

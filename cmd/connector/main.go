@@ -20,11 +20,11 @@ import (
 // The exit codes of every command.
 const (
 	exitOK         = 0
-	exitFound      = 1 // the command did its work and found something that is wrong
+	exitFound      = 1 // the command did its work and found a problem
 	exitUsage      = 2 // the command line or the configuration is wrong
-	exitDependency = 3 // Kafka, the store or the service asked could not be used
-	exitRefused    = 4 // what was asked for would do harm
-	// exitInternal says that the program has a bug: sysexits.h calls it EX_SOFTWARE. Go's own code after a panic is 2.
+	exitDependency = 3 // Kafka, the store or another service could not be used
+	exitRefused    = 4 // the requested action would do harm
+	// exitInternal means a bug in the program: EX_SOFTWARE in sysexits.h. Go's own code after a panic is 2.
 	exitInternal = 70
 )
 
@@ -34,10 +34,10 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program: it returns the exit code. What was asked for goes to stdout, everything else to stderr.
+// run runs the command in args and returns the exit code. Results go to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out, errs := terminal.NewScreen(stdout, os.LookupEnv), terminal.NewScreen(stderr, os.LookupEnv)
-	defer func() { _, _ = out.Close(), errs.Close() }() // the program ends
+	defer func() { _, _ = out.Close(), errs.Close() }() // no caller could handle the error
 	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: out, stderr: errs, exit: os.Exit}
 	c.terminal = func() bool { return terminal.Is(os.Stdin) && terminal.Is(stderr) }
 	if !terminal.Is(stdout) {
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // exitCodeOf runs a command and returns the exit code.
 func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	err := panics.Catch(func() error { return root.ExecuteContext(ctx) })
-	if caught, ok := errors.AsType[*panics.Error](err); ok { // here, or below where a goroutine caught it
+	if caught, ok := errors.AsType[*panics.Error](err); ok { // a panic of this goroutine, or one that another goroutine caught
 		_, _ = fmt.Fprintf(stderr, "connector: internal error: %v\n%s\nThis is a bug: report it with these lines.\n", err, caught.Stack)
 		return exitInternal
 	}
@@ -61,7 +61,7 @@ func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int 
 		if failed.Err != nil {
 			_, _ = terminal.Printf(stderr, "connector: %v\n", failed.Err)
 		}
-	} else if err != nil { // cobra's own: flags and arguments
+	} else if err != nil { // an error of cobra about flags or arguments
 		_, _ = terminal.Printf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
 	}
 	return codeOf(err)
@@ -81,5 +81,5 @@ func codeOf(err error) int {
 		return exitRefused
 	case fail.KindUsage:
 	}
-	return exitUsage // cobra's own errors, too
+	return exitUsage // also for errors of cobra
 }

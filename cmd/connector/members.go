@@ -21,16 +21,16 @@ func (c *cli) membersCommand() *cobra.Command {
 	return cmd
 }
 
-// membersListCommand is what members does, under its own name and as members list.
+// membersListCommand returns the command that lists members: members without a subcommand, and members list.
 func (c *cli) membersListCommand(use string) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: "Show registered and missing members",
 		Long: `Reads the store of registrations (members.store); no running connector is
-needed. With an ID it shows that member alone. Ages are by the store's clock.
-Findings decide nothing about the tables: any program with access to that store
-can write any status.
+needed. With an ID it shows only that member. Ages are by the store's clock.
+Registrations have no effect on the tables: any program with access to that
+store can write any status.
 
 Exit code 1 if there is a finding, or if the member with that ID is not active.`,
 		Args: cobra.MaximumNArgs(1),
@@ -73,7 +73,7 @@ func (c *cli) showMembers(ctx context.Context, ids []string) error {
 	return errors.Join(err, closed)
 }
 
-// warnForeign says that the store of registrations has what another program wrote.
+// warnForeign prints that the store of registrations also has data of another program.
 func (c *cli) warnForeign(err error) error {
 	if err == nil {
 		return nil
@@ -82,7 +82,7 @@ func (c *cli) warnForeign(err error) error {
 	return err
 }
 
-// printMembers writes members for people.
+// printMembers prints members as a table, and their findings.
 func printMembers(out io.Writer, h health.Members) error {
 	tw := terminal.NewColumns(out)
 	if len(h.Members) > 0 {

@@ -33,7 +33,7 @@ the forgotten members to the operations log.`,
 		defer cancel()
 		return c.cleanMembers(ctx, ch)
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the stores, and for an answer")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the stores, and for your answer")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
@@ -54,7 +54,7 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) (err error) {
 		return err
 	}
 	if len(p.Gone) == 0 && !ch.dryRun {
-		ch.yes = true // there is nothing to ask about
+		ch.yes = true // no question: it forgets no member
 	}
 	do, err := c.confirm(ctx, ch, func(w io.Writer) error {
 		for _, m := range p.Gone {

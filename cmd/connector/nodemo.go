@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoCommand says that this build has no demo: it was built without the broker inside.
+// demoCommand returns a command that explains that this build has no demo, because it has no broker inside.
 func (c *cli) demoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "demo",

@@ -10,7 +10,7 @@ import (
 func (c *cli) offsetsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "offsets",
-		Short: "Look at positions, and move them",
+		Short: "Show and move positions",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -18,11 +18,11 @@ func (c *cli) offsetsCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use:   "show",
 		Short: "Show position, committed offset, log ends, lag and hold of each partition",
-		Long: `Shows for each partition the position in the table, the group's offset (a hint
-that lags behind), where the log starts and ends, and the lag. A partition that
-a connector would hold is shown with the reason and with what ends it: as far as
-the table and Kafka show it, and the member at health.listen of this
-configuration, if one answers there. Exit code 1 if a partition is held.`,
+		Long: `Shows for each partition the position in the table, the committed offset (a hint
+that lags behind), the start and the end of the log, and the lag. For a held
+partition it also shows the reason and what ends the hold. It finds holds in the
+table and Kafka, and asks the member at health.listen of this configuration, if
+one responds there. Exit code 1 if a partition is held.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

@@ -293,12 +293,12 @@ func TestOffsetsAdoptFlags(t *testing.T) {
 	t.Parallel()
 	l := newForeign(t, nil)
 	for text, args := range map[string][]string{
-		`--from "" is unknown`:                        nil,
-		`--from "flink" is unknown`:                   {"--from", "flink"},
-		"--group says nothing with --from kdi":        {"--from", "kdi", "--group", "g"},
-		"--app-id says nothing with --from group":     {"--from", "group", "--app-id", "a"},
-		"--checkpoint says nothing with --from group": {"--from", "group", "--checkpoint", "a"},
-		"--from spark needs --checkpoint":             {"--from", "spark"},
+		`--from "" is unknown`:                         nil,
+		`--from "flink" is unknown`:                    {"--from", "flink"},
+		"--group has no effect with --from kdi":        {"--from", "kdi", "--group", "g"},
+		"--app-id has no effect with --from group":     {"--from", "group", "--app-id", "a"},
+		"--checkpoint has no effect with --from group": {"--from", "group", "--checkpoint", "a"},
+		"--from spark needs --checkpoint":              {"--from", "spark"},
 	} {
 		l.refuses(2, text, append([]string{"adopt", "orders"}, args...)...)
 	}

@@ -11,14 +11,14 @@ import (
 func (c *cli) offsetsAcceptGapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept-gap TOPIC[:PARTITION]",
-		Short: "Go on behind records that are lost",
-		Long: `The way out of behind_log_start, ahead_of_log_end and truncated: positions that
-lie outside of their log, or behind records that the brokers lost, are set to
-where the log continues. It says which offsets that leaves out or repeats. What it
-finds must show twice, 5 seconds apart.
+		Short: "Continue after lost records",
+		Long: `Ends the holds behind_log_start, ahead_of_log_end and truncated: it moves
+positions that lie outside of their log, or after records that the brokers lost,
+to the offset where the log continues. The plan shows which offsets that leaves
+out or repeats. The command checks each gap twice, 5 seconds apart.
 
 behind_log_start continues at the start of the log; ahead_of_log_end at its last
-stable offset; truncated where the log parts from what was read.`,
+stable offset; truncated at the first offset that differs from what was read.`,
 		Example: `  connector offsets accept-gap orders:3 --reason "retention was too short over Easter"`,
 		Args:    cobra.ExactArgs(1),
 	}

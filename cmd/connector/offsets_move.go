@@ -17,21 +17,21 @@ import (
 	"sluice/sink/opslog"
 )
 
-// What all commands share that move positions: they look, show what they would do, ask, write down what they are about to
-// do, commit it to the table's log, and write down what became of it.
+// This file has the common steps of the commands that move positions: plan, show the plan, ask, record the intent, commit the
+// positions to the table, record the outcome.
 
-// mover is such a command while it runs.
+// mover is a running command that moves positions.
 type mover struct {
 	*cli
 	change  *change
 	timeout time.Duration
 }
 
-// moverCommand makes the command. plan says what to do, after it looked; nil moves are refused with its error.
+// moverCommand completes a command that moves positions. plan plans the moves for the arguments.
 func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error)) *cobra.Command {
 	m := &mover{cli: c}
 	m.change = c.changeFlags(cmd)
-	cmd.Flags().DurationVar(&m.timeout, "timeout", time.Minute, "how long to wait for Kafka and the store, each time they are asked")
+	cmd.Flags().DurationVar(&m.timeout, "timeout", time.Minute, "how long to wait for Kafka and the store in each step")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -53,7 +53,7 @@ func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a 
 	return cmd
 }
 
-// effect is what a move does, in words.
+// effect describes what a move does.
 func effect(s *admin.PlannedMove) string {
 	var words []string
 	switch {
@@ -72,7 +72,7 @@ func effect(s *admin.PlannedMove) string {
 	return strings.Join(words, "; ")
 }
 
-// printPlan writes a plan, and its outcome if it was done, for people.
+// printPlan prints a plan as a table, and its outcome after the move.
 func printPlan(w io.Writer, p *admin.MovePlan) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	_, _ = terminal.Printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
@@ -88,10 +88,10 @@ func printPlan(w io.Writer, p *admin.MovePlan) error {
 	}
 	var b strings.Builder
 	if p.Accept {
-		b.WriteString("\nThe table is taken for one of this pipeline's from now on.\n")
+		b.WriteString("\nThis pipeline accepts the table as its own from now on.\n")
 	}
 	for _, n := range p.Notes {
-		_, _ = terminal.Printf(&b, "\nnote: %s\n", errors.New(n)) // printf keeps the lines of errors, indented
+		_, _ = terminal.Printf(&b, "\nnote: %s\n", errors.New(n)) // as an error, because Printf keeps and indents the lines of errors
 	}
 	if p.Outcome == opslog.Committed {
 		b.WriteString("\n")
@@ -102,7 +102,7 @@ func printPlan(w io.Writer, p *admin.MovePlan) error {
 	return printOutcome(w, p)
 }
 
-// printOutcome says what was done.
+// printOutcome prints the outcome of a committed move.
 func printOutcome(w io.Writer, p *admin.MovePlan) error {
 	if p.Outcome != opslog.Committed {
 		return nil
@@ -111,7 +111,7 @@ func printOutcome(w io.Writer, p *admin.MovePlan) error {
 	return err
 }
 
-// show prints the plan, or the result, in the form that was asked for.
+// show returns a function that prints the plan or the result in the chosen format.
 func (m *mover) show(p *admin.MovePlan) func(io.Writer) error {
 	return func(w io.Writer) error {
 		if m.output == "json" {
@@ -121,7 +121,7 @@ func (m *mover) show(p *admin.MovePlan) func(io.Writer) error {
 	}
 }
 
-// run shows the plan, asks, and does it.
+// run shows the plan, asks, and moves the positions.
 func (m *mover) run(ctx context.Context, a *admin.Access, p *admin.MovePlan) error {
 	if do, err := m.confirm(ctx, m.change, m.show(p)); err != nil || !do {
 		return err

@@ -160,7 +160,7 @@ func TestOffsetsSet(t *testing.T) {
 
 	l.refuses(4, "offset 9 is outside of the log of orders:0, which is [0, 8]", "set", "orders:0", "9")
 	l.refuses(4, "has no partition 7", "set", "orders:7", "0")
-	l.refuses(2, `"first" is no offset`, "set", "orders:0", "first")
+	l.refuses(2, `"first" is not an offset`, "set", "orders:0", "first")
 	l.refuses(2, "orders:1\" has no offset", "set", "orders:0", "1", "orders:1")
 	l.refuses(2, "orders:0 is given twice", "set", "orders:0", "1", "orders:0", "2")
 	l.refuses(2, "topic users is not in topics", "set", "users:0", "1")
@@ -214,8 +214,8 @@ func TestOffsetsSet_Where(t *testing.T) {
 	l.refuses(4, "offset 8 is outside of the log of orders:0, which is [0, 7]", "set", "orders:0", "+3")
 	l.refuses(2, "orders:0 is given twice", "set", "orders", "1", "orders:0", "2")
 	l.refuses(2, "orders:0 is given twice: topic orders stands for it, too", "set", "orders:0", "2", "orders", "1")
-	l.refuses(2, "names no partition", "set", "orders@5")
-	l.refuses(2, `"99999999999999999999" is no offset`, "set", "orders:0", "99999999999999999999")
+	l.refuses(2, "has no partition", "set", "orders@5")
+	l.refuses(2, `"99999999999999999999" is not an offset`, "set", "orders:0", "99999999999999999999")
 	l.refuses(2, `"+99999999999999999999" is no number of offsets`, "set", "orders:0", "+99999999999999999999")
 }
 

@@ -21,19 +21,20 @@ func (c *cli) offsetsSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set {TOPIC[:PARTITION] WHERE | TOPIC:PARTITION@OFFSET} ...",
 		Short: "Set the position of partitions",
-		Long: `Sets where partitions are read from. Backwards, their records become rows once
-more; forwards, they are left out: the plan says how many. WHERE is
+		Long: `Sets the next offsets to read. Backwards, records become rows again; forwards,
+records are left out: the plan shows how many. WHERE is
 
   1200        an offset: the next one to read
-  -100, +100  so many offsets before or behind the position
+  -100, +100  a number of offsets before or after the position
   earliest    the start of the log
   latest      the last stable offset
   2026-01-31T08:00:00Z, 24h
-              the first record with a timestamp from then on
+              the first record with this timestamp or a later one
 
-A topic without a partition stands for all partitions that have a position. An
-offset outside of the log is refused. A partition without a position gets its
-first one, if the topic has positions at all; else offsets start begins it.`,
+A topic without a partition means all its partitions with a position. The
+command refuses an offset outside of the log. A partition without a position
+gets its first one if another partition of the topic has a position; otherwise
+use offsets start.`,
 		Example: `  connector offsets set orders:0@1200 orders:1@1180 --reason "the records of Monday again"
   connector offsets set orders:0 -100 --reason "the last 100 again"
   connector offsets set orders 2026-01-31T08:00:00Z --reason "everything since the bad deploy"`,
@@ -48,10 +49,10 @@ first one, if the topic has positions at all; else offsets start begins it.`,
 	})
 }
 
-// relative is an offset from the position. A number with a minus would be a flag: see [signed].
+// relative matches a distance from the position. pflag reads a number with a minus as a flag: see [signed].
 var relative = regexp.MustCompile(`^(?:position)?([+-][0-9]+)$`)
 
-// signed lets the arguments of offsets set begin with a minus, such as -100: pflag would read flags.
+// signed adds a prefix to negative arguments of offsets set, such as -100, because pflag would read them as flags.
 func signed(args []string) []string {
 	if len(args) < 2 || args[0] != "offsets" || args[1] != "set" {
 		return args
@@ -98,7 +99,7 @@ func parseWhere(text string) (admin.Where, error) {
 	if m := relative.FindStringSubmatch(text); m != nil {
 		by, err := strconv.ParseInt(m[1], 10, 64)
 		if err != nil || by == math.MinInt64 {
-			return admin.Where{}, fail.Usage(fmt.Errorf("%q is no number of offsets", m[1]))
+			return admin.Where{}, fail.Usage(fmt.Errorf("%q is not a number of offsets", m[1]))
 		}
 		return admin.Where{By: by, Relative: true}, nil
 	}
@@ -112,6 +113,6 @@ func parseWhere(text string) (admin.Where, error) {
 	if start, ok := startAtTime(text); ok {
 		return admin.Where{Start: start}, nil
 	}
-	return admin.Where{}, fail.Usage(fmt.Errorf("%q is no offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
+	return admin.Where{}, fail.Usage(fmt.Errorf("%q is not an offset: write the next offset to read, -100 or +100 from the position, earliest, latest, "+
 		"a time such as 2026-01-31T08:00:00Z, or a duration back such as 24h", text))
 }

@@ -62,7 +62,7 @@ func printOffsets(w io.Writer, lines []admin.Position) error {
 			return err
 		}
 	}
-	// Partitions that are held for the same reason are explained once.
+	// Explain each hold once, even if several partitions have it.
 	explained := map[admin.HoldInfo]bool{}
 	for _, l := range lines {
 		if l.Hold == nil || explained[*l.Hold] {

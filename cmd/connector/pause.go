@@ -24,18 +24,18 @@ follow within ten seconds: they stop fetching, commit what they have read, and
 hold the partitions with the reason "paused". Positions stay. A pause outlives
 restarts and ends with connector resume.
 
---all pauses all topics of the pipeline, later ones included. To pause a paused
+--all pauses all topics of the pipeline, including later ones. To pause a paused
 topic again changes nothing.`,
 	}, false, admin.PlanPause)
 }
 
-// pausingCommand makes pause and resume. anyTopic also takes a topic that the configuration does not name any more: a pause
-// outlives its entry.
+// pausingCommand completes the commands pause and resume. anyTopic also accepts a topic that the configuration no longer
+// names: a pause outlives its entry.
 func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(context.Context, *admin.Access, []opslog.Target) (*admin.Decision, error)) *cobra.Command {
 	var all bool
 	var timeout time.Duration
 	ch := c.changeFlags(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "everything that the pipeline moves")
+	cmd.Flags().BoolVar(&all, "all", false, "all topics of the pipeline")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
@@ -62,8 +62,8 @@ func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(contex
 	return cmd
 }
 
-// targetsOf reads the arguments of pause and resume: none is everything. Unless any topic will do, it must be one of the
-// configuration.
+// targetsOf parses the targets in arguments; no arguments mean the whole pipeline. Without anyTopic it refuses topics that
+// the configuration does not cover.
 func targetsOf(cfg *config.Config, args []string, anyTopic bool) (targets []opslog.Target, err error) {
 	if len(args) == 0 {
 		return []opslog.Target{opslog.All()}, nil

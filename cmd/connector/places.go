@@ -12,14 +12,14 @@ import (
 	"sluice/sink/opslog"
 )
 
-// Arguments name a partition TOPIC:PARTITION and a record TOPIC:PARTITION@OFFSET. They take Kafka's TOPIC-PARTITION as well:
-// broker logs and other tools write it.
+// This file parses partitions, TOPIC:PARTITION, and records, TOPIC:PARTITION@OFFSET, in arguments. Kafka's TOPIC-PARTITION
+// is also allowed, because broker logs and other tools write it.
 
-// dashed is a partition as Kafka writes it.
+// dashed matches a partition as Kafka writes it.
 var dashed = regexp.MustCompile(`^(.+)-([0-9]+)$`)
 
-// parseTarget reads TOPIC, TOPIC:PARTITION or TOPIC-PARTITION. A text such as orders-3 is a topic if the configuration moves
-// a topic of this name.
+// parseTarget parses TOPIC, TOPIC:PARTITION or TOPIC-PARTITION. A text such as orders-3 is a topic if the configuration
+// covers a topic of this name.
 func parseTarget(cfg *config.Config, text string) (opslog.Target, error) {
 	if m := dashed.FindStringSubmatch(text); m != nil && !strings.Contains(text, ":") {
 		_, topic, _ := cfg.Route(text)
@@ -34,7 +34,7 @@ func parseTarget(cfg *config.Config, text string) (opslog.Target, error) {
 	return t, nil
 }
 
-// parsePartition reads TOPIC:PARTITION or TOPIC-PARTITION.
+// parsePartition parses TOPIC:PARTITION or TOPIC-PARTITION.
 func parsePartition(text string) (opslog.Target, error) {
 	written := text
 	if m := dashed.FindStringSubmatch(text); m != nil && !strings.Contains(text, ":") {
@@ -42,7 +42,7 @@ func parsePartition(text string) (opslog.Target, error) {
 	}
 	t, err := opslog.ParseTarget(text)
 	if err == nil && t.Partition < 0 {
-		err = fmt.Errorf("%q names no partition: write TOPIC:PARTITION, such as %s:0", written, written)
+		err = fmt.Errorf("%q has no partition: write TOPIC:PARTITION, such as %s:0", written, written)
 	}
 	if err != nil {
 		return t, fail.Usage(err)
@@ -50,11 +50,11 @@ func parsePartition(text string) (opslog.Target, error) {
 	return t, nil
 }
 
-// parseRecord reads TOPIC:PARTITION@OFFSET or TOPIC-PARTITION@OFFSET.
+// parseRecord parses TOPIC:PARTITION@OFFSET or TOPIC-PARTITION@OFFSET.
 func parseRecord(text string) (opslog.Target, int64, error) {
 	place, number, found := strings.Cut(text, "@")
 	if !found {
-		return opslog.Target{}, 0, fail.Usage(fmt.Errorf("%q names no record: write TOPIC:PARTITION@OFFSET, such as orders:3@1207", text))
+		return opslog.Target{}, 0, fail.Usage(fmt.Errorf("%q is not a record: write TOPIC:PARTITION@OFFSET, such as orders:3@1207", text))
 	}
 	t, err := parsePartition(place)
 	if err != nil {
@@ -67,12 +67,13 @@ func parseRecord(text string) (opslog.Target, int64, error) {
 func parseOffset(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fail.Usage(fmt.Errorf("%q is no offset: write a whole number, the next offset to read", text))
+		return 0, fail.Usage(fmt.Errorf("%q is not an offset: write a whole number, the next offset to read", text))
 	}
 	return n, nil
 }
 
-// parsePlaceAndOffset reads the arguments of a command about one record: TOPIC:PARTITION@OFFSET, or the two parts apart.
+// parsePlaceAndOffset parses the arguments of a command about one record: TOPIC:PARTITION@OFFSET, or TOPIC:PARTITION and
+// OFFSET.
 func parsePlaceAndOffset(args []string) (opslog.Target, int64, error) {
 	if len(args) == 1 {
 		return parseRecord(args[0])

@@ -23,18 +23,17 @@ func (c *cli) probeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "probe [live|ready|startup]",
 		Short: "Ask a running connector whether it is alive or ready",
-		Long: `Asks a running connector over HTTP, for containers without a shell and curl:
-/health/live (the default), /health/ready or /health/startup, at the address
-that health.listen of the configuration names if --config is given, at --url
-otherwise.
+		Long: `Requests /health/live (the default), /health/ready or /health/startup of a
+running connector over HTTP, for containers without a shell and curl. With
+--config the address is health.listen of the configuration, otherwise --url.
 
-With --file it reads the file of health.liveness_file instead and makes no
-request: a process that is alive writes the time into it every 5 s. The file
-must exist and be at most 15 s old. So does --config if health.enabled is false
-and the configuration names a file.
+With --file it reads the file of health.liveness_file and sends no request: a
+live process writes the time into it every 5 s. The file must exist and be at
+most 15 s old. --config does the same if health.enabled is false and the
+configuration names a file.
 
 Exit code 0 for yes, 1 for no with the reason, 2 for usage, 3 if no server
-answers.`,
+responds.`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{"live", "ready", "startup"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,7 +51,7 @@ answers.`,
 				}
 				return c.probeFile(file)
 			case cmd.Flags().Changed("url"):
-				if len(args) == 0 { // the address as it stands
+				if len(args) == 0 { // --url is the complete address
 					path = ""
 				}
 			case cmd.Flags().Changed("config"):
@@ -67,7 +66,7 @@ answers.`,
 					return c.probeFile(cfg.Health.LivenessFile)
 				}
 				if !cfg.Health.Enabled {
-					return fail.Refused(fmt.Errorf("health.enabled is false in %s: no server to ask", c.config))
+					return fail.Refused(fmt.Errorf("health.enabled is false in %s: there is no server to probe", c.config))
 				}
 				address = "http://" + admin.Reachable(cfg.Health.Listen)
 			}
@@ -75,9 +74,9 @@ answers.`,
 		},
 	}
 	c.configFlag(cmd)
-	cmd.Flags().StringVar(&address, "url", "http://127.0.0.1:8080", "address to ask; without live or ready, the complete one")
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the answer")
-	cmd.Flags().StringVar(&file, "file", "", "liveness file to look at, instead of asking")
+	cmd.Flags().StringVar(&address, "url", "http://127.0.0.1:8080", "address of the connector; without live, ready or startup, the complete URL")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to wait for the response")
+	cmd.Flags().StringVar(&file, "file", "", "liveness file to check, instead of a request")
 	cmd.MarkFlagsMutuallyExclusive("config", "url", "file")
 	return cmd
 }
@@ -89,7 +88,7 @@ func (c *cli) probe(ctx context.Context, url string, timeout time.Duration) erro
 	if err != nil {
 		return fail.Usage(fmt.Errorf("--url: %w", err))
 	}
-	// No proxy, no reuse, no redirects: the answer must be the connector's own.
+	// No proxy, no reuse, no redirects: the response must come from the connector itself.
 	client := &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -101,7 +100,7 @@ func (c *cli) probe(ctx context.Context, url string, timeout time.Duration) erro
 	defer func() { _ = resp.Body.Close() }() // read only
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if err != nil {
-		return fail.Dependency(fmt.Errorf("probe %s: read the answer: %w", url, err))
+		return fail.Dependency(fmt.Errorf("probe %s: read the response: %w", url, err))
 	}
 	if resp.StatusCode != http.StatusOK {
 		return fail.Found(fmt.Errorf("probe %s: %s: %s", url, resp.Status, strings.TrimSpace(string(body))))

@@ -12,13 +12,13 @@ func (c *cli) runCommand() *cobra.Command {
 	var untilCurrent bool
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Move records until told to stop",
+		Short: "Move records until a signal to stop",
 		Long: `Joins the consumer group and moves records into the tables until SIGTERM or
-Ctrl-C; then it commits what is open within shutdown.drain and leaves the group.
-A second signal ends it at once, which is safe: the table knows where it stands.
+Ctrl-C; then it commits open batches within shutdown.drain and leaves the group.
+A second signal ends it at once, which is safe: the tables keep the positions.
 
-With --until-current it ends by itself once the tables have everything up to the
-end offsets of its start: exit code 0, or 1 if a partition holds.`,
+With --until-current it ends once the tables have all records up to the end
+offsets of its start: exit code 0, or 1 if a partition is held.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.load()

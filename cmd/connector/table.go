@@ -22,23 +22,23 @@ import (
 
 // topicFlag adds --topic.
 func (c *cli) topicFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.topic, "topic", "", "only this topic, or the table that it feeds (default all)")
+	cmd.Flags().StringVar(&c.topic, "topic", "", "only this topic, or only its table (default all)")
 }
 
 func (c *cli) tableCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Look at the tables",
+		Short: "Inspect the tables",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	show := &cobra.Command{
 		Use:   "inspect",
 		Short: "Show version, files, schema and positions of the tables",
-		Long: `Reads the log of each configured table and shows its newest version, what it
-holds, its schema, and the position of each partition. Exit code 1 if there is
-no table, or if this version must not write it. As JSON several tables are a
-list, one is an object.`,
+		Long: `Reads the log of each configured table and shows its newest version, its size,
+its schema, and the position of each partition. Exit code 1 if there is no
+table, or if this version of connector must not write it. In JSON, several
+tables are a list, a single one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (tableResult, error) {
@@ -57,15 +57,15 @@ list, one is an object.`,
 	return cmd
 }
 
-// tableResult is what a command found out about a table. As JSON it is its value.
+// tableResult is the result of a command for one table: value for JSON, print for the terminal.
 type tableResult struct {
 	value any
 	print func(io.Writer) error
-	wrong bool // exit code 1
+	wrong bool // exit with code 1
 }
 
-// eachTable prints what look finds out about each table.
-func (c *cli) eachTable(ctx context.Context, look func(*admin.Access, *admin.Table) (tableResult, error)) error {
+// eachTable calls inspect for each table and prints the results. It reports all failures at its end.
+func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.Table) (tableResult, error)) error {
 	access, err := c.access()
 	if err != nil {
 		return err
@@ -79,9 +79,9 @@ func (c *cli) eachTable(ctx context.Context, look func(*admin.Access, *admin.Tab
 	var answers []any
 	var failures []error
 	for _, o := range all {
-		a, err := look(access, o)
+		a, err := inspect(access, o)
 		if o.Later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
-			if _, err := terminal.Printf(c.stderr, "%s: there is no table yet: it comes with the first dead letter that a run moves into it\n", o.URL); err != nil {
+			if _, err := terminal.Printf(c.stderr, "%s: there is no table yet: the first dead letter creates it\n", o.URL); err != nil {
 				return err
 			}
 			continue
@@ -121,7 +121,7 @@ func (c *cli) eachTable(ctx context.Context, look func(*admin.Access, *admin.Tab
 	return nil
 }
 
-// printInspection writes what a table is for people.
+// printInspection prints the description of a table.
 func printInspection(w io.Writer, i *admin.Inspection) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	row := func(name, format string, args ...any) { _, _ = terminal.Printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error

@@ -18,18 +18,18 @@ func (c *cli) validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check the configuration file",
-		Long: `Checks the configuration file with the environment as it is, without touching
-Kafka or the store. Names everything that is wrong, with its line and what to
-write instead. Exit code 2 if something is wrong; warnings alone are 0.
+		Long: `Checks the configuration file and the environment without a connection to Kafka
+or the store. Lists all problems, with their lines and what to write instead.
+Exit code 2 if there is a problem; 0 if there are only warnings.
 
 With --no-secrets it runs where secrets are missing, such as in CI: it accepts
-variables without a default that are not set, and files of secrets and
-certificates that do not exist, and names them as not checked.`,
+unset variables without a default, and missing files of secrets and
+certificates, and lists them as not checked.`,
 		Example: `  connector validate --no-secrets --config deploy/config.yaml`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return c.validate(withoutSecrets) },
 	}
-	cmd.Flags().BoolVar(&withoutSecrets, "no-secrets", false, "accept that variables and files of secrets are missing")
+	cmd.Flags().BoolVar(&withoutSecrets, "no-secrets", false, "accept missing variables and files of secrets")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
@@ -70,7 +70,7 @@ func (c *cli) validate(withoutSecrets bool) error {
 	return c.sayValid(cfg)
 }
 
-// sayValid says what a valid configuration does.
+// sayValid prints the topics, tables and dead-letter topics of a valid configuration.
 func (c *cli) sayValid(cfg *config.Config) error {
 	names := cfg.TopicNames()
 	if len(names) == 1 && len(cfg.Patterns) == 0 {
@@ -96,7 +96,7 @@ func (c *cli) sayValid(cfg *config.Config) error {
 	return c.sayLetters(cfg)
 }
 
-// sayLetters says where dead letters go.
+// sayLetters prints the dead-letter topics and letter tables.
 func (c *cli) sayLetters(cfg *config.Config) error {
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
 	say := func(t *config.Topic, name, topic, table string) {
@@ -111,7 +111,7 @@ func (c *cli) sayLetters(cfg *config.Config) error {
 	for _, name := range cfg.TopicNames() {
 		t := cfg.Topics[name]
 		topic := strings.ReplaceAll(t.DeadLetters.Topic, config.TopicPlaceholder, name)
-		letters, _, _ := cfg.Route(topic) // the configuration was checked
+		letters, _, _ := cfg.Route(topic) // no error: the configuration was checked
 		say(&t, name, topic, letters.Table)
 	}
 	for _, p := range cfg.Patterns {

@@ -20,17 +20,17 @@ func (c *cli) verifyCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove each table against its own log",
-		Long: `Reads the whole log and the offsets of all rows, and compares them: the ranges
-of the commits of each partition must follow each other without a gap or an
-overlap up to the position, each row's offset must lie in a range, and none may
-come twice. Needs one bit of memory for each offset at most.
+		Short: "Verify each table against its log",
+		Long: `Reads the whole log and the offsets of all rows, and compares them: the offset
+ranges in a partition's commits must reach the position without a gap or an
+overlap, and each row's offset must lie in a range and occur once. This needs at
+most one bit of memory for each offset.
 
-With --kafka it also reads the topics, from their start to the positions, and
-compares: each committed record that has a value must have its row, and each row
-its record; health-check records, dead letters and duplicates without a row must
-be no more than the commits say. Exit code 1 names each finding. As JSON several
-tables are a list, one is an object.`,
+With --kafka it also reads the topics, from their start to the positions: each
+committed record with a value must have a row, and each row a record. There must
+not be more health-check records, dead letters and duplicates without a row than
+the commits say. Exit code 1 if there are findings. In JSON, several tables are
+a list, a single one is an object.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.eachTable(cmd.Context(), func(_ *admin.Access, o *admin.Table) (tableResult, error) {
@@ -42,15 +42,15 @@ tables are a list, one is an object.`,
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for each answer of Kafka, with --kafka")
-	cmd.Flags().BoolVar(&withTopic, "kafka", false, "compare the rows with the records of the topics, too")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for each response of Kafka, with --kafka")
+	cmd.Flags().BoolVar(&withTopic, "kafka", false, "also compare the rows with the records of the topics")
 	c.configFlag(cmd)
 	c.topicFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
 }
 
-// printVerification writes what was verified for people. withTopics says that the rows were to be compared with the topics.
+// printVerification prints the result of a verification. withTopics is the flag --kafka.
 func printVerification(w io.Writer, v *admin.Verification, withTopics bool) error {
 	tw := terminal.NewColumns(w)
 	compared := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Compared != nil })
@@ -121,7 +121,7 @@ func printVerification(w io.Writer, v *admin.Verification, withTopics bool) erro
 	return err
 }
 
-// comparedPartitions counts the partitions that were compared with Kafka.
+// comparedPartitions returns the number of partitions that were compared with Kafka.
 func comparedPartitions(v *admin.Verification) (n int) {
 	for _, p := range v.Partitions {
 		if p.Compared != nil {

@@ -10,25 +10,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// stamped is the version that make build writes into the binary (-ldflags '-X main.stamped=v1.2.3'), "" in other builds.
+// stamped is the version that make build sets (-ldflags '-X main.stamped=v1.2.3'), "" in other builds.
 var stamped string
 
 // unversioned is the version of a build that has neither a stamp nor a commit.
 const unversioned = "unversioned"
 
-// build is what a binary says about itself.
+// build describes this binary.
 type build struct {
-	// Version is a tag, a version that Go made of the last tag and the commit (v0.0.0-20261122142138-e53f2de12345), or
-	// unversioned.
+	// Version is a tag, a version that Go derives from the last tag and the commit
+	// (v0.0.0-20261122142138-e53f2de12345), or unversioned.
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // the commit, or "unknown"
 	Time     string `json:"time,omitempty"`
-	Modified bool   `json:"modified,omitempty"` // there were changes that no commit holds
+	Modified bool   `json:"modified,omitempty"` // the working tree had uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// readBuild never fails.
+// readBuild returns the description of this binary. It never fails.
 func readBuild() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -58,7 +58,7 @@ func buildOf(stamp string, info *debug.BuildInfo) build {
 	return b
 }
 
-// String is the line that version prints.
+// String formats the description as the line that the command version prints.
 func (b build) String() string {
 	s := "sluice connector " + b.Version
 	if b.Revision == "unknown" {

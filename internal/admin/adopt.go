@@ -43,11 +43,11 @@ func (f *AdoptRequest) check() error {
 	case f.From != "group" && f.From != "kdi" && f.From != "spark":
 		return usage("--from %q is unknown: write group, kdi or spark", f.From)
 	case f.From != "group" && f.Group != "":
-		return usage("--group says nothing with --from %s", f.From)
+		return usage("--group has no effect with --from %s", f.From)
 	case f.From == "group" && f.AppID != "":
-		return usage("--app-id says nothing with --from group")
+		return usage("--app-id has no effect with --from group")
 	case f.From != "spark" && f.Checkpoint != "":
-		return usage("--checkpoint says nothing with --from %s", f.From)
+		return usage("--checkpoint has no effect with --from %s", f.From)
 	case f.From == "spark" && f.Checkpoint == "":
 		return usage("--from spark needs --checkpoint, the folder with offsets and commits")
 	}

@@ -41,7 +41,7 @@ type timeoutError struct {
 }
 
 func (u *timeoutError) Error() string {
-	return fmt.Sprintf("%s did not answer within %s, and so %s: %v", u.name, u.within, u.about, u.err)
+	return fmt.Sprintf("%s did not respond within %s, and so %s: %v", u.name, u.within, u.about, u.err)
 }
 
 func (u *timeoutError) Unwrap() error { return u.err }

@@ -150,7 +150,7 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 		done.Version = s.Version
 	case errors.Is(err, connector.ErrUndecided):
 		done.Outcome = opslog.Unknown
-		err = fmt.Errorf("the outcome of the move is unknown, the store did not answer; offsets show will show it: %w", err)
+		err = fmt.Errorf("the outcome of the move is unknown, the store did not respond; offsets show will show it: %w", err)
 	case class == classify.Fenced:
 		done.Outcome, kind = opslog.Conflict, fail.KindRefused
 		err = fmt.Errorf("nothing was changed, the table moved on since it was shown: look again: %w", err)

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Canary is the section health.canary: records of our own on the whole way into a table.
+// Canary is the section health.canary: test records that members produce and look for in a table.
 type Canary struct {
-	Topic string // "" for none
+	Topic string // "" without canaries
 	Every time.Duration
 }
 
 // canaryDDL is the schema of the canary's table.
 const canaryDDL = "id string comment 'of one record', member string comment 'that produced it', sent_at timestamp"
 
-// maxCanaryCommit is how long a canary may wait for its commit.
+// maxCanaryCommit bounds commit.every of the canary's table.
 const maxCanaryCommit = 5 * time.Second
 
 func (c *Canary) keys() []key {
@@ -27,7 +27,7 @@ func (c *Canary) keys() []key {
 	}
 }
 
-// canaryName accepts the name of a topic that no pattern matches, of any pipeline.
+// canaryName accepts a topic name that no pattern of any pipeline matches.
 func canaryName(s string) error {
 	if s == "" {
 		return nil
@@ -36,18 +36,18 @@ func canaryName(s string) error {
 		return err
 	}
 	if !isCanary(s) {
-		return fmt.Errorf("%q does not end in -canary: patterns pass over topics of such names, of other pipelines, too; write %s-canary", s, s)
+		return fmt.Errorf("%q does not end in -canary: patterns of all pipelines ignore topics of such names; write %s-canary", s, s)
 	}
 	return nil
 }
 
-// isCanary tells canaries' topics by their names.
+// isCanary reports whether a name is that of a canary topic.
 func isCanary(topic string) bool {
 	return strings.HasSuffix(topic, "-canary") || strings.HasSuffix(topic, ".canary")
 }
 
-// Canary returns what holds for the topic of canaries: a table of its own where no other can be, commits that come soon,
-// no dead letters.
+// Canary returns the settings of the canary topic: its own table at a reserved path, frequent commits, no dead letters. It
+// returns false for any other topic.
 func (c *Config) Canary(topic string) (t Topic, ok bool) {
 	if topic == "" || topic != c.Health.Canary.Topic {
 		return t, false
@@ -59,7 +59,7 @@ func (c *Config) Canary(topic string) (t Topic, ok bool) {
 	return t, true
 }
 
-// LaterTopics are the topics without an entry that feed a table once they are there: dead letters, and canaries.
+// LaterTopics returns the topics without an entry that feed a table once they exist: those of dead letters and canaries.
 func (c *Config) LaterTopics() []string {
 	names := c.letterTopics()
 	if c.Health.Canary.Topic != "" {
@@ -68,7 +68,7 @@ func (c *Config) LaterTopics() []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-// checkCanary reports a topic of canaries that is something else, too.
+// checkCanary reports a canary topic that also has another role.
 func (l *loader) checkCanary() {
 	const at = "health.canary.topic"
 	c := l.config

@@ -11,10 +11,10 @@ import (
 	"sluice/connector/schema"
 )
 
-// What may be wrong although every value by itself is right.
+// This file checks values that are valid alone but not together.
 
-// check completes the configuration (the group's name, paths of tables, schemas from files) and reports what is
-// missing and what does not go together.
+// check completes the configuration (the group's name, paths of tables, schemas from files) and reports missing and
+// contradictory values.
 func (l *loader) check() {
 	c := l.config
 	l.checkMissing()
@@ -22,7 +22,7 @@ func (l *loader) check() {
 		c.Kafka.Group = c.Pipeline
 		c.origins["kafka.group"] = Origin{Note: "the pipeline's name"}
 	}
-	if !utf8.ValidString(c.Kafka.Group) { // it is a label of metrics, too
+	if !utf8.ValidString(c.Kafka.Group) { // the group is also a metric label
 		l.report(l.at("kafka.group"), "%q is not UTF-8", c.Kafka.Group)
 	}
 	l.checkTopics()
@@ -37,7 +37,7 @@ func (l *loader) check() {
 	l.checkMembers()
 	l.checkMemory()
 	if c.Kafka.Session < 10*time.Second {
-		l.warning(l.at("kafka.session"), "%s is short: a pause of this length costs a rebalance; 30s is usual", FormatDuration(c.Kafka.Session))
+		l.warning(l.at("kafka.session"), "%s is short: each pause of this length causes a rebalance; the default is 30s", FormatDuration(c.Kafka.Session))
 	}
 	if c.Shutdown.Drain > 25*time.Second {
 		l.warning(l.at("shutdown.drain"), "Kubernetes kills a pod 30s after SIGTERM: set terminationGracePeriodSeconds to %d or more",
@@ -45,7 +45,7 @@ func (l *loader) check() {
 	}
 }
 
-// at starts a problem at the place where a key got its value.
+// at returns a problem without text, at the place where a key got its value.
 func (l *loader) at(path string) Problem {
 	o, known := l.config.origins[path]
 	switch {
@@ -77,7 +77,7 @@ func (l *loader) checkMissing() {
 	}
 }
 
-// failed reports whether a problem with the key is reported already, or with something that it stands in, or its value is unknown.
+// failed reports whether a key or one of its sections already has a problem, or its value is unknown.
 func (l *loader) failed(path string) bool {
 	for _, p := range l.problems {
 		if !p.Warning && p.Key != "" && (p.Key == path || strings.HasPrefix(path, p.Key+".")) {
@@ -128,7 +128,7 @@ func (l *loader) failedBelow(prefix string) bool {
 	return slices.ContainsFunc(l.valueless, func(key string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// set names the key by which a topic got its value: its own, or that of defaults.
+// set returns the key from which a topic got its value: its own, or that of defaults.
 func (l *loader) set(topic, name string) string {
 	if own := "topics." + topic + "." + name; l.has(own) {
 		return own
@@ -136,7 +136,7 @@ func (l *loader) set(topic, name string) string {
 	return "defaults." + name
 }
 
-// checkTopic checks what an entry of topics says, but for its table.
+// checkTopic checks an entry of topics, except for its table.
 func (l *loader) checkTopic(name string, t *Topic) {
 	if at := l.set(name, "metadata_columns"); len(t.MetadataColumns) != len(metadataColumns) && !l.failed(at) {
 		l.report(l.at(at), "this version writes all four columns: write [%s], or remove it", strings.Join(metadataColumns[:], ", "))
@@ -160,8 +160,8 @@ func (l *loader) checkTopic(name string, t *Topic) {
 	}
 }
 
-// checkSchema parses the DDL of t. A single word cannot be DDL, which has at least a name and a type: it names the file
-// to read, seen from the folder of config.yaml.
+// checkSchema parses the DDL of t. A single word cannot be DDL, which has at least a name and a type. It names a file with
+// the DDL, relative to the folder of config.yaml.
 func (l *loader) checkSchema(at string, t *Topic) {
 	if t.Schema == "" {
 		p := l.at(at)
@@ -186,7 +186,7 @@ func (l *loader) checkSchema(at string, t *Topic) {
 	}
 }
 
-// beside is a path seen from the folder of config.yaml.
+// beside resolves a path relative to the folder of config.yaml.
 func (l *loader) beside(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -194,7 +194,7 @@ func (l *loader) beside(path string) string {
 	return filepath.Join(filepath.Dir(l.file), path)
 }
 
-// checkKeys checks the two halves of the S3 credentials.
+// checkKeys checks that the two parts of the S3 credentials are both there and of one kind.
 func (l *loader) checkKeys() {
 	s3 := &l.config.Storage.S3
 	given := func(name string, key Secret, file *string) (at string) {
@@ -207,7 +207,7 @@ func (l *loader) checkKeys() {
 		}
 		*file = l.beside(*file)
 		if key != "" {
-			l.report(l.at(at+"_file"), "stands beside %s: remove one of them", name)
+			l.report(l.at(at+"_file"), "is given together with %s: remove one of them", name)
 			return at
 		}
 		if data, err := readFile(*file); l.missingFile(at+"_file", err) {
@@ -222,7 +222,7 @@ func (l *loader) checkKeys() {
 	access := given("access_key", s3.AccessKey, &s3.AccessKeyFile)
 	secret := given("secret_key", s3.SecretKey, &s3.SecretKeyFile)
 	switch {
-	case l.failedBelow("storage.s3."): // what is missing may be what failed
+	case l.failedBelow("storage.s3."): // the missing key may be the one that failed
 	case access != "" && secret != "" && (s3.AccessKeyFile == "") != (s3.SecretKeyFile == ""):
 		l.report(l.at(secret), "does not go with %s: write both as files, or none", strings.TrimPrefix(access, "storage.s3."))
 	case access != "" && secret == "":
@@ -232,7 +232,7 @@ func (l *loader) checkKeys() {
 	}
 }
 
-// checkPairs checks values that bound each other.
+// checkPairs checks pairs of values that bound each other.
 func (l *loader) checkPairs() {
 	c := l.config
 	l.pair(c.Queue.ResumeAt < c.Queue.PauseAt, "queue.resume_at", "must be below", "queue.pause_at")
@@ -242,7 +242,7 @@ func (l *loader) checkPairs() {
 	l.pair(c.Kafka.Fetch.MaxWait < c.Kafka.Session/2, "kafka.fetch.max_wait", "must be below half of", "kafka.session")
 }
 
-// pair reports that a does not stand to b as it must, at the place of that one which the operator wrote last.
+// pair reports that two values contradict each other, at the place of the one that the operator wrote last.
 func (l *loader) pair(ok bool, a, must, b string) {
 	if ok || l.failed(a) || l.failed(b) {
 		return

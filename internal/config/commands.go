@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// DefaultFile is the configuration that commands read without --config.
+// DefaultFile is the configuration file that commands read without --config.
 const DefaultFile = "config.yaml"
 
-// Plain are the texts that no shell changes.
+// Plain matches texts that need no quotes in a shell.
 var Plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
 
-// Pasted returns a command line of connector with what it needs to run where this configuration was read.
+// Pasted adds --config to a command line of connector if this configuration is not the default file, so that operators can
+// paste the command.
 func (c *Config) Pasted(command string) string {
 	if command == "" || c.file == "" || c.file == DefaultFile {
 		return command

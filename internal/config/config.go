@@ -1,5 +1,5 @@
-// Package config reads config.yaml: it loads the file and the environment, checks them, fills in defaults, and prints what is in
-// force. It opens nothing.
+// Package config loads config.yaml and the environment, checks them, fills in defaults, and prints the configuration in
+// force. It opens no connections.
 package config
 
 import (
@@ -14,7 +14,8 @@ import (
 	"sluice/reliability"
 )
 
-// Config is config.yaml: one field for each section, named as there. The shipped config.yaml documents every key.
+// Config is the content of config.yaml: one field for each section, with the same name. The shipped config.yaml documents
+// every key.
 type Config struct {
 	Pipeline string
 	Log      Log
@@ -24,12 +25,11 @@ type Config struct {
 	Queue    Queue
 	Retry    Retry
 	Breaker  Breaker
-	// Fingerprints says what remembers them, for all topics that declare an identity.
+	// Fingerprints has the store of fingerprints for all topics that declare an identity.
 	Fingerprints Fingerprints
-	// Defaults hold for every topic that does not say otherwise.
+	// Defaults has the values that a topic inherits if it does not set them.
 	Defaults Topic
-	// Topics are the topics by name, complete: what a topic leaves out is taken from Defaults, {topic} in Table is
-	// filled in.
+	// Topics has the complete topics by name: values from Defaults are filled in, and so is {topic} in Table.
 	Topics map[string]Topic
 	// Patterns are the entries of topics that have a pattern, in the order of the file.
 	Patterns []*Pattern
@@ -37,9 +37,9 @@ type Config struct {
 	Members  Members
 	Shutdown Shutdown
 
-	file    string // that it was read from, "" if none was
+	file    string // the file that was read, "" if none was
 	origins map[string]Origin
-	Budget  Budget // of Memory
+	Budget  Budget // the division of memory.limit
 }
 
 // Log is the section log.
@@ -56,7 +56,7 @@ type Memory struct {
 // Kafka is the section kafka.
 type Kafka struct {
 	Brokers              []string // host:port
-	Group                string   // the pipeline's name if the file leaves it out
+	Group                string   // default: the pipeline's name
 	Rack                 string
 	Session              time.Duration
 	OffsetCommitInterval time.Duration
@@ -67,7 +67,7 @@ type Kafka struct {
 
 // Fetch is the section kafka.fetch.
 type Fetch struct {
-	MaxBytes int64 // of one answer
+	MaxBytes int64 // of one fetch response
 	MaxWait  time.Duration
 }
 
@@ -77,17 +77,17 @@ type Storage struct {
 	S3  S3
 }
 
-// S3 is the section storage.s3. Without keys the default chain of AWS finds credentials.
+// S3 is the section storage.s3. Without keys, members use the default credential chain of AWS.
 type S3 struct {
 	Endpoint      string // empty: AWS
 	Region        string // empty: from the default chain
 	PathStyle     bool
 	AccessKey     Secret
-	AccessKeyFile string // read anew whenever credentials are needed
+	AccessKeyFile string // read again for each refresh of the credentials
 	SecretKey     Secret
 	SecretKeyFile string
-	Timeout       time.Duration // without any progress of a request
-	CAFile        string        // of authorities; read at the start
+	Timeout       time.Duration // longest time without progress of a request
+	CAFile        string        // file of certificate authorities; read at the start
 	// InsecurePlaintext allows an endpoint without TLS.
 	InsecurePlaintext bool
 }
@@ -103,7 +103,7 @@ type Queue struct {
 type Retry struct {
 	Initial time.Duration
 	Max     time.Duration
-	Jitter  float64 // a share: 0.25 is 25%
+	Jitter  float64 // share of a pause: 0.25 is 25%
 }
 
 // Breaker is the section breaker.
@@ -120,7 +120,7 @@ type Topic struct {
 	Start           string // earliest, latest, timestamp or explicit
 	StartAt         StartAt
 	Schema          string // DDL text, as written or read from SchemaFile
-	SchemaFile      string // where Schema was read from, "" if it stands in config.yaml
+	SchemaFile      string // the file of Schema, "" if it is in config.yaml
 	UnknownFields   string
 	Tombstones      string
 	Keys            string
@@ -134,18 +134,18 @@ type Topic struct {
 	Lag             health.LagThresholds
 }
 
-// Commit is the section commit of a topic: what closes a batch.
+// Commit is the section commit of a topic: the limits at which a batch is sealed.
 type Commit struct {
 	Every    time.Duration
 	Rows     int64
 	Bytes    int64 // of column buffers in memory
-	FileSize int64 // of Parquet, a target
+	FileSize int64 // target size of Parquet files
 }
 
 // HealthRecords is the section health_records of a topic.
 type HealthRecords struct {
 	Drop       bool
-	SecretFile string // read again when it changes; "" asks for no secret
+	SecretFile string // members read it again when it changes; "" requires no secret
 }
 
 // RecordRetry is the section record_retry of a topic.
@@ -158,9 +158,9 @@ type RecordRetry struct {
 
 // Health is the section health.
 type Health struct {
-	Enabled bool // without it there is no server and no lag watch
+	Enabled bool // false: no health server and no lag watch
 	Listen  string
-	// LivenessFile is fresh while the process is alive, "" for none. See package liveness.
+	// LivenessFile is the file that a live process keeps touching, "" for none; see package liveness.
 	LivenessFile string
 	Lag          Lag
 	Canary       Canary
@@ -171,7 +171,7 @@ type Shutdown struct {
 	Drain time.Duration
 }
 
-// Secret is a text that no output shows; convert it to string where it is used.
+// Secret is a text that formatting and encoding hide. Convert it to string to use it.
 type Secret string
 
 // String hides the secret.
@@ -190,7 +190,8 @@ func (s Secret) MarshalText() ([]byte, error) {
 	return []byte(s.String()), nil
 }
 
-// Default returns the defaults. What has none (pipeline, kafka.brokers, storage.url, topics, schema) is empty.
+// Default returns the default configuration. Keys without a default (pipeline, kafka.brokers, storage.url, topics, schema)
+// are empty.
 func Default() *Config {
 	return &Config{
 		Log: Log{Level: "info", Format: "auto"},
@@ -220,10 +221,10 @@ func Default() *Config {
 	}
 }
 
-// metadataColumns are the columns that tell where a row came from; the table has them as _kafka_topic and so on.
+// metadataColumns are the columns with the origin of a row; in the table they are _kafka_topic and so on.
 var metadataColumns = [...]string{"topic", "partition", "offset", "timestamp"}
 
-// Guard is how patient the guards of this configuration are.
+// Guard returns the settings for all guards: retries and circuit breaker.
 func (c *Config) Guard() reliability.Config {
 	return reliability.Config{
 		Backoff:   reliability.Backoff{Initial: c.Retry.Initial, Max: c.Retry.Max, Jitter: c.Retry.Jitter},
@@ -233,7 +234,7 @@ func (c *Config) Guard() reliability.Config {
 	}
 }
 
-// TableURL is where the table of a topic lies.
+// TableURL returns the URL of a topic's table.
 func (c *Config) TableURL(t Topic) string {
 	return strings.TrimSuffix(c.Storage.URL, "/") + "/" + t.Table
 }
@@ -243,11 +244,11 @@ func (t *Topic) Refusals() connector.Refusals {
 	return connector.Refusals{NullKeys: t.Keys == "required", Tombstones: t.Tombstones == "dead_letter"}
 }
 
-// Decoder makes rows of what the table is fed with; spare may be nil.
+// Decoder returns the decoder for the format of the topic; spare may be nil.
 func (t *Topic) Decoder(spare decode.Spare) connector.Decoder {
 	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Identity: t.ProducerIdentity(), Spare: spare}
 	formats := decode.Formats()
-	i := max(slices.IndexFunc(formats, func(f decode.Format) bool { return f.Name == t.Format }), 0) // loading refuses other names
+	i := max(slices.IndexFunc(formats, func(f decode.Format) bool { return f.Name == t.Format }), 0) // the loader accepts only these names
 	return formats[i].New(o)
 }
 
@@ -259,22 +260,22 @@ func formatNames() (names []string) {
 	return names
 }
 
-// laterFormats are formats of a later version.
+// laterFormats returns the formats of a later version.
 func laterFormats() []string {
 	return slices.DeleteFunc([]string{"avro", "protobuf", "raw", "string", "csv"}, func(name string) bool {
 		return slices.Contains(formatNames(), name)
 	})
 }
 
-// A key is one key of config.yaml that holds a value.
+// key is one key of config.yaml with its value.
 type key struct {
 	path string // dotted, below the scope
 	value
-	// missing says what to write if the key is missing; "" if it may be.
+	// missing is the hint for a missing key; "" if the key is optional.
 	missing string
 }
 
-// keys are all keys outside of defaults and topics, in the order of the file.
+// keys returns all keys outside of defaults and topics, in the order of the file.
 func (c *Config) keys() []key {
 	k, s3 := &c.Kafka, &c.Storage.S3
 	return slices.Concat([]key{
@@ -322,7 +323,7 @@ func (c *Config) keys() []key {
 	})
 }
 
-// keys are the keys of defaults and of each topic.
+// keys returns the keys of defaults and of each topic.
 func (t *Topic) keys() []key {
 	return slices.Concat([]key{
 		{"table", text(&t.Table, nil), ""},
@@ -349,7 +350,7 @@ func (t *Topic) keys() []key {
 	}, thresholdKeys(&t.Lag))
 }
 
-// tableScoped are the keys of a topic that say something about its table: topics that share one must agree on them.
+// tableScoped has the keys of a topic that affect its table: topics that share a table must agree on them.
 var tableScoped = [...]string{
 	"format", "schema", "unknown_fields", "metadata_columns", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
 	"record_retry.max", "record_retry.wait", "record_retry.backoff", "record_retry.schedule",

@@ -11,18 +11,18 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// DeadLetters is the section dead_letters of a topic: where its bad records go.
+// DeadLetters is the section dead_letters of a topic: the destination of its bad records.
 type DeadLetters struct {
-	Topic     string // {topic} is the topic
+	Topic     string // template of the dead-letter topic; {topic} is the topic
 	Create    bool
 	Envelope  string // headers or json
 	Class     string // standard or financial
 	Retention time.Duration
-	HoldAbove float64 // a share: 0.5 is 50%
-	Archive   string  // table of the letters, or none; {topic} is the topic
+	HoldAbove float64 // share of records: 0.5 is 50%
+	Archive   string  // template of the letter table, or "none"; {topic} is the topic
 }
 
-// defaultDeadLetters are the defaults.
+// defaultDeadLetters returns the defaults of the section.
 func defaultDeadLetters() DeadLetters {
 	return DeadLetters{
 		Topic: "{topic}-dlq", Create: true, Envelope: string(deadletter.EnvelopeHeaders), Class: "standard", Retention: 30 * day, HoldAbove: 0.5,
@@ -42,7 +42,7 @@ func (d *DeadLetters) keys() []key {
 	}
 }
 
-// letterTemplate accepts what makes a topic's name out of some topic's.
+// letterTemplate accepts a template that makes a valid name of another topic.
 func letterTemplate(s string) error {
 	if _, err := deadletter.TopicName(s, "t"); err != nil {
 		return fmt.Errorf("%q makes no name of another topic: write one of letters, digits, '.', '_', '-' and {topic}, such as {topic}-dlq", s)
@@ -53,7 +53,7 @@ func letterTemplate(s string) error {
 // WritesLetters reports whether bad records of the topic become dead letters.
 func (t *Topic) WritesLetters() bool { return t.BadRecords == "dead_letter" }
 
-// Rules are when bad records become dead letters, nil if they hold.
+// Rules returns the rules by which bad records become dead letters, nil if a bad record holds its partition.
 func (t *Topic) Rules() *connector.LetterRules {
 	if !t.WritesLetters() {
 		return nil
@@ -61,7 +61,7 @@ func (t *Topic) Rules() *connector.LetterRules {
 	return &connector.LetterRules{HoldAbove: t.DeadLetters.HoldAbove}
 }
 
-// LetterTopic is where the letters of a topic go. Financial ones are kept for ever.
+// LetterTopic returns the dead-letter topic of a topic. Kafka keeps dead letters of the class financial for ever.
 func (t *Topic) LetterTopic(topic string) (kafka.LetterTopic, error) {
 	d := t.DeadLetters
 	name, err := deadletter.TopicName(d.Topic, topic)
@@ -72,7 +72,7 @@ func (t *Topic) LetterTopic(topic string) (kafka.LetterTopic, error) {
 	return to, err
 }
 
-// LetterTopic is where the letters of a topic go that is read now.
+// LetterTopic returns the dead-letter topic of a topic that the configuration covers.
 func (c *Config) LetterTopic(topic string) (kafka.LetterTopic, error) {
 	t, _, err := c.Route(topic)
 	if err != nil {
@@ -81,8 +81,8 @@ func (c *Config) LetterTopic(topic string) (kafka.LetterTopic, error) {
 	return t.LetterTopic(topic)
 }
 
-// checkLetters checks where the letters of the topics go: not into a topic whose records become rows, and two topics that
-// share a dead-letter topic agree on what it is.
+// checkLetters checks the dead-letter topics: none may be a topic whose records become rows, and topics that share one must
+// agree on its settings.
 func (l *loader) checkLetters() {
 	type use struct {
 		entry string
@@ -123,16 +123,16 @@ func (l *loader) checkLetters() {
 	}
 }
 
-// checkRetention warns of a retention that does not count.
+// checkRetention warns of a retention without effect.
 func (l *loader) checkRetention(name string, t *Topic) {
 	if at := l.set(name, "dead_letters.retention"); t.DeadLetters.Class == "financial" && l.has(at) {
-		l.warning(l.at(at), "does not count with class: financial, whose letters are kept for ever: remove it")
+		l.warning(l.at(at), "has no effect with class: financial, whose dead letters are kept for ever: remove it")
 	}
 }
 
 const day = 24 * time.Hour
 
-// days is a duration that is written in days where it can be.
+// days returns a value that accepts a duration in days or other units.
 func days(p *time.Duration, low, high time.Duration) value {
 	allowed := "duration from " + FormatDays(low) + " to " + FormatDays(high)
 	return one(p, allowed, "!!str", func(s string) (time.Duration, error) {
@@ -157,7 +157,7 @@ func parseDays(s string, example time.Duration) (time.Duration, error) {
 	return parseDuration(s, example)
 }
 
-// FormatDays writes a duration in days where it is whole ones.
+// FormatDays formats a duration in days if it is a whole number of days.
 func FormatDays(d time.Duration) string {
 	if d > 0 && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"

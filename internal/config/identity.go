@@ -9,19 +9,19 @@ import (
 	"sluice/idempotency"
 )
 
-// Identity is the section identity of a topic: which of its records are the same for their producer.
+// Identity is the section identity of a topic: how to detect records that a producer sent twice.
 type Identity struct {
-	By     string // what idempotency.ParseIdentity reads
+	By     string // parsed by idempotency.ParseIdentity
 	Window time.Duration
 	Sweep  time.Duration
-	Rate   int // records per second, 0 if it is not declared
+	Rate   int // records per second; 0 if not declared
 }
 
 // Fingerprints is the section fingerprints.
 type Fingerprints struct {
-	Store   string // memory or postgres
-	URLFile string // of the database; read at the start
-	CAFile  string // of authorities; the same
+	Store   string // "memory" or "postgres"
+	URLFile string // file with the URL of Postgres; read at the start
+	CAFile  string // file of certificate authorities; read at the start
 	// InsecurePlaintext allows a password without TLS.
 	InsecurePlaintext bool
 }
@@ -44,7 +44,7 @@ func (i *Identity) keys() []key {
 	}
 }
 
-// ProducerIdentity is the declared one. The loader has parsed it. Letters have coordinates and nothing else.
+// ProducerIdentity returns the declared identity, which the loader has checked. Dead letters have none.
 func (t *Topic) ProducerIdentity() idempotency.Identity {
 	id, err := idempotency.ParseIdentity(t.Identity.By)
 	if err != nil || t.IsLetters() {
@@ -53,7 +53,7 @@ func (t *Topic) ProducerIdentity() idempotency.Identity {
 	return id
 }
 
-// Columns are those that the table of a topic has for its records. Its schema is known to be one.
+// Columns returns the columns of a topic's table, without those of the Kafka coordinates.
 func (t *Topic) Columns() (*schema.Schema, error) {
 	columns, err := schema.ParseDDL(t.Schema)
 	if err == nil && t.ProducerIdentity().Stored() {
@@ -62,7 +62,7 @@ func (t *Topic) Columns() (*schema.Schema, error) {
 	return columns, err
 }
 
-// checkIdentity makes sure that the table has the column that an identity is taken from.
+// checkIdentity reports an identity whose column is not in the schema.
 func (l *loader) checkIdentity(name string, t *Topic) {
 	at := l.set(name, "identity.by")
 	if l.failed(at) || l.failed(l.set(name, "schema")) || t.Schema == "" || t.IsLetters() {
@@ -78,8 +78,8 @@ func (l *loader) checkIdentity(name string, t *Topic) {
 	}
 }
 
-// fingerprintNeed is the memory that the declared rates need, and where the first one was declared. identities tells
-// whether any table remembers fingerprints. A rate is that of all partitions: one member may have to work on all of them.
+// fingerprintNeed returns the memory that the declared rates need, and the key of the first one. identities reports whether
+// any topic declares an identity. A rate is the sum over all partitions, because one member may own all of them.
 func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities bool) {
 	add := func(name string, t *Topic) {
 		if t.ProducerIdentity().By == idempotency.ByNone {
@@ -102,7 +102,7 @@ func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities 
 	return bytes, at, identities
 }
 
-// checkFingerprints checks where fingerprints are remembered.
+// checkFingerprints checks the store of fingerprints.
 func (l *loader) checkFingerprints() {
 	f, at := &l.config.Fingerprints, "fingerprints.url_file"
 	switch {
@@ -110,14 +110,14 @@ func (l *loader) checkFingerprints() {
 	case f.Store == "postgres" && f.URLFile == "":
 		l.report(l.at("fingerprints.store"), "postgres needs fingerprints.url_file: write the name of a file that holds postgres://user:password@host:port/database?sslmode=verify-full")
 	case f.Store == "memory" && f.URLFile != "":
-		l.report(l.at(at), "does not count with store: memory: write store: postgres, or remove it")
+		l.report(l.at(at), "has no effect with store: memory: write store: postgres, or remove it")
 	default:
 		l.secretFile(at, &f.URLFile)
 		l.checkFingerprintsURL()
 	}
 }
 
-// reserve gives fingerprints their share of the memory: a fifth, or what the declared rates need.
+// reserve reserves memory for fingerprints: a fifth of the limit, or more if the declared rates need more.
 func (l *loader) reserve(b Budget) Budget {
 	need, at, identities := l.config.fingerprintNeed(l)
 	if !identities || l.config.Fingerprints.Store != "memory" {

@@ -51,7 +51,7 @@ func TestIdentitiesThatCannotBe(t *testing.T) {
 		"topics: {orders: {identity: {by: 'field:n', rate: 5000}}}":                                           "the fingerprints of the declared rates take 10299MiB",
 		"topics: {orders: {identity: {by: 'field:n', rate: 150}}, b: {identity: {by: 'field:n', rate: 100}}}": "give the process 643MiB",
 		"topics: {orders: {}}\nfingerprints: {store: postgres}":                                               "postgres needs fingerprints.url_file",
-		"topics: {orders: {}}\nfingerprints: {url_file: x}":                                                   "does not count with store: memory",
+		"topics: {orders: {}}\nfingerprints: {url_file: x}":                                                   "has no effect with store: memory",
 		"topics: {orders: {}}\nfingerprints: {store: postgres, url_file: x}":                                  "fingerprints.url_file: ",
 		"topics: {orders: {}}\nfingerprints: {store: redis}":                                                  "write memory or postgres",
 		"topics: {orders: {table: t, identity: {by: 'field:n'}}, b: {table: t}}":                              "must agree on identity.by",

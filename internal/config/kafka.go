@@ -9,7 +9,7 @@ import (
 
 // TLS is the section kafka.tls.
 type TLS struct {
-	Enabled            bool // also by any other key of the section
+	Enabled            bool // any other key of the section also sets it
 	CAFile             string
 	CertFile           string
 	KeyFile            string
@@ -22,8 +22,8 @@ type SASL struct {
 	Mechanism         string // none, plain, scram-sha-256, scram-sha-512 or oauthbearer
 	Username          string
 	Password          Secret
-	PasswordFile      string // read anew for each authentication
-	TokenFile         string // the same
+	PasswordFile      string // read for each authentication
+	TokenFile         string // read for each authentication
 	InsecurePlaintext bool
 }
 
@@ -49,7 +49,7 @@ func (s *SASL) keys() []key {
 	}
 }
 
-// given reports whether a key that has no default has a value.
+// given reports whether a key without a default is set.
 func (k key) given() bool {
 	v := k.node().Value
 	return v != "" && v != "false"
@@ -59,7 +59,7 @@ func (k key) given() bool {
 func (l *loader) checkTLS() {
 	const at = "kafka.tls."
 	t := &l.config.Kafka.TLS
-	var given []string // besides enabled
+	var given []string // keys except enabled
 	for _, k := range t.keys()[1:] {
 		if k.given() {
 			given = append(given, strings.TrimPrefix(k.path, at))
@@ -91,7 +91,7 @@ func (l *loader) checkTLS() {
 		}
 	}
 	if t.InsecureSkipVerify && t.Enabled {
-		l.warning(l.at(at+"insecure_skip_verify"), "any server that answers is accepted as the broker: use ca_file and server_name instead")
+		l.warning(l.at(at+"insecure_skip_verify"), "the client accepts any certificate as the broker's: use ca_file and server_name instead")
 	}
 }
 
@@ -120,7 +120,7 @@ func (l *loader) checkSASL() {
 	idle := func(names ...string) {
 		for _, k := range s.keys() {
 			if k.given() && slices.Contains(names, strings.TrimPrefix(k.path, at)) {
-				l.report(l.at(k.path), "has no meaning for %s: remove it", s.Mechanism)
+				l.report(l.at(k.path), "has no effect with %s: remove it", s.Mechanism)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func (l *loader) checkSASL() {
 		needs(s.TokenFile != "", "token_file", "the name of a file that holds the token; it is read for each authentication")
 		idle("username", "password", "password_file")
 	case s.Password != "" && s.PasswordFile != "":
-		l.report(l.at(at+"password_file"), "stands beside password: remove one of them")
+		l.report(l.at(at+"password_file"), "is given together with password: remove one of them")
 	default:
 		needs(s.Username != "", "username", "the user's name")
 		needs(s.Password != "" || s.PasswordFile != "", "a password", "password: ${VARIABLE}, or password_file")
@@ -140,7 +140,7 @@ func (l *loader) checkSASL() {
 	l.checkSASLPlaintext()
 }
 
-// secretFile makes the path of a secret one seen from here, and looks whether it can be read.
+// secretFile resolves the path of a secret file and checks that the file can be read.
 func (l *loader) secretFile(at string, path *string) {
 	if *path == "" {
 		return

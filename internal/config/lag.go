@@ -11,11 +11,11 @@ import (
 type Lag struct {
 	Max    int64 // records of one partition
 	Every  time.Duration
-	Window int // looks
+	Window int // polls
 	Rises  int
 }
 
-// DefaultLag are the defaults.
+// DefaultLag returns the defaults of the section.
 func DefaultLag() Lag {
 	return Lag{Max: 10_000, Every: 10 * time.Second, Window: 5, Rises: 3}
 }
@@ -31,7 +31,7 @@ func (c *Lag) keys() []key {
 	}
 }
 
-// LagRules are the rules of the lag monitor.
+// LagRules returns the rules of the lag monitor.
 func (c *Config) LagRules() health.LagRules {
 	lag := c.Health.Lag
 	rules := health.LagRules{Max: lag.Max, Every: lag.Every, Window: lag.Window, Rises: lag.Rises}
@@ -41,7 +41,7 @@ func (c *Config) LagRules() health.LagRules {
 	return rules
 }
 
-// thresholdKeys are those of a topic's section lag.
+// thresholdKeys returns the keys of a topic's section lag.
 func thresholdKeys(t *health.LagThresholds) []key {
 	return []key{
 		{"lag.warning", count(&t.Warning, 0, maxLag), ""},
@@ -49,7 +49,7 @@ func thresholdKeys(t *health.LagThresholds) []key {
 	}
 }
 
-// checkThresholds checks that a topic's lag is of some interest before it is critical.
+// checkThresholds checks that lag.warning is not above lag.critical.
 func (l *loader) checkThresholds(name string, t *Topic) {
 	warning, critical := l.set(name, "lag.warning"), l.set(name, "lag.critical")
 	if t.Lag.Critical == 0 || t.Lag.Warning <= t.Lag.Critical || l.failed(warning) || l.failed(critical) {

@@ -10,17 +10,17 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Dead letters become rows of a letter table: a dead-letter topic without an entry in the configuration gets one.
+// Dead letters become rows of a letter table. A dead-letter topic needs no entry in the configuration for that.
 
 const (
 	badHold       = "hold"
 	badDeadLetter = "dead_letter"
 	archiveNone   = "none"
-	// TopicPlaceholder stands for the name of the topic in templates.
+	// TopicPlaceholder is the placeholder for a topic's name in templates.
 	TopicPlaceholder = "{topic}"
 )
 
-// Archives reports whether its letters become rows of a table.
+// Archives reports whether the dead letters of the topic become rows of a letter table.
 func (t *Topic) Archives() bool {
 	return t.WritesLetters() && t.DeadLetters.Archive != archiveNone
 }
@@ -28,17 +28,17 @@ func (t *Topic) Archives() bool {
 // IsLetters reports whether the topic is a dead-letter topic.
 func (t *Topic) IsLetters() bool { return t.Format == decode.FormatDeadLetters }
 
-// readsLetters makes an entry one of a dead-letter topic: only its table, its start and its commits are its own. A bad
-// record there holds its partition: there is no letter of a letter.
+// readsLetters turns an entry into that of a dead-letter topic: it keeps only its table, start and commits. A bad record in
+// a dead-letter topic holds its partition, because a dead letter cannot become another dead letter.
 func (t *Topic) readsLetters() {
 	d := Default().Defaults
 	d.Table, d.Start, d.StartAt, d.Commit = t.Table, t.Start, t.StartAt, t.Commit
 	d.Format, d.Schema, d.BadRecords = decode.FormatDeadLetters, decode.DeadLetterDDL, badHold
-	d.HealthRecords = HealthRecords{} // a letter has the headers of its record
+	d.HealthRecords = HealthRecords{} // a dead letter has the headers of its record
 	*t = d
 }
 
-// ofLetters reports whether a key says something about an entry with format: dead_letter.
+// ofLetters reports whether a key is allowed in an entry with format: dead_letter.
 func ofLetters(key string) bool {
 	switch section, _, _ := strings.Cut(key, "."); section {
 	case "pattern", "deny", "table", "format", "start", "start_at", "commit":
@@ -47,14 +47,14 @@ func ofLetters(key string) bool {
 	return false
 }
 
-// LetterSource is what sends letters to a dead-letter topic: an entry of topics, and the topic in it.
+// LetterSource is an entry of topics whose dead letters go to a certain topic.
 type LetterSource struct {
 	entry string
-	Name  string // "" if the dead-letter topic is the same for all topics of a pattern
+	Name  string // the topic; "" if all topics of a pattern share the dead-letter topic
 	*Topic
 }
 
-// Sources returns the entries whose letters go to a topic, in the order of their names, those of patterns last.
+// Sources returns the entries whose dead letters go to a topic: topics in the order of their names, then patterns.
 func (c *Config) Sources(deadLetters string) (all []LetterSource) {
 	for _, name := range c.TopicNames() {
 		t := c.Topics[name]
@@ -80,7 +80,7 @@ func (c *Config) Sources(deadLetters string) (all []LetterSource) {
 	return all
 }
 
-// patternOf returns the pattern that stands for a topic, nil if none does or if it has an entry of its own.
+// patternOf returns the pattern that covers a topic, nil if there is none or the topic has its own entry.
 func (c *Config) patternOf(topic string) *Pattern {
 	if _, own := c.Topics[topic]; own {
 		return nil
@@ -93,7 +93,7 @@ func (c *Config) patternOf(topic string) *Pattern {
 	return nil
 }
 
-// fills reports whether a template makes a text of a topic.
+// fills reports whether a template with the topic filled in equals a text.
 func fills(template, topic, text string) bool {
 	before, after, once := strings.Cut(template, TopicPlaceholder)
 	if !once || strings.Contains(after, TopicPlaceholder) {
@@ -103,7 +103,7 @@ func fills(template, topic, text string) bool {
 		text[len(before):len(before)+len(topic)] == topic
 }
 
-// unfill returns the topic of which a template makes a text, "" if there is none.
+// unfill returns the topic with which a template becomes a text, "" if there is none.
 func unfill(template, text string) string {
 	n := strings.Count(template, TopicPlaceholder)
 	before := strings.Index(template, TopicPlaceholder)
@@ -118,8 +118,8 @@ func unfill(template, text string) string {
 	return topic
 }
 
-// letters returns what holds for a dead-letter topic that has no entry of its own: dead tells that it is one, archived that
-// its letters become rows. An error says why they can have no table.
+// letters returns the settings of a dead-letter topic without an entry. dead reports whether the topic is one, archived
+// whether its dead letters become rows. The error says why they cannot have a table.
 func (c *Config) letters(name string) (t Topic, archived, dead bool, err error) {
 	for _, s := range c.Sources(name) {
 		dead = true
@@ -134,8 +134,8 @@ func (c *Config) letters(name string) (t Topic, archived, dead bool, err error) 
 	return t, false, dead, nil
 }
 
-// archiveIn is the letter table for letters in a dead-letter topic. {topic} is the topic that they stem from, or the
-// dead-letter topic itself if that takes letters of many.
+// archiveIn returns the path of the letter table of a dead-letter topic. {topic} is the topic of the records, or the
+// dead-letter topic itself if several topics share it.
 func (s *LetterSource) archiveIn(deadLetters string) (string, error) {
 	topic := s.Name
 	if !strings.Contains(s.DeadLetters.Topic, TopicPlaceholder) {
@@ -144,8 +144,8 @@ func (s *LetterSource) archiveIn(deadLetters string) (string, error) {
 	return tablePath(s.DeadLetters.Archive, topic)
 }
 
-// letterTopics are the dead-letter topics whose letters become rows by themselves, sorted: those that can be named. They
-// come with their first letter. Those of patterns show when they are there.
+// letterTopics returns, sorted, the dead-letter topics without an entry that feed a letter table. It leaves out those of
+// patterns with {topic}: their names are known only once the topics exist.
 func (c *Config) letterTopics() []string {
 	names := map[string]bool{}
 	note := func(t *Topic, topic string) {
@@ -168,7 +168,7 @@ func (c *Config) letterTopics() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// lettersHave returns an error if a table is that of some topic's letters, or inside it or around it.
+// lettersHave returns an error if a table is a letter table, or one is inside the other.
 func (c *Config) lettersHave(table string) error {
 	taken := func(topic, letters string) error {
 		if !strings.HasPrefix(table+"/", letters+"/") && !strings.HasPrefix(letters+"/", table+"/") {
@@ -196,7 +196,7 @@ func (c *Config) lettersHave(table string) error {
 	return nil
 }
 
-// ComesLater reports whether a topic need not be there yet: it comes with the first dead letter, or the first canary.
+// ComesLater reports whether a topic may be missing: the first dead letter or the first canary creates it.
 func (c *Config) ComesLater(topic string) bool {
 	if _, own := c.Topics[topic]; own {
 		return false
@@ -221,12 +221,12 @@ func (c *Config) archiveNote(name string, t *Topic) string {
 	}
 	table := s.DeadLetters.Archive
 	if !strings.Contains(s.Name, TopicPlaceholder) {
-		table, _ = s.archiveIn(topic) // the configuration was checked
+		table, _ = s.archiveIn(topic) // no error: the configuration was checked
 	}
 	return ": topic " + topic + " feeds table " + table
 }
 
-// LettersOf are the dead-letter topics that a topic stands for: its own, or itself.
+// LettersOf returns the dead-letter topic of a topic, or the topic itself if it is one, nil if there is none.
 func (c *Config) LettersOf(topic string) []string {
 	t, meant, err := c.Route(topic)
 	switch {

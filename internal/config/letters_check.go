@@ -6,7 +6,7 @@ import (
 	"sluice/connector/decode"
 )
 
-// checkLetterFormat checks what an entry of a dead-letter topic says by itself, and completes it.
+// checkLetterFormat checks the keys of an entry with format: dead_letter, and completes it.
 func (l *loader) checkLetterFormat(name string, t *Topic) {
 	if !t.IsLetters() {
 		return
@@ -28,7 +28,7 @@ func (l *loader) checkLetterFormat(name string, t *Topic) {
 	t.readsLetters()
 }
 
-// checkArchive checks where the letters of an entry go.
+// checkArchive checks the letter table of an entry.
 func (l *loader) checkArchive(name string, t *Topic) {
 	at := l.set(name, "dead_letters.archive")
 	if !t.WritesLetters() || l.failed(at) {
@@ -36,7 +36,7 @@ func (l *loader) checkArchive(name string, t *Topic) {
 	}
 	if t.DeadLetters.Archive == archiveNone {
 		if d := t.DeadLetters; d.Class != "financial" && d.Create {
-			l.warning(l.at(at), "letters are gone %s after they were written, when their topic forgets them: write a table, such as {topic}_letters, or class: financial",
+			l.warning(l.at(at), "Kafka deletes the dead letters %s after they were written, and no table keeps them: write a table, such as {topic}_letters, or class: financial",
 				FormatDays(d.Retention))
 		}
 		return
@@ -46,7 +46,7 @@ func (l *loader) checkArchive(name string, t *Topic) {
 	}
 }
 
-// checkLetterTopics compares the entries whose letters meet in one dead-letter topic: it feeds one table.
+// checkLetterTopics checks that entries with one dead-letter topic agree on its letter table.
 func (l *loader) checkLetterTopics() {
 	for _, name := range l.config.letterTopics() {
 		var first *LetterSource
@@ -57,7 +57,7 @@ func (l *loader) checkLetterTopics() {
 			}
 			other, err := s.archiveIn(name)
 			if err != nil {
-				continue // said by checkArchive
+				continue // checkArchive reports it
 			}
 			if first == nil {
 				first, table = &s, other
@@ -71,7 +71,7 @@ func (l *loader) checkLetterTopics() {
 	}
 }
 
-// letterFeeders are the letter tables as their tables see them.
+// letterFeeders returns the feeders of the letter tables.
 func (l *loader) letterFeeders() (all []feeder) {
 	c := l.config
 	for _, name := range c.letterTopics() {

@@ -132,7 +132,7 @@ func TestLetterTablesInTheFile(t *testing.T) {
 		},
 		"no table": {
 			"defaults: {schema: a int, bad_records: dead_letter}\ntopics: {orders: {dead_letters: {archive: none, retention: 7d}}}",
-			"warning: topics.orders.dead_letters.archive: letters are gone 7d after they were written",
+			"warning: topics.orders.dead_letters.archive: Kafka deletes the dead letters 7d after they were written",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

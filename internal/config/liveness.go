@@ -14,7 +14,7 @@ func livenessFile(s string) error {
 	return nil
 }
 
-// checkLivenessFile takes the file beside the configuration, which it must not be.
+// checkLivenessFile resolves the path of the liveness file, which must not be the configuration itself.
 func (l *loader) checkLivenessFile() {
 	path := &l.config.Health.LivenessFile
 	if *path == "" {

@@ -15,10 +15,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxConfigSize bounds config.yaml and the files it names.
+// maxConfigSize bounds config.yaml and the files that it names, in bytes.
 const maxConfigSize = 1 << 20
 
-// A Problem is something wrong with the configuration: where, and what to write instead.
+// Problem is a mistake in the configuration: its place, and what to write instead.
 type Problem struct {
 	File    string `json:"file"`           // "environment" for a variable
 	Line    int    `json:"line,omitempty"` // 0 if it has none
@@ -27,7 +27,7 @@ type Problem struct {
 	Warning bool   `json:"warning,omitempty"`
 }
 
-// String is the line that people read: config.yaml:7: kafka.session: what is wrong: what to write.
+// String formats the problem as a line: config.yaml:7: kafka.session: what is wrong: what to write.
 func (p Problem) String() string {
 	s := p.File
 	if p.Line > 0 {
@@ -42,13 +42,13 @@ func (p Problem) String() string {
 	return s + ": " + p.Text
 }
 
-// Place is where the problem stands: the file, and the line if it has one.
+// Place returns the file of the problem, and the line if it has one.
 func (p Problem) Place() string {
 	place, _, _ := strings.Cut(Problem{File: p.File, Line: p.Line}.String(), ": ")
 	return place
 }
 
-// What is the problem without its place.
+// What returns the problem without its place.
 func (p Problem) What() string {
 	if p.Key == "" {
 		return p.Text
@@ -56,15 +56,15 @@ func (p Problem) What() string {
 	return p.Key + ": " + p.Text
 }
 
-// An Origin is where a value of the configuration comes from.
+// Origin is the source of a configuration value.
 type Origin struct {
 	File      string   // "" for a default
 	Line      int      // in File
-	Variables []string // environment variables that it was taken or made from
-	Note      string   // for a value that is worked out
+	Variables []string // environment variables that contain the value or a part of it
+	Note      string   // how a derived value was computed
 }
 
-// String names the origin for people: default, config.yaml:7, env NAME.
+// String formats the origin: default, config.yaml:7, env NAME.
 func (o Origin) String() string {
 	var parts []string
 	switch {
@@ -84,15 +84,15 @@ func (o Origin) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Load reads the file at path, puts the variables of env into it and checks all of it. It reports everything that
-// is wrong at once, in the order of the file; the Config is nil unless all problems are warnings.
+// Load reads the file at path, fills in the variables of env, and checks the result. It returns all problems at once, in the
+// order of the file. The Config is nil unless all problems are warnings.
 func Load(path string, env func(string) (string, bool)) (*Config, []Problem) {
 	return (&loader{file: path, env: env, config: Default()}).loadFile()
 }
 
-// CheckWithoutSecrets checks the file at path where secrets are missing, such as in CI. It accepts variables without a default that
-// are not set, and files of secrets and certificates that do not exist, and returns them as unchecked. The Config is for reports
-// alone: nothing can connect with it.
+// CheckWithoutSecrets checks the file at path on a host without the secrets, such as in CI. It accepts unset variables
+// without a default, and missing files of secrets and certificates, and returns them as unchecked. The Config serves only
+// for reports: it cannot open connections.
 func CheckWithoutSecrets(path string, env func(string) (string, bool)) (config *Config, problems, unchecked []Problem) {
 	l := &loader{file: path, env: env, config: Default(), withoutSecrets: true}
 	config, problems = l.loadFile()
@@ -110,7 +110,7 @@ func (l *loader) loadFile() (*Config, []Problem) {
 	return l.load(data)
 }
 
-// readFile reads a small file.
+// readFile reads a file of at most maxConfigSize bytes.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -130,21 +130,21 @@ func readFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// loader reads one file into one Config and collects what is wrong.
+// loader reads one file into one Config and collects the problems.
 type loader struct {
 	file     string
 	env      func(string) (string, bool)
 	config   *Config
 	problems []Problem
 	topics   map[string]*yaml.Node
-	// places are the lines of sections and topics, for problems with what is missing in them.
+	// places has the lines of sections and topics, for problems with missing keys.
 	places map[string]int
-	// filled is what problems must not show.
+	// filled has the texts that problems must not show.
 	filled []filled
 
 	withoutSecrets bool
-	unchecked      []Problem // with withoutSecrets, what is missing
-	// valueless are the keys whose values are missing: what depends on them is not checked.
+	unchecked      []Problem // missing variables and files, with withoutSecrets
+	// valueless has the keys whose values are missing: checks that need them are skipped.
 	valueless []string
 }
 
@@ -157,12 +157,12 @@ func (l *loader) warning(p Problem, format string, args ...any) {
 	l.problems = append(l.problems, p)
 }
 
-// scope is a part of the file whose keys are looked up together: the top, defaults, or one topic.
+// scope is a part of the file with one set of keys: the top, defaults, or one topic.
 type scope struct {
-	prefix string // how its keys are shown: "", "defaults.", "topics.orders."
+	prefix string // prefix of the keys in problems: "", "defaults.", "topics.orders."
 	keys   []key
 	later  []string
-	extra  []string // names at its top that are handled elsewhere
+	extra  []string // names at its top that other code handles
 }
 
 func (l *loader) load(data []byte) (*Config, []Problem) {
@@ -187,7 +187,7 @@ func (l *loader) load(data []byte) (*Config, []Problem) {
 	return l.config, l.problems
 }
 
-// syntaxError is text that is not YAML.
+// syntaxError means that the text is not valid YAML.
 type syntaxError struct {
 	line int
 	text string
@@ -197,7 +197,7 @@ func (e *syntaxError) Error() string { return e.text }
 
 var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
-// parseYAML returns the top mapping of a file of one document, nil if it is empty.
+// parseYAML returns the top mapping of a file with one document, nil if the file is empty.
 func parseYAML(data []byte) (*yaml.Node, error) {
 	var doc, next yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -206,12 +206,12 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 		return nil, nil
 	case err != nil:
 		m := yamlErrorLine.FindStringSubmatch(err.Error())
-		line, _ := strconv.Atoi(m[1])                   // none is 0
-		if strings.Contains(err.Error(), " anchor '") { // and quotes what can be a password
+		line, _ := strconv.Atoi(m[1])                   // 0 without a number
+		if strings.Contains(err.Error(), " anchor '") { // the parser's error quotes the text, which can be a password
 			return nil, &syntaxError{line, "not YAML: a value begins with * and no quotes, which makes it an alias of an anchor that does not exist: write the value in quotes"}
 		}
 		if at := tabNear(data, line); at > 0 && (strings.Contains(err.Error(), "cannot start any token") || strings.Contains(err.Error(), "tab character")) {
-			return nil, &syntaxError{at, "not YAML: a tab stands where YAML allows only spaces: replace the tab by spaces"}
+			return nil, &syntaxError{at, "not YAML: there is a tab where YAML allows only spaces: replace the tab by spaces"}
 		}
 		return nil, &syntaxError{line, "not YAML: " + strings.TrimPrefix(err.Error(), m[0])}
 	}
@@ -227,7 +227,8 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// tabNear returns the line of the first tab in or beside a line, 0 if there is none: the parser counts some errors to the line before.
+// tabNear returns the line of the first tab in or next to a line, 0 without one: the parser reports some errors one line too
+// early.
 func tabNear(data []byte, line int) int {
 	lines := bytes.Split(data, []byte("\n"))
 	for _, n := range []int{line, line + 1, line - 1} {
@@ -240,7 +241,7 @@ func tabNear(data []byte, line int) int {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// follow returns what an alias stands for.
+// follow returns the node that an alias refers to.
 func follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
@@ -306,7 +307,7 @@ func (l *loader) topicKeys(path string, t *Topic, n *yaml.Node) {
 	l.mapping(scope{prefix: path + ".", keys: t.keys(), later: laterTopicKeys[:]}, "", n)
 }
 
-// mapping reads a mapping whose keys are those of s below the dotted path at.
+// mapping reads a mapping with the keys of s below the dotted path at.
 func (l *loader) mapping(s scope, at string, n *yaml.Node) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -343,7 +344,7 @@ func (l *loader) mapping(s scope, at string, n *yaml.Node) {
 	}
 }
 
-// below lists the names of s that stand directly below the dotted path at.
+// below returns the names of s directly below the dotted path at.
 func below(s scope, at string) []string {
 	var names []string
 	for _, f := range s.keys {
@@ -372,7 +373,7 @@ func (l *loader) unknown(s scope, at string, k *yaml.Node) {
 	l.problem(k.Line, shown, "unknown key: write one of %s", strings.Join(names, ", "))
 }
 
-// allKeys are the paths of all keys, as they are shown.
+// allKeys returns the paths of all keys, as problems show them.
 func (l *loader) allKeys() []string {
 	var all []string
 	for _, f := range l.config.keys() {
@@ -384,7 +385,7 @@ func (l *loader) allKeys() []string {
 	return all
 }
 
-// field reads the value of one key. Null, which is what an empty value is, leaves the default.
+// field reads the value of one key. Null, which YAML reads from an empty value, keeps the default.
 func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 	if isNull(n) {
 		return
@@ -417,7 +418,7 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 	case n.Kind == yaml.MappingNode && f.pairs:
 		var ok bool
 		if texts, ok = l.pairs(f, shown, n, &origin); !ok {
-			l.config.origins[shown] = origin // it is not missing
+			l.config.origins[shown] = origin // so that no check reports the key as missing
 			return
 		}
 	case n.Kind == yaml.MappingNode && strings.HasSuffix(shown, ".start"):
@@ -432,12 +433,12 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 	}
 	if err := f.set(texts); err != nil {
 		l.problem(n.Line, shown, "%v", err)
-		l.config.origins[shown] = origin // it is not missing
+		l.config.origins[shown] = origin // so that no check reports the key as missing
 		return
 	}
 	if f.secret && texts[0] != "" && len(origin.Variables) == 0 {
 		l.warning(Problem{File: l.file, Line: n.Line, Key: shown},
-			"a secret stands in the file: write ${VARIABLE}, or use %s_file", f.path[strings.LastIndexByte(f.path, '.')+1:])
+			"the file contains a secret: write ${VARIABLE}, or use %s_file", f.path[strings.LastIndexByte(f.path, '.')+1:])
 	}
 	l.config.origins[shown] = origin
 }
@@ -475,7 +476,7 @@ func splitList(t string) []string {
 	return texts
 }
 
-// scalar returns the text of a scalar with its variables filled in, which it adds to origin.
+// scalar returns the text of a scalar with its variables filled in. It adds the variables to origin.
 func (l *loader) scalar(f key, shown string, n *yaml.Node, origin *Origin) (string, bool) {
 	switch tag := n.ShortTag(); {
 	case tag == "!!binary":
@@ -500,14 +501,14 @@ func (l *loader) scalar(f key, shown string, n *yaml.Node, origin *Origin) (stri
 	return t, true
 }
 
-// withoutValue notes that a key has no value, since a variable is not set. A secret gets a value that stands for it.
+// withoutValue records that a key has no value because a variable is not set. A secret gets a placeholder as its value.
 func (l *loader) withoutValue(f key, shown string, n *yaml.Node, origin *Origin, unset *unsetError) (string, bool) {
 	origin.Variables = append(origin.Variables, unset.variable)
 	l.notChecked(Problem{File: l.file, Line: n.Line, Key: shown}, "the variable %s is not set", unset.variable)
 	if f.secret {
 		return "unchecked", true
 	}
-	l.config.origins[shown] = *origin // it is not missing
+	l.config.origins[shown] = *origin // so that no check reports the key as missing
 	l.valueless = append(l.valueless, shown)
 	switch shown { // reports show these
 	case "pipeline":
@@ -518,7 +519,7 @@ func (l *loader) withoutValue(f key, shown string, n *yaml.Node, origin *Origin,
 	return "", false
 }
 
-// notChecked notes what cannot be checked without secrets.
+// notChecked records a check that is impossible without secrets.
 func (l *loader) notChecked(p Problem, format string, args ...any) {
 	p.Text = "not checked: " + l.describe(format, args)
 	if !slices.Contains(l.unchecked, p) { // a key of defaults is checked for each topic
@@ -526,7 +527,8 @@ func (l *loader) notChecked(p Problem, format string, args ...any) {
 	}
 }
 
-// missingFile notes a file that does not exist and need not, since secrets are missing. It returns false for any other error.
+// missingFile records a missing file and returns true if the check runs without secrets. It returns false for any other
+// error.
 func (l *loader) missingFile(at string, err error) bool {
 	if !l.withoutSecrets || !errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -535,7 +537,7 @@ func (l *loader) missingFile(at string, err error) bool {
 	return true
 }
 
-// unsetError is a variable that is not set and has no default.
+// unsetError means that a variable is not set and has no default.
 type unsetError struct{ variable string }
 
 func (e *unsetError) Error() string {
@@ -544,8 +546,8 @@ func (e *unsetError) Error() string {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// interpolate replaces ${NAME} and ${NAME:-text} by the variables of env, and $${ by ${. The text after :- stands for a
-// variable that is not set or empty. What a variable holds is not looked at again.
+// interpolate replaces ${NAME} and ${NAME:-text} by the variables of env, and $${ by ${. The text after :- replaces a
+// variable that is unset or empty. Values of variables are not interpolated again.
 func interpolate(s string, env func(string) (string, bool)) (text string, variables []filled, err error) {
 	var b strings.Builder
 	for {
@@ -567,7 +569,7 @@ func interpolate(s string, env func(string) (string, bool)) (text string, variab
 		}
 		name, otherwise, hasDefault := strings.Cut(inside, ":-")
 		if !variableName.MatchString(name) {
-			return "", nil, errors.New("no name of a variable stands between ${ and }: write ${NAME} or ${NAME:-text}, or $${ for the characters themselves")
+			return "", nil, errors.New("there is no variable name between ${ and }: write ${NAME} or ${NAME:-text}, or $${ for the characters themselves")
 		}
 		v, set := env(name)
 		switch {

@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// Problems and printed configurations go to terminals, CI logs and tickets. Keys of secrets never appear in them. The
-// patterns find credentials in the texts of other keys: the user-info of a URL or an address, the query of a URL, and
-// parameters that are named like a secret.
+// Problems and printed configurations go to terminals, CI logs and tickets, so they must not show secrets. These patterns
+// find credentials in the texts of other keys: the user-info of a URL or an address, the query of a URL, and parameters
+// that are named like a secret.
 var (
 	userInfo  = regexp.MustCompile(`(^|[\s"'=:,\[(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s"]*@`)
 	urlQuery  = regexp.MustCompile(`\?[^\s"]*=[^\s"]*`)
 	parameter = regexp.MustCompile(`(?i)(pass|passwd|password|pwd|secret|token|key)=('[^']*'|[^\s"&]+)`)
 )
 
-// hidden stands for credentials.
+// hidden replaces credentials.
 const hidden = "***"
 
-// shortValue is the length up to which the value of a variable is hidden only where it stands alone in quotes: replacing
-// each "1" would make texts unreadable and protect nothing.
+// shortValue is the length up to which a variable's value is hidden only as a whole quoted text. Replacing each "1" would
+// make texts unreadable and protect nothing.
 const shortValue = 3
 
 // filled is a text that problems must not show: the value that a variable put into a key, or credentials in a literal
@@ -32,11 +32,11 @@ const shortValue = 3
 type filled struct {
 	variable string
 	value    string
-	key      string // that the value was written for
-	allowed  string // by that key
+	key      string // the key with the value
+	allowed  string // what that key allows
 }
 
-// remember notes what problems with a text of the file must not show.
+// remember records the parts of a text that problems must not show.
 func (l *loader) remember(key, allowed, text string, variables []filled) {
 	for _, v := range variables {
 		if v.value == "" {
@@ -44,7 +44,7 @@ func (l *loader) remember(key, allowed, text string, variables []filled) {
 		}
 		v.key, v.allowed = key, allowed
 		l.filled = append(l.filled, v)
-		for _, element := range splitList(v.value) { // a variable can hold a list, whose elements are checked one by one
+		for _, element := range splitList(v.value) { // a variable can contain a list; problems show single elements
 			v.value = element
 			l.filled = append(l.filled, v)
 		}
@@ -62,7 +62,8 @@ func (l *loader) remember(key, allowed, text string, variables []filled) {
 	slices.SortStableFunc(l.filled, func(a, b filled) int { return cmp.Compare(len(b.value), len(a.value)) })
 }
 
-// describe writes the text of a problem. It hides values in the arguments alone, since a value may be a word of our own texts.
+// describe formats the text of a problem. It hides values only in the arguments, because a value may be a word of the
+// format.
 func (l *loader) describe(format string, args []any) string {
 	shown := slices.Clone(args)
 	for i, arg := range args {
@@ -81,7 +82,7 @@ func (l *loader) describe(format string, args []any) string {
 	return fmt.Sprintf(format, shown...)
 }
 
-// mask takes what is left of credentials, and of values of variables, out of all problems.
+// mask removes the remaining credentials and values of variables from all problems.
 func (l *loader) mask() {
 	for i := range l.problems {
 		p := &l.problems[i]
@@ -99,7 +100,7 @@ func (l *loader) mask() {
 	}
 }
 
-// name is the text in place of the value.
+// name returns the text that replaces the value.
 func (f filled) name() string {
 	if f.variable == "" {
 		return hidden
@@ -119,7 +120,7 @@ func (f filled) hide(text string) string {
 	return text
 }
 
-// shows reports whether a word of the value is left in a text that hide went over: a check may quote a part of a value.
+// shows reports whether a text still has a word of the value after hide: a check may quote a part of a value.
 func (f filled) shows(text string) bool {
 	text = strings.ReplaceAll(text, "${"+f.variable+"}", "")
 	for word := range strings.FieldsFuncSeq(f.value, func(r rune) bool { return !strings.ContainsRune(letters+digits, r) }) {
@@ -130,10 +131,10 @@ func (f filled) shows(text string) bool {
 	return false
 }
 
-// exampleUserInfo ends what our own texts show as an example.
+// exampleUserInfo is the end of the example URLs in problems.
 const exampleUserInfo = "://user:password@"
 
-// withoutCredentials takes out of the text of a problem all that can be credentials.
+// withoutCredentials removes possible credentials from the text of a problem.
 func withoutCredentials(text string) string {
 	text = userInfo.ReplaceAllStringFunc(text, func(match string) string {
 		if strings.HasSuffix(match, exampleUserInfo) {
@@ -151,7 +152,7 @@ func withoutCredentials(text string) string {
 	return parameter.ReplaceAllString(text, "${1}="+hidden)
 }
 
-// WithoutPasswords takes the credentials out of a valid value. The URL of a file has none.
+// WithoutPasswords returns a valid value without its credentials. A file URL has none.
 func WithoutPasswords(value string) string {
 	if strings.HasPrefix(value, "file:") {
 		return value
@@ -171,8 +172,8 @@ func WithoutPasswords(value string) string {
 	return parameter.ReplaceAllString(value, "${1}="+hidden)
 }
 
-// unnamed is the error of reading a file of a secret. It leaves out a name that cannot be opened: people write the secret
-// itself in place of the name of its file.
+// unnamed removes the file name from an error of reading a secret file: operators sometimes write the secret itself instead
+// of the name.
 func unnamed(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("the file cannot be opened: %w: write the name of a file that holds the secret, seen from the folder of the configuration", pe.Err)

@@ -223,7 +223,7 @@ func TestMasks_Values(t *testing.T) {
 		lookup(map[string]string{"NAME": "orders", "MECHANISM": "plain"}))
 	text += fmt.Sprint(problems)
 	for _, want := range []string{
-		`"p/q" is no name`, `"a" has no port: write a:9092`, `"7 days"`, `${WAIT} has no unit: write ${WAIT}s`, `${SIZE} is not a size`,
+		`"p/q" is not a valid pipeline name`, `"a" has no port: write a:9092`, `"7 days"`, `${WAIT} has no unit: write ${WAIT}s`, `${SIZE} is not a size`,
 		"the value of ${TABLE} is not accepted here", "is missing: write topics: {orders: {}} with the name of your topic", "${MECHANISM} needs username: write the user's name",
 	} {
 		if !strings.Contains(text, want) {

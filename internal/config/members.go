@@ -4,11 +4,11 @@ import (
 	"time"
 )
 
-// Members is the section members: where members register, for those who watch them.
+// Members is the section members: the store in which members register, so that operators see missing ones.
 type Members struct {
-	Store   string // none, redis or postgres
-	URLFile string // of the store; read at the start
-	CAFile  string // of authorities; the same
+	Store   string // "none", "redis" or "postgres"
+	URLFile string // file with the URL of the store; read at the start
+	CAFile  string // file of certificate authorities; read at the start
 	// InsecurePlaintext allows a password without TLS.
 	InsecurePlaintext bool
 
@@ -33,13 +33,13 @@ func (m *Members) keys() []key {
 	}
 }
 
-// memberURLs are how the URLs of stores look.
+// memberURLs has examples of the stores' URLs.
 var memberURLs = map[string]string{
 	"redis":    "rediss://user:password@host:port/database",
 	"postgres": "postgres://user:password@host:port/database?sslmode=verify-full",
 }
 
-// checkMembers checks where members register.
+// checkMembers checks the store of registrations.
 func (l *loader) checkMembers() {
 	m, at := &l.config.Members, "members.url_file"
 	switch {
@@ -47,7 +47,7 @@ func (l *loader) checkMembers() {
 	case m.Store != "none" && m.URLFile == "":
 		l.report(l.at("members.store"), "%s needs members.url_file: write the name of a file that holds %s", m.Store, memberURLs[m.Store])
 	case m.Store == "none" && m.URLFile != "":
-		l.report(l.at(at), "does not count with store: none: write store: redis or store: postgres, or remove it")
+		l.report(l.at(at), "has no effect with store: none: write store: redis or store: postgres, or remove it")
 	default:
 		l.secretFile(at, &m.URLFile)
 		l.checkMembersURL()

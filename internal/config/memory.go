@@ -14,31 +14,32 @@ import (
 )
 
 const (
-	// minMemory is what the process needs to make progress with records of ordinary sizes.
+	// minMemory is the least memory with which the process makes progress with records of ordinary sizes.
 	minMemory = 128 << 20
-	// defaultMemory is the limit where nothing says how much there is.
+	// defaultMemory is the limit without configuration and cgroup limit.
 	defaultMemory = 512 << 20
-	// besides is what the process takes for neither pool, fingerprint nor table.
+	// besides is the memory of the process outside of pools, fingerprints and tables.
 	besides = 48 << 20
-	// perTable is what a table of some partitions takes: decoder, writer, metrics and the state of its log.
+	// perTable is the memory of a table with some partitions: decoder, writer, metrics and the state of its log.
 	perTable = 160 << 10
 )
 
-// configured is the source of a limit that stands in the file.
+// configured is the source of a limit that the file sets.
 const configured = "configured"
 
-// A Budget is how memory.limit is divided. What neither pool has is for encoding, for everything else in the process,
-// and for what the garbage collector has not yet taken.
+// Budget is the division of memory.limit, in bytes. The memory outside of the pools is for encoding, for the rest of the
+// process, and for garbage that is not collected yet.
 type Budget struct {
 	Limit  int64
 	source string
 	fetch  int64 // responses and the records in them
 	batch  int64 // rows and encoded files
-	// Fingerprints is for those of records that were there before; 0 if no table declares an identity.
+	// Fingerprints is the memory for fingerprints; 0 if no topic declares an identity.
 	Fingerprints int64
 }
 
-// divide makes a budget of a configured limit; 0 is auto, for which cgroup is the container's limit, 0 if it has none.
+// divide returns the budget for a configured limit. A limit of 0 means auto: then cgroup is the container's limit, or 0 if it
+// has none.
 func divide(limit, cgroup int64) (Budget, error) {
 	b := Budget{Limit: limit, source: configured}
 	switch {
@@ -49,14 +50,14 @@ func divide(limit, cgroup int64) (Budget, error) {
 		b.Limit, b.source = defaultMemory, "no cgroup limit"
 	}
 	if b.Limit < minMemory {
-		return b, fmt.Errorf("%s (%s) is less than %s, which is needed to hold an answer of a broker, a batch of rows and its encoder",
+		return b, fmt.Errorf("%s (%s) is less than %s, which is needed for a response of a broker, a batch of rows and its encoder",
 			FormatSize(b.Limit), b.source, FormatSize(minMemory))
 	}
 	return b.beside(0), nil
 }
 
-// beside divides what fingerprints leave. What the process itself takes is a larger part of a small limit, so that the pools
-// get less of it.
+// beside returns the budget with a share for fingerprints; the pools divide the rest. The process itself needs a larger part
+// of a small limit, so the pools get a smaller one.
 func (b Budget) beside(fingerprints int64) Budget {
 	const page = 64 << 10
 	b.Fingerprints = fingerprints
@@ -66,27 +67,28 @@ func (b Budget) beside(fingerprints int64) Budget {
 	return b
 }
 
-// spared is the part of a small limit of which the pools get no share.
+// spared returns the part of a small limit that the pools do not share.
 func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 4 }
 
-// rest is what encoders and tables share. They get nothing of what the pools were denied, 55 % of the spared part.
+// rest returns the memory that encoders and tables share. They get none of the 55 % of the spared part that the pools would
+// have had.
 func (b Budget) rest() int64 {
 	return b.Limit - b.spared()*55/100 - b.Fingerprints - b.fetch - b.batch - besides
 }
 
-// exceeds reports whether a process with this budget may take more than its container has; 0 is no limit.
+// exceeds reports whether a process with this budget may need more memory than its container has; 0 means no limit.
 func (b Budget) exceeds(cgroup int64) bool { return cgroup > 0 && b.Limit > cgroup/100*87 }
 
-// defaultBudget is that of a configuration that no file was read for.
+// defaultBudget returns the budget of a configuration without a file.
 func defaultBudget() Budget {
 	b, err := divide(defaultMemory, 0)
 	if err != nil {
-		panic(err) // a constant
+		panic(err) // impossible: the arguments are constants
 	}
 	return b
 }
 
-// String says how the limit is divided.
+// String formats the division of the limit.
 func (b Budget) String() string {
 	s := fmt.Sprintf("%s to fetch, %s for batches", RoundSize(b.fetch), RoundSize(b.batch))
 	if b.Fingerprints > 0 {
@@ -98,27 +100,27 @@ func (b Budget) String() string {
 	return fmt.Sprintf("%s, %s: %s", RoundSize(b.Limit), b.source, s)
 }
 
-// RoundSize is a size for people.
+// RoundSize formats a size in whole MiB.
 func RoundSize(n int64) string { return strconv.FormatInt(n>>20, 10) + "MiB" }
 
-// Pools are the two pools of a budget.
+// Pools returns new pools of the sizes in the budget.
 func (b Budget) Pools() connector.Pools {
 	return connector.Pools{Fetch: bytepool.New(b.fetch), Batch: bytepool.New(b.batch)}
 }
 
-// Encoders is how many row groups may be encoded at the same time, over all tables: one for each core, as far as what the
-// pools leave has room for twice a chunk of rows for each.
+// Encoders returns how many row groups all tables together may encode at the same time: one for each core, if the memory
+// outside of the pools is enough for two chunks of rows for each.
 func (b Budget) Encoders(cores int) int {
 	chunk := min(max(b.batch/int64(4*cores), 512<<10), 16<<20)
 	return int(min(max(b.rest()/(2*chunk), 1), int64(cores)))
 }
 
-// Tables is for how many tables there is room beside the pools.
+// Tables returns the number of tables for which the budget has room.
 func (b Budget) Tables() int {
 	return int(max(b.rest()/perTable, 1))
 }
 
-// forTables is the limit that has room for n tables.
+// forTables returns the limit with room for n tables.
 func (b Budget) forTables(n int) int64 {
 	const step = 64 << 20
 	for b.Tables() < n {
@@ -128,11 +130,11 @@ func (b Budget) forTables(n int) int64 {
 	return b.Limit
 }
 
-// runtime is the limit of the garbage collector. It does not know the pages of the binary, and learns late what became
-// garbage.
+// runtime returns the memory limit for the garbage collector. It is below the budget's: the collector does not count the
+// pages of the binary, and it frees garbage late.
 func (b Budget) runtime() int64 { return b.Limit - min(b.Limit/4, 32<<20) }
 
-// LimitRuntime tells the garbage collector of the limit, unless the environment does.
+// LimitRuntime sets the limit of the garbage collector, unless GOMEMLIMIT does.
 func (b Budget) LimitRuntime(logger *slog.Logger, env func(string) string) {
 	attrs := []any{"limit", RoundSize(b.Limit), "source", b.source, "fetch", RoundSize(b.fetch), "batch", RoundSize(b.batch), "fingerprints", RoundSize(b.Fingerprints)}
 	if v := env("GOMEMLIMIT"); v != "" {
@@ -143,7 +145,7 @@ func (b Budget) LimitRuntime(logger *slog.Logger, env func(string) string) {
 	logger.Info("memory", attrs...)
 }
 
-// checkMemory divides the memory and derives what was not configured from its parts.
+// checkMemory divides the memory and derives kafka.fetch.max_bytes from its share if it is not configured.
 func (l *loader) checkMemory() {
 	c := l.config
 	if l.failed("memory.limit") {
@@ -186,8 +188,8 @@ func (l *loader) checkMemory() {
 	}
 }
 
-// cgroupLimit returns the memory limit of the container in bytes, the lowest from its own cgroup upwards: 0 if it has none, or none
-// can be read.
+// cgroupLimit returns the memory limit of the container in bytes: the lowest of its cgroup and those above it. It returns 0
+// if there is no limit, or it cannot be read.
 func cgroupLimit() int64 {
 	limit, err := memlimit.FromCgroup()
 	if err != nil || limit > math.MaxInt64 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// laterKeys are keys of later versions outside of topics, laterTopicKeys those of defaults and topics. They are
-// refused by name, so that no user relies on a protection that this version does not have.
+// laterKeys are keys of later versions outside of topics; laterTopicKeys are those of defaults and topics. The loader
+// refuses them by name, so that no operator relies on a protection that this version does not have.
 var (
 	laterKeys = [...]string{
 		"ops", "traces",
@@ -16,7 +16,7 @@ var (
 	}
 )
 
-// defaultNames are what others call a key of ours.
+// defaultNames maps the names of other tools to the keys of config.yaml.
 var defaultNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"bootstrap": "kafka.brokers", "bootstrap.servers": "kafka.brokers", "bootstrap_servers": "kafka.brokers",
 	"bootstrapservers": "kafka.brokers", "servers": "kafka.brokers", "group.id": "kafka.group", "group_id": "kafka.group",
@@ -38,8 +38,8 @@ var defaultNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"auto_offset_reset": "start", "offset": "start", "columns": "schema",
 }
 
-// nearest finds the key that was meant: one of the names at the same place, else a key elsewhere whose last part or
-// usual name it is. It returns "" if none is near.
+// nearest returns the key that the operator probably meant: a similar name at the same place, otherwise a key elsewhere with
+// this last part or this name in another tool. It returns "" if there is none.
 func nearest(name string, here, everywhere []string) string {
 	lower := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
 	best, least := "", max(1, len(name)/3)+1
@@ -70,7 +70,7 @@ func nearest(name string, here, everywhere []string) string {
 	return ""
 }
 
-// Distance counts the inserted, deleted, replaced and swapped bytes between two names.
+// Distance returns the number of inserted, deleted, replaced and swapped bytes between two names.
 func Distance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64

@@ -10,28 +10,28 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Pattern is an entry of topics that stands for all topics whose names match, those of later included.
+// Pattern is an entry of topics that covers all topics whose names match, including future ones.
 type Pattern struct {
-	Name      string   // of the entry
-	Pattern   string   // RE2, of the whole name
-	Deny      []string // names and patterns that the entry does not stand for
-	MaxTopics int      // that the entry stands for at most
+	Name      string   // name of the entry
+	Pattern   string   // RE2 that matches the whole name
+	Deny      []string // names and patterns of excluded topics
+	MaxTopics int      // largest number of covered topics
 	Topic              // {topic} in Table is not filled in
 
 	matches *regexp.Regexp
 	denies  []*regexp.Regexp
 }
 
-// defaultMaxTopics bounds what a pattern that matches more than was meant costs: each topic is a table with some 70 series.
+// defaultMaxTopics bounds the cost of a pattern that matches too much: each topic is a table with some 70 metric series.
 const defaultMaxTopics = 1000
 
-// keys are the keys of a topic, and those that make it a pattern.
+// keys returns the keys of a topic, and those of a pattern.
 func (p *Pattern) keys() []key {
 	check := func(s string) error { _, err := wholeName(s); return err }
 	deny := list(&p.Deny, "names and patterns", check)
 	some := deny.set
 	deny.set = func(texts []string) error {
-		if len(texts) == 0 { // set, to no topic
+		if len(texts) == 0 { // an empty list is a value: it excludes no topic
 			p.Deny = []string{}
 			return nil
 		}
@@ -44,7 +44,7 @@ func (p *Pattern) keys() []key {
 	}, p.Topic.keys()...)
 }
 
-// wholeName compiles a pattern that names match as a whole. A text that can be a name stands for itself alone.
+// wholeName compiles a pattern that must match whole names. A text that is a valid name matches only itself.
 func wholeName(s string) (*regexp.Regexp, error) {
 	if s == "" {
 		return nil, errors.New("is empty: write a name or a pattern of RE2")
@@ -52,13 +52,13 @@ func wholeName(s string) (*regexp.Regexp, error) {
 	if legalName(s, 249) {
 		return regexp.Compile(`\A` + regexp.QuoteMeta(s) + `\z`)
 	}
-	if _, err := regexp.Compile(s); err != nil { // so that the text shown is the one that was written
-		return nil, fmt.Errorf("is no pattern of RE2: %w", err)
+	if _, err := regexp.Compile(s); err != nil { // compile s alone, so that the error shows what the operator wrote
+		return nil, fmt.Errorf("is not a valid RE2 pattern: %w", err)
 	}
 	return regexp.Compile(`\A(?:` + s + `)\z`)
 }
 
-// compile makes the entry ready to be asked. Its texts were checked when they were read.
+// compile compiles the patterns of the entry. The loader has already checked their texts.
 func (p *Pattern) compile() {
 	p.matches, _ = wholeName(p.Pattern)
 	p.denies = nil
@@ -69,21 +69,21 @@ func (p *Pattern) compile() {
 	}
 }
 
-// standsFor reports whether a topic is one of the entry's.
+// standsFor reports whether the entry covers a topic.
 func (p *Pattern) standsFor(topic string) bool {
 	return p.matches != nil && p.matches.MatchString(topic) && !neverMatches(topic) &&
 		!slices.ContainsFunc(p.denies, func(d *regexp.Regexp) bool { return d.MatchString(topic) })
 }
 
-// neverMatches reports whether a pattern must not stand for a topic: internal ones of Kafka and its tools, dead letters, which
-// would feed themselves, and canaries.
+// neverMatches reports whether no pattern may cover a topic: internal topics of Kafka and its tools, dead-letter topics,
+// which would feed themselves, and canary topics.
 func neverMatches(topic string) bool {
 	return strings.HasPrefix(topic, "__") || strings.HasSuffix(topic, "-dlq") || strings.HasSuffix(topic, ".dlq") || isCanary(topic)
 }
 
-// Route returns what holds for a topic: its own entry, or else what follows from the entry whose dead letters it takes, or
-// else that of the first pattern in the file that stands for it.
-// false if the topic is not meant. The error says why a topic that is meant can have no table.
+// Route returns the settings of a topic: those of its own entry, otherwise those that follow from the entry whose dead
+// letters it takes, otherwise those of the first pattern in the file that covers it. meant is false if the configuration
+// does not cover the topic. The error says why a covered topic cannot have a table.
 func (c *Config) Route(topic string) (t Topic, meant bool, err error) {
 	if t, ok := c.Topics[topic]; ok {
 		return t, true, nil
@@ -105,11 +105,12 @@ func (c *Config) Route(topic string) (t Topic, meant bool, err error) {
 	return t, true, err
 }
 
-// Beyond returns those of the topics that are more than their pattern may stand for, and why. The first ones in names stay.
+// Beyond returns the topics that exceed max_topics of their pattern, each with the reason. The first ones in names stay
+// covered.
 func (c *Config) Beyond(names []string) map[string]string {
 	matching := map[*Pattern][]string{}
 	for _, name := range names {
-		_, _, dead, _ := c.letters(name) // these and canaries feed tables of their own, even if a pattern matches
+		_, _, dead, _ := c.letters(name) // dead-letter and canary topics have their own tables
 		if p := c.patternOf(name); p != nil && !dead && !isCanary(name) {
 			matching[p] = append(matching[p], name)
 		}
@@ -123,7 +124,7 @@ func (c *Config) Beyond(names []string) map[string]string {
 	return found
 }
 
-// Meant are the topics and patterns of the configuration, to say what could have been written.
+// Meant returns the topics and patterns of the configuration, for errors that list the alternatives.
 func (c *Config) Meant() []string {
 	all := c.TopicNames()
 	for _, p := range c.Patterns {
@@ -132,12 +133,12 @@ func (c *Config) Meant() []string {
 	return all
 }
 
-// patternEntry reads an entry that has a pattern.
+// patternEntry reads an entry of topics with a pattern.
 func (l *loader) patternEntry(name string, n *yaml.Node) {
 	p := &Pattern{Name: name, MaxTopics: defaultMaxTopics, Topic: l.config.Defaults}
 	path := "topics." + name
 	if !legalName(name, 249) {
-		l.problem(l.places[path], path, "is no name for a pattern: write letters, digits, dot, underscore and dash; the pattern itself stands behind pattern:")
+		l.problem(l.places[path], path, "is not a valid entry name: write letters, digits, dot, underscore and dash, and the pattern itself after pattern:")
 		return
 	}
 	keys := p.keys()
@@ -164,7 +165,7 @@ func isPattern(n *yaml.Node) bool {
 	return false
 }
 
-// checkPattern checks where the topics of a pattern go.
+// checkPattern checks the tables of a pattern's topics.
 func (l *loader) checkPattern(p *Pattern) {
 	at := l.set(p.Name, "table")
 	if l.failed(at) {

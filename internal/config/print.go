@@ -9,19 +9,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// setting is one key with the value in force and where it comes from.
+// setting is one key with its value in force and its origin.
 type setting struct {
-	path   []string // a topic's name may hold dots
+	path   []string // not dotted: a topic name may contain dots
 	node   *yaml.Node
 	origin string
 }
 
-// settings lists every key in the order of the shipped file.
+// settings returns every key in the order of the shipped file.
 func (c *Config) settings() []setting {
 	var all, last []setting
 	for _, k := range c.keys() {
 		s := setting{strings.Split(k.path, "."), shownNode(k), c.origins[k.path].String()}
-		if s.path[0] == "health" || s.path[0] == "shutdown" { // stand after the topics
+		if s.path[0] == "health" || s.path[0] == "shutdown" { // the file has them after the topics
 			last = append(last, s)
 		} else {
 			all = append(all, s)
@@ -57,10 +57,10 @@ func (c *Config) settings() []setting {
 	return append(all, last...)
 }
 
-// shownNode is the value of a key without the passwords that a text can hold although its key is none of a secret.
+// shownNode returns the value of a key without passwords: the text of any key can contain one.
 func shownNode(k key) *yaml.Node {
 	n := k.node()
-	if k.path == "schema" { // DDL, whose comments are free
+	if k.path == "schema" { // DDL has free text in comments
 		return n
 	}
 	n.Value = WithoutPasswords(n.Value)
@@ -70,7 +70,7 @@ func shownNode(k key) *yaml.Node {
 	return n
 }
 
-// PrintYAML writes the configuration in force as a config.yaml, the origin of each value as its comment, without secrets.
+// PrintYAML writes the configuration in force as a config.yaml without secrets. The comment of each value is its origin.
 func (c *Config) PrintYAML(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, s := range c.settings() {
@@ -94,7 +94,7 @@ func (c *Config) PrintYAML(w io.Writer) error {
 	return e.Close()
 }
 
-// child returns the mapping under a name, which it makes if there is none.
+// child returns the mapping under a name, and creates it if there is none.
 func child(n *yaml.Node, name string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
@@ -106,14 +106,14 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return m
 }
 
-// Value is one key with its value in force, and where that comes from.
+// Value is one key with its value in force and its origin.
 type Value struct {
 	Key    string `json:"key"`
 	Value  any    `json:"value"`
 	Origin string `json:"origin"`
 }
 
-// Values returns what PrintYAML writes, key by key.
+// Values returns the content of PrintYAML, key by key.
 func (c *Config) Values() (all []Value, err error) {
 	for _, s := range c.settings() {
 		v := Value{Key: strings.Join(s.path, "."), Origin: s.origin}

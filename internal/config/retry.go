@@ -10,7 +10,7 @@ import (
 	"sluice/reliability"
 )
 
-// curves are how the pauses of record_retry may grow.
+// curves are the values of record_retry.backoff.
 var curves = []string{string(reliability.Exponential), string(reliability.Linear), string(reliability.Scheduled)}
 
 const (
@@ -18,7 +18,7 @@ const (
 	maxPauses              = 100
 )
 
-// pauses is a list of durations, which may repeat. It may be empty.
+// pauses returns a value that accepts a list of durations. It may be empty and have equal elements.
 func pauses(p *[]time.Duration) value {
 	allowed := fmt.Sprintf("list of durations from %s to %s", FormatDuration(minPause), FormatDuration(longestPause))
 	return value{
@@ -54,8 +54,8 @@ func pauses(p *[]time.Duration) value {
 	}
 }
 
-// checkRecordRetry holds the keys of record_retry against each other. A schedule of defaults is meant for those topics
-// whose backoff is schedule.
+// checkRecordRetry checks the keys of record_retry against each other. A schedule in defaults applies only to topics with
+// backoff: schedule.
 func (l *loader) checkRecordRetry(name string, t *Topic) {
 	r := &t.RecordRetry
 	key := func(name2 string) string { return l.set(name, "record_retry."+name2) }
@@ -71,7 +71,7 @@ func (l *loader) checkRecordRetry(name string, t *Topic) {
 		l.report(l.at(most), "is %d beside a schedule of %d pauses, whose number counts: remove it", r.Max, len(r.Schedule))
 	case !scheduled && len(r.Schedule) > 0:
 		if sameScope(own, schedule, backoff) || l.has(own+"record_retry.schedule") {
-			l.report(l.at(schedule), "says nothing with backoff: %s: write backoff: schedule, or remove it", r.Backoff)
+			l.report(l.at(schedule), "has no effect with backoff: %s: write backoff: schedule, or remove it", r.Backoff)
 		}
 		r.Schedule = nil
 	case r.Backoff == string(reliability.Exponential) && r.Wait > l.config.Retry.Max && !l.failed("retry.max"):
@@ -80,13 +80,13 @@ func (l *loader) checkRecordRetry(name string, t *Topic) {
 	}
 }
 
-// sameScope reports whether two keys stand in the same entry: that of a topic, own, or defaults.
+// sameScope reports whether two keys are in the same entry: that of a topic, with the prefix own, or defaults.
 func sameScope(own, a, b string) bool {
 	in := func(key string) bool { return len(key) > len(own) && key[:len(own)] == own }
 	return in(a) == in(b)
 }
 
-// RecordRetry is how work for single records of a topic is tried again.
+// RecordRetry returns the retry policy for single records of a topic.
 func (c *Config) RecordRetry(t Topic) reliability.RecordRetry {
 	return reliability.RecordRetry{
 		Max: t.RecordRetry.Max, Wait: t.RecordRetry.Wait, Curve: reliability.Curve(t.RecordRetry.Backoff), Schedule: t.RecordRetry.Schedule,

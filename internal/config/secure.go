@@ -12,10 +12,10 @@ import (
 	"sluice/secure/pgconfig"
 )
 
-// Secrets travel encrypted and to a verified host, to this machine, or because a key insecure_plaintext says so. These
-// checks tell it before a member starts; what opens a connection refuses by the same rule, since files change.
+// Members send secrets only over TLS to a verified host, over loopback, or if a key insecure_plaintext allows it. These
+// checks report violations before a member starts. The code that opens connections checks again, because files can change.
 
-// checkSASLPlaintext checks whether brokers get credentials without TLS.
+// checkSASLPlaintext reports brokers that would get credentials without TLS.
 func (l *loader) checkSASLPlaintext() {
 	const key = "kafka.sasl.insecure_plaintext"
 	k := &l.config.Kafka
@@ -27,16 +27,16 @@ func (l *loader) checkSASLPlaintext() {
 			continue
 		}
 		if !k.SASL.InsecurePlaintext {
-			l.report(l.at("kafka.sasl.mechanism"), "%s without TLS lets everyone on the way to %s read or guess the secret: set kafka.tls.enabled: true, or %s: true to accept it",
+			l.report(l.at("kafka.sasl.mechanism"), "%s without TLS lets anyone on the network path to %s read or guess the secret: set kafka.tls.enabled: true, or %s: true to accept it",
 				k.SASL.Mechanism, broker, key)
 			return
 		}
-		l.warning(l.at(key), "%s without TLS: everyone on the way to %s can read or guess the secret", k.SASL.Mechanism, broker)
+		l.warning(l.at(key), "%s without TLS: anyone on the network path to %s can read or guess the secret", k.SASL.Mechanism, broker)
 		return
 	}
 }
 
-// checkEndpoint checks whether S3 gets signatures, session tokens and records without TLS.
+// checkEndpoint reports an S3 endpoint that would get signatures, session tokens and records without TLS.
 func (l *loader) checkEndpoint() {
 	const key = "storage.s3.insecure_plaintext"
 	s3 := &l.config.Storage.S3
@@ -46,13 +46,13 @@ func (l *loader) checkEndpoint() {
 		return
 	}
 	if s3.InsecurePlaintext {
-		l.warning(l.at(key), "%s has no TLS: everyone on the way can read what goes to the bucket, and the session token of temporary keys", s3.Endpoint)
+		l.warning(l.at(key), "%s has no TLS: anyone on the network path can read the traffic to the bucket, and the session token of temporary keys", s3.Endpoint)
 		return
 	}
-	l.report(l.at("storage.s3.endpoint"), "%s has no TLS: write https://, and ca_file if the authority is your own, or %s: true to let everyone on the way read along", s3.Endpoint, key)
+	l.report(l.at("storage.s3.endpoint"), "%s has no TLS: write https://, and ca_file if the authority is your own, or %s: true to let anyone on the network path read along", s3.Endpoint, key)
 }
 
-// checkMembersURL checks what the URL of the store of registrations shows to others.
+// checkMembersURL checks the URL of the store of registrations, also for passwords without TLS.
 func (l *loader) checkMembersURL() {
 	m := &l.config.Members
 	l.authorities("members.ca_file", &m.CAFile)
@@ -69,7 +69,7 @@ func (l *loader) checkMembersURL() {
 	}
 }
 
-// checkFingerprintsURL checks the same of the database of fingerprints.
+// checkFingerprintsURL checks the URL of the fingerprint store, also for passwords without TLS.
 func (l *loader) checkFingerprintsURL() {
 	f := &l.config.Fingerprints
 	l.authorities("fingerprints.ca_file", &f.CAFile)
@@ -81,7 +81,7 @@ func (l *loader) checkFingerprintsURL() {
 	}
 }
 
-// checkURL reads a URL from its file and checks it without and, if that is allowed, with an exception for plaintext.
+// checkURL reads a URL from its file and checks it. If the only problem is plaintext, insecure turns it into a warning.
 func (l *loader) checkURL(section, file string, insecure bool, check func(url string, insecure bool) error) {
 	at, key := section+"url_file", section+"insecure_plaintext"
 	if l.failed(at) || l.failed(section+"ca_file") {
@@ -103,7 +103,7 @@ func (l *loader) checkURL(section, file string, insecure bool, check func(url st
 	}
 }
 
-// authorities makes the path of a file of authorities one seen from here, and looks whether it can be used.
+// authorities resolves the path of a file of certificate authorities and checks that the file can be used.
 func (l *loader) authorities(at string, path *string) {
 	if *path == "" || l.failed(at) {
 		return
@@ -114,7 +114,7 @@ func (l *loader) authorities(at string, path *string) {
 	}
 }
 
-// WarnPlaintext logs the exceptions that are in force, at the start of a member.
+// WarnPlaintext logs the keys insecure_plaintext that are set. A member calls it at its start.
 func (c *Config) WarnPlaintext(logger *slog.Logger) {
 	for _, k := range []struct {
 		on   bool

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// The environment variables of the systems that Sluice replaces. A pod that was configured for them works on with the
-// same manifest: each variable overrides what config.yaml says. An empty variable counts as not set. This file is the
-// only place that knows them.
+// This file reads the environment variables of the systems that Sluice replaces, so that their pods can keep their
+// manifests. Each variable overrides config.yaml. An empty variable counts as unset.
 
-// SeedKeys are the variables that stand for one key.
+// SeedKeys are the variables that set one key.
 var SeedKeys = [...]struct{ Variable, Key string }{
 	{"KAFKA_BOOTSTRAP_SERVERS", "kafka.brokers"},
 	{"KAFKA_GROUP_ID", "kafka.group"},
@@ -21,7 +20,7 @@ var SeedKeys = [...]struct{ Variable, Key string }{
 	{"MAX_ACCEPTABLE_LAG", "health.lag.max"},
 }
 
-// Variables of the environment that stand for more than one key, or for a part of one.
+// Variables that set several keys, or a part of a key.
 const (
 	SeedTopic      = "KAFKA_TOPIC"       // replaces the topics
 	SeedPort       = "HEALTH_CHECK_PORT" // replaces the port of health.listen and keeps the host
@@ -36,7 +35,7 @@ var seedLevels = map[string]string{
 	"error": "error", "critical": "error", "none": "error",
 }
 
-// seedVariables puts the variables that are set into the configuration.
+// seedVariables sets the configuration from the variables.
 func (l *loader) seedVariables() {
 	keys := l.config.keys()
 	set := func(variable, path, text string) {
@@ -67,7 +66,7 @@ func (l *loader) seedVariables() {
 			set(SeedLagEvery, "health.lag.every", v+"s")
 		}
 	}
-	for _, variable := range []string{SeedLevelOfNET, SeedLevel} { // the later one wins
+	for _, variable := range []string{SeedLevelOfNET, SeedLevel} { // the second one has precedence
 		v := l.seed(variable)
 		if v == "" {
 			continue
@@ -83,8 +82,8 @@ func (l *loader) seedVariables() {
 	l.seedTopic()
 }
 
-// resumeAt makes queue.resume_at half of queue.pause_at where only that is set. A value of the file stays, unless a variable
-// set pause_at to no more than it: then it belonged to another pause_at.
+// resumeAt sets queue.resume_at to half of queue.pause_at if only pause_at is set. A value in the file stays, unless a
+// variable lowers pause_at to it or below: then the file's value belonged to the old pause_at.
 func (l *loader) resumeAt() {
 	queue, pause, resume := &l.config.Queue, l.config.origins["queue.pause_at"], l.config.origins["queue.resume_at"]
 	byVariable := len(pause.Variables) > 0
@@ -98,7 +97,7 @@ func (l *loader) resumeAt() {
 	l.config.origins["queue.resume_at"] = Origin{Note: "half of queue.pause_at"}
 }
 
-// seedTopic makes the topic of the variable the only one. An entry of the same name keeps its keys.
+// seedTopic replaces all topics by the one of the variable. An entry of the same name keeps its keys.
 func (l *loader) seedTopic() {
 	name := l.seed(SeedTopic)
 	if name == "" {
@@ -116,7 +115,7 @@ func (l *loader) seedTopic() {
 	l.config.Topics, l.config.Patterns = map[string]Topic{name: topic}, nil
 }
 
-// environment stands for the file in problems with variables.
+// environment replaces the file name in problems with variables.
 const environment = "environment"
 
 func (l *loader) seed(variable string) string {

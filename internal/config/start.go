@@ -14,24 +14,24 @@ import (
 	"sluice/connector"
 )
 
-// StartAt is what start: timestamp and start: explicit need. The zero value is nothing.
+// StartAt is the value of start_at, which start: timestamp and start: explicit need. The zero value means unset.
 type StartAt struct {
 	Time time.Time
-	Back time.Duration // before the moment of the start
-	// Offsets by partition; Others is where the partitions without one start.
+	Back time.Duration // before the time of the start
+	// Offsets has the first offsets by partition. Others is the policy of the other partitions.
 	Offsets map[int32]int64
 	Others  string // earliest or latest, "" is earliest
 }
 
-// IsZero reports whether nothing is said.
+// IsZero reports whether start_at is unset.
 func (a *StartAt) IsZero() bool { return a.Time.IsZero() && a.Back == 0 && !a.Explicit() }
 
-// Explicit reports whether it holds what start: explicit needs.
+// Explicit reports whether a has offsets, as start: explicit needs.
 func (a *StartAt) Explicit() bool { return len(a.Offsets) > 0 || a.Others != "" }
 
 const startAtExample = "a time such as 2026-01-31T08:00:00Z, a duration back such as 24h, or partitions with offsets such as {0: 1200, 1: 1180, others: latest}"
 
-// startAt is a time, a duration, or a mapping of partitions to offsets.
+// startAt returns a value that accepts a time, a duration, or a mapping of partitions to offsets.
 func startAt(p *StartAt) value {
 	return value{
 		allowed: "time (RFC 3339), duration back, or {partition: offset, others: earliest | latest}",
@@ -47,7 +47,8 @@ func startAt(p *StartAt) value {
 	}
 }
 
-// ParseStartAt reads start_at: a time, a duration back, or the offsets of partitions.
+// ParseStartAt parses start_at: one text with a time or a duration back, or "partition: offset" texts. Its errors say what
+// to write.
 func ParseStartAt(texts []string) (StartAt, error) {
 	if len(texts) == 1 && !strings.Contains(texts[0], ": ") {
 		if texts[0] == "" {
@@ -112,8 +113,8 @@ func (a *StartAt) node() *yaml.Node {
 	return n
 }
 
-// checkStart holds start and start_at of a topic against each other. A start_at of defaults is meant for those topics
-// whose start needs one.
+// checkStart checks start and start_at of a topic against each other. A start_at in defaults applies only to topics whose
+// start needs one.
 func (l *loader) checkStart(name string, t *Topic) {
 	at, start := l.set(name, "start_at"), l.set(name, "start")
 	if l.failed(at) || l.failed(start) {
@@ -126,13 +127,13 @@ func (l *loader) checkStart(name string, t *Topic) {
 		l.report(l.at(start), "explicit needs offsets: write start_at: {0: 1200, 1: 1180, others: earliest}")
 	case t.Start != "timestamp" && t.Start != "explicit" && !t.StartAt.IsZero():
 		if !strings.HasPrefix(at, "defaults.") || strings.HasPrefix(start, "defaults.") {
-			l.report(l.at(at), "says nothing with start: %s: write start: timestamp or start: explicit, or remove it", t.Start)
+			l.report(l.at(at), "has no effect with start: %s: write start: timestamp or start: explicit, or remove it", t.Start)
 		}
 		t.StartAt = StartAt{}
 	}
 }
 
-// ReadFrom returns where the topic starts, as a value of the package connector.
+// ReadFrom returns the start of the topic as a [connector.Start].
 func (t *Topic) ReadFrom() connector.Start {
 	return connector.Start{
 		Policy: connector.StartPolicy(t.Start), At: t.StartAt.Time, Back: t.StartAt.Back, Offsets: t.StartAt.Offsets,

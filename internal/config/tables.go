@@ -10,18 +10,18 @@ import (
 	"sluice/connector/schema"
 )
 
-// What entries of topics that meet in one table must agree on.
+// This file checks entries of topics that feed the same table.
 
-// feeder is an entry of topics as its table sees it.
+// feeder is an entry of topics that feeds a table.
 type feeder struct {
 	name    string
 	topic   *Topic
 	pattern *Pattern // nil for the entry of one topic
-	key     string   // of the entry, that names the table
-	letters bool     // the table of the entry's dead letters
+	key     string   // the key of the entry with the table's path
+	letters bool     // the table is the entry's letter table
 }
 
-// feeders returns the entries in the order of the file, without those whose table is wrong.
+// feeders returns the entries in the order of the file, without those whose table has a problem.
 func (l *loader) feeders() (all []feeder) {
 	add := func(f feeder) {
 		if f.key == "" {
@@ -45,8 +45,9 @@ func (l *loader) feeders() (all []feeder) {
 	return all
 }
 
-// checkTables compares each entry with those before it that may feed the same table, and refuses a table inside another
-// one. All of them, since a pattern may meet two that do not meet; without those that differ from others already.
+// checkTables compares each entry with all earlier ones that may feed the same table, and refuses a table inside another
+// one. It needs all of them, because a pattern may share tables with two entries that share none. It skips entries that
+// already have a problem.
 func (l *loader) checkTables() {
 	all := l.feeders()
 	differs := make([]bool, len(all))
@@ -63,8 +64,8 @@ func (l *loader) checkTables() {
 	}
 }
 
-// perhaps reports whether a letter table and a pattern's table meet only if some topic is named like a letter table. Then
-// the letters have it, and the topic is refused when it is there: see [Config.route].
+// perhaps reports whether a letter table and a pattern's table are equal only for a topic that is named like the letter
+// table. Then the dead letters get the table, and [Config.Route] refuses the topic once it exists.
 func perhaps(a, b feeder) bool {
 	if b.letters {
 		a, b = b, a
@@ -73,15 +74,15 @@ func perhaps(a, b feeder) bool {
 	return a.letters && !b.letters && b.pattern != nil && (a.pattern != b.pattern || !within)
 }
 
-// meet reports whether the tables of two entries can be the same one or, with inside, one a folder in the other. Of two
-// patterns it says yes when the templates alone can tell no difference.
+// meet reports whether the tables of two entries can be equal or, with inside, one can be inside the other. For two patterns
+// it returns true if the templates alone do not exclude it.
 func (c *Config) meet(a, b feeder, inside bool) bool {
 	x, y := strings.Split(a.topic.Table, "/"), strings.Split(b.topic.Table, "/")
 	switch {
 	case (len(x) == len(y)) == inside:
 		return false
 	case a.topic.Table == b.topic.Table:
-		return !strings.Contains(a.topic.Table, "{topic}") || a.letters != b.letters // else two topics never have one name
+		return !strings.Contains(a.topic.Table, "{topic}") || a.letters != b.letters // equal templates of two topics give two paths
 	}
 	for i := range min(len(x), len(y)) {
 		if !c.alike(a, b, x[i], y[i]) {
@@ -91,7 +92,7 @@ func (c *Config) meet(a, b feeder, inside bool) bool {
 	return true
 }
 
-// alike reports whether two parts of tables may be the same text.
+// alike reports whether two parts of table paths can be equal.
 func (c *Config) alike(a, b feeder, x, y string) bool {
 	varies := func(part string) bool { return strings.Contains(part, "{topic}") }
 	switch {
@@ -105,7 +106,7 @@ func (c *Config) alike(a, b feeder, x, y string) bool {
 	return x == y
 }
 
-// canName reports whether a topic of the pattern makes the text out of a part of its template.
+// canName reports whether a part of a template equals the text for a topic of the pattern.
 func (c *Config) canName(p *Pattern, template, text string) bool {
 	n := strings.Count(template, "{topic}")
 	before := strings.Index(template, "{topic}")
@@ -118,7 +119,7 @@ func (c *Config) canName(p *Pattern, template, text string) bool {
 	return strings.ReplaceAll(template, "{topic}", topic) == text && !own && p.standsFor(topic)
 }
 
-// unify reports whether two parts with {topic} can become the same text for two topics.
+// unify reports whether two parts with {topic} can become equal for two topics.
 func unify(a, b string) bool {
 	ends := func(s string) (before, after string) {
 		return s[:strings.Index(s, "{topic}")], s[strings.LastIndex(s, "{topic}")+len("{topic}"):]
@@ -128,7 +129,7 @@ func unify(a, b string) bool {
 	return (strings.HasPrefix(b1, b2) || strings.HasPrefix(b2, b1)) && (strings.HasSuffix(a1, a2) || strings.HasSuffix(a2, a1))
 }
 
-// agree reports what two entries that can feed the same table say differently about it, false if there is anything.
+// agree reports the keys on which two entries of one table differ, and returns false if there are any.
 func (l *loader) agree(a, b feeder) bool {
 	if a.letters != b.letters && a.topic.IsLetters() != b.topic.IsLetters() {
 		letters, other := a, b
@@ -166,7 +167,7 @@ func (l *loader) agree(a, b feeder) bool {
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// sameValue reports whether two keys mean the same. Schemas are compared by their columns, not by their spelling.
+// sameValue reports whether two keys have the same value. It compares schemas by their columns, not by their text.
 func sameValue(a, b key) bool {
 	if a.path == "schema" {
 		return ddlOf(a) == ddlOf(b)

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// The checks of single texts. Their errors say what to write.
+// This file checks single texts. The errors say what to write.
 
 func pipelineName(s string) error {
 	if !legalName(s, 100) {
-		return fmt.Errorf("%q is no name for a pipeline: write 1 to 100 of letters, digits, dot, underscore and dash", s)
+		return fmt.Errorf("%q is not a valid pipeline name: write 1 to 100 of letters, digits, dot, underscore and dash", s)
 	}
 	return nil
 }
 
-// legalName is Kafka's rule for topics (Topic.validate), which suits our own names too.
+// legalName applies Kafka's rule for topic names (Topic.validate). Names of pipelines and patterns follow it, too.
 func legalName(s string, longest int) bool {
 	return s != "" && s != "." && s != ".." && len(s) <= longest && madeOf(s, letters+digits+"._-")
 }
@@ -31,9 +31,9 @@ const (
 	digits    = "0123456789"
 )
 
-// madeOf reports whether s has characters of the set only.
+// madeOf reports whether s has only characters of the set.
 func madeOf(s, set string) bool {
-	return strings.Trim(s, set) == "" // what is not in the set stops the trimming
+	return strings.Trim(s, set) == "" // Trim stops at a character that is not in the set
 }
 
 func topicName(s string) error {
@@ -43,14 +43,14 @@ func topicName(s string) error {
 	case legalName(s, 249):
 		return nil
 	case strings.ContainsAny(s, `*?[](){}|\^$+`):
-		return errors.New("is no name of a topic: for a pattern write a name of your choice, and write pattern: and deny: below it")
+		return errors.New("is not a valid topic name: for a pattern write a name of your choice, and write pattern: and deny: below it")
 	}
-	return errors.New("is no name of a topic: write 1 to 249 of letters, digits, dot, underscore and dash")
+	return errors.New("is not a valid topic name: write 1 to 249 of letters, digits, dot, underscore and dash")
 }
 
 func groupName(s string) error {
 	if len(s) > 255 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
-		return errors.New("is no name for a consumer group: write at most 255 printable characters")
+		return errors.New("is not a valid group name: write at most 255 printable characters")
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func storageURL(s string) error {
 func bucketURL(s string, u *url.URL) error {
 	bucket := u.Host
 	if len(bucket) < 3 || len(bucket) > 63 || !madeOf(bucket, lowerCase+digits+".-") {
-		return fmt.Errorf("%q names no legal bucket: write s3://bucket/prefix, a bucket has 3 to 63 of a-z, 0-9, dot and dash", s)
+		return fmt.Errorf("%q has no valid bucket name: write s3://bucket/prefix, a bucket has 3 to 63 of a-z, 0-9, dot and dash", s)
 	}
 	for p := range strings.SplitSeq(strings.Trim(u.Path, "/"), "/") {
 		if p == "" && strings.Trim(u.Path, "/") != "" || p == "." || p == ".." {
@@ -165,7 +165,7 @@ func metadataColumn(s string) error {
 	return fmt.Errorf("%q is unknown: write [%s]", s, strings.Join(metadataColumns[:], ", "))
 }
 
-// tablePath checks a template of a table's path, and fills in the topic.
+// tablePath fills the topic into the template of a table's path and checks the path.
 func tablePath(template, topic string) (string, error) {
 	path := strings.ReplaceAll(template, "{topic}", topic)
 	if i := strings.IndexAny(path, "{}"); i >= 0 {
@@ -178,7 +178,7 @@ func tablePath(template, topic string) (string, error) {
 		case part == "_sluice" || part == "_delta_log":
 			return "", fmt.Errorf("%q: the name %s is reserved: write another one", template, part)
 		case !legalName(part, 249):
-			return "", fmt.Errorf("%q: %q is no part of a table's path: write letters, digits, dot, underscore and dash", template, part)
+			return "", fmt.Errorf("%q: %q is not a valid part of a table's path: write letters, digits, dot, underscore and dash", template, part)
 		}
 	}
 	return path, nil

@@ -12,12 +12,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A value is the variable behind a key: it reads itself from the texts of YAML scalars and writes itself as YAML.
+// value parses the texts of a key's YAML scalars into a field of the Config, and formats the field as YAML.
 type value struct {
-	// allowed says in a few words what may be written.
+	// allowed describes the allowed texts in a few words.
 	allowed string
 	list    bool
-	pairs   bool // a mapping may be written too; its texts are "key: value"
+	pairs   bool // a mapping is also allowed; its texts are "key: value"
 	secret  bool
 	// set takes exactly one text unless list or pairs is true. Its error says what to write.
 	set  func(texts []string) error
@@ -28,7 +28,7 @@ func scalar(tag, text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
 }
 
-// one makes a value of a single scalar. The tag makes the encoder quote a text that would not be read back as one.
+// one returns a value of a single scalar. With the tag, the encoder quotes a text that YAML would read as another type.
 func one[T any](p *T, allowed, tag string, parse func(string) (T, error), format func(T) string) value {
 	return value{
 		allowed: allowed,
@@ -43,7 +43,7 @@ func one[T any](p *T, allowed, tag string, parse func(string) (T, error), format
 	}
 }
 
-// text is any text that check accepts; check may be nil.
+// text returns a value that accepts the texts that check accepts; check may be nil.
 func text(p *string, check func(string) error) value {
 	return one(p, "text", "!!str", func(s string) (string, error) {
 		if check != nil {
@@ -61,7 +61,7 @@ func secret(p *Secret) value {
 	return v
 }
 
-// choice is one of the words in now; those in later belong to a later version.
+// choice returns a value that accepts one of the words in now. Those in later belong to a later version.
 func choice(p *string, later []string, now ...string) value {
 	return one(p, strings.Join(now, " | "), "!!str", func(s string) (string, error) {
 		switch {
@@ -150,7 +150,7 @@ func parseDuration(s string, example time.Duration) (time.Duration, error) {
 	return 0, fmt.Errorf("%q is not a duration: write a number with its unit (ms, s, m, h), such as %s", s, FormatDuration(example))
 }
 
-// FormatDuration writes 1m0s as 1m.
+// FormatDuration formats a duration without zero units: 1m, not 1m0s.
 func FormatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -179,7 +179,7 @@ func size(p *int64, low, high int64) value {
 	}, FormatSize)
 }
 
-// sizeOrAuto is a size, or the word auto for 0.
+// sizeOrAuto returns a value that accepts a size, or the word auto for 0.
 func sizeOrAuto(p *int64, low, high int64) value {
 	v := size(p, low, high)
 	set := v.set
@@ -229,7 +229,7 @@ func parseSize(s string, example int64) (int64, error) {
 	return 0, fmt.Errorf("%q is not a size: write a whole number with its unit (B, KiB, MiB, GiB), such as %s", s, FormatSize(example))
 }
 
-// FormatSize writes a number of bytes in the largest unit that divides it.
+// FormatSize formats a number of bytes in the largest unit that divides it.
 func FormatSize(n int64) string {
 	for _, u := range units {
 		if n >= u.bytes && n%u.bytes == 0 {
@@ -262,7 +262,7 @@ func formatPercent(share float64) string {
 	return strconv.FormatFloat(math.Round(share*1e8)/1e6, 'f', -1, 64) + "%"
 }
 
-// list is a sequence of texts, each of which check accepts. No element may come twice.
+// list returns a value that accepts a list of different texts, each of which check accepts.
 func list(p *[]string, element string, check func(string) error) value {
 	return value{
 		allowed: "list of " + element,
