@@ -1,20 +1,20 @@
-// Package fail has the kinds of errors that a caller distinguishes: a command by its exit code, an API by its
-// status.
+// Package fail has the kinds of errors that a front end distinguishes: a command by its exit code, an API by its status
+// code.
 package fail
 
 import "errors"
 
-// Kind is why something that was asked for failed, in the order of gravity.
+// Kind is the cause of a failed action. A larger Kind is more severe.
 type Kind int
 
 const (
-	// KindFound means that the work was done and found something wrong.
+	// KindFound means that the action finished and found a problem.
 	KindFound Kind = iota + 1
 	// KindUsage means that the arguments or the configuration are wrong.
 	KindUsage
 	// KindDependency means that Kafka, the store or another service could not be used.
 	KindDependency
-	// KindRefused means that what was asked for would do harm.
+	// KindRefused means that the action would do harm.
 	KindRefused
 )
 
@@ -32,7 +32,7 @@ func (k Kind) String() string {
 	return "failed"
 }
 
-// Error is an error of a kind. A nil Err means that everything has been said already.
+// Error is an error with a kind. A nil Err means that the caller has already printed the details.
 type Error struct {
 	Kind Kind
 	Err  error
@@ -67,7 +67,7 @@ func Of(err error) Kind {
 	return 0
 }
 
-// Join returns one error for all of errs, of the gravest kind among them.
+// Join joins errs into one error with the most severe of their kinds.
 func Join(errs []error) error {
 	joined := &Error{Err: errors.Join(errs...)}
 	for _, err := range errs {

@@ -1,5 +1,4 @@
-// Package laketest is for tests of what works between Kafka and tables: it has a broker in the process, a directory for
-// tables, and a config.yaml for both.
+// Package laketest provides tests with a Kafka broker in the process, a directory for tables, and a config.yaml for both.
 package laketest
 
 import (
@@ -38,16 +37,16 @@ type Lake struct {
 	Dir    string
 	Config string
 	Store  objstore.Store
-	Logger *slog.Logger // of the members that a test runs
+	Logger *slog.Logger // for the members that a test runs
 }
 
-// New returns a lake without topics and tables. sections are what config.yaml says besides, topics at least.
+// New returns a lake without topics and tables. sections has the other sections of config.yaml, at least topics.
 func New(t *testing.T, sections string) *Lake {
 	t.Helper()
 	return NewOn(t, sections, "", nil)
 }
 
-// NewOn is New with more said about the broker, to our clients and in the section kafka.
+// NewOn is [New] with options of the broker, options of the test's client, and more keys for the section kafka.
 func NewOn(t *testing.T, sections, section string, producer []kgo.Opt, broker ...kfake.Opt) *Lake {
 	t.Helper()
 	cluster, err := kfake.NewCluster(append(broker, kfake.NumBrokers(1))...)
@@ -57,7 +56,7 @@ func NewOn(t *testing.T, sections, section string, producer []kgo.Opt, broker ..
 	t.Cleanup(cluster.Close)
 	l := &Lake{T: t, Broker: cluster, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
 	l.Client, err = kgo.NewClient(append(producer, kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.DisableIdempotentWrite())...) // so that it may forget a topic
+		kgo.DisableIdempotentWrite())...) // so that PurgeTopicsFromProducing works at any time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +91,7 @@ func (l *Lake) Create(topic string, partitions int32) {
 // Produce produces n records to each of the partitions.
 func (l *Lake) Produce(topic string, n int, partitions ...int32) {
 	l.T.Helper()
-	l.Client.PurgeTopicsFromProducing(topic) // it may have been created anew, and the client would keep to the old one
+	l.Client.PurgeTopicsFromProducing(topic) // the topic may have been created again; the client would keep the old id
 	var records []*kgo.Record
 	for _, id := range partitions {
 		for range n {
@@ -104,7 +103,7 @@ func (l *Lake) Produce(topic string, n int, partitions ...int32) {
 	}
 }
 
-// Rows returns the offsets of the rows of a table by topic and partition, ascending. Nothing if there is no table.
+// Rows returns the sorted offsets of a table's rows by topic and partition, an empty map if there is no table.
 func (l *Lake) Rows(table string) map[string][]int64 {
 	l.T.Helper()
 	rows := map[string][]int64{}
@@ -131,7 +130,7 @@ func (l *Lake) Rows(table string) map[string][]int64 {
 	return rows
 }
 
-// UpTo returns the offsets [0, n) for each of these partitions.
+// UpTo returns the offsets [0, n) for each of the partitions, in the form of [Lake.Rows].
 func UpTo(n int64, partitions ...string) map[string][]int64 {
 	rows := map[string][]int64{}
 	for _, p := range partitions {
@@ -142,7 +141,7 @@ func UpTo(n int64, partitions ...string) map[string][]int64 {
 	return rows
 }
 
-// Has compares a table with the rows that it should have.
+// Has fails the test unless a table has exactly the wanted rows.
 func (l *Lake) Has(table string, want map[string][]int64) {
 	l.T.Helper()
 	if d := cmp.Diff(want, l.Rows(table)); d != "" {
@@ -150,7 +149,7 @@ func (l *Lake) Has(table string, want map[string][]int64) {
 	}
 }
 
-// PartitionsOf asks for a topic as the product does.
+// PartitionsOf returns a topic as a member sees it.
 func (l *Lake) PartitionsOf(name string) (connector.Topic, error) {
 	client, err := kafka.NewClient(kafka.Config{Brokers: Load(l.T, l.Config).Kafka.Brokers})
 	if err != nil {
@@ -160,7 +159,7 @@ func (l *Lake) PartitionsOf(name string) (connector.Topic, error) {
 	return client.Topic(l.T.Context(), name)
 }
 
-// Append appends a version to a table's log, as another program would.
+// Append commits a version with these actions to a table, as another program would.
 func (l *Lake) Append(table string, actions ...string) {
 	l.T.Helper()
 	store := objstore.Sub(l.Store, table)
@@ -191,7 +190,7 @@ func (l *Lake) ReplaceTable(table string) {
 	l.Append(table, strings.TrimSpace(string(body)))
 }
 
-// SetPosition sets a position of topic orders without a word of explanation.
+// SetPosition commits a position of topic orders without commitInfo.
 func (l *Lake) SetPosition(table string, id int32, next int64) {
 	l.T.Helper()
 	topic, err := l.PartitionsOf("orders")
@@ -202,32 +201,32 @@ func (l *Lake) SetPosition(table string, id int32, next int64) {
 	l.Append(table, fmt.Sprintf(`{"txn":{"appId":%q,"version":%d}}`, p.AppID("p"), next))
 }
 
-// HangGuard ends a test that hangs. Nothing that a test asserts depends on it, so that load cannot make a test red.
+// HangGuard is the time after which a hanging test fails. No assertion depends on it, so a loaded machine fails no test.
 const HangGuard = 5 * time.Minute
 
-// Await waits until check passes.
+// Await waits until check returns true. what completes the sentence "waited in vain until".
 func (l *Lake) Await(what string, check func() bool) {
 	l.T.Helper()
 	hung := time.NewTimer(HangGuard)
 	defer hung.Stop()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
 	for !check() {
 		select {
-		case <-look.C:
+		case <-poll.C:
 		case <-hung.C:
 			l.T.Fatalf("waited in vain until %s", what)
 		}
 	}
 }
 
-// Awaits waits until a table has these rows.
+// Awaits waits until a table has exactly the wanted rows.
 func (l *Lake) Awaits(table string, want map[string][]int64) {
 	l.T.Helper()
 	l.Await("table "+table+" has its rows", func() bool { return cmp.Equal(want, l.Rows(table)) })
 }
 
-// Load loads a configuration, which must be right, without an environment.
+// Load loads a valid configuration, without environment variables.
 func Load(t *testing.T, path string) *config.Config {
 	t.Helper()
 	c, problems := config.Load(path, func(string) (string, bool) { return "", false })
@@ -237,7 +236,7 @@ func Load(t *testing.T, path string) *config.Config {
 	return c
 }
 
-// As returns the lake with another configuration.
+// As returns the lake with another configuration, in which it replaces a text.
 func (l *Lake) As(was, is string) *Lake {
 	l.T.Helper()
 	other := *l
@@ -256,7 +255,7 @@ func (l *Lake) As(was, is string) *Lake {
 	return &other
 }
 
-// LetterAbout is a letter about a record of topic orders.
+// LetterAbout returns a dead letter of a record of topic orders.
 func (l *Lake) LetterAbout(partition int32, offset int64, value []byte) deadletter.Letter {
 	l.T.Helper()
 	topic, err := l.PartitionsOf("orders")
@@ -274,7 +273,7 @@ func (l *Lake) LetterAbout(partition int32, offset int64, value []byte) deadlett
 	}
 }
 
-// WriteLetters produces letters as they are, and objects that they link.
+// WriteLetters produces dead letters to a topic, and puts the objects that they link.
 func (l *Lake) WriteLetters(form deadletter.Form, topic string, letters ...deadletter.Letter) {
 	l.T.Helper()
 	var records []*kgo.Record

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Log is a JSON log that may be read while it is written.
+// Log is a JSON log in memory. Any goroutine may read it while others write.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -22,7 +22,7 @@ func (l *Log) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// String returns what was logged so far.
+// String returns the text so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -32,7 +32,7 @@ func (l *Log) String() string {
 // Line is one line of a JSON log.
 type Line map[string]any
 
-// Lines returns the lines that say msg.
+// Lines returns the lines whose message is msg.
 func (l *Log) Lines(t *testing.T, msg string) (all []Line) {
 	t.Helper()
 	for text := range strings.Lines(l.String()) {
@@ -47,7 +47,7 @@ func (l *Log) Lines(t *testing.T, msg string) (all []Line) {
 	return all
 }
 
-// NewLog returns a logger of everything, and its log.
+// NewLog returns a logger of level debug, and its log.
 func NewLog() (*slog.Logger, *Log) {
 	l := &Log{}
 	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug})), l

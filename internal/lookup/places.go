@@ -14,10 +14,10 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// apart is how far two letters must be from each other so that what lies between them is not read.
+// apart is the distance of two offsets from which a scan leaves out the records between them.
 const apart = 100_000
 
-// AddPlace adds an offset to what is read of a table. They come in order.
+// AddPlace adds an offset to the ranges of a scan. The caller adds the offsets of a partition in ascending order.
 func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []scan.Where {
 	if n := len(all); n > 0 && all[n-1].Partition == partition && offset-all[n-1].Next < apart {
 		all[n-1].Next = max(all[n-1].Next, offset+1)
@@ -26,8 +26,8 @@ func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []s
 	return append(all, scan.Where{Topic: topic, Partition: partition, From: offset, Next: offset + 1})
 }
 
-// HasItsRows reports whether the rows of a partition's topic in a table are all of that very topic: rows carry no topic id, so
-// the table must have positions of it and of no other topic of its name.
+// HasItsRows reports whether all rows of a topic name in a table belong to the topic id of p. Rows have no topic id, so the
+// table must have positions of this topic id and of no other one with the name.
 func HasItsRows(state *deltalog.State, p idempotency.Partition) bool {
 	known := false
 	for appID := range state.Txns {
@@ -43,7 +43,7 @@ func HasItsRows(state *deltalog.State, p idempotency.Partition) bool {
 	return known
 }
 
-// TopicIDs names the topics of a name that a table has positions of.
+// TopicIDs returns the clusters and topic ids, as one text, for which a table has positions of a topic name.
 func TopicIDs(state *deltalog.State, topic string) string {
 	var ids []string
 	for appID := range state.Txns {
@@ -55,21 +55,21 @@ func TopicIDs(state *deltalog.State, topic string) string {
 	return strings.Join(slices.Compact(ids), " ")
 }
 
-// Logs is what Kafka has of partitions that dead letters are about.
+// Logs has the state in Kafka of partitions with dead letters.
 type Logs struct {
 	Known  map[idempotency.Partition]lettercount.Log
-	Gone   map[idempotency.Partition]string // why no member can read the partition any more
-	Failed map[idempotency.Partition]error  // Kafka does not tell
+	Gone   map[idempotency.Partition]string // why members can no longer read the partition
+	Failed map[idempotency.Partition]error  // the request for the partition failed
 }
 
-// Position is that of a partition: next in the table, 0 without one. A partition that was not asked about has no dead letter
-// from next on.
+// Position returns the position of a partition and its log bounds. next is the position in the table, 0 without one. A
+// partition without log bounds has no dead letter from next on.
 func (l *Logs) Position(p idempotency.Partition, next int64) lettercount.Position {
 	return lettercount.Position{Next: next, Log: l.Known[p]}
 }
 
-// FindLogs asks Kafka for partitions of one topic. It returns an error if the cluster does not respond. find is the method
-// Topics of a [kafka.Client].
+// FindLogs fetches the state of partitions of one topic from Kafka. It returns an error if the cluster does not respond.
+// find is the method Topics of a [kafka.Client].
 func FindLogs(ctx context.Context, find func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error), log *kafka.Log,
 	partitions []idempotency.Partition,
 ) (*Logs, error) {
@@ -119,13 +119,13 @@ func FindLogs(ctx context.Context, find func(context.Context, ...string) (map[st
 	return l, nil
 }
 
-const createdAgain = "the topic was created again before the table was past the record, which cannot be read any more"
+const createdAgain = "the topic was created again before the position passed the record, which cannot be read any more"
 
-// whyGone says why members cannot read a partition of a topic as Kafka has it now, or "".
+// whyGone returns why members cannot read a partition of the current topic, or "".
 func whyGone(p idempotency.Partition, topic connector.Topic, there bool) string {
 	switch {
 	case p.TopicID == idempotency.TopicID{}:
-		return "the dead letter names no topic id: another program wrote it"
+		return "the dead letter has no topic id: another program wrote it"
 	case !there:
 		return "the topic does not exist any more, so the record cannot be read"
 	case topic.Cluster != p.Cluster:

@@ -1,5 +1,5 @@
-// Package lookup finds records from outside of the pipeline: it reads partitions without a group, and asks tables and Kafka
-// where the records of dead letters are.
+// Package lookup reads records outside of the pipeline: it reads partitions without a group, and it finds the records of
+// dead letters in tables and Kafka.
 package lookup
 
 import (
@@ -21,18 +21,19 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Reader reads partitions one after the other. It is for one goroutine.
+// Reader reads partitions one after the other. It is not safe for concurrent use.
 type Reader struct {
 	Client *kafka.Client
 	Log    *kafka.Log
-	// Ask puts a question to Kafka. It repeats what fails in passing until an answer has taken too long.
+	// Ask sends a request to Kafka. It repeats a request that fails transiently, up to the reader's time limit.
 	Ask     func(func(context.Context) error) error
 	within  time.Duration
 	session uint64
 	block   [1000]connector.Record
 }
 
-// NewReader returns a reader that works until end is called. An answer may take as long as within.
+// NewReader returns a reader with its own client. Each request may take as long as within. The caller calls end after the
+// last use.
 func NewReader(ctx context.Context, c *config.Config, within time.Duration) (r *Reader, end func(), err error) {
 	client, err := open.Kafka(c, nil, nil, nil)
 	if err != nil {
@@ -43,13 +44,13 @@ func NewReader(ctx context.Context, c *config.Config, within time.Duration) (r *
 	return r, func() { stop(); client.Close() }, nil
 }
 
-// Through returns a reader that goes through a client of others and works until end is called.
+// Through returns a reader that uses an existing client. The caller calls end after the last use; the client stays open.
 func Through(ctx context.Context, client *kafka.Client, o kafka.LogConfig, patient reliability.Config, within time.Duration) (r *Reader, end func()) {
-	quiet := slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	quiet := slog.New(slog.DiscardHandler) // failures come back as errors, so they need no log lines
 	log := kafka.NewLog(client, o, quiet, prometheus.NewRegistry())
 	reading, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { _ = log.Run(reading) }) // it ends with its context
+	running.Go(func() { _ = log.Run(reading) }) // Run returns when its context ends
 	guard := reliability.NewGuard("kafka", patient, quiet, nil)
 	r = &Reader{Client: client, Log: log, within: within, Ask: func(question func(context.Context) error) error {
 		asking, cancel := context.WithTimeout(ctx, within)
@@ -59,8 +60,8 @@ func Through(ctx context.Context, client *kafka.Client, o kafka.LogConfig, patie
 	return r, func() { stop(); running.Wait() }
 }
 
-// Each calls do with every committed record of a partition, in order, until it returns an error, which is returned as it
-// is. What retention takes away meanwhile is passed over.
+// Each calls do for every committed record of a partition, in order. It stops at an error of do and returns that error. It
+// skips records that retention deletes during the read.
 func (r *Reader) Each(ctx context.Context, p connector.Partition, do func(*connector.Record) error) error {
 	defer r.Log.Forget(p)
 	bounds, err := r.Bounds(p)
@@ -70,8 +71,8 @@ func (r *Reader) Each(ctx context.Context, p connector.Partition, do func(*conne
 	return r.Span(ctx, p, bounds.LogStart, bounds.LastStable, do, func(int64) error { return nil })
 }
 
-// Span calls do with every committed record of [from, to) of a partition, in order, and passed with the offset up to which
-// that is done, after each answer. An error of theirs ends it and is returned as it is.
+// Span calls do for every committed record of [from, to) of a partition, in order. After each fetch result it calls passed
+// with the next offset. It stops at an error of do or passed and returns that error.
 func (r *Reader) Span(ctx context.Context, p connector.Partition, from, to int64, do func(*connector.Record) error, passed func(int64) error) error {
 	defer r.Log.Forget(p)
 	for at := from; at < to; {
@@ -97,7 +98,8 @@ func (r *Reader) Span(ctx context.Context, p connector.Partition, from, to int64
 	return nil
 }
 
-// EachIn calls do with the records of an answer before an offset and releases the answer. An error of do ends it.
+// EachIn calls do for the records of a fetch result before an offset, and releases the fetch result. It stops at an error of
+// do and returns that error.
 func (r *Reader) EachIn(f *connector.Fetched, end int64, do func(*connector.Record) error) error {
 	defer release(f)
 	for f.Records != nil {
@@ -128,7 +130,7 @@ func ReasonOf(err error) hold.Reason {
 	return ""
 }
 
-// Bounds returns the ends of a partition. That the partition is not there is an error.
+// Bounds returns the log bounds of a partition. It returns an error if the partition does not exist.
 func (r *Reader) Bounds(p connector.Partition) (connector.Bounds, error) {
 	var all map[connector.Partition]connector.Bounds
 	err := r.Ask(func(ctx context.Context) (err error) {
@@ -137,18 +139,18 @@ func (r *Reader) Bounds(p connector.Partition) (connector.Bounds, error) {
 	})
 	b, there := all[p]
 	if err == nil && !there {
-		err = errors.New("the topic was deleted or created again meanwhile")
+		err = errors.New("the topic was deleted or created again during the read")
 	}
 	return b, err
 }
 
-// Fetch requests records from an offset on and waits for the answer, which the caller releases.
+// Fetch requests the records from an offset on and waits for the fetch result, which the caller releases.
 func (r *Reader) Fetch(ctx context.Context, p connector.Partition, at int64) (connector.Fetched, error) {
 	r.session++
 	r.Log.Fetch(connector.FetchRequest{Position: connector.Position{Partition: p, Next: at, Epoch: -1}, Session: r.session})
-	patience, look := time.NewTimer(r.within), time.NewTicker(time.Second)
-	defer patience.Stop()
-	defer look.Stop()
+	timeout, poll := time.NewTimer(r.within), time.NewTicker(time.Second)
+	defer timeout.Stop()
+	defer poll.Stop()
 	for {
 		select {
 		case f := <-r.Log.Fetched():
@@ -156,11 +158,11 @@ func (r *Reader) Fetch(ctx context.Context, p connector.Partition, at int64) (co
 				return f, f.Err
 			}
 			release(&f)
-		case <-look.C: // that a partition is refused does not pass by waiting
+		case <-poll.C: // do not wait for a partition that Kafka denies
 			if trouble, ok := r.Log.TroubleOf(p); ok && trouble.Partition == p && trouble.Reason == hold.KafkaDenied {
 				return connector.Fetched{}, trouble.Err
 			}
-		case <-patience.C:
+		case <-timeout.C:
 			err := fmt.Errorf("no records from offset %d on within %v", at, r.within)
 			if trouble, ok := r.Log.TroubleOf(p); ok {
 				err = fmt.Errorf("%w: %w", err, trouble.Err)
@@ -172,15 +174,15 @@ func (r *Reader) Fetch(ctx context.Context, p connector.Partition, at int64) (co
 	}
 }
 
-// release gives back the memory of an answer.
+// release releases the memory of a fetch result.
 func release(f *connector.Fetched) {
 	if f.Records != nil {
 		f.Records.Release()
 	}
 }
 
-// Patience returns a way to ask that repeats what fails in passing (a coordinator that moves, a broker that starts) until
-// ctx ends, and then tells what failed.
+// Patience returns a function that repeats a request that fails transiently (a coordinator moves, a broker starts) until ctx
+// ends. Then its error has the last failure.
 func Patience(ctx context.Context, g *reliability.Guard) func(func(context.Context) error) error {
 	return func(question func(context.Context) error) error {
 		err := g.Do(ctx, question)

@@ -14,8 +14,8 @@ import (
 	"sluice/reliability/panics"
 )
 
-// Fingerprints returns the database that remembers fingerprints. It connects at the first request; guard stands before each.
-// What a server refuses is a hold.Error with hold.FingerprintsUnavailable.
+// Fingerprints returns the store of fingerprints in Postgres. It connects at the first request; all requests go through
+// guard. If the server refuses a request, the error is a [hold.Error] with [hold.FingerprintsUnavailable].
 func Fingerprints(ctx context.Context, c *config.Config, guard *reliability.Guard, logger *slog.Logger) (*postgres.Store, error) {
 	f := c.Fingerprints
 	url, err := dial.ReadSecret(f.URLFile)
@@ -27,15 +27,15 @@ func Fingerprints(ctx context.Context, c *config.Config, guard *reliability.Guar
 	})
 }
 
-// fingerprintRetry is the retry of the database of fingerprints.
+// fingerprintRetry retries requests to the store of fingerprints.
 type fingerprintRetry struct {
 	guard  *reliability.Guard
 	logger *slog.Logger
 	logged panics.Seen
 }
 
-// do runs op behind the guard. A panic is a failure of the database, since what it replied is the likely cause, and one of the
-// next tries may pass.
+// do runs op through the guard. It treats a panic as a transient failure: a response of the database probably caused it, and
+// a later attempt may succeed.
 func (r *fingerprintRetry) do(ctx context.Context, op func(context.Context) error, about ...any) error {
 	err := r.guard.Do(ctx, func(ctx context.Context) error {
 		err := panics.Catch(func() error { return op(ctx) })
@@ -52,7 +52,7 @@ func (r *fingerprintRetry) do(ctx context.Context, op func(context.Context) erro
 	case err == nil:
 		return nil
 	case classify.Of(err) == classify.Fatal:
-		return hold.New(hold.FingerprintsUnavailable, "Postgres refuses; look at user, password, database and its tables", err)
+		return hold.New(hold.FingerprintsUnavailable, "Postgres refuses; check user, password, database and its tables", err)
 	}
 	return fmt.Errorf("fingerprints in Postgres: %w", err)
 }

@@ -1,4 +1,4 @@
-// Package open opens what config.yaml names.
+// Package open opens the Kafka client and the stores that config.yaml names.
 package open
 
 import (
@@ -15,7 +15,8 @@ import (
 	"sluice/internal/config"
 )
 
-// Kafka returns a client of the configured cluster. It connects at the first request. dialer, logger and reg may be nil.
+// Kafka returns a client of the configured cluster. It connects at the first request; the caller closes it. dialer, logger
+// and reg may be nil.
 func Kafka(c *config.Config, dialer func(ctx context.Context, network, address string) (net.Conn, error), logger *slog.Logger,
 	reg prometheus.Registerer,
 ) (*kafka.Client, error) {

@@ -11,7 +11,8 @@ import (
 	"sluice/internal/config"
 )
 
-// Members opens the store where members register, nil if they do not. Nothing is connected yet.
+// Members opens the store of registrations, nil if the configuration has none. It connects at the first request; the caller
+// closes it.
 func Members(ctx context.Context, c *config.Config) (store membership.Store, err error) {
 	if c.Members.Store == "none" {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Store opens the place where all tables lie.
+// Store opens the store of all tables. If the store implements io.Closer, the caller closes it.
 func Store(ctx context.Context, c *config.Config) (objstore.Store, error) {
 	s3 := c.Storage.S3
 	o := objstore.S3Config{

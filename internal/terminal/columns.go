@@ -11,24 +11,24 @@ import (
 
 const (
 	columnGap = 2
-	minColumn = 12 // no column is cut to less
+	minColumn = 12 // columns are not cut below this width
 )
 
 const cutTableHint = "values are cut to the width of the terminal: --output json shows them whole"
 
-// Columns aligns rows of cells that end with tabs. On a terminal it cuts the longest cells until each row fits, and says so
-// below the rows; elsewhere it cuts nothing. Nothing is written before Flush.
+// Columns aligns rows of cells that are separated by tabs. On a terminal it cuts the longest cells until each row fits, and
+// writes a hint below the rows; elsewhere it cuts nothing. It writes only in Flush.
 type Columns struct {
 	w    io.Writer
 	text bytes.Buffer
 }
 
-// NewColumns returns columns that are written to w.
+// NewColumns returns columns that Flush writes to w.
 func NewColumns(w io.Writer) *Columns { return &Columns{w: w} }
 
 // Write implements io.Writer.
 func (c *Columns) Write(b []byte) (int, error) {
-	return c.text.Write(b) //nolint:wrapcheck // memory takes it
+	return c.text.Write(b) //nolint:wrapcheck // a bytes.Buffer returns no error
 }
 
 // Flush writes the rows.

@@ -22,8 +22,8 @@ type terminal struct {
 	colours bool
 }
 
-// terminalOf returns the terminal that w is, nil if w is none. The variable NO_COLOR (https://no-color.org) and TERM=dumb turn
-// colours off.
+// terminalOf returns the terminal behind w, nil if w is not a terminal. The variable NO_COLOR (https://no-color.org) and
+// TERM=dumb turn colours off.
 func terminalOf(w io.Writer, env func(string) (string, bool)) *terminal {
 	f, ok := w.(*os.File)
 	if !ok || !Is(f) {
@@ -44,8 +44,8 @@ func colours(env func(string) (string, bool)) bool {
 
 // The parts of a line of the log on a terminal.
 const (
-	messageWidth = 24 // attributes begin behind it
-	// Longer values of attributes lose their middle: the cause of an error stands at its end.
+	messageWidth = 24 // the column of the attributes
+	// Longer values of attributes lose their middle, because the cause of an error is at its end.
 	maxShown  = 120
 	shownHead = 80
 	shownTail = 40
@@ -53,15 +53,15 @@ const (
 
 const cutLogHint = "(… left out characters of long values; log.format: json writes values in full)\n"
 
-// terminalLog is a [slog.Handler] that writes lines for people: time, level, message and key=value. The screen gets text
-// that is escaped already, since it would escape the colours, too.
+// terminalLog is a [slog.Handler] that writes lines for people: time, level, message and key=value. It escapes the text
+// itself, because the screen would also escape the colours.
 type terminalLog struct {
 	screen *Screen
 	level  slog.Leveler
 	prefix string       // the names of the open groups, each with a dot
-	attrs  []byte       // those of WithAttrs, as they are written
-	cut    bool         // attrs lost characters
-	hinted *atomic.Bool // the hint was written
+	attrs  []byte       // the formatted attributes of WithAttrs
+	cut    bool         // a value in attrs was cut
+	hinted *atomic.Bool // the hint about cut values was written
 }
 
 func newTerminalLog(s *Screen, level slog.Leveler) *terminalLog {
@@ -86,7 +86,7 @@ func (h *terminalLog) WithGroup(name string) slog.Handler {
 // WithAttrs implements slog.Handler.
 func (h *terminalLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	inner := *h
-	inner.attrs = append([]byte(nil), h.attrs...) // others append to theirs
+	inner.attrs = append([]byte(nil), h.attrs...) // a copy, because other handlers may append to h.attrs
 	for _, a := range attrs {
 		inner.attrs = inner.attr(inner.attrs, inner.prefix, a)
 	}
@@ -95,7 +95,7 @@ func (h *terminalLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // Handle implements slog.Handler. Each line is one write.
 func (h *terminalLog) Handle(_ context.Context, r slog.Record) error {
-	line := *h // its cut is that of the line
+	line := *h // a copy, whose cut is that of the line
 	var b []byte
 	if !r.Time.IsZero() {
 		b = r.Time.AppendFormat(b, "15:04:05 ")
@@ -119,7 +119,7 @@ func (h *terminalLog) Handle(_ context.Context, r slog.Record) error {
 	return h.screen.writeEscaped(b)
 }
 
-// attr appends an attribute, a group as the attributes in it, and notes whether its value was cut.
+// attr appends an attribute, or the attributes of a group, and sets h.cut if it cut a value.
 func (h *terminalLog) attr(b []byte, prefix string, a slog.Attr) []byte {
 	a.Value = a.Value.Resolve()
 	if a.Value.Kind() == slog.KindGroup {
@@ -152,9 +152,9 @@ func textOf(v slog.Value) string {
 	}
 }
 
-// shortened leaves out the middle of a long text and says how many characters it left out.
+// shortened replaces the middle of a long text by the number of left-out characters.
 func shortened(text string) (short string, cut bool) {
-	if len(text) <= maxShown { // bytes, which are at least as many
+	if len(text) <= maxShown { // the number of bytes, at least that of characters
 		return text, false
 	}
 	all := []rune(text)
@@ -165,7 +165,8 @@ func shortened(text string) (short string, cut bool) {
 	return string(all[:shownHead]) + "…(+" + strconv.Itoa(left) + ")…" + string(all[len(all)-shownTail:]), true
 }
 
-// quotedIfOdd returns a text that ends where a reader expects it, and steers no terminal.
+// quotedIfOdd quotes a text with spaces, quotes, equal signs or unprintable characters, so that its end is clear and it has
+// no control sequences.
 func quotedIfOdd(text string) string {
 	odd := func(r rune) bool { return r == '"' || r == '=' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, odd) {

@@ -9,8 +9,8 @@ import (
 	"sluice/internal/config"
 )
 
-// NewLogger returns the logger that c asks for, writing to w: JSON, or text. On a terminal, text is for people: it has colours and
-// its long values are cut.
+// NewLogger returns a logger with the level and format of c that writes to w. On a terminal, text has colours, and its long
+// values are cut.
 func NewLogger(c config.Log, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
@@ -26,7 +26,7 @@ func NewLogger(c config.Log, w io.Writer) (*slog.Logger, error) {
 	return slog.New(slog.NewJSONHandler(w, o)), nil
 }
 
-// readable writes durations as people do: 1.5s, not 1500000000.
+// readable formats durations with units: 1.5s, not 1500000000.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -34,7 +34,7 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Is reports whether w is a character device and not the null device, which is near enough.
+// Is reports whether w is probably a terminal: a character device other than the null device.
 func Is(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package terminal writes for people: text that cannot steer a terminal, columns that fit it, and log lines.
+// Package terminal writes for people: text without control sequences, columns that fit the terminal, and log lines.
 package terminal
 
 import (
@@ -11,19 +11,19 @@ import (
 	"unicode/utf8"
 )
 
-// Screen writes text so that it cannot steer a terminal or make one show other text than there is: it escapes control
-// characters, bidirectional overrides and invisible characters as \x1b or \u202e, and bytes that are no UTF-8 as \x9b. Line
-// feeds and tabs pass; [Printf] escapes those of values. In JSON only strings have such characters, and only those that
-// become \u202e, which means the same. Any goroutine may write.
+// Screen escapes text so that it cannot control a terminal or change what a person sees. It escapes control characters,
+// bidirectional overrides and invisible characters as \x1b or \u202e, and bytes that are not UTF-8 as \x9b. It passes line
+// feeds and tabs; [Printf] escapes those in values. JSON keeps its meaning: such characters occur only in its strings, and
+// only those that become \u202e. Any goroutine may write.
 type Screen struct {
 	w        io.Writer
-	terminal *terminal // nil if w is none
+	terminal *terminal // nil if w is not a terminal
 
 	mu   sync.Mutex
-	part []byte // the beginning of a character whose end comes with the next write
+	part []byte // the first bytes of a character; the next write has the others
 }
 
-// NewScreen returns a screen that writes to w. env has the variables that say what a terminal can do.
+// NewScreen returns a screen that writes to w. env returns the variables with the features of the terminal.
 func NewScreen(w io.Writer, env func(string) (string, bool)) *Screen {
 	return &Screen{w: w, terminal: terminalOf(w, env)}
 }
@@ -41,12 +41,12 @@ func (s *Screen) Write(b []byte) (int, error) {
 		text, s.part = text[:len(text)-n], append([]byte(nil), text[len(text)-n:]...)
 	}
 	if _, err := s.w.Write(visible(text)); err != nil {
-		return 0, err //nolint:wrapcheck // an io.Writer returns the errors of the one below
+		return 0, err //nolint:wrapcheck // an io.Writer returns the errors of the wrapped writer
 	}
 	return len(b), nil
 }
 
-// Close writes what is left of a character that never ended. It does not close the writer below.
+// Close writes the remaining bytes of an incomplete character. It does not close the wrapped writer.
 func (s *Screen) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *Screen) Close() error {
 	return err //nolint:wrapcheck // see Write
 }
 
-// writeEscaped writes text with colours of ours, in which everything else is escaped already.
+// writeEscaped writes text that is already escaped, except for its colours.
 func (s *Screen) writeEscaped(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Screen) writeEscaped(b []byte) error {
 	return err //nolint:wrapcheck // see Write
 }
 
-// unfinished is the number of bytes at the end that begin a character of UTF-8 and do not end it.
+// unfinished returns the number of bytes at the end of b that are the start of an incomplete UTF-8 character.
 func unfinished(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
@@ -79,7 +79,7 @@ func unfinished(b []byte) int {
 	return 0
 }
 
-// visible returns the text with everything escaped that a screen must not see.
+// visible escapes the bytes and characters that could control a terminal.
 func visible(b []byte) []byte {
 	out := make([]byte, 0, len(b))
 	for i := 0; i < len(b); {
@@ -101,8 +101,8 @@ func visible(b []byte) []byte {
 	return out
 }
 
-// Printf is fmt.Fprintf for text that people read. No argument begins a line or a column of its own: a line feed in one
-// becomes \n. Errors may have several lines; all but the first are indented.
+// Printf is [fmt.Fprintf] for text that people read. An argument cannot start a new line or column: a line feed in it
+// becomes \n. Only errors may have several lines; Printf indents all but the first.
 func Printf(w io.Writer, format string, args ...any) (int, error) {
 	if false {
 		_ = fmt.Sprintf(format, args...) // lets go vet check the arguments
@@ -116,7 +116,7 @@ func Printf(w io.Writer, format string, args ...any) (int, error) {
 			values[i] = oneLine{a}
 		}
 	}
-	return fmt.Fprintf(w, format, values...) //nolint:wrapcheck // it stands for fmt.Fprintf
+	return fmt.Fprintf(w, format, values...) //nolint:wrapcheck // it replaces fmt.Fprintf
 }
 
 // oneLine formats a value without line feeds, carriage returns and tabs.
@@ -135,5 +135,5 @@ func (o oneLine) Format(s fmt.State, verb rune) {
 	} else {
 		text = lineBreaks.Replace(text)
 	}
-	_, _ = s.Write(visible([]byte(text))) // fmt takes it into memory
+	_, _ = s.Write(visible([]byte(text))) // writes to a buffer of fmt, without errors
 }
