@@ -58,7 +58,7 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-func TestConfirmEndsWhenInterrupted(t *testing.T) {
+func TestConfirm_Interrupted(t *testing.T) {
 	c, _, _ := asked(true, "")
 	r, w := io.Pipe()
 	defer w.Close()
@@ -70,7 +70,7 @@ func TestConfirmEndsWhenInterrupted(t *testing.T) {
 	}
 }
 
-func TestWhoAndWhy(t *testing.T) {
+func TestCheckChange(t *testing.T) {
 	c, _, _ := asked(false, "")
 	for name, x := range map[string]struct {
 		given, want change
@@ -93,7 +93,7 @@ func TestWhoAndWhy(t *testing.T) {
 	}
 }
 
-func TestNullIsNoTerminal(t *testing.T) {
+func TestTerminal_NullDevice(t *testing.T) {
 	f, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)

@@ -235,8 +235,8 @@ func TestDeadLettersList(t *testing.T) {
 	}
 }
 
-// TestATableThatCannotTell lacks the columns by which rows are found.
-func TestATableThatCannotTell(t *testing.T) {
+// TestDeadLettersList_TableWithoutCoordinates lacks the columns by which rows are found.
+func TestDeadLettersList_TableWithoutCoordinates(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
 	l.Create("orders", 1)
 	l.Create("orders-dlq", 1)
@@ -308,7 +308,7 @@ func TestDeadLettersShow(t *testing.T) {
 		{1, "orders:0@5 --value --topic-id " + link.TopicID.String(), "not in the bucket any more"},
 		{2, "orders:x@5", "no partition"},
 		{2, "orders@5", "no partition"},
-		{2, "orders:0@x", "no offset"},
+		{2, "orders:0@x", "not an offset"},
 		{2, "orders:0", "is not a record: write TOPIC:PARTITION@OFFSET"},
 		{2, "users:0@1", "not in topics"},
 	} {

@@ -50,7 +50,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-func TestDemoThatIsInterruptedSaysSo(t *testing.T) {
+func TestDemo_Interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
@@ -59,7 +59,7 @@ func TestDemoThatIsInterruptedSaysSo(t *testing.T) {
 	}
 }
 
-func TestDemoRefusesNonsense(t *testing.T) {
+func TestDemo_InvalidFlags(t *testing.T) {
 	if code, _, errs := runHere(t, "demo", "--records", "0"); code != exitUsage || !strings.Contains(errs, "--records") {
 		t.Errorf("no records: exit code %d, %q", code, errs)
 	}
@@ -72,7 +72,7 @@ func TestDemoRefusesNonsense(t *testing.T) {
 	}
 }
 
-func TestOrdersAreTheSameInEveryRun(t *testing.T) {
+func TestOrder_Deterministic(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 20_000 {
 		_, value := order(i)

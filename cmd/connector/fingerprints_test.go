@@ -29,8 +29,8 @@ const lakeOfTwins = `
 defaults: {schema: "n int, id string", commit: {every: 100ms}, bad_records: hold}
 topics: {orders: {identity: {by: 'field:id'}}, users: {identity: {by: 'header:event-id'}}, plain: {}}`
 
-// TestDuplicatesAreLeftOut is a producer that sends twice, over runs of the program that know nothing of each other.
-func TestDuplicatesAreLeftOut(t *testing.T) {
+// TestDuplicates_AcrossRuns is a producer that sends twice, over runs of the program that know nothing of each other.
+func TestDuplicates_AcrossRuns(t *testing.T) {
 	l := newLake(t, lakeOfTwins)
 	topics, first := []string{"orders", "users", "plain"}, time.Now().Add(-72*time.Hour).Truncate(time.Second)
 	for _, topic := range topics {
@@ -91,8 +91,8 @@ func TestDuplicatesAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestARunningMemberForgets: it follows a reset without a restart.
-func TestARunningMemberForgets(t *testing.T) {
+// TestFingerprintsReset_RunningMember: it follows a reset without a restart.
+func TestFingerprintsReset_RunningMember(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, lakeOfTwins)
 	now := time.Now().Truncate(time.Second)

@@ -65,7 +65,7 @@ func (l *lake) until(what string, condition func() bool) {
 }
 
 // Two pipelines on one table: the second one does not begin a topic that the first one has, not even under another group.
-func TestTwoPipelinesOnOneTable(t *testing.T) {
+func TestTable_TwoPipelines(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	other := l.as("pipeline: p\n", "pipeline: q\n")
@@ -80,7 +80,7 @@ func TestTwoPipelinesOnOneTable(t *testing.T) {
 }
 
 // A changed cluster id, with topics of the same names: nothing of the other cluster gets into the table.
-func TestAnotherCluster(t *testing.T) {
+func TestCluster_Changed(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ClusterID("elsewhere"), kfake.SeedTopics(2, "orders"))
@@ -98,7 +98,7 @@ func TestAnotherCluster(t *testing.T) {
 }
 
 // A table that was restored from a copy from before its initial commit, or from another time: committed offsets reveal it.
-func TestAnOlderTableAtTheStart(t *testing.T) {
+func TestOlderTable_AtStart(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5) // version 0 creates the table, 1 is the initial commit, 2 has the rows
 	l.Produce("orders", 3, 0, 1)
@@ -130,7 +130,7 @@ func TestAnOlderTableAtTheStart(t *testing.T) {
 
 // An older table is restored under a running member: it reads again what the table does not have any more, writes no
 // version behind a hole, and ends with every record once.
-func TestAnOlderTableUnderARunningMember(t *testing.T) {
+func TestOlderTable_RunningMember(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	stop := l.member()

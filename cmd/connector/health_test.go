@@ -259,9 +259,9 @@ func everyMeter(t *testing.T, base string) {
 	}
 }
 
-// TestStartWithoutServers: a member that cannot reach Kafka, the store or its database is alive, says what it waits for, and
+// TestStart_ServersDown: a member that cannot reach Kafka, the store or its database is alive, says what it waits for, and
 // shows no secret that stands in an address.
-func TestStartWithoutServers(t *testing.T) {
+func TestStart_ServersDown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	url := filepath.Join(dir, "url")

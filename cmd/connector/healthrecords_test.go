@@ -97,9 +97,9 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	}
 }
 
-// TestEveryRecordIsExplained: rows, bad records, tombstones, health checks and duplicates in one topic, read in several runs.
+// TestVerify_EveryKindOfRecord: rows, bad records, tombstones, health checks and duplicates in one topic, read in several runs.
 // Each record ends where its kind belongs, once, and verify finds nothing.
-func TestEveryRecordIsExplained(t *testing.T) {
+func TestVerify_EveryKindOfRecord(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `
 defaults: {schema: "n int, id string", commit: {every: 100ms}, bad_records: dead_letter, identity: {by: "field:id"}, health_records: {secret_file: secret}}
@@ -187,8 +187,8 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 	}
 }
 
-// TestDeadLettersAreNoHealthChecks: a letter keeps the headers of its record, which was not dropped where it came from.
-func TestDeadLettersAreNoHealthChecks(t *testing.T) {
+// TestHealthRecords_DeadLetterTopic: a letter keeps the headers of its record, which was not dropped where it came from.
+func TestHealthRecords_DeadLetterTopic(t *testing.T) {
 	l := newLake(t, "topics: {orders: {bad_records: dead_letter, health_records: {secret_file: secret}}}")
 	if err := os.WriteFile(filepath.Join(l.Dir, "secret"), []byte("right"), 0o600); err != nil {
 		t.Fatal(err)

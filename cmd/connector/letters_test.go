@@ -38,9 +38,9 @@ func (l *lake) lettersIn(topic string, n int) (letters []deadletter.Letter) {
 	return letters
 }
 
-// TestBadRecordsBecomeLetters: as configured for each topic and pattern, and what is too large for the dead-letter topic lies
+// TestBadRecords_DeadLetters: as configured for each topic and pattern, and what is too large for the dead-letter topic lies
 // in the lake.
-func TestBadRecordsBecomeLetters(t *testing.T) {
+func TestBadRecords_DeadLetters(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `defaults: {schema: "n int not null", commit: {every: 100ms}, dead_letters: {archive: none}}
 topics:

@@ -58,8 +58,8 @@ func TestProbeConfigWithAFile(t *testing.T) {
 	}
 }
 
-// TestALivenessFileThatCannotBe ends a connector before it does anything, with the reason.
-func TestALivenessFileThatCannotBe(t *testing.T) {
+// TestLivenessFile_Unusable ends a connector before it does anything, with the reason.
+func TestLivenessFile_Unusable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "precious"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)

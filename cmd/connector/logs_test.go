@@ -46,7 +46,7 @@ func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 // the configuration.
 const hush = "hush7f3a"
 
-// badValues are values that the schema of TestNothingSecretIsLogged does not take, one for each kind.
+// badValues are values that the schema of TestLog_NoSecrets does not take, one for each kind.
 var badValues = map[string]string{
 	"bad_json":      `{"n": hush7f3a`,
 	"bad_tail":      `{"n":1} hush7f3a`,
@@ -167,10 +167,10 @@ func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (repo
 	return report
 }
 
-// TestNothingSecretIsLogged runs the whole connector at debug over good, bad and odd records that are marked in every
+// TestLog_NoSecrets runs the whole connector at debug over good, bad and odd records that are marked in every
 // place that producers fill, with marked secrets in its configuration: no line, metric or answer of HTTP shows a mark, and
 // of a dead letter only what is the record's own.
-func TestNothingSecretIsLogged(t *testing.T) {
+func TestLog_NoSecrets(t *testing.T) {
 	t.Parallel()
 	t.Run("hold", func(t *testing.T) {
 		t.Parallel()
@@ -250,8 +250,8 @@ func (l *lake) letter(topic string) *kgo.Record {
 	}
 }
 
-// TestShuttingDownIsSaid: the signal to stop is a line, once; an end without a signal is none.
-func TestShuttingDownIsSaid(t *testing.T) {
+// TestLog_ShuttingDown: the signal to stop is a line, once; an end without a signal is none.
+func TestLog_ShuttingDown(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")
 	l.Create("orders", 1)
@@ -379,9 +379,9 @@ func literal(e ast.Expr) (string, bool) {
 	return s, err == nil
 }
 
-// TestLinesThatOthersLookFor: the log has the words of the connectors that this one replaces, at their levels, so that
+// TestLog_ReplacedConnectors: the log has the words of the connectors that this one replaces, at their levels, so that
 // existing alarms and searches work. Each line is shown by a test of its own.
-func TestLinesThatOthersLookFor(t *testing.T) {
+func TestLog_ReplacedConnectors(t *testing.T) {
 	source := spokenLines(t)
 	for _, c := range []struct{ begins, level string }{
 		{"Scheduled checkpointing", "INFO"},

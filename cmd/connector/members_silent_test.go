@@ -39,10 +39,10 @@ func parrot(t *testing.T, text string) (address string) {
 	return l.Addr().String()
 }
 
-// TestMembersStoreIsHostile: a store of registrations that takes connections and never answers, or answers what no store
+// TestMembers_HostileStore: a store of registrations that takes connections and never answers, or answers what no store
 // would, delays and ends nothing, from the start to the end: records come into the table, the member is ready,
 // and says that it knows nothing of the others.
-func TestMembersStoreIsHostile(t *testing.T) {
+func TestMembers_HostileStore(t *testing.T) {
 	const redis, postgres = "redis://%s/0", "postgres://u:p@%s/db?sslmode=disable"
 	for name, tt := range map[string]struct{ url, text, why string }{
 		"redis":            {redis, "", ""},

@@ -202,8 +202,8 @@ func TestMemberRegisters(t *testing.T) {
 	}
 }
 
-// TestSilentStoreOfMembers: a store that takes connections and never answers keeps no record and no end from happening.
-func TestSilentStoreOfMembers(t *testing.T) {
+// TestMembers_SilentStore: a store that takes connections and never answers keeps no record and no end from happening.
+func TestMembers_SilentStore(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -236,8 +236,8 @@ func TestMembersCleanup_BrokenLog(t *testing.T) {
 	}
 }
 
-// TestMembersDoNotSteerTerminals: a program with access to the database of registrations can write any status.
-func TestMembersDoNotSteerTerminals(t *testing.T) {
+// TestMembers_HostileStatus: a program with access to the database of registrations can write any status.
+func TestMembers_HostileStatus(t *testing.T) {
 	var out bytes.Buffer
 	h := health.Members{Members: []health.Member{{ID: "a\x1b[2J", Status: "RUN\x1b[2J"}}, Reason: "\x1b[2J"}
 	h.Findings = []health.MemberFinding{{ID: "\x1b[2J", Severity: health.LevelWarning, Finding: "is odd"}}

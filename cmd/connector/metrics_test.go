@@ -93,9 +93,9 @@ func series(text string) (all []string) {
 	return all
 }
 
-// TestTheMetricsThatAreAskedFor: what the documents that this connector follows want to see, each found on a scrape under the
+// TestMetrics_Required: what the documents that this connector follows want to see, each found on a scrape under the
 // name and with the labels that it has here.
-func TestTheMetricsThatAreAskedFor(t *testing.T) {
+func TestMetrics_Required(t *testing.T) {
 	t.Parallel()
 	_, out := everything(t)
 	text := scrape(t, out)

@@ -216,7 +216,7 @@ func TestOffsetsSet_Where(t *testing.T) {
 	l.refuses(2, "orders:0 is given twice: topic orders stands for it, too", "set", "orders:0", "2", "orders", "1")
 	l.refuses(2, "has no partition", "set", "orders@5")
 	l.refuses(2, `"99999999999999999999" is not an offset`, "set", "orders:0", "99999999999999999999")
-	l.refuses(2, `"+99999999999999999999" is no number of offsets`, "set", "orders:0", "+99999999999999999999")
+	l.refuses(2, `"+99999999999999999999" is not a number of offsets`, "set", "orders:0", "+99999999999999999999")
 }
 
 func (l *lake) topicID(name string) string {
@@ -229,7 +229,7 @@ func (l *lake) topicID(name string) string {
 }
 
 // The position moves between the plan and the commit: the command says so, and the operations log has it.
-func TestOffsetsSetLosesARace(t *testing.T) {
+func TestOffsetsSet_TableMovedOn(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
 	a, p := l.planned("orders:0", "2")
@@ -279,7 +279,7 @@ func TestOffsetsStart(t *testing.T) {
 		l.refuses(4, "offsets start or offsets adopt begins it", "set", "orders:0", "0")
 		l.refuses(4, "leave out --partition", "start", "orders", "--partition", "0")
 		l.refuses(4, "has no position that could stay", "start", "orders", "--at", "position")
-		l.refuses(2, `--at "now" is not understood`, "start", "orders", "--at", "now")
+		l.refuses(2, `--at "now" is unknown`, "start", "orders", "--at", "now")
 		l.refuses(2, "a topic is given twice", "start", "orders", "orders")
 		p := l.moves(0, "start", "orders", "--at", "latest")
 		if !strings.Contains(strings.Join(p.Notes, "\n"), "unknown_history: ") || p.Outcome != opslog.Committed {

@@ -23,8 +23,8 @@ import (
 
 const twoTopics = `topics: {orders: {}, users: {}}`
 
-// TestPauseHoldsUntilResume is a pause as an operator meets it, between runs.
-func TestPauseHoldsUntilResume(t *testing.T) {
+// TestPause_UntilResume is a pause as an operator meets it, between runs.
+func TestPause_UntilResume(t *testing.T) {
 	l := newLake(t, twoTopics)
 	l.Create("orders", 2)
 	l.Create("users", 1)
@@ -61,7 +61,7 @@ func TestPauseHoldsUntilResume(t *testing.T) {
 	l.Has("users", laketest.UpTo(6, "users:0"))
 }
 
-func TestPauseAndResumeThatChangeNothing(t *testing.T) {
+func TestPause_NothingToDo(t *testing.T) {
 	l := newLake(t, twoTopics)
 	pause := []string{"pause", "orders", "--operator", "ada", "--reason", "why", "--yes"}
 	l.runs(0, pause...)
@@ -209,7 +209,7 @@ func anyDependency(r health.Report, name, text string) bool {
 	return false
 }
 
-func TestOperationsInWords(t *testing.T) {
+func TestDescribe(t *testing.T) {
 	moves := []opslog.Move{{Topic: "orders", Partition: 3, From: 7, To: 9}, {Topic: "orders", Partition: 4, From: -1, To: 0}}
 	entry := func(b opslog.Body) opslog.Entry {
 		raw, err := json.Marshal(b)
@@ -235,8 +235,8 @@ func TestOperationsInWords(t *testing.T) {
 	}
 }
 
-// TestWhatSomebodyPutIntoTheLogSteersNoTerminal: who can write to the bucket can write any name of a topic.
-func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
+// TestAudit_HostileEntry: who can write to the bucket can write any name of a topic.
+func TestAudit_HostileEntry(t *testing.T) {
 	target := opslog.Topic("a\x1b[2J")
 	log := opslog.Open(objstore.NewMem(), "p", opslog.Options{Guard: reliability.NewGuard("log", reliability.Config{}, slog.New(slog.DiscardHandler), nil)})
 	e, err := log.Append(t.Context(), opslog.Operation{Operator: "ada", Reason: "r", Body: opslog.Pause{Targets: []opslog.Target{target}}}, nil)
@@ -256,8 +256,8 @@ func TestWhatSomebodyPutIntoTheLogSteersNoTerminal(t *testing.T) {
 	}
 }
 
-// TestTopicsOfPatternsArePaused, one by one; a pause that outlives its entry can be ended.
-func TestTopicsOfPatternsArePaused(t *testing.T) {
+// TestPause_PatternTopics, one by one; a pause that outlives its entry can be ended.
+func TestPause_PatternTopics(t *testing.T) {
 	l := newLake(t, "topics:\n  sales: {pattern: 'sales\\.[a-z]+', deny: []}")
 	l.Create("sales.eu", 1)
 	l.Create("sales.us", 1)
@@ -283,8 +283,8 @@ func TestTopicsOfPatternsArePaused(t *testing.T) {
 	}
 }
 
-// TestPauseWithoutAStore: the commands name the fault, and end with their timeout.
-func TestPauseWithoutAStore(t *testing.T) {
+// TestPause_StoreDown: the commands name the fault, and end with their timeout.
+func TestPause_StoreDown(t *testing.T) {
 	l := newLake(t, twoTopics)
 	path := write(t, strings.ReplaceAll(read(t, l.Config), "storage: {url: \"file://"+filepath.ToSlash(l.Dir)+"/lake\"}",
 		"storage: {url: \"s3://bucket\", s3: {endpoint: \"http://127.0.0.1:1\", region: r, path_style: true, access_key: a, secret_key: s}}"))

@@ -20,9 +20,9 @@ import (
 	"sluice/sink/opslog"
 )
 
-// TestALookSeesAStartThatComesBetween: committed offsets of an initial commit that came after the snapshot are no sign of
-// an unknown past.
-func TestALookSeesAStartThatComesBetween(t *testing.T) {
+// TestInspect_InitialCommitAfterSnapshot: committed offsets of an initial commit after the snapshot cause no hold
+// unknown_history.
+func TestInspect_InitialCommitAfterSnapshot(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	l.Create("orders", 1)
 	l.Produce("orders", 3, 0)
@@ -55,7 +55,7 @@ func TestALookSeesAStartThatComesBetween(t *testing.T) {
 	}
 }
 
-// silent is a table that does not say whether a commit took effect.
+// silent is a table whose commits have an unknown outcome.
 type silent struct {
 	connector.Table
 	snapshot *connector.Snapshot
@@ -71,8 +71,8 @@ func (s silent) Commit(_ context.Context, _ *connector.Commit, pre func(*connect
 	return nil, s.err
 }
 
-// What became of a commit decides what the command says, and what the operations log keeps.
-func TestOutcomesOfAMove(t *testing.T) {
+// TestMove_Outcomes: the outcome of the commit decides the error of the command and the entry in the operations log.
+func TestMove_Outcomes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err     error

@@ -10,7 +10,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// lake is a lake with operators at it.
+// lake is a lake with the access of an operator.
 type lake struct{ laketest.Lake }
 
 func newLake(t *testing.T, sections string) *lake {
@@ -31,7 +31,7 @@ func (l *lake) run() {
 	}
 }
 
-// operations returns what the operations log has.
+// operations returns the entries of the operations log.
 func (l *lake) operations() (bodies []opslog.Body) {
 	l.T.Helper()
 	guard := reliability.NewGuard("store", laketest.Load(l.T, l.Config).Guard(), l.Logger, nil, objstore.ErrNotFound, objstore.ErrExists)

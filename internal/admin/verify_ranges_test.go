@@ -148,7 +148,7 @@ func TestRowCheck(t *testing.T) {
 	}
 }
 
-// TestTwoChains: two pipelines may hold the same offset once each; more rows than both committed are still seen.
+// TestTwoChains: two pipelines may each have one row of an offset; more rows than both committed are still a finding.
 func TestTwoChains(t *testing.T) {
 	r := rowCheck{chains: []*covered{followRanges(t, "0 -1 0 0\n1 0 3 3"), followRanges(t, "4 -1 2 0\n5 2 5 3")}}
 	for _, o := range []int64{0, 1, 2, 2, 3, 4} {

@@ -10,7 +10,7 @@ import (
 	"sluice/connector"
 )
 
-// compareTopic holds rows against records, given as offsets; those in tombstones have no value.
+// compareTopic compares rows with records, given as offsets; records in tombstones have no value.
 func compareTopic(in *covered, from, to int64, rows, records, tombstones []int64) *topicCheck {
 	var r rowCheck
 	r.chains = append(r.chains, in)
@@ -78,7 +78,7 @@ func TestTopicCheck(t *testing.T) {
 	}
 }
 
-// Health-check records without a row are explained by the commits, up to the number that they say.
+// TestTopicCheckHealthRecords: the commits explain as many health-check records without a row as they dropped.
 func TestTopicCheckHealthRecords(t *testing.T) {
 	check := []connector.Header{{Key: connector.HealthHeader, Value: []byte(connector.HealthValue)}}
 	for _, c := range []struct {
@@ -119,7 +119,7 @@ func TestTopicCheckHealthRecords(t *testing.T) {
 	}
 }
 
-// Records without a row are as many as the commits say they passed as dead letters, each commit for itself.
+// TestTopicCheckLetters: each commit explains as many records without a row as it passed as dead letters.
 func TestTopicCheckLetters(t *testing.T) {
 	in := followRanges(t, "0 -1 0 0\n1 0 5 3 2\n2 5 9 3 0\n3 9 12 2 1\n4 12 2 0 moved\n5 2 6 3 1")
 	records := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
@@ -149,7 +149,7 @@ func TestTopicCheckLetters(t *testing.T) {
 	}
 }
 
-// The comparison is one of sets, with any holes and pages.
+// TestTopicCheckSets compares random sets of rows and records, over several pages.
 func TestTopicCheckSets(t *testing.T) {
 	in := followRanges(t, "0 -1 0 0\n1 0 1000000000 0")
 	rapid.Check(t, func(t *rapid.T) {
@@ -197,7 +197,7 @@ func TestOffsetSetFullPages(t *testing.T) {
 	}
 }
 
-// Duplicates that a commit left out are explained, each commit for itself.
+// TestTopicCheckDuplicates: each commit explains the duplicates that it left out.
 func TestTopicCheckDuplicates(t *testing.T) {
 	for _, c := range []struct {
 		name string

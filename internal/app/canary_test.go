@@ -14,8 +14,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestCanary: a member's canaries arrive in a table of their own, whose topic is made; a pattern that matches everything
-// takes neither these nor those of another pipeline.
+// TestCanary: the member creates the topic of its canaries, and they arrive in their own table. A pattern that matches all
+// names covers neither this topic nor that of another pipeline.
 func TestCanary(t *testing.T) {
 	l := newLake(t, "topics: {all: {pattern: \".*\", deny: []}}\ndefaults: {schema: \"n int\", commit: {every: 200ms}}")
 	l = l.as("health: {enabled: false}", "health: {enabled: false, canary: {topic: p-canary, every: 1s}}")
@@ -50,7 +50,7 @@ func TestCanary(t *testing.T) {
 		t.Errorf("tables %v", tables)
 	}
 
-	// What stands at the place of a canary and is not it does not count.
+	// Another record at the coordinates of the canary does not count.
 	look := delta.NewRowFinder(objstore.Sub(l.Store, "_sluice/p/canary"))
 	if found, err := look.Has(t.Context(), "p-canary", 0, 0, "id", "another"); err != nil || found {
 		t.Errorf("%v %v", found, err)
@@ -61,7 +61,7 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// kgoFirst is the first canary in Kafka.
+// kgoFirst returns the first canary in Kafka.
 func kgoFirst(t *testing.T, l *lake) *kgo.Record {
 	t.Helper()
 	reader, err := kgo.NewClient(kgo.SeedBrokers(laketest.Load(t, l.Config).Kafka.Brokers...), kgo.ConsumeTopics("p-canary"),
@@ -77,7 +77,7 @@ func kgoFirst(t *testing.T, l *lake) *kgo.Record {
 	return fetches.Records()[0]
 }
 
-// TestLook: a record is seen once it is a row, and no other in its place.
+// TestLook: a record is visible once it has a row; another record at its coordinates is not mistaken for it.
 func TestLook(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	look := delta.NewRowFinder(objstore.Sub(l.Store, "orders"))

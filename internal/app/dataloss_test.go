@@ -22,7 +22,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// losses gathers the time that is left by topic and partition, and the retention of each topic.
+// losses gathers the metrics: the time left by topic and partition, and the retention of each topic.
 func losses(t *testing.T, w *lossWatch) map[string]float64 {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -53,7 +53,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		}
 		behind := claim("week", 3, 5, 20)
 		behind.Hold = &hold.Hold{Reason: hold.BehindLogStart}
-		// A held claim is not read, so its end is an old one, or unknown.
+		// A held claim does not fetch, so its end offset is old or unknown.
 		held, heldAtEnd := claim("week", 6, 10, 10), claim("week", 7, 20, 0)
 		held.Hold = &hold.Hold{Reason: hold.TableReplaced}
 		heldAtEnd.Hold = held.Hold

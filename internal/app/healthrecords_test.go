@@ -14,7 +14,7 @@ import (
 	"sluice/internal/config"
 )
 
-// TestHealthSecretFile: a file that cannot be used is a mistake at the start and a line later; neither shows the secret.
+// TestHealthSecretFile: an unusable file is an error at the start and a log line later; neither shows the secret.
 func TestHealthSecretFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	write := func(text string) {
@@ -52,7 +52,7 @@ func TestHealthSecretFile(t *testing.T) {
 	}
 }
 
-// TestHealthRecords_DeadLetters: a letter keeps the headers of its record, which was not dropped where it came from.
+// TestHealthRecords_DeadLetters: a dead letter with a health-check header is not dropped.
 func TestHealthRecords_DeadLetters(t *testing.T) {
 	t1 := config.Topic{Format: "dead_letter", HealthRecords: config.HealthRecords{Drop: true}}
 	if (heldSecrets{}).of(t1).Drop {
@@ -64,7 +64,7 @@ func TestHealthRecords_DeadLetters(t *testing.T) {
 	}
 }
 
-// TestHealthRecords_NewSecret: a member takes a new secret without a restart.
+// TestHealthRecords_NewSecret: a member uses a new secret without a restart.
 func TestHealthRecords_NewSecret(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `

@@ -24,7 +24,7 @@ import (
 // dialer opens connections.
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// deadBrokers are the ways in which a cluster does not answer, as the dialer sees them.
+// deadBrokers are the kinds of outage of a cluster, as the dialer sees them.
 var deadBrokers = map[string]func(t *testing.T) dialer{
 	"silent": func(t *testing.T) dialer { // a process that was stopped: its kernel still accepts
 		t.Helper()
@@ -87,7 +87,7 @@ func TestLagWatch_OutageOpensTheBreaker(t *testing.T) {
 	}
 }
 
-// TestLagWatch_ShutdownIsNoOutage: a member that ends while it asks leaves the breaker alone.
+// TestLagWatch_ShutdownIsNoOutage: a member that stops during a request does not open the breaker.
 func TestLagWatch_ShutdownIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config.Default()

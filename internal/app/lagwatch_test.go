@@ -28,7 +28,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// lagScene is a watch over claims and ends under a test's control, in virtual time.
+// lagScene is a watch whose claims and end offsets the test controls, in virtual time.
 type lagScene struct {
 	*lagWatch
 	t *testing.T
@@ -98,7 +98,7 @@ func (s *lagScene) Write(line []byte) (int, error) {
 	return s.log.Write(line)
 }
 
-// logged returns what was logged since it was last asked.
+// logged returns the log since its last call.
 func (s *lagScene) logged() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *lagScene) set(change func()) {
 	change()
 }
 
-// lag lets a partition have this lag, with nothing on its way.
+// lag sets the lag of a partition, without records in flight.
 func (s *lagScene) lag(topic string, id int32, lag int64) {
 	s.set(func() {
 		p := connector.Partition{Topic: topic, ID: id}
@@ -135,13 +135,13 @@ func (s *lagScene) starts() (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// next lets the next look pass.
+// next waits for the next poll.
 func (s *lagScene) next() {
 	time.Sleep(s.rules.Every)
 	synctest.Wait()
 }
 
-// report is the member's, as far as it concerns its lag.
+// report returns the part of the member's report about lag.
 func (s *lagScene) report() health.Report {
 	found := s.found()
 	r := health.Report{Group: "g", Joined: true, Resumed: true}
@@ -154,7 +154,7 @@ func (s *lagScene) report() health.Report {
 	return r
 }
 
-// TestLagScenarios: the histories of the requirement, with its numbers and times, look by look.
+// TestLagScenarios: the examples of the requirement, with its numbers and times, poll by poll.
 func TestLagScenarios(t *testing.T) {
 	type look struct {
 		lag    int64
@@ -207,7 +207,7 @@ func TestLagScenarios(t *testing.T) {
 	}
 }
 
-// serveScenario asks the probes at each step of a scenario: readiness follows the lag, liveness never does.
+// serveScenario requests the probes at each step of a scenario: readiness depends on the lag, liveness does not.
 func serveScenario(t *testing.T, name string, reports []health.Report) {
 	t.Helper()
 	var step int
@@ -275,7 +275,7 @@ func serveScenario(t *testing.T, name string, reports []health.Report) {
 	}
 }
 
-// TestLagWatchOutages: what is said while Kafka does not answer, and of partitions that come and go.
+// TestLagWatchOutages: log and report during an outage of Kafka, and of partitions that come and go.
 func TestLagWatchOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLagScene(t, "")
@@ -297,7 +297,7 @@ func TestLagWatchOutages(t *testing.T) {
 			t.Error(got)
 		}
 
-		// Kafka does not answer any more; one leader still does for a while.
+		// Kafka stops responding, except for one leader.
 		s.set(func() {
 			delete(s.ends, connector.Partition{Topic: "orders"})
 			s.err = errors.New("bounds of orders:0: timeout")
@@ -320,15 +320,15 @@ func TestLagWatchOutages(t *testing.T) {
 			s.next()
 		}
 		if l := s.report().Lag; l.Reason != reason || !l.LastCheckTime.Equal(known) || l.Error == "" {
-			t.Errorf("nobody answers: %+v", l)
+			t.Errorf("no leader responds: %+v", l)
 		}
-		// The ends: once more after a minute. The lag: each five minutes.
+		// The line about end offsets comes again after a minute, the one about lag every five minutes.
 		if got, want := s.logged(), `level=WARN msg="failed to fetch end offsets; keeping the last lag" err="bounds of orders:0: timeout" left_out=5`+"\n"+
 			`level=WARN msg="Consumer UNHEALTHY" reason="`+reason+`"`; got != want {
 			t.Errorf("in five minutes: %s", got)
 		}
 
-		// Another member takes the partition meanwhile; then Kafka answers again.
+		// Another member gets the partition; then Kafka responds again.
 		s.set(func() { s.claims = s.claims[1:] })
 		s.next()
 		if l := s.report().Lag; !l.Healthy || len(l.PartitionLags) != 1 {
@@ -347,8 +347,8 @@ func TestLagWatchOutages(t *testing.T) {
 	})
 }
 
-// TestLagIsJudgedAfterAWhile: records that were just produced are on their way, not a lag.
-func TestLagIsJudgedAfterAWhile(t *testing.T) {
+// TestLagWatch_GracePeriod: records that were produced just before a poll are no lag.
+func TestLagWatch_GracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLagScene(t, "orders")
 		s.lag("orders", 0, 10)
@@ -364,7 +364,7 @@ func TestLagIsJudgedAfterAWhile(t *testing.T) {
 	})
 }
 
-// TestLagSeries: the series of a partition are there once it is known, and gone at once when it is revoked.
+// TestLagSeries: a partition has series once its lag is known, and none after it is revoked.
 func TestLagSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLagScene(t, "")
@@ -424,9 +424,8 @@ func TestLagSeries(t *testing.T) {
 	})
 }
 
-// TestAPartitionWithoutALeaderIsNoOutageOfKafka: the breaker before Kafka is for all questions to it, those of the data path,
-// too. What some leaders answer must not open it.
-func TestAPartitionWithoutALeaderIsNoOutageOfKafka(t *testing.T) {
+// TestLagWatch_PartitionWithoutLeader: a single failing leader must not open the breaker of all requests to Kafka.
+func TestLagWatch_PartitionWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLagScene(t, "")
 		guard := reliability.NewGuard("kafka", reliability.Config{Failures: 2, OpenFor: time.Minute, Successes: 1}, slog.New(slog.DiscardHandler), nil)
@@ -449,13 +448,13 @@ func TestAPartitionWithoutALeaderIsNoOutageOfKafka(t *testing.T) {
 			s.next()
 		}
 		if !guard.Status().Open {
-			t.Errorf("nobody answers: %+v", guard.Status())
+			t.Errorf("no leader responds: %+v", guard.Status())
 		}
 		stop()
 	})
 }
 
-// TestFreshnessOfAPartition: which source knows the age of the oldest record, and the case that none does.
+// TestFreshnessOfAPartition: the sources of the age of the oldest record, and the case without any.
 func TestFreshnessOfAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connector.Partition{Topic: "orders"}
@@ -518,8 +517,8 @@ func TestExampleOfThresholds(t *testing.T) {
 	}
 }
 
-// TestLagOfAClaimThatCameBack: between two looks a partition went to another member and came back, or its topic was created
-// again. Either way its history is not this claim's.
+// TestLagOfAClaimThatCameBack: between two polls a partition goes to another member and comes back, or its topic is created
+// again. In both cases the new claim does not inherit the history.
 func TestLagOfAClaimThatCameBack(t *testing.T) {
 	for name, change := range map[string]func(c *connector.ClaimStatus){
 		"the same claim": func(*connector.ClaimStatus) {},

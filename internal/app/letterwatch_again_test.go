@@ -15,7 +15,7 @@ import (
 
 const lettersAgain = "topics: {orders: {dead_letters: {archive: none}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}, dead_letters: {hold_above: 100%}}"
 
-// badOrders produces records to partition 0 of topic orders, every other one of them bad.
+// badOrders produces records to partition 0 of topic orders; every second one is bad.
 func (l *lake) badOrders(n int) {
 	l.T.Helper()
 	l.Client.PurgeTopicsFromProducing("orders")
@@ -32,8 +32,8 @@ func (l *lake) badOrders(n int) {
 	}
 }
 
-// counts compares what deadletters list, the gauge and health say of topic orders: unresolved dead letters, and how many of
-// them are unknown and pending.
+// counts checks that deadletters list, the gauge and health agree on the unresolved dead letters of topic orders, and
+// returns the number, and how many are unknown and pending.
 func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown, pending int) {
 	l.T.Helper()
 	of := l.listed()
@@ -56,8 +56,8 @@ func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown
 	}
 }
 
-// TestLettersOfATopicThatWasCreatedAgain: dead letters of the topic that was there before count until retention takes them
-// away, with any rows of the new topic at their offsets.
+// TestLettersOfATopicThatWasCreatedAgain: dead letters of the deleted topic count until retention deletes them, whatever
+// rows of the new topic have their offsets.
 func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 	for _, tableStays := range []bool{true, false} {
 		t.Run(fmt.Sprintf("TableStays=%v", tableStays), func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestLettersOfATableThatWasDeleted: a table that begins anew reads its records again, as far as Kafka has them. The others
-// count.
+// TestLettersOfATableThatWasDeleted: after a table was deleted, members read the records again that Kafka still has. Dead
+// letters of the others count.
 func TestLettersOfATableThatWasDeleted(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -117,7 +117,7 @@ func TestLettersOfATableThatWasDeleted(t *testing.T) {
 		t.Error(got)
 	}
 
-	// A position that is set back behind the start of the log does not make them pending.
+	// A position before the start of the log does not make them pending.
 	l.SetPosition("orders", 0, 0)
 	l.counts("set back", w, 2, 0, 3)
 	l.CreateAgain("orders")

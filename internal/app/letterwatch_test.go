@@ -27,7 +27,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// watch returns a watch over the letters of a lake, as of a member that just started. It polls when the test calls it.
+// watch returns the watch of a new member over the dead letters of a lake. The test calls its polls.
 func (l *lake) watch() *letterWatch {
 	l.T.Helper()
 	s, err := New(l.T.Context(), laketest.Load(l.T, l.Config), Options{}, l.Logger)
@@ -39,13 +39,13 @@ func (l *lake) watch() *letterWatch {
 	return w
 }
 
-// unresolved gathers the gauge: topic class number.
+// unresolved gathers the gauge as lines "topic class number".
 func unresolved(t *testing.T, w *letterWatch) []string {
 	t.Helper()
 	return gathered(t, w, "sluice_unresolved_dead_letters")
 }
 
-// gathered are the samples of a metric: the values of its labels in the order of their names, then the value.
+// gathered returns the samples of a metric: the values of the labels in the order of their names, then the value.
 func gathered(t *testing.T, c prometheus.Collector, name string) (all []string) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -72,9 +72,9 @@ func gathered(t *testing.T, c prometheus.Collector, name string) (all []string) 
 	return all
 }
 
-// TestUnresolvedLettersAreWhatListSays: after any changes of letters, positions, rows and members, each member's gauge equals
+// TestLetterWatch_EqualsList: after any changes of letters, positions, rows and members, each member's gauge equals
 // the count of deadletters list, also that of a member that just started.
-func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
+func TestLetterWatch_EqualsList(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +156,7 @@ func TestUnresolvedLettersAreWhatListSays(t *testing.T) {
 	}
 }
 
-// TestUnresolvedLettersOfOthers: of what lies in dead-letter topics only the letters of this pipeline's topics count.
+// TestUnresolvedLettersOfOthers: only dead letters of this pipeline's topics count.
 func TestUnresolvedLettersOfOthers(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none, topic: dead, class: financial}},
   users: {bad_records: dead_letter, dead_letters: {archive: none}}, plain: {bad_records: hold}}`)
@@ -205,7 +205,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 		t.Errorf("list says %+v", got)
 	}
 
-	// The dead-letter topic is deleted and created again: its letters are gone.
+	// The dead-letter topic is deleted and created again, so it has no dead letters.
 	if _, err := l.Admin.DeleteTopics(t.Context(), "dead"); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	}
 }
 
-// reordered puts the last label of samples of two labels last.
+// reordered swaps the labels of samples with two labels.
 func reordered(samples []string) (all []string) {
 	for _, s := range samples {
 		f := strings.Fields(s)
@@ -228,8 +228,8 @@ func reordered(samples []string) (all []string) {
 	return all
 }
 
-// TestUnresolvedLettersThatCannotBeCounted: the number stays as it was, and the log says so; a number that was never counted is
-// absent.
+// TestUnresolvedLettersThatCannotBeCounted: a failed count keeps the last number and is logged; without an earlier count
+// there is no series.
 func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq"} {
@@ -316,8 +316,8 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	}
 }
 
-// TestLettersAreReported: a running connector counts by itself, and tells the rate of its letters.
-func TestLettersAreReported(t *testing.T) {
+// TestLetterWatch_Report: a running connector reports the count and the rate of its dead letters.
+func TestLetterWatch_Report(t *testing.T) {
 	l := newLake(t, "topics: {orders: {dead_letters: {archive: none}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}}")
 	l.Create("orders", 1)
 	s := l.start()
@@ -344,8 +344,8 @@ func TestLettersAreReported(t *testing.T) {
 	}
 }
 
-// TestALookIsBounded: a canceled poll ends, and publishes nothing.
-func TestALookIsBounded(t *testing.T) {
+// TestLetterWatch_Canceled: a canceled poll returns and publishes nothing.
+func TestLetterWatch_Canceled(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	l.Create("orders", 1)
 	w := l.watch()
@@ -361,9 +361,9 @@ func TestALookIsBounded(t *testing.T) {
 	}
 }
 
-// TestUnresolvedLettersWithoutRead: a member that may describe a dead-letter topic and not read it logs that soon, and counts
+// TestLetterWatch_ReadDenied: a member that may describe a dead-letter topic and not read it logs that soon, and counts
 // the other topics.
-func TestUnresolvedLettersWithoutRead(t *testing.T) {
+func TestLetterWatch_ReadDenied(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq", "users-dlq"} {
 		l.Create(topic, 1)

@@ -10,8 +10,9 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestALiveConnector: every loop of a running connector is seen, the file is fresh while it runs and gone behind it.
-func TestALiveConnector(t *testing.T) {
+// TestWatchdog_RunningMember: the watchdog sees every loop of a running member. The liveness file is fresh while the member
+// runs, and deleted afterwards.
+func TestWatchdog_RunningMember(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	l := newLake(t, "topics: {orders: {}}").as("health: {enabled: false}", "health: {enabled: false, liveness_file: "+path+"}")
 	l.Create("orders", 2)

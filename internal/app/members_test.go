@@ -8,8 +8,8 @@ import (
 	"sluice/connector"
 )
 
-// TestLookAtWork: what a member says of itself is the sum of its partitions, and outlives those that it lost.
-func TestLookAtWork(t *testing.T) {
+// TestCollectWork: a member reports the total of its partitions, and keeps the time of the last record of lost ones.
+func TestCollectWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		time.Sleep(time.Hour)

@@ -26,10 +26,10 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// errDown is how a dependency that is away refuses.
+// errDown is the error of a dependency that is down.
 var errDown = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
-// cable is the network between the member and Kafka.
+// cable is the network between the member and Kafka, which a test can cut.
 type cable struct {
 	network *kfake.VirtualNetwork
 	mu      sync.Mutex
@@ -61,7 +61,7 @@ func (c *cable) set(cut bool) {
 	}
 }
 
-// downStore is a store that may be away.
+// downStore is a store that a test can switch off.
 type downStore struct {
 	objstore.Store
 	down atomic.Bool
@@ -112,7 +112,7 @@ type outageScene struct {
 	out   *laketest.Log
 }
 
-// inOutage runs a member, lets it work, and then plays.
+// inOutage runs a member until it works, and then calls play.
 func inOutage(t *testing.T, play func(s *outageScene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func inOutage(t *testing.T, play func(s *outageScene)) {
 	})
 }
 
-// passes lets time pass.
+// passes advances the virtual time.
 func (s *outageScene) passes(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -195,8 +195,8 @@ func (s *outageScene) counted(reason string) (n float64) {
 	return n
 }
 
-// TestOutage plays ten minutes without a dependency, and what an operator sees of it: health at once, the hold and the
-// breaker within a minute, a log that stays short, and an end that is said.
+// TestOutage simulates ten minutes without a dependency and checks what an operator sees: health at once, the hold and the
+// breaker within a minute, a short log, and a line at the end.
 func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		component, reason string

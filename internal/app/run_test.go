@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// TestUntilSaid: the work learns of the signal to stop after the log did, however long the log takes.
+// TestUntilSaid: the work sees the signal to stop only after the line about it is written.
 func TestUntilSaid(t *testing.T) {
 	t.Run("Stopped", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// lake is a lake with members at it.
+// lake is a lake whose tests run members.
 type lake struct{ laketest.Lake }
 
 func newLake(t *testing.T, sections string) *lake {
@@ -24,7 +24,7 @@ func newLake(t *testing.T, sections string) *lake {
 // as returns the lake with another configuration.
 func (l *lake) as(was, is string) *lake { return &lake{*l.As(was, is)} }
 
-// start runs a member until the test ends. It looks at topics all the time.
+// start runs a member until the test ends. It polls topics without a pause.
 func (l *lake) start() *Member {
 	l.T.Helper()
 	m, err := New(l.T.Context(), laketest.Load(l.T, l.Config), Options{WatchEvery: 200 * time.Millisecond}, l.Logger)
@@ -57,7 +57,7 @@ func (l *lake) run() {
 	}
 }
 
-// begin begins a topic at its start, as an operator does.
+// begin sets the first positions of a topic, as an operator does.
 func (l *lake) begin(topic string) {
 	l.T.Helper()
 	a := &admin.Access{Config: laketest.Load(l.T, l.Config)}
@@ -70,7 +70,7 @@ func (l *lake) begin(topic string) {
 	}
 }
 
-// listed returns the dead letters as operators see them.
+// listed returns the dead letters of deadletters list.
 func (l *lake) listed() *admin.LetterList {
 	l.T.Helper()
 	list, err := admin.DeadLetters(l.T.Context(), &admin.Access{Config: laketest.Load(l.T, l.Config)}, admin.LetterQuery{Within: time.Minute, Limit: 100})

@@ -9,8 +9,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestMoreTablesThanRoom: topics that a pattern finds later are counted, too, and it is said once.
-func TestMoreTablesThanRoom(t *testing.T) {
+// TestTables_MoreThanRoom: tables of topics that match later count, too, and the warning is logged once.
+func TestTables_MoreThanRoom(t *testing.T) {
 	l := newLake(t, `topics: {all: {pattern: "t.*", deny: []}}`)
 	cfg := laketest.Load(t, l.Config)
 	cfg.Budget.Limit = 1 // what is asked of it

@@ -40,7 +40,7 @@ func TestIdentityOfTopics(t *testing.T) {
 	}
 }
 
-func TestIdentitiesThatCannotBe(t *testing.T) {
+func TestIdentity_Invalid(t *testing.T) {
 	for text, want := range map[string]string{
 		"topics: {orders: {identity: {by: event_id}}}":                                                        `"event_id" is no identity: use none, field:<path>, header:<name> or content`,
 		"topics: {orders: {identity: {by: 'field:evnt_id'}}}":                                                 "needs column evnt_id, which the table does not have",
@@ -67,7 +67,7 @@ func TestIdentitiesThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestFingerprintsGetWhatTheRatesNeed(t *testing.T) {
+func TestFingerprintMemory_DeclaredRates(t *testing.T) {
 	at := func(topics string) Budget {
 		t.Helper()
 		return mustLoad(t, write(t, identityConfig(topics)), nil).Budget

@@ -72,8 +72,8 @@ topics:
 	}
 }
 
-// TestATopicNamedLikeALetterTable is refused, and the letters have the table.
-func TestATopicNamedLikeALetterTable(t *testing.T) {
+// TestLetterTable_TopicWithItsName is refused, and the letters have the table.
+func TestLetterTable_TopicWithItsName(t *testing.T) {
 	c := lettersConfig(t, `
 defaults: {schema: a int, bad_records: dead_letter}
 topics:

@@ -39,8 +39,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestRefusedValuesChangeNothing: what was wrong leaves the value as it was.
-func TestRefusedValuesChangeNothing(t *testing.T) {
+// TestValues_RefusedKeepsOld: what was wrong leaves the value as it was.
+func TestValues_RefusedKeepsOld(t *testing.T) {
 	d := 3 * time.Second
 	v := duration(&d, time.Second, time.Minute)
 	if err := v.set([]string{"2h"}); err == nil || d != 3*time.Second {

@@ -28,8 +28,8 @@ func retrying() (*fingerprintRetry, *bytes.Buffer) {
 	return &fingerprintRetry{guard: guard, logger: logger}, &log
 }
 
-// TestFingerprintRetry_Panic: a panic is a failure of the database, tried again behind the guard, and logged once, with its
-// stack and without its value.
+// TestFingerprintRetry_Panic: a panic counts as a failure of the database: the guard retries it. It is logged once, with the
+// stack and without the value.
 func TestFingerprintRetry_Panic(t *testing.T) {
 	r, log := retrying()
 	tries := 0
@@ -47,7 +47,7 @@ func TestFingerprintRetry_Panic(t *testing.T) {
 	}
 }
 
-// TestFingerprintRetry_Refused: what the server refuses is a hold at once; an answer stays one; lines name what they are about.
+// TestFingerprintRetry_Refused: a refusal of the server is a hold at once, and lines about retries have their attributes.
 func TestFingerprintRetry_Refused(t *testing.T) {
 	r, log := retrying()
 	tries := 0

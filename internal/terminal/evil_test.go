@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// evil steers a terminal in each way that there is: an escape sequence, its C1 form, a bidirectional override, an
-// invisible character, separators of lines, and bytes that are no UTF-8.
+// evil has each kind of text that can control a terminal: an escape sequence, its C1 form, a bidirectional override, an
+// invisible character, line separators, and bytes that are not UTF-8.
 const evil = "\x1b[2J\u009b2J\u202e\u2066\u200b\u2028\x7f\r\x9b!"
 
-// steers returns the first character of a text that a terminal would take for more than text.
+// steers returns the first character of a text that could control a terminal.
 func steers(text string) string {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRuneInString(text[i:])

@@ -9,7 +9,7 @@ import (
 	"sluice/internal/config"
 )
 
-func TestLogIsReadable(t *testing.T) {
+func TestLog_Durations(t *testing.T) {
 	for format, want := range map[string]string{"json": `"pause":"1.5s"`, "text": "pause=1.5s"} {
 		var out bytes.Buffer
 		logger, err := NewLogger(config.Log{Level: "info", Format: format}, &out)

@@ -157,7 +157,7 @@ var ofHealth = []mutant{
 		file: "internal/app/lagwatch.go",
 		old:  "unread || len(ends) > 0 {",
 		new:  "unread && len(ends) > 1<<30 {",
-		pkg:  "./internal/app", test: "TestAPartitionWithoutALeaderIsNoOutageOfKafka",
+		pkg:  "./internal/app", test: "TestLagWatch_PartitionWithoutLeader",
 	},
 	{
 		name: "a lane that decodes one block for ever is well",

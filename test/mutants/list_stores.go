@@ -18,7 +18,7 @@ var ofStores = []mutant{
 		name: "an absurd reply of Redis ends a member",
 		file: "health/membership/redis/store.go",
 		old:  "return resp.Check(conn), nil", new: "return conn, nil",
-		pkg: "./cmd/connector", test: "^TestMembersStoreIsHostile$",
+		pkg: "./cmd/connector", test: "^TestMembers_HostileStore$",
 	},
 	{
 		name: "RESP begins before the handshake",
