@@ -58,13 +58,13 @@ func strictYAML(t *testing.T, path string, v any) {
 	}
 }
 
-// known is each metric that expressions may use, with its labels.
+// known has the metrics that expressions may use, with their labels.
 type known map[string][]string
 
 // targetLabels are those that Prometheus adds to what it scrapes.
 var targetLabels = []string{"job", "instance", "namespace", "pod", "container"}
 
-// knownMetrics are those of a connector that has everything that brings metrics of its own, the rules' and few of others.
+// knownMetrics returns the metrics of a connector with all features, those of the rules, and a few of other programs.
 func knownMetrics(t *testing.T, rules ruleFile) known {
 	t.Helper()
 	k := known{
@@ -83,7 +83,7 @@ func knownMetrics(t *testing.T, rules ruleFile) known {
 	return k
 }
 
-// describedMetrics are the metrics of a connector that has everything that brings metrics of its own.
+// describedMetrics returns the metrics of a connector with all features.
 func describedMetrics(t *testing.T) known {
 	t.Helper()
 	s, _ := everything(t)
@@ -112,7 +112,7 @@ func describedMetrics(t *testing.T) known {
 	return k
 }
 
-// labels returns the labels of a metric, or of the histogram that it is a part of.
+// labels returns the labels of a metric, or of its histogram.
 func (k known) labels(metric string) ([]string, bool) {
 	if labels, ok := k[metric]; ok {
 		return labels, true
@@ -126,7 +126,7 @@ func (k known) labels(metric string) ([]string, bool) {
 	return nil, false
 }
 
-// check says what is wrong with the names in an expression, and returns the labels that its result may have.
+// check reports wrong names in an expression, and returns the labels that its result may have.
 func (k known) check(t *testing.T, where, expr string) (labels []string) {
 	t.Helper()
 	q := parseQuery(t, expr)
@@ -137,7 +137,7 @@ func (k known) check(t *testing.T, where, expr string) (labels []string) {
 	for _, s := range q.selectors {
 		own, ok := k.labels(s.metric)
 		if !ok {
-			t.Errorf("%s: nobody has the metric %s", where, s.metric)
+			t.Errorf("%s: no connector has the metric %s", where, s.metric)
 		}
 		labels = append(labels, own...)
 		for _, m := range s.matchers {
@@ -166,7 +166,7 @@ func (k known) check(t *testing.T, where, expr string) (labels []string) {
 	return labels
 }
 
-// anchors are the places in a page that a link may lead to, as most viewers of Markdown name them.
+// anchors returns the anchors of a page, as most viewers of Markdown name them.
 func anchors(text string) (all []string) {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	for row := range strings.Lines(text) {
@@ -194,8 +194,8 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestAlerts holds the rules to the code and to the page: each metric and label is one that a connector has, each alert
-// says what it is and what to do, and each reason of a hold raises one.
+// TestAlerts compares the rules with the code and the page: a connector has each metric and label, each alert has a
+// description and an instruction, and each hold reason raises an alert.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	var rules ruleFile
@@ -282,7 +282,7 @@ type ruleTest struct {
 	} `yaml:"alert_rule_test"`
 }
 
-// TestAlertTests: each alert has a test in which it is raised and one in which it is not although its metrics are there.
+// TestAlertTests: each alert has a test in which it fires, and one in which its metrics exist but it does not fire.
 func TestAlertTests(t *testing.T) {
 	var rules ruleFile
 	strictYAML(t, alertsFile, &rules)

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestCheckForeignGroup: a consumer of another program in the group is named before a connector fails to join, and the
-// connector that does says why.
+// TestCheckForeignGroup: check names a consumer of another program in the group, and a connector that fails to join logs
+// why.
 func TestCheckForeignGroup(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")

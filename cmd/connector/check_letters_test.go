@@ -12,7 +12,7 @@ import (
 	"sluice/connector"
 )
 
-// TestCheckLetters: what check says of a dead-letter topic, from missing to in order.
+// TestCheckLetters: the findings about a dead-letter topic, from missing to correct.
 func TestCheckLetters(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...)
@@ -51,7 +51,7 @@ func TestCheckLetters(t *testing.T) {
 	}
 }
 
-// TestCheckLettersDenied: the rights on a dead-letter topic are known before the first letter.
+// TestCheckLettersDenied: check reports missing rights on a dead-letter topic before the first dead letter.
 func TestCheckLettersDenied(t *testing.T) {
 	topic := func(name string, op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}

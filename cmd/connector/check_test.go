@@ -49,7 +49,7 @@ func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines [
 	return lines, report.Findings
 }
 
-// hasLine looks for a finding that begins and continues like this.
+// hasLine reports whether there is a finding with this beginning and text.
 func hasLine(t *testing.T, lines []string, begin, contains string) {
 	t.Helper()
 	for _, l := range lines {
@@ -60,7 +60,7 @@ func hasLine(t *testing.T, lines []string, begin, contains string) {
 	t.Errorf("nothing begins with %q and says %q:\n%s", begin, contains, strings.Join(lines, "\n"))
 }
 
-// TestCheck: a pipeline that is in order, from before its first record to at work.
+// TestCheck: a correct pipeline, before its first record and later.
 func TestCheck(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...)
@@ -95,7 +95,7 @@ func TestCheck(t *testing.T) {
 	expect(t, 0, "2 partitions in the table, 7 records behind\n", "", "check", "--config", w.config)
 }
 
-// TestCheck_MeantTopic: a topic that does not exist is held against the topics of the cluster.
+// TestCheck_MeantTopic: for a topic that does not exist, the hint names similar topics of the cluster.
 func TestCheck_MeantTopic(t *testing.T) {
 	b := newBroker(t)
 	for name, want := range map[string]string{
@@ -225,7 +225,7 @@ func rewrite(t *testing.T, path, from, to string) {
 	}
 }
 
-// TestCheckRetention: topics whose records go before a weekend is over, or by compaction.
+// TestCheckRetention: topics whose records are deleted within a weekend, or by compaction.
 func TestCheckRetention(t *testing.T) {
 	b := newBroker(t)
 	admin := kadm.NewClient(b.client)
@@ -244,7 +244,7 @@ func TestCheckRetention(t *testing.T) {
 	hasLine(t, lines, "warning topic orders: ", "compacted")
 }
 
-// TestCheckFails: what cannot be reached, or refuses us, is named, what needs it is skipped, and the rest is looked at.
+// TestCheckFails: check names a dependency that fails, skips the checks that need it, and runs the others.
 func TestCheckFails(t *testing.T) {
 	t.Run("no broker", func(t *testing.T) {
 		w := newTable(t, noTopic).create()
@@ -279,7 +279,7 @@ func TestCheckFails(t *testing.T) {
 	})
 }
 
-// TestCheckConfiguration: a configuration that cannot be used is all that is looked at; a warning ends nothing.
+// TestCheckConfiguration: an invalid configuration ends the check; a warning does not.
 func TestCheckConfiguration(t *testing.T) {
 	path := write(t, "pipeline: p\nkafka: {brokers: [a]}\nstorage: {url: \"file:///nowhere\"}\ndefaults: {schema: a int}\ntopics: {orders: {}}\n")
 	lines, _ := checkFound(t, 2, path)
@@ -293,7 +293,7 @@ func TestCheckConfiguration(t *testing.T) {
 	hasLine(t, lines, "warning configuration /config.yaml:2: kafka.session: ", "")
 }
 
-// TestCheckSecurity: what check says of TLS and SASL, right and wrong.
+// TestCheckSecurity: the findings about correct and wrong TLS and SASL.
 func TestCheckSecurity(t *testing.T) {
 	dir := t.TempDir()
 	ca := certs.NewCA(t, "ours")

@@ -13,7 +13,7 @@ import (
 	"sluice/internal/terminal"
 )
 
-// asked is a command line at a terminal, or none, that is answered with a line.
+// asked is a command line, with or without a terminal, and the line that answers its question.
 func asked(terminal bool, answer string) (c *cli, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return &cli{
@@ -104,7 +104,8 @@ func TestTerminal_NullDevice(t *testing.T) {
 	}
 }
 
-// TestPlan_ShownOnce: who was asked has seen the plan, and then reads what was done; without the question both are the result.
+// TestPlan_ShownOnce: with a question, the question shows the plan and the result only the outcome; without one, the result
+// has both.
 func TestPlan_ShownOnce(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -21,7 +21,7 @@ import (
 
 const dashboardFile = "../../deploy/grafana/sluice.json"
 
-// dashboard is a dashboard of Grafana as far as the tests ask.
+// dashboard has the parts of a Grafana dashboard that the tests check.
 type dashboard struct {
 	SchemaVersion int
 	Title, UID    string
@@ -78,7 +78,7 @@ func (v *dashboardVariable) values(t *testing.T) (query, label string) {
 	return m[1], m[2]
 }
 
-// TestDashboard holds the dashboard to the code: each metric and label is one that a connector has, and Grafana can show it.
+// TestDashboard compares the dashboard with the code: a connector has each metric and label, and Grafana can show it.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
@@ -263,10 +263,10 @@ func TestDashboard_Alerts(t *testing.T) {
 	}
 }
 
-// externalMetrics are those of the dashboard that other programs export.
+// externalMetrics are the metrics of the dashboard that other programs export.
 var externalMetrics = []string{"kube_pod_container_status_restarts_total"} // kube-state-metrics
 
-// samples are those of a scrape: the labels of each one, by metric.
+// samples has the labels of each sample of a scrape, by metric.
 type samples map[string][]map[string]string
 
 func parseScrape(t *testing.T, text string) samples {
@@ -287,8 +287,8 @@ func parseScrape(t *testing.T, text string) samples {
 	return all
 }
 
-// missing returns what a query names and the scrape has not: metrics, labels that the query filters or groups by, and the
-// values that its matchers ask for. Labels that Prometheus adds, and metrics of other programs, are left out.
+// missing returns the names in a query that the scrape lacks: metrics, labels that the query filters or groups by, and label
+// values of its matchers. It ignores labels that Prometheus adds, and metrics of other programs.
 func (all samples) missing(q promQuery) (missing []string) {
 	label := func(metric, label string) {
 		if of := all[metric]; len(of) > 0 && !slices.Contains(targetLabels, label) && !slices.Contains(externalMetrics, metric) &&
@@ -336,8 +336,8 @@ func (s promSelector) matches(labels map[string]string) bool {
 	return true
 }
 
-// troubled returns the scrape of a member that has met everything that the dashboard shows: rows, duplicates, dead letters,
-// a topic that is not there, a rebalance, a broken connection.
+// troubled returns the scrape of a member after all events that the dashboard shows: rows, duplicates, dead letters, a
+// missing topic, a rebalance, a broken connection.
 func troubled(t *testing.T) samples {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "url")
@@ -414,7 +414,7 @@ func TestDashboard_Scrape(t *testing.T) {
 	}
 }
 
-// TestSamples_Missing: the comparison with a scrape finds what is not there.
+// TestSamples_Missing: the comparison with a scrape finds missing names.
 func TestSamples_Missing(t *testing.T) {
 	t.Parallel()
 	all := parseScrape(t, `# TYPE a_total counter

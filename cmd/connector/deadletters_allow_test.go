@@ -10,7 +10,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// TestDeadLettersAllow is an allowance as an operator writes it.
+// TestDeadLettersAllow runs the command for several allowances of a topic.
 func TestDeadLettersAllow(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}, users: {bad_records: hold}}`)
 	allow := []string{"deadletters", "allow", "orders", "--operator", "ada", "--reason", "bad deploy", "--yes"}
@@ -24,7 +24,7 @@ func TestDeadLettersAllow(t *testing.T) {
 		t.Errorf("%+v %v", a, ok)
 	}
 
-	// A shorter one takes the place of a longer one, and says so.
+	// A shorter allowance replaces a longer one, with a note.
 	out, errs = l.runs(0, "dlq", "allow", "orders", "--for", "5m", "--operator", "eva", "--reason", "enough", "--yes", "--output", "json")
 	var e admin.RecordedEntry
 	if err := json.Unmarshal([]byte(out), &e); err != nil || e.Seq != 2 || e.Kind != opslog.KindFloodAllow {
@@ -50,7 +50,7 @@ func TestDeadLettersAllow(t *testing.T) {
 	}
 }
 
-// state is what the operations log says.
+// state returns the state of the operations log.
 func (l *lake) state() *opslog.State {
 	l.T.Helper()
 	s, err := admin.Operations(l.T.Context(), &admin.Access{Config: mustLoad(l.T, l.Config, nil)})

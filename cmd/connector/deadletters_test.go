@@ -17,13 +17,13 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// TestLetterTables: dead letters become rows by themselves, as soon as there are any.
+// TestLetterTables: dead letters become rows of letter tables without configuration.
 func TestLetterTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
 	l.Create("orders", 2)
 	l.Produce("orders", 3, 0, 1)
 
-	// Nothing is wrong before the first letter.
+	// There is no problem before the first dead letter.
 	out, _ := l.runs(0, "validate")
 	if !strings.Contains(out, "dead letters of orders  topic orders-dlq  file://") || !strings.Contains(out, "/lake/orders_letters") {
 		t.Error(out)
@@ -57,7 +57,7 @@ func TestLetterTables(t *testing.T) {
 		t.Error(out)
 	}
 
-	// What is no letter holds its partition, and no letter is written about it.
+	// A record that is no dead letter holds its partition and does not become another dead letter.
 	l.Produce("orders-dlq", 1, 0)
 	_, errs := l.runs(1, "run", "--until-current")
 	if !strings.Contains(errs, `"topic":"orders-dlq","partition":0,"reason":"poison"`) || !strings.Contains(errs, "dead letter: not a dead letter") {
@@ -73,7 +73,7 @@ func TestLetterTables(t *testing.T) {
 	}
 }
 
-// TestLettersOfARunUntilCurrent: it keeps to the topics of its start; the next run takes the letters that it wrote.
+// TestLettersOfARunUntilCurrent: a run until current keeps the topics of its start; the next run reads its dead letters.
 func TestLettersOfARunUntilCurrent(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}}")
 	l.Create("orders", 1)
@@ -85,8 +85,8 @@ func TestLettersOfARunUntilCurrent(t *testing.T) {
 	l.Has("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
 }
 
-// TestLetterTopicsAppear: a member that runs reads dead-letter topics as soon as they are there, those of patterns, too, and
-// their tables come with them. Nothing is missed or disturbed before.
+// TestLetterTopicsAppear: a running member reads dead-letter topics once they exist, also those of patterns, and creates
+// their tables. It does not report the missing topics before.
 func TestLetterTopicsAppear(t *testing.T) {
 	l := newLake(t, `
 topics:
@@ -163,7 +163,7 @@ func statesOf(l *admin.LetterList) (all []string) {
 	return all
 }
 
-// TestDeadLettersList tells void letters from those that stand.
+// TestDeadLettersList: the list distinguishes void dead letters from unresolved ones.
 func TestDeadLettersList(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: hold}}`)
 	l.Create("orders", 2)
@@ -235,7 +235,7 @@ func TestDeadLettersList(t *testing.T) {
 	}
 }
 
-// TestDeadLettersList_TableWithoutCoordinates lacks the columns by which rows are found.
+// TestDeadLettersList_TableWithoutCoordinates: the table lacks the columns by which the command finds rows.
 func TestDeadLettersList_TableWithoutCoordinates(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
 	l.Create("orders", 1)

@@ -29,7 +29,7 @@ const lakeOfTwins = `
 defaults: {schema: "n int, id string", commit: {every: 100ms}, bad_records: hold}
 topics: {orders: {identity: {by: 'field:id'}}, users: {identity: {by: 'header:event-id'}}, plain: {}}`
 
-// TestDuplicates_AcrossRuns is a producer that sends twice, over runs of the program that know nothing of each other.
+// TestDuplicates_AcrossRuns: records that a producer sends again in a later run of the connector become no rows.
 func TestDuplicates_AcrossRuns(t *testing.T) {
 	l := newLake(t, lakeOfTwins)
 	topics, first := []string{"orders", "users", "plain"}, time.Now().Add(-72*time.Hour).Truncate(time.Second)
@@ -63,7 +63,7 @@ func TestDuplicates_AcrossRuns(t *testing.T) {
 		t.Error(out)
 	}
 
-	// A reset: what is there is forgotten, and what comes behind is remembered.
+	// A reset drops the fingerprints of the rows in the table and keeps later ones.
 	out, _ = l.runs(0, "fingerprints", "reset", "orders", "--dry-run", "--output", "json")
 	var plan admin.ResetPlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || plan.Topic != "orders" || plan.Kind != opslog.KindForget || len(plan.Below) != 1 || plan.Below[0].Offset != 4 {
@@ -91,7 +91,7 @@ func TestDuplicates_AcrossRuns(t *testing.T) {
 	}
 }
 
-// TestFingerprintsReset_RunningMember: it follows a reset without a restart.
+// TestFingerprintsReset_RunningMember: a running member applies a reset without a restart.
 func TestFingerprintsReset_RunningMember(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, lakeOfTwins)

@@ -48,7 +48,7 @@ func (l *lake) member() (stop func() string) {
 	}
 }
 
-// until waits for what a running member brings about.
+// until waits for an effect of a running member.
 func (l *lake) until(what string, condition func() bool) {
 	l.T.Helper()
 	look := time.NewTicker(50 * time.Millisecond)
@@ -64,7 +64,8 @@ func (l *lake) until(what string, condition func() bool) {
 	}
 }
 
-// Two pipelines on one table: the second one does not begin a topic that the first one has, not even under another group.
+// TestTable_TwoPipelines: a second pipeline does not start a topic that the first one has in the table, not even with another
+// group.
 func TestTable_TwoPipelines(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -79,7 +80,7 @@ func TestTable_TwoPipelines(t *testing.T) {
 	l.Has("orders", laketest.UpTo(7, "orders:0", "orders:1"))
 }
 
-// A changed cluster id, with topics of the same names: nothing of the other cluster gets into the table.
+// TestCluster_Changed: the cluster id changes, with topics of the same names. The table gets no record of the other cluster.
 func TestCluster_Changed(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -97,7 +98,8 @@ func TestCluster_Changed(t *testing.T) {
 	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
 }
 
-// A table that was restored from a copy from before its initial commit, or from another time: committed offsets reveal it.
+// TestOlderTable_AtStart: the table was restored from an older copy, also one before its initial commit. The committed
+// offsets reveal it.
 func TestOlderTable_AtStart(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5) // version 0 creates the table, 1 is the initial commit, 2 has the rows
@@ -128,8 +130,8 @@ func TestOlderTable_AtStart(t *testing.T) {
 	}
 }
 
-// An older table is restored under a running member: it reads again what the table does not have any more, writes no
-// version behind a hole, and ends with every record once.
+// TestOlderTable_RunningMember: the table is set back under a running member. The member reads the missing records again,
+// leaves no hole in the versions, and the table ends with every record once.
 func TestOlderTable_RunningMember(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -148,14 +150,14 @@ func TestOlderTable_RunningMember(t *testing.T) {
 	records++
 	l.until("all of it is in the table again", rows(records))
 	if log := stop(); !strings.Contains(log, `"level":"ERROR"`) {
-		t.Errorf("nobody is told\n%s", log)
+		t.Errorf("the log has no line about it\n%s", log)
 	}
 	l.Has("orders", laketest.UpTo(int64(records), "orders:0", "orders:1"))
 	l.runs(0, "verify", "--kafka")
 }
 
-// Positions are moved beside a running member, again and again: each move is won or lost as a whole, and the table has what
-// the moves and the records make of it.
+// An operator moves positions many times beside a running member: each move commits or fails as a whole, and the table has
+// the rows that follow from the moves and the records.
 func TestOffsetsSetBesideARunningMember(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -16,7 +16,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// listens makes a lake's configuration one that answers probes at a free port.
+// listens makes the members of a lake serve probes at a free port.
 func (l *lake) listens() {
 	l.T.Helper()
 	text := strings.ReplaceAll(read(l.T, l.Config), "health: {enabled: false}", `health: {listen: "127.0.0.1:0"}`)
@@ -25,7 +25,7 @@ func (l *lake) listens() {
 	}
 }
 
-// listening starts a member with something to tell and returns the address that it answers at.
+// listening starts a member that works and returns its health address.
 func listening(t *testing.T) string {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {}}")
@@ -44,7 +44,7 @@ func listening(t *testing.T) string {
 	return base
 }
 
-// address is where a system answers probes, by its log.
+// address returns the health address of a member from its log.
 func address(t *testing.T, out *laketest.Log) string {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)
@@ -54,7 +54,7 @@ func address(t *testing.T, out *laketest.Log) string {
 	return "http://" + address
 }
 
-// ask asks an address.
+// ask requests an address.
 func ask(t *testing.T, method, url string) (code int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
@@ -74,7 +74,7 @@ func ask(t *testing.T, method, url string) (code int, body string) {
 	return answer.StatusCode, string(b)
 }
 
-// curl asks a member as a command in the docs does.
+// curl requests an address as a command in the docs does.
 func curl(t *testing.T, args []string, member string) {
 	t.Helper()
 	url, ok := strings.CutPrefix(strings.Trim(args[len(args)-1], "'"), "http://localhost:8080/")
@@ -87,7 +87,7 @@ func curl(t *testing.T, args []string, member string) {
 	}
 }
 
-// healthAnswer is what a member says, as far as tests ask.
+// healthAnswer has the parts of the health response that tests check.
 type healthAnswer struct {
 	Status     string
 	Reason     string
@@ -104,7 +104,7 @@ type healthAnswer struct {
 	}
 }
 
-// askHealth asks a member for its health, and tries that no two of its answers contradict each other.
+// askHealth requests the health of a member and checks that its endpoints do not contradict each other.
 func askHealth(t *testing.T, base string) (code int, a healthAnswer) {
 	t.Helper()
 	code, body := ask(t, http.MethodGet, base+"/health")
@@ -125,8 +125,8 @@ func askHealth(t *testing.T, base string) (code int, a healthAnswer) {
 	return code, a
 }
 
-// TestHealthOfARun runs a member with everything that is watched, and looks at every address while it is well, while a
-// partition is held, and while there is a dead letter.
+// TestHealthOfARun runs a member with all watchers and requests every endpoint while it is healthy, while a partition is
+// held, and while there is a dead letter.
 func TestHealthOfARun(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {identity: {by: \"field:n\"}}, users: {bad_records: dead_letter}}")
@@ -207,7 +207,7 @@ func TestHealthOfARun(t *testing.T) {
 	everyMeter(t, base)
 }
 
-// TestCommandOfAPause: partitions that were paused as one name the command that resumes them as one.
+// TestCommandOfAPause: partitions of a paused topic show the command that resumes the topic.
 func TestCommandOfAPause(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}, users: {}}")
@@ -239,7 +239,7 @@ func TestCommandOfAPause(t *testing.T) {
 	}
 }
 
-// everyMeter asks the actuator for every metric that it names, and for those with names of their own.
+// everyMeter requests every metric that the actuator lists.
 func everyMeter(t *testing.T, base string) {
 	t.Helper()
 	var list struct{ Names []string }
@@ -259,8 +259,8 @@ func everyMeter(t *testing.T, base string) {
 	}
 }
 
-// TestStart_ServersDown: a member that cannot reach Kafka, the store or its database is alive, says what it waits for, and
-// shows no secret that stands in an address.
+// TestStart_ServersDown: a member that cannot reach Kafka, the store or its database is alive, reports what it waits for, and
+// shows no secret of an address.
 func TestStart_ServersDown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

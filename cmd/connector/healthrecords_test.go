@@ -19,7 +19,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// check produces a record with headers; its value is one that the table takes.
+// check produces a record with headers and a valid value.
 func (l *lake) check(topic string, headers ...string) {
 	l.T.Helper()
 	r := &kgo.Record{Topic: topic, Value: []byte(`{"n":7}`)}
@@ -51,8 +51,8 @@ func counted(t *testing.T, reg prometheus.Gatherer, name string) map[string]floa
 	return values
 }
 
-// TestHealthCheckRecords: a record with HEALTHCHECK=TRUE becomes no row, is counted, and verify can tell it from a lost
-// one. Where a secret is asked for, only who knows it has records dropped.
+// TestHealthCheckRecords: a record with HEALTHCHECK=TRUE becomes no row and is counted, and verify distinguishes it from a
+// lost one. If a secret is configured, only records with the secret are dropped.
 func TestHealthCheckRecords(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `
@@ -97,8 +97,8 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	}
 }
 
-// TestVerify_EveryKindOfRecord: rows, bad records, tombstones, health checks and duplicates in one topic, read in several runs.
-// Each record ends where its kind belongs, once, and verify finds nothing.
+// TestVerify_EveryKindOfRecord: one topic has rows, bad records, tombstones, health checks and duplicates, and several runs
+// read it. Each record is handled once according to its kind, and verify has no findings.
 func TestVerify_EveryKindOfRecord(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `
@@ -187,7 +187,7 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 	}
 }
 
-// TestHealthRecords_DeadLetterTopic: a letter keeps the headers of its record, which was not dropped where it came from.
+// TestHealthRecords_DeadLetterTopic: a dead letter with a health-check header is not dropped.
 func TestHealthRecords_DeadLetterTopic(t *testing.T) {
 	l := newLake(t, "topics: {orders: {bad_records: dead_letter, health_records: {secret_file: secret}}}")
 	if err := os.WriteFile(filepath.Join(l.Dir, "secret"), []byte("right"), 0o600); err != nil {

@@ -13,8 +13,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestTableFolderDeleted: a running member says what it found, the commands name one reason for each partition, and after
-// offsets start it continues without a word about another writer.
+// TestTableFolderDeleted: a running member reports the deleted table, the commands show one reason for each partition, and
+// after offsets start the member continues without a warning about another writer.
 func TestTableFolderDeleted(t *testing.T) {
 	t.Parallel()
 	l := newLakeOn(t, "topics: {orders: {}}", ", offset_commit_interval: 100ms", nil)

@@ -19,7 +19,7 @@ import (
 // refusing is an address at which nothing listens.
 const refusing = "127.0.0.1:1"
 
-// silentServer is the address of a server that accepts connections and never answers, as a process that was stopped.
+// silentServer returns the address of a server that accepts connections and never responds, like a stopped process.
 func silentServer(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts for it
@@ -30,7 +30,7 @@ func silentServer(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// slowServer is the address of a store that answers late that it is busy.
+// slowServer returns the address of a store that responds late, with an error that it is busy.
 func slowServer(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -115,7 +115,7 @@ func TestHolds_Outages(t *testing.T) {
 	}
 }
 
-// TestHolds_NothingKnown: a dependency that does not answer is no clean bill, with or without a member that answers.
+// TestHolds_NothingKnown: if a dependency does not respond, the command does not report that nothing is held.
 func TestHolds_NothingKnown(t *testing.T) {
 	t.Parallel()
 	w := newTable(t, noTopic).create()
@@ -137,7 +137,7 @@ func TestHolds_NothingKnown(t *testing.T) {
 	}
 }
 
-// TestHolds_TwoOutages: a store without an answer does not hide that Kafka has none either.
+// TestHolds_TwoOutages: an outage of the store does not hide one of Kafka.
 func TestHolds_TwoOutages(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 1)
@@ -152,8 +152,8 @@ func TestHolds_TwoOutages(t *testing.T) {
 	}
 }
 
-// TestHolds_FailingDependency: before its breaker opens a dependency holds nothing, and yet a member that waits for it is no
-// clean bill. Beside holds, those dependencies are named that no hold explains.
+// TestHolds_FailingDependency: a failing dependency causes no hold before its breaker opens, but the command names it. Beside
+// holds, the command names only dependencies that no hold explains.
 func TestHolds_FailingDependency(t *testing.T) {
 	t.Parallel()
 	const failing = `"dependencies":[

@@ -19,7 +19,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// holds runs the command and returns what it lists, one line for each hold.
+// holds runs the command and returns its holds, a line each.
 func (l *lake) holds(code int, args ...string) (lines []string) {
 	l.T.Helper()
 	out, errs := l.runs(code, append([]string{"holds", "-o", "json"}, args...)...)
@@ -142,7 +142,7 @@ func TestHoldsOfMembers(t *testing.T) {
 	}
 }
 
-// TestHoldsOfAMember: what only a member knows, such as a flood, is shown by offsets show and check, too.
+// TestHoldsOfAMember: offsets show and check also show holds that only a member knows, such as flood.
 func TestHoldsOfAMember(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

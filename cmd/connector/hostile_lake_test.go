@@ -15,7 +15,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// tampered is a table of a lake that someone else writes to.
+// tampered is a table of a lake to which another program writes.
 type tampered struct {
 	l     *lake
 	store objstore.Store
@@ -64,7 +64,7 @@ func (x *tampered) checkpoint() []byte {
 	return b.Bytes()
 }
 
-// position sets the position of partition 0 of the table's topic, without a word of explanation.
+// position commits the position of partition 0 of the table's topic, without commitInfo.
 func (x *tampered) position(version string) {
 	x.l.T.Helper()
 	for id := range x.state.Txns {
@@ -76,8 +76,8 @@ func (x *tampered) position(version string) {
 	x.l.T.Fatalf("no position in %v", slices.Sorted(maps.Keys(x.state.Txns)))
 }
 
-// hostileInputs are what others may put into the log of a table, by the topic that feeds it. The member must hold that topic
-// with the reason and a detail that has the text, or, without a reason, continue.
+// hostileInputs has content that other programs may write to the log of a table, by the topic that feeds it. The member must
+// hold that topic with the reason and a detail with the text, or, without a reason, continue.
 var hostileInputs = map[string]struct {
 	reason, detail string
 	put            func(x *tampered)
@@ -150,8 +150,8 @@ var hostileInputs = map[string]struct {
 	}},
 }
 
-// TestHostileLake: with hostile content in the logs of tables, the member lives, each such table is held with a reason that
-// says what to do, and the others continue.
+// TestHostileLake: with hostile content in the logs of tables, the member keeps running. It holds each such table with a
+// reason that says what to do, and the other tables continue.
 func TestHostileLake(t *testing.T) {
 	t.Parallel()
 	topics := slices.Sorted(maps.Keys(hostileInputs))

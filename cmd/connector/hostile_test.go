@@ -28,7 +28,7 @@ func hostile(i int) string {
 	return fmt.Sprintf(shapes[i%len(shapes)], i)
 }
 
-// hostileRecord is the i-th record of a producer that puts hostile text into each field. A fifth of them are bad.
+// hostileRecord returns the i-th record of a producer that puts hostile text into each field. A fifth of the records are bad.
 func hostileRecord(i int) *kgo.Record {
 	quoted := func(s string) string {
 		text, err := json.Marshal(s) // takes any string
@@ -114,10 +114,10 @@ topics: {loose: {unknown_fields: ignore}, strict: {unknown_fields: dead_letter}}
 			return behind == 0
 		})
 	}
-	// What the watches over lag and retention show of a partition comes with their next look.
+	// The watches over lag and retention add the series of a partition with their next poll.
 	looks := regexp.MustCompile(`^sluice_(seconds_to_data_loss|topic_retention_seconds|adjusted_lag_records|partition_(verdict|freshness_seconds))\{` +
 		`(group="p",)?(partition="0",)?topic="(loose|strict)(-dlq)?"(,verdict="[A-Z]+")?\}$`)
-	// What a busy machine makes of connections, questions and requests that take too long: codes of closed lists.
+	// On a busy machine slow connections and requests add series, whose labels are codes of closed lists.
 	troubles := regexp.MustCompile(`^sluice_(lag_checked_timestamp_seconds|fetch_errors_total|kafka_connects_total|group_rejoins_total|store_operation_seconds_[a-z]+)` +
 		`(\{[a-z]+="[a-zA-Z0-9_+.-]{1,20}"(,[a-z]+="[a-zA-Z0-9_+.-]{1,20}")*\})?$`)
 	seen := func() []string {

@@ -23,7 +23,7 @@ func (l *lake) runs(code int, args ...string) (stdout, stderr string) {
 	return out, errs
 }
 
-// patient gives a command time that is expected to get its answers: how long they take on a busy machine says nothing.
+// patient raises the time limit of a command that a test expects to succeed, because a busy machine may be slow.
 func patient(code int, args []string) []string {
 	asks := args[0] == "check" || args[0] == "holds" && !slices.Contains(args, "recheck") || slices.Equal(args[:min(2, len(args))], []string{"offsets", "show"})
 	if code != exitOK && code != exitFound || !asks || slices.Contains(args, "--timeout") {
@@ -32,7 +32,7 @@ func patient(code int, args []string) []string {
 	return append(slices.Clone(args), "--timeout", "5m")
 }
 
-// start runs the connector until the test ends. It looks at topics all the time.
+// start runs the connector until the test ends. It polls topics without a pause.
 func (l *lake) start() *app.Member {
 	l.T.Helper()
 	s, err := app.New(l.T.Context(), mustLoad(l.T, l.Config, nil), app.Options{WatchEvery: 200 * time.Millisecond}, l.Logger)
@@ -52,7 +52,7 @@ func (l *lake) start() *app.Member {
 	return s
 }
 
-// heldIn returns what a running system holds: the partitions of each topic and reason; -1 stands for all of a topic.
+// heldIn returns the holds of a running member: the partitions of each topic and reason; -1 means the whole topic.
 func heldIn(s *app.Member) map[string][]int32 {
 	held := map[string][]int32{}
 	for _, h := range s.Report().Holds {
@@ -62,7 +62,7 @@ func heldIn(s *app.Member) map[string][]int32 {
 	return held
 }
 
-// lake is a lake with the program at it.
+// lake is a lake on which tests run the program.
 type lake struct{ laketest.Lake }
 
 func newLake(t *testing.T, sections string) *lake {

@@ -13,7 +13,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// lettersIn reads n letters of a dead-letter topic.
+// lettersIn reads n dead letters of a dead-letter topic.
 func (l *lake) lettersIn(topic string, n int) (letters []deadletter.Letter) {
 	l.T.Helper()
 	l.Client.AddConsumeTopics(topic)
@@ -38,8 +38,8 @@ func (l *lake) lettersIn(topic string, n int) (letters []deadletter.Letter) {
 	return letters
 }
 
-// TestBadRecords_DeadLetters: as configured for each topic and pattern, and what is too large for the dead-letter topic lies
-// in the lake.
+// TestBadRecords_DeadLetters: bad records become dead letters as configured for each topic and pattern. A record that is too
+// large for the dead-letter topic is in the bucket.
 func TestBadRecords_DeadLetters(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `defaults: {schema: "n int not null", commit: {every: 100ms}, dead_letters: {archive: none}}

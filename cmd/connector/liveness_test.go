@@ -58,7 +58,7 @@ func TestProbeConfigWithAFile(t *testing.T) {
 	}
 }
 
-// TestLivenessFile_Unusable ends a connector before it does anything, with the reason.
+// TestLivenessFile_Unusable: an unusable file ends a connector at its start, with the reason.
 func TestLivenessFile_Unusable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "precious"), []byte("mine"), 0o600); err != nil {

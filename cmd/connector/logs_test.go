@@ -31,7 +31,7 @@ import (
 	"sluice/internal/terminal"
 )
 
-// newLogged returns a logger of everything, as --config makes it.
+// newLogged returns a logger of level debug, as a configuration makes it.
 func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	t.Helper()
 	out := &laketest.Log{}
@@ -42,11 +42,11 @@ func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	return logger, out
 }
 
-// hush stands in everything that no output may show: keys, values, names and values of headers, names inside of values, secrets of
-// the configuration.
+// hush is a part of every text that no output may show: keys, values, names and values of headers, names inside of values,
+// secrets of the configuration.
 const hush = "hush7f3a"
 
-// badValues are values that the schema of TestLog_NoSecrets does not take, one for each kind.
+// badValues are values that do not fit the schema of TestLog_NoSecrets, one for each kind of poison.
 var badValues = map[string]string{
 	"bad_json":      `{"n": hush7f3a`,
 	"bad_tail":      `{"n":1} hush7f3a`,
@@ -66,7 +66,7 @@ var badValues = map[string]string{
 	"bad_twice":     `{"n":1,"n":2,"hush7f3a":"hush7f3a"}`,
 }
 
-// marked is a lake whose configuration and records have marks in each place for text of users.
+// marked is a lake whose configuration and records have a mark in each place for user text.
 func marked(t *testing.T, defaults string) *lake {
 	t.Helper()
 	topics := []string{"orders: {health_records: {secret_file: secret}}"}
@@ -127,7 +127,8 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 	return l
 }
 
-// tellsNothing fails if a system, whose log out is, shows a mark anywhere. It returns what /health says.
+// tellsNothing fails the test if the log, the metrics or the HTTP responses of a member show a mark. It returns the response
+// of /health.
 func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (report string) {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)
@@ -250,7 +251,7 @@ func (l *lake) letter(topic string) *kgo.Record {
 	}
 }
 
-// TestLog_ShuttingDown: the signal to stop is a line, once; an end without a signal is none.
+// TestLog_ShuttingDown: a signal to stop writes one line; an end without a signal writes none.
 func TestLog_ShuttingDown(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")
@@ -258,7 +259,7 @@ func TestLog_ShuttingDown(t *testing.T) {
 	l.Produce("orders", 3, 0)
 	const msg = "Shutting down gracefully"
 	if _, errs := l.runs(exitOK, "run", "--until-current"); strings.Contains(errs, msg) {
-		t.Errorf("nobody asked to stop:\n%s", errs)
+		t.Errorf("the log has the line without a signal:\n%s", errs)
 	}
 	l.Produce("orders", 3, 0)
 	logger, out := newLogged(t)
@@ -289,7 +290,7 @@ func TestLog_ShuttingDown(t *testing.T) {
 	}
 }
 
-// A spoken line is what the source says in one place.
+// spoken is a log call in the source.
 type spoken struct {
 	where string
 	level string // "" if it is decided while running
@@ -297,7 +298,7 @@ type spoken struct {
 	open  bool // it may have more keys
 }
 
-// spokenLines finds the lines of the log in the sources of the product.
+// spokenLines finds the log calls in the sources of the product, by text.
 func spokenLines(t *testing.T) map[string][]spoken {
 	t.Helper()
 	found := map[string][]spoken{}
@@ -344,7 +345,7 @@ func spokenLines(t *testing.T) map[string][]spoken {
 	return found
 }
 
-// speaks reports whether a call writes a line, at which level, and which argument is its text; -1 if it does not.
+// speaks returns the level of a log call and the index of its text argument, -1 for any other call.
 func speaks(call *ast.CallExpr) (level string, at int) {
 	switch f := call.Fun.(type) {
 	case *ast.SelectorExpr:
@@ -408,7 +409,7 @@ func TestLog_ReplacedConnectors(t *testing.T) {
 	}
 }
 
-// TestLogTable keeps the tables of docs/operations.md and the lines of the source together: texts, levels and keys.
+// TestLogTable compares the tables of docs/operations.md with the log calls in the sources: texts, levels and keys.
 func TestLogTable(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, "../../docs/operations.md"), "\n## What the log says\n")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -69,8 +69,8 @@ func TestUsage(t *testing.T) {
 	expect(t, 2, "", `--output "xml" is unknown: write table or json`, "version", "--output", "xml")
 }
 
-// TestExitCode_Panic: a panic has an exit code of its own, and says where it was without the data that caused it, whether the
-// command panics or a goroutine below it did and was caught there.
+// TestExitCode_Panic: a panic has its own exit code, and its output has the stack without the data that caused it. The same
+// holds for a panic that another goroutine caught.
 func TestExitCode_Panic(t *testing.T) {
 	for name, op := range map[string]func() error{
 		"in the command":  func() error { panic("secret") },
@@ -87,7 +87,7 @@ func TestExitCode_Panic(t *testing.T) {
 	}
 }
 
-// TestHelp: every command explains itself, and every flag.
+// TestHelp: every command and every flag has a description.
 func TestHelp(t *testing.T) {
 	c := &cli{}
 	for _, cmd := range c.root().Commands() {
@@ -111,7 +111,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestVersion_Build covers each way in which a binary is built.
+// TestVersion_Build covers each way to build a binary.
 func TestVersion_Build(t *testing.T) {
 	vcs := func(modified string) []debug.BuildSetting {
 		return []debug.BuildSetting{{Key: "vcs.revision", Value: "e53f2de"}, {Key: "vcs.time", Value: "2026-11-22T14:21:38Z"}, {Key: "vcs.modified", Value: modified}}
@@ -167,7 +167,7 @@ func TestValidate(t *testing.T) {
 	expect(t, 0, `"valid": true`, "", "validate", "-c", shipped, "-o", "json")
 }
 
-// TestValidateWarns: a warning is said, and changes nothing.
+// TestValidateWarns: a warning is printed and does not change the exit code.
 func TestValidateWarns(t *testing.T) {
 	slow := write(t, strings.Replace(read(t, shipped), "drain: 20s", "drain: 60s", 1))
 	expect(t, 0, ": ok: ", "warning: shutdown.drain: Kubernetes kills a pod 30s after SIGTERM", "validate", "-c", slow)
@@ -260,7 +260,7 @@ func TestProbe(t *testing.T) {
 	expect(t, 4, "", "health.enabled is false", "probe", "--config", off)
 }
 
-// TestProbeTimeout: a process that accepts and says nothing is not healthy.
+// TestProbeTimeout: a process that accepts a connection and does not respond is not healthy.
 func TestProbeTimeout(t *testing.T) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestDocsMaintenance holds the script of docs/maintenance.md to the one that a test runs beside a member.
+// TestDocsMaintenance compares the script of docs/maintenance.md with the one that a test runs beside a member.
 func TestDocsMaintenance(t *testing.T) {
 	t.Parallel()
 	script := read(t, "../../test/oracle/maintain.py")

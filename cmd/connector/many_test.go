@@ -13,7 +13,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestTwoTopicsTwoTables: each topic has its own table, and the commands show both or one of them.
+// TestTwoTopicsTwoTables: each topic has its own table, and the commands show both tables or one.
 func TestTwoTopicsTwoTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {}, users: {table: "people/{topic}"}}`)
 	l.Create("orders", 2)
@@ -58,7 +58,7 @@ func TestTwoTopicsTwoTables(t *testing.T) {
 	}
 }
 
-// TestTwoTopicsOneTable: topics that name the same table become one, row for row, and one command's answer.
+// TestTwoTopicsOneTable: topics with the same table fill it together, and the commands show it once.
 func TestTwoTopicsOneTable(t *testing.T) {
 	l := newLake(t, `topics: {orders: {table: all}, users: {table: all}}`)
 	l.Create("orders", 2)

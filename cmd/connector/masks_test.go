@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestMasks_Commands runs every command that reads a configuration on one that is wrong everywhere.
+// TestMasks_Commands runs every command that reads a configuration with one that has a problem in every key.
 func TestMasks_Commands(t *testing.T) {
 	var body strings.Builder
 	body.WriteString("pipeline: x://annCanary:s3cr3tCanary@h\n")

@@ -11,7 +11,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// parrot takes connections and answers each piece of what it is sent with the same text, or never if that is empty.
+// parrot accepts connections and responds to each read with the same text, or never if the text is empty.
 func parrot(t *testing.T, text string) (address string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -39,9 +39,8 @@ func parrot(t *testing.T, text string) (address string) {
 	return l.Addr().String()
 }
 
-// TestMembers_HostileStore: a store of registrations that takes connections and never answers, or answers what no store
-// would, delays and ends nothing, from the start to the end: records come into the table, the member is ready,
-// and says that it knows nothing of the others.
+// TestMembers_HostileStore: a store of registrations that never responds, or responds nonsense, does not delay or stop a
+// member: records become rows, the member is ready, and reports that the other members are unknown.
 func TestMembers_HostileStore(t *testing.T) {
 	const redis, postgres = "redis://%s/0", "postgres://u:p@%s/db?sslmode=disable"
 	for name, tt := range map[string]struct{ url, text, why string }{

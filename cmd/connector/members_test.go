@@ -22,7 +22,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// newRegisteringLake is a lake whose members register at a Redis server of this address.
+// newRegisteringLake returns a lake whose members register at the Redis server at this address.
 func newRegisteringLake(t *testing.T, address string) *lake {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "url")
@@ -32,7 +32,7 @@ func newRegisteringLake(t *testing.T, address string) *lake {
 	return newLake(t, "topics: {orders: {}}\nmembers: {store: redis, url_file: "+filepath.ToSlash(file)+", beat: 1s, ttl: 10s}")
 }
 
-// registrations is the store as an observer opens it.
+// registrations returns the store as an observer opens it.
 func registrations(t *testing.T, address string) membership.Store {
 	t.Helper()
 	s, err := redis.Open(redis.Options{URL: "redis://" + address, Scope: membership.Scope{Pipeline: "p", Group: "p"}})
@@ -51,7 +51,7 @@ func TestMembersCommand(t *testing.T) {
 	l := newRegisteringLake(t, server.Addr())
 	out, _ := l.runs(exitOK, "members")
 	if out != "0 active consumers\n" {
-		t.Errorf("nobody: %q", out)
+		t.Errorf("no members: %q", out)
 	}
 	store := registrations(t, server.Addr())
 	beat := func(id string, status membership.Status, idle time.Duration, lag int64, ttl time.Duration) {
@@ -99,7 +99,7 @@ func TestMembersCommand(t *testing.T) {
 		}
 	}
 
-	// Forgetting them is shown, asked for, and done.
+	// The command shows the members to forget, asks, and forgets them.
 	out, errs := l.runs(exitOK, "members", "cleanup", "--dry-run")
 	if out != "forget gone, last seen 2m1s ago\n1 member without a registration\n" || !strings.Contains(errs, "dry run") {
 		t.Errorf("%s%s", out, errs)
@@ -135,7 +135,7 @@ func TestMembersCommand(t *testing.T) {
 		t.Error(out)
 	}
 
-	// Rows of other programs are reported, and hide no member.
+	// The command reports rows of other programs and still shows all members.
 	if err := server.Set("worker:connector:well", "hello"); err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +155,8 @@ func TestMembersCommand(t *testing.T) {
 	}
 }
 
-// TestMemberRegisters: a running member is registered, with what it does, until it ends; while the store is away records
-// continue.
+// TestMemberRegisters: a running member is registered, with its work, until it stops. During an outage of the store it keeps
+// moving records.
 func TestMemberRegisters(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -202,7 +202,7 @@ func TestMemberRegisters(t *testing.T) {
 	}
 }
 
-// TestMembers_SilentStore: a store that takes connections and never answers keeps no record and no end from happening.
+// TestMembers_SilentStore: a store that accepts connections and never responds delays neither records nor the shutdown.
 func TestMembers_SilentStore(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metric is what the page says of a metric.
+// metric is a metric as the page describes it.
 type metric struct {
 	kind, help string
 	labels     []string
@@ -135,7 +135,7 @@ func namedMetrics(t *testing.T) map[string]string {
 	return named
 }
 
-// TestMetricsDocs keeps docs/metrics.md and the code together: each metric with its type, its labels and what it means.
+// TestMetricsDocs compares docs/metrics.md with the code: each metric with its type, its labels and its meaning.
 func TestMetricsDocs(t *testing.T) {
 	t.Parallel()
 	const (
@@ -147,14 +147,14 @@ func TestMetricsDocs(t *testing.T) {
 	named := namedMetrics(t)
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if _, ok := all[name]; !ok {
-			t.Errorf("%s: nobody sees %s: the connector of everything, in metrics_test.go, must have it", named[name], name)
+			t.Errorf("%s: no scrape has %s: the connector in metrics_test.go must export it", named[name], name)
 		}
 	}
 	var b strings.Builder
 	b.WriteString(begin + "\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if _, ok := named[name]; !ok {
-			t.Errorf("%s is nowhere in the sources in one piece: nobody would find it", name)
+			t.Errorf("%s is not in the sources as one text, so a search would not find it", name)
 		}
 		m := all[name]
 		var labels []string

@@ -19,8 +19,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// everything is a connector that has all that brings metrics of its own, at work: with rows, duplicates, dead letters. Its log
-// is out.
+// everything runs a connector with all features that have metrics, until it has rows, duplicates and dead letters. Its log is
+// out.
 func everything(t *testing.T) (s *app.Member, out *laketest.Log) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "url")
@@ -48,7 +48,7 @@ members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 1
 	return s, out
 }
 
-// withProbes has the connector of a lake answer probes at some port. more are other keys of the section health.
+// withProbes makes the connector of a lake serve probes at a free port. more has other keys of the section health.
 func withProbes(t *testing.T, l *lake, more ...string) {
 	t.Helper()
 	section := "health: {" + strings.Join(append(more, `listen: "127.0.0.1:0"`), ", ") + "}"
@@ -57,7 +57,7 @@ func withProbes(t *testing.T, l *lake, more ...string) {
 	}
 }
 
-// scrape returns what a running connector with this log answers to Prometheus.
+// scrape returns the metrics of the running connector with this log.
 func scrape(t *testing.T, out *laketest.Log) string {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)
@@ -82,7 +82,7 @@ func scrape(t *testing.T, out *laketest.Log) string {
 	return string(body)
 }
 
-// series are the samples of a scrape: what each of them is called, with its labels.
+// series returns the samples of a scrape: name and labels of each.
 func series(text string) (all []string) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "#") {

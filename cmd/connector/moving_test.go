@@ -43,7 +43,7 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 	}
 }
 
-// TestPatternCommands: what commands say of topics that match.
+// TestPatternCommands: the output of commands about topics that match.
 func TestPatternCommands(t *testing.T) {
 	l := newLake(t, `topics: {all: {pattern: ".*", deny: [nobody]}}`)
 	if _, errs := l.runs(1, "run", "--until-current"); !strings.Contains(errs, "no topic matches a pattern now") {
@@ -74,7 +74,7 @@ func TestPatternCommands(t *testing.T) {
 	}
 }
 
-// TestTooManyTopics: what members, commands and a run until current say of topics beyond max_topics.
+// TestTooManyTopics: members, commands and a run until current report topics beyond max_topics.
 func TestTooManyTopics(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `topics: {all: {pattern: "t.*", deny: [], max_topics: 1}}`)
@@ -103,7 +103,7 @@ func TestTooManyTopics(t *testing.T) {
 	}
 }
 
-// TestPartitionsAdded: partitions that a topic gets are read from their first record.
+// TestPartitionsAdded: members read added partitions from their first record.
 func TestPartitionsAdded(t *testing.T) {
 	l := newLake(t, `
 topics: {orders: {}}

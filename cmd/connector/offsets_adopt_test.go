@@ -20,7 +20,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// foreignRecords is how many records each partition has.
+// foreignRecords is the number of records of each partition.
 const foreignRecords = 5
 
 // newForeign returns a lake whose topic orders has three partitions, and whose table another program filled:
@@ -51,7 +51,7 @@ func newForeign(t *testing.T, txns map[string]int64) *lake {
 	return l
 }
 
-// adopts adopts positions, continues from them, and expects exactly the records behind them as rows.
+// adopts adopts positions, runs a member, and expects exactly the records from the positions on as rows.
 func (l *lake) adopts(want map[int32]int64, notes []string, args ...string) {
 	l.T.Helper()
 	args = append([]string{"adopt", "orders"}, args...)
@@ -137,7 +137,7 @@ func TestOffsetsAdoptFromIngest(t *testing.T) {
 
 const query = "2c7d3a56-8d9e-4a5b-9c1d-0123456789ab"
 
-// spark writes a checkpoint as Spark 3.5 does: offsets by batch, and how many of the batches are done.
+// spark writes a checkpoint as Spark 3.5 does, with the offsets of each batch. done is the number of finished batches.
 func spark(t *testing.T, done int, ends ...map[int32]int64) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -242,7 +242,8 @@ func TestOffsetsAdoptFromSpark(t *testing.T) {
 	})
 }
 
-// Another program commits while the operator reads the plan: the position was another one then.
+// TestOffsetsAdoptComparesTheOtherProgramsPosition: the move is refused if the other program commits while the operator reads
+// the plan.
 func TestOffsetsAdoptComparesTheOtherProgramsPosition(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

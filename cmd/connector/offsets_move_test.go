@@ -24,7 +24,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// why are the flags of a command with a reason.
+// why has the flags with a reason and without a question.
 var why = []string{"--yes", "--operator", "ann", "--reason", "a test"}
 
 // moves runs a command that moves positions and returns its result.
@@ -39,7 +39,7 @@ func (l *lake) moves(code int, args ...string) (p admin.MovePlan) {
 	return p
 }
 
-// refuses runs a command that is refused, and leaves the table as it was.
+// refuses runs a command that must be refused and must not change the table.
 func (l *lake) refuses(code int, text string, args ...string) {
 	l.T.Helper()
 	before := l.versions("orders")
@@ -81,7 +81,7 @@ func (l *lake) operations() (bodies []opslog.Body) {
 	return bodies
 }
 
-// positions returns what offsets show says, by partition of the topic orders.
+// positions returns the output of offsets show by partition of the topic orders.
 func (l *lake) positions(code int) map[int32]int64 {
 	l.T.Helper()
 	out, _ := l.runs(code, "offsets", "show", "-o", "json")
@@ -228,7 +228,8 @@ func (l *lake) topicID(name string) string {
 	return p.ID.String()
 }
 
-// The position moves between the plan and the commit: the command says so, and the operations log has it.
+// TestOffsetsSet_TableMovedOn: the position changes between the plan and the commit. The command is refused, and the operations log
+// has the outcome.
 func TestOffsetsSet_TableMovedOn(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -252,7 +253,7 @@ func TestOffsetsSet_TableMovedOn(t *testing.T) {
 	l.runs(0, "verify")
 }
 
-// planned is a plan of offsets set that waits to be done.
+// planned is a plan of offsets set that the test carries out later.
 func (l *lake) planned(args ...string) (*admin.Access, *admin.MovePlan) {
 	l.T.Helper()
 	a := &admin.Access{Config: mustLoad(l.T, l.Config, nil)}

@@ -23,7 +23,7 @@ import (
 
 const twoTopics = `topics: {orders: {}, users: {}}`
 
-// TestPause_UntilResume is a pause as an operator meets it, between runs.
+// TestPause_UntilResume: a pause holds over several runs until resume.
 func TestPause_UntilResume(t *testing.T) {
 	l := newLake(t, twoTopics)
 	l.Create("orders", 2)
@@ -46,7 +46,7 @@ func TestPause_UntilResume(t *testing.T) {
 	l.runs(1, "run", "--until-current")
 	l.Has("users", laketest.UpTo(3, "users:0"))
 
-	// What is paused as a whole is resumed as a whole.
+	// A topic that was paused as a whole is resumed as a whole.
 	_, errs = l.runs(4, "resume", "orders:1", "--reason", "cool", "--yes")
 	if !strings.Contains(errs, "orders:1 is paused with everything: by eva") || !strings.Contains(errs, "write --all instead of orders:1") {
 		t.Error(errs)
@@ -170,7 +170,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// holdsEverything wants a member that starts now to read nothing and to say why.
+// holdsEverything expects that a new member reads no record and reports why.
 func holdsEverything(t *testing.T, l *lake, reason hold.Reason, detail string) {
 	t.Helper()
 	s, err := app.New(t.Context(), mustLoad(t, l.Config, nil), app.Options{}, slog.New(slog.DiscardHandler))
@@ -235,7 +235,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestAudit_HostileEntry: who can write to the bucket can write any name of a topic.
+// TestAudit_HostileEntry: a program that can write to the bucket can write any topic name to the log.
 func TestAudit_HostileEntry(t *testing.T) {
 	target := opslog.Topic("a\x1b[2J")
 	log := opslog.Open(objstore.NewMem(), "p", opslog.Options{Guard: reliability.NewGuard("log", reliability.Config{}, slog.New(slog.DiscardHandler), nil)})
@@ -283,7 +283,7 @@ func TestPause_PatternTopics(t *testing.T) {
 	}
 }
 
-// TestPause_StoreDown: the commands name the fault, and end with their timeout.
+// TestPause_StoreDown: the commands end at their time limit and name the cause.
 func TestPause_StoreDown(t *testing.T) {
 	l := newLake(t, twoTopics)
 	path := write(t, strings.ReplaceAll(read(t, l.Config), "storage: {url: \"file://"+filepath.ToSlash(l.Dir)+"/lake\"}",
@@ -299,8 +299,8 @@ func TestPause_StoreDown(t *testing.T) {
 	}
 }
 
-// TestAudit_AbsurdObject: an object with a seq that no log reaches neither ends audit list and audit verify in a panic nor
-// hides what is wrong with the entries.
+// TestAudit_AbsurdObject: an object with an impossible seq neither makes audit list and audit verify panic nor hides the
+// problems of other entries.
 func TestAudit_AbsurdObject(t *testing.T) {
 	l := newLake(t, twoTopics)
 	l.runs(0, "pause", "orders", "--operator", "ada", "--reason", "why", "--yes")

@@ -20,11 +20,11 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// evil steers a terminal in each way that there is: an escape sequence, its C1 form, a bidirectional override, an
-// invisible character, separators of lines, and bytes that are no UTF-8.
+// evil has each kind of text that can control a terminal: an escape sequence, its C1 form, a bidirectional override, an
+// invisible character, line separators, and bytes that are not UTF-8.
 const evil = "\x1b[2J\u009b2J\u202e\u2066\u200b\u2028\x7f\r\x9b!"
 
-// steers returns the first character of a text that a terminal would take for more than text.
+// steers returns the first character of a text that could control a terminal.
 func steers(text string) string {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRuneInString(text[i:])
@@ -36,7 +36,7 @@ func steers(text string) string {
 	return ""
 }
 
-// TestScreen_JSON: what is escaped in JSON means the same.
+// TestScreen_JSON: escaped JSON has the same meaning.
 func TestScreen_JSON(t *testing.T) {
 	want := map[string]string{"a" + evil[:len(evil)-2]: "\U000e0001" + strings.ToValidUTF8(evil, "?")}
 	var out bytes.Buffer
@@ -62,7 +62,7 @@ func everyCommand(cmd *cobra.Command, do func(path []string)) {
 	}
 }
 
-// TestHostileText_EveryCommand: neither a file, a configuration nor an argument steers the terminal of an operator.
+// TestHostileText_EveryCommand: no file, configuration or argument can control the terminal of an operator.
 func TestHostileText_EveryCommand(t *testing.T) {
 	dir := t.TempDir()
 	hostileConfig := filepath.Join(dir, "hostile.yaml")
@@ -92,7 +92,7 @@ func TestHostileText_EveryCommand(t *testing.T) {
 	}
 }
 
-// TestHostileText_Lake: what others write into a table and the operations log is shown and steers nothing.
+// TestHostileText_Lake: commands escape the text that other programs write to a table and the operations log.
 func TestHostileText_Lake(t *testing.T) {
 	l := newLake(t, twoTopics)
 	l.Create("orders", 2)

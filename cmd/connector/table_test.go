@@ -28,7 +28,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// written is a real table on the local disk, and a config.yaml for it.
+// written is a table on the local disk, and its config.yaml.
 type written struct {
 	t       *testing.T
 	config  string // path of config.yaml
@@ -339,7 +339,7 @@ topics: {orders: {}}`)
 	}
 }
 
-// TestInspectRefusal: a table that must not be written is shown all the same, with exit code 1.
+// TestInspectRefusal: the command shows a table that must not be written, and exits with code 1.
 func TestInspectRefusal(t *testing.T) {
 	w := newTable(t, noTopic).create()
 	body := `{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["deletionVectors"],"writerFeatures":["deletionVectors"]}}`

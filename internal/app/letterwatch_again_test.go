@@ -56,7 +56,7 @@ func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown
 	}
 }
 
-// TestLettersOfATopicThatWasCreatedAgain: dead letters of the deleted topic count until retention deletes them, whatever
+// TestLettersOfATopicThatWasCreatedAgain: dead letters of the deleted topic count until retention deletes them, also if
 // rows of the new topic have their offsets.
 func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 	for _, tableStays := range []bool{true, false} {
