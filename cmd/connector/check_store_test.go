@@ -53,7 +53,7 @@ func TestCheckStore(t *testing.T) {
 			"check the log of the store, or of this host if it is a directory",
 		},
 		{
-			"nobody there", 0, "", "", "endpoint: " + nowhere,
+			"no server", 0, "", "", "endpoint: " + nowhere,
 			strings.Replace(key, "ENDPOINT", nowhere, 1) + "request not sent: dial tcp 127.0.0.1:1: connect: connection refused",
 			"start the server, or correct host and port in storage.s3.endpoint",
 		},

@@ -141,7 +141,7 @@ func TestHealthOfARun(t *testing.T) {
 	l.Create("users", 1)
 	l.Produce("orders", 1, 0, 1)
 	l.start()
-	l.Await("somebody listens", func() bool { return len(out.Lines(t, "health")) > 0 })
+	l.Await("the health server listens", func() bool { return len(out.Lines(t, "health")) > 0 })
 	base := address(t, out)
 	if code, _ := ask(t, http.MethodGet, base+"/health/live"); code != 200 {
 		t.Errorf("it is not alive before it works: %d", code)
@@ -220,7 +220,7 @@ func TestCommandOfAPause(t *testing.T) {
 	logger, out := newLogged(t)
 	l.Logger = logger
 	l.start()
-	l.Await("somebody listens", func() bool { return len(out.Lines(t, "health")) > 0 })
+	l.Await("the health server listens", func() bool { return len(out.Lines(t, "health")) > 0 })
 	base := address(t, out)
 	commands := map[string]int{}
 	l.Await("the partitions are held", func() bool {
@@ -298,7 +298,7 @@ topics: {orders: {schema: "n int", identity: {by: "field:n"}}}
 			logger, out := newLogged(t)
 			l := &lake{laketest.Lake{T: t, Config: cfg, Logger: logger}}
 			l.start()
-			l.Await("somebody listens", func() bool { return len(out.Lines(t, "health")) > 0 })
+			l.Await("the health server listens", func() bool { return len(out.Lines(t, "health")) > 0 })
 			base := address(t, out)
 			var waits struct {
 				Status   string

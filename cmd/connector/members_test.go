@@ -181,7 +181,7 @@ func TestMemberRegisters(t *testing.T) {
 			return m != nil && m.Status == health.MembersOK && m.Reason == "1 active consumer" && m.Members[0].LastRecord != nil
 		})
 		server.Close()
-		l.Await("nobody knows", func() bool { return s.Report().Members.Status == health.MembersUnknown })
+		l.Await("the members are unknown", func() bool { return s.Report().Members.Status == health.MembersUnknown })
 		l.Produce("orders", 2, 0)
 		l.Awaits("orders", map[string][]int64{"orders:0": {0, 1, 2, 3, 4}, "orders:1": {0, 1, 2}})
 		if err := server.Restart(); err != nil {

@@ -322,7 +322,7 @@ func TestLetterWatch_Report(t *testing.T) {
 	l.Create("orders", 1)
 	s := l.start()
 	if s.Report().Letters != nil {
-		t.Error("nobody counts while nobody can see it")
+		t.Error("a member without a health server counts dead letters")
 	}
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("bad")}, &kgo.Record{Topic: "orders", Value: []byte(`{"n":1}`)})
 	l.Awaits("orders", map[string][]int64{"orders:0": {1}})

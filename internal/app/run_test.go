@@ -30,7 +30,7 @@ func TestUntilSaid(t *testing.T) {
 	})
 	t.Run("Ended", func(t *testing.T) {
 		stopped, stop := context.WithCancel(t.Context())
-		working, end := untilSaid(stopped, func(context.Context) { t.Error("nobody stopped it") })
+		working, end := untilSaid(stopped, func(context.Context) { t.Error("say was called after end") })
 		end()
 		stop()
 		if working.Err() == nil {
