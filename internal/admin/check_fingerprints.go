@@ -33,5 +33,5 @@ func (k *checks) fingerprints(ctx context.Context) {
 		k.add(StatusFailed, area, subject, hint, "%v", err)
 		return
 	}
-	k.add(StatusOK, area, subject, "", "can be asked")
+	k.add(StatusOK, area, subject, "", "reachable")
 }

@@ -162,7 +162,7 @@ func (k *checks) names(ctx context.Context, queries *kafkaQueries) []string {
 		return names
 	}
 	if queries == nil {
-		k.add(StatusSkipped, "topic", "patterns", "", "no broker can be asked which topics match")
+		k.add(StatusSkipped, "topic", "patterns", "", "no broker is reachable to list the topics that match")
 		return names
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
@@ -192,7 +192,7 @@ func (k *checks) topics(ctx context.Context, queries *kafkaQueries, tables []*ch
 	for _, t := range tables {
 		for _, name := range t.topics {
 			if queries == nil {
-				k.add(StatusSkipped, "topic", name, "", "no broker can be asked")
+				k.add(StatusSkipped, "topic", name, "", "no broker is reachable")
 				continue
 			}
 			k.topic(ctx, queries, t, name)
@@ -301,7 +301,7 @@ func (k *checks) positions(ctx context.Context, l *inspection) {
 func (k *checks) group(ctx context.Context, queries *kafkaQueries) {
 	name := k.config.Kafka.Group
 	if queries == nil {
-		k.add(StatusSkipped, "group", name, "", "no broker can be asked")
+		k.add(StatusSkipped, "group", name, "", "no broker is reachable")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)

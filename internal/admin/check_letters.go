@@ -27,7 +27,7 @@ func (k *checks) letters(ctx context.Context, queries *kafkaQueries, names []str
 		}
 		seen[to.Name] = true
 		if queries == nil {
-			k.add(StatusSkipped, "dead letters", to.Name, "", "no broker can be asked")
+			k.add(StatusSkipped, "dead letters", to.Name, "", "no broker is reachable")
 			continue
 		}
 		k.letterTopic(ctx, queries, to, name)

@@ -25,5 +25,5 @@ func (k *checks) members(ctx context.Context) {
 		k.add(StatusWarning, area, subject, "records move without it; check members.url_file, the rights of its user, and the network", "%v", err)
 		return
 	}
-	k.add(StatusOK, area, subject, "", "can be asked")
+	k.add(StatusOK, area, subject, "", "reachable")
 }

@@ -30,15 +30,15 @@ func hostileRecords() []hostile {
 			},
 			during: func(a *attack) string { return a.tooMany(380) },
 		},
-		{name: "bomb-gzip", brief: true, input: "a gzip batch of 300 MiB", reason: "oversize", says: " ", during: sent(kgo.GzipCompression(), bomb)},
-		{name: "bomb-zstd", input: "a zstd batch of 300 MiB", reason: "oversize", says: " ", during: sent(kgo.ZstdCompression(), bomb)},
-		{name: "bomb-lz4", input: "an lz4 batch of 300 MiB", reason: "oversize", says: " ", during: sent(kgo.Lz4Compression(), bomb)},
+		{name: "bomb-gzip", brief: true, input: "a gzip batch of 300 MiB", reason: "oversize", says: "record batch at offset 500", during: sent(kgo.GzipCompression(), bomb)},
+		{name: "bomb-zstd", input: "a zstd batch of 300 MiB", reason: "oversize", says: "record batch at offset 500", during: sent(kgo.ZstdCompression(), bomb)},
+		{name: "bomb-lz4", input: "an lz4 batch of 300 MiB", reason: "oversize", says: "record batch at offset 500", during: sent(kgo.Lz4Compression(), bomb)},
 		{
-			name: "json-100", input: "nested JSON of 100 MB in a zstd batch", reason: "oversize", says: " ",
+			name: "json-100", input: "nested JSON of 100 MB in a zstd batch", reason: "oversize", says: "record batch at offset 500",
 			during: sent(kgo.ZstdCompression(), func() []byte { return nested(`{"a":[`, "1", "]}", 12<<20) }),
 		},
 		{
-			name: "json-10", input: "nested JSON of 10 MB", reason: "poison", says: "too",
+			name: "json-10", input: "nested JSON of 10 MB", reason: "poison", says: "too_many_values",
 			during: sent(kgo.ZstdCompression(), func() []byte { return []byte(`{"order_id":"1","x":[` + strings.Repeat(`{"a":[]},`, 1_100_000) + `1]}`) }),
 		},
 		{
@@ -46,7 +46,7 @@ func hostileRecords() []hostile {
 			during: sent(kgo.ZstdCompression(), func() []byte { return []byte(`{"order_id":"1","x":` + strings.Repeat("[", 5_000_000) + `}`) }),
 		},
 		{
-			name: "json-fields", input: "a record with 1 000 000 fields", reason: "poison", says: " ",
+			name: "json-fields", input: "a record with 1 000 000 fields", reason: "poison", says: "duplicate_key",
 			during: sent(kgo.ZstdCompression(), func() []byte { return []byte(`{"order_id":"1"` + strings.Repeat(`,"order_id":"1"`, 1_000_000) + `}`) }),
 		},
 		{
@@ -60,12 +60,12 @@ func hostileRecords() []hostile {
 			},
 		},
 		{
-			name: "record-escapes", input: "terminal escapes in key, header, field and value of a record", reason: "poison", says: " ",
+			name: "record-escapes", input: "terminal escapes in key, header, field and value of a record", reason: "poison", says: "syntax at byte",
 			during: func(a *attack) string {
 				a.sends(kgo.NoCompression(), &kgo.Record{
 					Key: []byte(escapes), Headers: []kgo.RecordHeader{{Key: escapes, Value: []byte(escapes)}}, Value: fmt.Appendf(nil, `{%q:1,"order_id":`, escapes),
 				})
-				found := a.evidence(hostile{reason: "poison", says: " "})
+				found := a.evidence(hostile{reason: "poison", says: "syntax at byte"})
 				a.escaped()
 				return found
 			},
