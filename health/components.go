@@ -12,13 +12,13 @@ import (
 type Component struct {
 	Name   string
 	Status Status
-	// Reason says why Status is what it is. It is never empty if that is not OK.
+	// Reason explains Status. It is never empty unless Status is OK.
 	Reason string
 	// Details is a struct with a JSON shape of its own; docs/health.md shows each.
 	Details any
 }
 
-// Components are the parts of the report, always in the same order. What is not configured has none.
+// Components are the parts of the report, always in the same order. A part that is not configured is missing.
 func (r Report) Components() (all []Component) {
 	for _, part := range []func(Report) (Component, bool){
 		Report.kafkaPart, Report.storePart, Report.breakersPart, Report.holdsPart, Report.lagPart, Report.membersPart, Report.lettersPart,
@@ -37,8 +37,8 @@ type trouble struct {
 	reason string
 }
 
-// trouble looks for what fails of a dependency. It is Down if all of its breakers are open, or if a hold of one of these
-// reasons stands before everything.
+// trouble searches for failures of a dependency. It is Down if all breakers of the dependency are open, or if all topics are
+// held for one of the reasons.
 func (r Report) trouble(is func(name string) bool, reasons ...string) trouble {
 	t := trouble{status: OK}
 	breakers, open := 0, 0
@@ -90,7 +90,7 @@ func (d Dependency) text() string {
 	return name + " fails"
 }
 
-// The reasons of holds that stand for a dependency.
+// The reasons of holds that mean a failure of a dependency.
 var (
 	kafkaReasons = []string{"kafka_down", "kafka_denied"}
 	storeReasons = []string{"store_down", "store_denied", "commit_undecided"}
@@ -362,7 +362,7 @@ func (r Report) operationsPart() (Component, bool) {
 	c := Component{Name: "operations_log", Status: t.status, Reason: t.reason, Details: *r.Operations}
 	switch {
 	case r.Operations.Known && c.Status == Down:
-		c.Status = Degraded // what is known of it stays in force
+		c.Status = Degraded // the last known state stays in force
 	case r.Operations.Known:
 	case c.Status != OK:
 		c.Status = Down

@@ -52,7 +52,7 @@ type Hold struct {
 	Detail    string    `json:"detail"`
 	Since     time.Time `json:"since"`
 	Offset    int64     `json:"offset"` // the position of the hold, -1 if unknown
-	// Ending is the command that ends it, "" if that is what [Command] says.
+	// Ending is the command that ends it, "" for the one that [Command] returns
 	Ending string `json:"-"`
 }
 

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// LagStatus is what the watch over the lag of this member's partitions found at its last look.
+// LagStatus is the result of the last lag check of this member's partitions.
 type LagStatus struct {
 	Healthy bool `json:"healthy"`
 	// Reason says why it is not healthy, "" if it is.
 	Reason string `json:"reason,omitempty"`
 	// PartitionLags are end - position, by topic-partition.
 	PartitionLags map[string]int64 `json:"partition_lags"`
-	// LastCheckTime is when the ends were last learnt: what is said here is as old as that.
+	// LastCheckTime is when the log ends were last fetched; all other fields are as old as this.
 	LastCheckTime time.Time `json:"last_check_time"`
 	// Error says why the ends could not be learnt since, for all partitions or some; "" if they could.
 	Error string `json:"error,omitempty"`
 }
 
-// Verdict says how a partition's lag moves, after the rules of Burrow (linkedin/Burrow, "Consumer Lag Evaluation Rules").
+// Verdict describes the trend of a partition's lag, by the rules of Burrow (linkedin/Burrow, "Consumer Lag Evaluation
+// Rules").
 type Verdict string
 
 // The verdicts. "Moves" is about the position, and about rows on their way while their commit is not overdue.
@@ -29,7 +30,7 @@ const (
 	VerdictStall  Verdict = "STALL"  // it did not move over a whole window, and there was a lag all along
 	VerdictStop   Verdict = "STOP"   // a STALL, and it has not moved for longer than two windows
 	VerdictRewind Verdict = "REWIND" // the position went back, and has not caught up with itself
-	VerdictHeld   Verdict = "HELD"   // it stands on purpose: a hold says why, and what ends it
+	VerdictHeld   Verdict = "HELD"   // held on purpose: the hold says why, and what ends it
 )
 
 // Level is how the lag of a topic compares with its thresholds.

@@ -6,7 +6,7 @@ import "time"
 // table's log alone decides who may write.
 type Members struct {
 	Status MembersStatus `json:"status"`
-	// Reason says what Status means now: how many are active, who is stale, or why it is unknown.
+	// Reason explains Status: how many members are active, which are stale, or why the status is unknown.
 	Reason   string          `json:"reason"`
 	Members  []Member        `json:"members"`
 	Findings []MemberFinding `json:"findings"`

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// LagRules say when a lag makes a member unhealthy.
+// LagRules decide when a lag makes a member unhealthy.
 type LagRules struct {
 	Max    int64         // of a partition's adjusted lag; strictly above is unhealthy
 	Every  time.Duration // from one look to the next
@@ -18,17 +18,17 @@ type LagRules struct {
 	Topic string
 }
 
-// LagSample is what one look saw of a partition. Offsets are -1 if unknown.
+// LagSample is the result of one check of a partition. Offsets are -1 if unknown.
 type LagSample struct {
 	TopicPartition
-	// Identity tells a partition from another one of the same name, and one that came back from the one that left: if it
-	// changes, what was seen before does not count.
+	// Identity distinguishes this partition from another one of the same name, and this claim from an earlier claim of it.
+	// If it changes, earlier samples do not count.
 	Identity any
 	Table    string
 	End      int64 // last stable offset
 	Position int64 // in the table
 	Consumed int64 // behind the rows that are in the table or on their way there
-	// Hold is the reason of the hold in which the partition stands, "" if it does not.
+	// Hold is the reason of the partition's hold, "" if it is not held.
 	Hold string
 	// Waiting is since when rows of the table wait for their commit, the zero time if none do; CommitEvery is how long they
 	// should.
@@ -54,11 +54,11 @@ type LagReport struct {
 	Partitions map[TopicPartition]PartitionLag
 }
 
-// Monitor judges the lag of a member's partitions, observation by observation. It does no I/O and has no clock.
+// Monitor judges the lag of a member's partitions from regular samples. It does no I/O and has no clock.
 //
-// The lag that it judges is adjusted: rows of an open batch count as consumed, so that a batch that fills for a minute is
-// not a stuck consumer, until the batch is overdue; from then on only the table counts. A partition in a hold stands on
-// purpose: it counts for the maximum, and never as stuck.
+// It judges an adjusted lag: rows of an open batch count as consumed until the batch is overdue, so that a batch that fills
+// for a minute is not a stuck consumer. After that only rows in the table count. A held partition counts for the maximum
+// lag, but never as stuck.
 type Monitor struct {
 	rules      LagRules
 	partitions map[TopicPartition]*lagHistory
@@ -70,9 +70,9 @@ func NewMonitor(rules LagRules) *Monitor {
 	return &Monitor{rules: rules, partitions: map[TopicPartition]*lagHistory{}}
 }
 
-// Observe takes the samples of all partitions that this member has now and judges them. A partition that is missing left:
-// if it comes back, it starts anew. A sample without an end or a position says nothing about the lag: what was known of the
-// partition stays.
+// Observe takes the samples of all partitions that this member has now and judges them. A partition without a sample is no
+// longer claimed; if it returns, its history starts from zero. A sample without an end or a position adds nothing to the
+// history.
 func (m *Monitor) Observe(now time.Time, samples []LagSample) LagReport {
 	present := map[TopicPartition]bool{}
 	known := len(samples) == 0
@@ -94,7 +94,7 @@ func (m *Monitor) Observe(now time.Time, samples []LagSample) LagReport {
 	return m.report()
 }
 
-// report sums up what is known.
+// report builds the report from the histories.
 func (m *Monitor) report() LagReport {
 	l := LagReport{
 		Status:     LagStatus{PartitionLags: map[string]int64{}, LastCheckTime: m.checked},
@@ -128,7 +128,7 @@ func (m *Monitor) topicLags() map[string]int64 {
 	return lags
 }
 
-// maxReasons is how many reasons are worded. The others are counted.
+// maxReasons is how many reasons the text lists. It gives only the number of the others.
 const maxReasons = 5
 
 func bounded(reasons []string) string {
@@ -138,15 +138,15 @@ func bounded(reasons []string) string {
 	return strings.Join(reasons, "; ")
 }
 
-// lagHistory is what is remembered of a partition.
+// lagHistory is the history of a partition.
 type lagHistory struct {
 	sample LagSample  // the newest one
 	window []lagPoint // of the last looks that knew the lag, the oldest first; empty in a hold
-	moved  time.Time  // since when the furthest point of the window stands
+	moved  time.Time  // when the window's largest position was first seen
 	lag    PartitionLag
 }
 
-// lagPoint is what one look adds to the window.
+// lagPoint is what one check adds to the window.
 type lagPoint struct {
 	at       time.Time
 	position int64 // in the table

@@ -24,7 +24,7 @@ type seen struct {
 	hold                    string
 }
 
-// lags are looks at a partition that stands at the beginning.
+// lags returns samples of a partition whose position stays at the start.
 func lags(lags ...int64) (all []seen) {
 	for _, lag := range lags {
 		all = append(all, seen{end: lag})
@@ -209,7 +209,7 @@ func TestLagOfPartitions(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
-	// Kafka does not answer: the time stays. Members that left are gone nevertheless.
+	// Kafka does not answer: LastCheckTime stays. Members that left are removed nevertheless.
 	l = m.Observe(midnight.Add(time.Minute), []health.LagSample{unread})
 	if len(l.Partitions) != 1 || len(l.Status.PartitionLags) != 0 || !l.Status.Healthy || !l.Status.LastCheckTime.Equal(midnight) {
 		t.Errorf("%+v", l)

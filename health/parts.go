@@ -1,6 +1,6 @@
 package health
 
-// Letters is how the dead letters of the pipeline stand.
+// Letters is the state of the dead letters of the pipeline.
 type Letters struct {
 	// Unresolved are records with a dead letter and without a row, of all members: nil until they were counted once.
 	Unresolved []UnresolvedLetters `json:"unresolved"`

@@ -20,9 +20,9 @@ const (
 	Draining Status = "draining" // stopping, committing the open batch
 )
 
-// Status sums the report up. It is Draining, Starting or Down exactly when [Report.Ready] says that the connector is not
-// ready. Otherwise the worst part counts, but a part that is down makes the whole no worse than Degraded: what it is about
-// continues as soon as the part is back, without a restart.
+// Status summarises the report. It is Draining, Starting or Down exactly if [Report.Ready] returns an error. Otherwise it is
+// the worst status of the parts, but a part that is down counts as Degraded: its work continues without a restart once the
+// part is back.
 func (r Report) Status() Status { return r.status(r.Components()) }
 
 func (r Report) status(components []Component) Status {
@@ -69,7 +69,7 @@ func (r Report) Sum() Sum {
 	return s
 }
 
-// WaitsFor returns what keeps a member from its start: the holds that stand before every topic.
+// WaitsFor returns the holds of all topics: the member waits for them before it can start.
 func (r Report) WaitsFor() []Held {
 	waits := []Held{}
 	for _, h := range r.Holds {
@@ -84,7 +84,7 @@ func (r Report) WaitsFor() []Held {
 type Held struct {
 	Hold
 	EndsBy string `json:"ends_by"`
-	// Command is the command line that ends it, "" if it ends by itself or otherwise.
+	// Command is the command line that ends it, "" if no command does
 	Command string `json:"command,omitempty"`
 }
 

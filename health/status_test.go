@@ -154,7 +154,8 @@ func TestAComponentThatIsDown(t *testing.T) {
 	}
 }
 
-// TestReady_NamesTheDependency: a member that has worked is not starting when Kafka goes, and says at once what is wrong.
+// TestReady_NamesTheDependency: a member that has worked does not count as starting when Kafka fails, and reports the
+// failure at once.
 func TestReady_NamesTheDependency(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	gone := health.Dependency{Name: "kafka group", Failing: &since, Error: "connection refused"}

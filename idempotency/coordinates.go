@@ -1,7 +1,7 @@
-// Package idempotency knows what makes a record itself.
+// Package idempotency identifies records, so that a repeated read never becomes a second row.
 //
-// A record is identified by its coordinates: cluster, topic id, partition and offset. How far a table has taken a
-// partition stands in the table's log under the partition's appId, so that a repeated read can never become a second row.
+// A record is identified by its coordinates: cluster, topic id, partition and offset. The position of a partition is in the
+// table's log, as the txn with the partition's appId.
 package idempotency
 
 import (
@@ -117,7 +117,7 @@ func OfPipeline(appID, pipeline string) bool {
 	return strings.HasPrefix(appID, scheme+":"+escape(pipeline)+":")
 }
 
-// AppID is a parsed appId of ours: of a partition, or of a table if TableID is set.
+// AppID is a parsed appId of Sluice: of a partition, or of a table if TableID is set.
 type AppID struct {
 	Pipeline  string
 	Partition Partition
@@ -125,17 +125,17 @@ type AppID struct {
 }
 
 var (
-	// ErrForeign says that an appId is not one of ours.
+	// ErrForeign means that another program uses the appId.
 	ErrForeign = errors.New("not an appId of this scheme")
-	// ErrNewest says that an appId is one of ours and holds no position: see [Partition.NewestAppID].
+	// ErrNewest means that the appId holds a timestamp and not a position: see [Partition.NewestAppID].
 	ErrNewest = errors.New("an appId of a partition's newest timestamp")
-	// ErrEpoch says that an appId is one of ours and holds no position: see [Partition.EpochAppID].
+	// ErrEpoch means that the appId holds a leader epoch and not a position: see [Partition.EpochAppID].
 	ErrEpoch = errors.New("an appId of a position's leader epoch")
 )
 
-// ParseAppID reads an appId of a position or of a table's mark. The error is [ErrForeign] for another program's,
-// [ErrNewest] for one that holds a timestamp, [ErrEpoch] for one that holds a leader epoch, and another one for a damaged
-// one of ours.
+// ParseAppID parses the appId of a position or of a table. The error is [ErrForeign] for an appId of another program,
+// [ErrNewest] for one that holds a timestamp, [ErrEpoch] for one that holds a leader epoch, and another error for a damaged
+// appId of Sluice.
 func ParseAppID(s string) (AppID, error) {
 	parts := strings.Split(s, ":")
 	if parts[0] != scheme {

@@ -13,7 +13,7 @@ import (
 // be the same as it. It can be a map key.
 type Fingerprint [16]byte
 
-// IsZero reports whether there is no identity.
+// IsZero reports whether the record has no identity.
 func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 
 // String renders the fingerprint as 32 hexadecimal digits, and none as "".
@@ -55,11 +55,10 @@ const (
 	tagContent byte = 'c'
 )
 
-// Hasher makes the fingerprints of one identity. What is hashed says what kind of identity it is, of which name, and of
-// which type the value is. It belongs to one goroutine.
+// Hasher computes the fingerprints of one identity. The hash includes the kind of the identity, its name, and the type of
+// the value. A Hasher is for one goroutine.
 //
-// A text or header that is empty is no identity: a producer that leaves its id empty has not said that all of its
-// records are one.
+// An empty text or header is not an identity: records whose producer left the id empty are not duplicates of one another.
 type Hasher struct {
 	prefix []byte
 	buffer []byte
@@ -101,7 +100,7 @@ func (h *Hasher) Date(days int32) Fingerprint { return h.word(tagDate, uint64(da
 // Time is the fingerprint of a point in time, in microseconds since 1970-01-01T00:00:00Z.
 func (h *Hasher) Time(micros int64) Fingerprint { return h.word(tagTime, uint64(micros)) } //nolint:gosec // its bits
 
-// Text is the fingerprint of a text; the empty one is no identity.
+// Text returns the fingerprint of a text, zero for the empty text, which is not an identity.
 func (h *Hasher) Text(v []byte) Fingerprint {
 	if len(v) == 0 {
 		return Fingerprint{}
@@ -144,7 +143,7 @@ func (h *Hasher) bytes(tag byte, v []byte) Fingerprint {
 	return h.sum(v)
 }
 
-// sum hashes what is in the buffer and the rest, which comes last and needs no length.
+// sum hashes the buffer followed by rest. rest needs no length because it comes last.
 func (h *Hasher) sum(rest []byte) Fingerprint {
 	h.hash.Reset()
 	h.hash.Write(h.buffer) // never fails

@@ -21,7 +21,7 @@ type IDs struct {
 	ends []int
 }
 
-// Add appends the id of the next row. A value that is no id ([IsID]) leaves the row without one.
+// Add appends the id of the next row. If [IsID] rejects the value, the row has no id.
 func (i *IDs) Add(v []byte) {
 	if IsID(v) {
 		i.text = append(i.text, v...)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// By is what two records must have in common to be the same record for their producer.
+// By is the part of a record by which its producer identifies it.
 type By uint8
 
 // The zero value declares nothing: coordinates alone identify a record.
@@ -48,7 +48,7 @@ func ParseIdentity(s string) (Identity, error) {
 	return Identity{}, fmt.Errorf("%q is no identity: use none, field:<path>, header:<name> or content", s)
 }
 
-// String is what [ParseIdentity] reads.
+// String returns the form that [ParseIdentity] parses.
 func (i Identity) String() string {
 	switch i.By {
 	case ByField:
@@ -62,5 +62,5 @@ func (i Identity) String() string {
 	return "none"
 }
 
-// Stored reports whether fingerprints need a column of their own: what they are made of is not in the table.
+// Stored reports whether the table needs a column for the fingerprints, because the table lacks the data to compute them.
 func (i Identity) Stored() bool { return i.By == ByHeader || i.By == ByContent }

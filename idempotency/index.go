@@ -22,7 +22,7 @@ type index struct {
 const (
 	slotBytes  = 20
 	shardBytes = 40
-	// indexBytes is what an index with no entry takes.
+	// indexBytes is the size of an empty index in bytes.
 	indexBytes = 128
 	// An index of so many entries is split into shards.
 	splitAt, splitBits = 8192, 6
@@ -225,8 +225,8 @@ func (s *shard) fill(entries []slot) bool {
 	return true
 }
 
-// sweep removes what is older than before and tells forgotten of each time. Shards that have become empty enough give
-// memory back.
+// sweep removes entries older than before and calls forgotten with the time of each. Shards that are mostly empty afterwards
+// return memory.
 func (x *index) sweep(before int64, forgotten func(at int64)) {
 	if x.count == 0 || before <= x.base {
 		return
@@ -244,7 +244,7 @@ func (x *index) sweep(before int64, forgotten func(at int64)) {
 				forgotten(at)
 				continue
 			}
-			// Never behind where it was: what stood before it is there still, or gone.
+			// Never before its old slot: entries in front of it are still there, or were removed.
 			at := max(s.home(&e.f), next)
 			s.slots[at] = e
 			next, kept = at+1, kept+1
@@ -260,7 +260,8 @@ func (x *index) sweep(before int64, forgotten func(at int64)) {
 	}
 }
 
-// rebase makes a time that is later than the others fit, and removes what is too old for every window then.
+// rebase moves the base of the stored times, so that the new, later time at fits. It removes entries that are then too old
+// for every window.
 func (x *index) rebase(at int64, forgotten func(at int64)) {
 	base := at - span/2
 	x.sweep(base, forgotten)
@@ -274,7 +275,7 @@ func (x *index) rebase(at int64, forgotten func(at int64)) {
 	x.base = base
 }
 
-// size is what the index takes, in bytes.
+// size returns the size of the index in bytes.
 func (x *index) size() int64 {
 	n := int64(indexBytes) + int64(len(x.shards))*shardBytes
 	for i := range x.shards {

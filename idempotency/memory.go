@@ -32,7 +32,7 @@ type Forgotten struct {
 	Before int64
 }
 
-// window is what is remembered of one scope.
+// window is the fingerprint window of one scope.
 type window struct {
 	index
 	through int64
@@ -53,7 +53,7 @@ func NewMemory(limit int64, forgotten func(Forgotten)) *Memory {
 	return &Memory{limit: limit, forgotten: forgotten, windows: map[Scope]*window{}}
 }
 
-// BytesPerEntry is what an entry takes on average.
+// BytesPerEntry is the average size of an entry in bytes.
 const BytesPerEntry = 24
 
 // SizeOf is the memory in bytes that a rate of records per second needs over a window.
@@ -133,7 +133,7 @@ func (w *window) remember(e Entry) {
 	w.hours[e.At/hour]++
 }
 
-// forget notes that an entry of a time is gone.
+// forget records that an entry with the time at was removed.
 func (w *window) forget(at int64) {
 	if w.hours[at/hour]--; w.hours[at/hour] == 0 {
 		delete(w.hours, at/hour)

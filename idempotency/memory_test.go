@@ -111,7 +111,7 @@ func TestTheLimitForgetsTheOldestAndSaysSo(t *testing.T) {
 	if len(told) == 0 || gone != s.Lost || s.Entries+gone != n+100 {
 		t.Fatalf("told of %d in %d times, lost %d, %d are left of %d", gone, len(told), s.Lost, s.Entries, n+100)
 	}
-	// What is left is exactly what is not older than was said.
+	// The remaining entries are exactly those not older than the reported time.
 	before := told[len(told)-1].Before
 	seen, err := m.Seen(t.Context(), scope, stream(0, n, perHour))
 	if err != nil {

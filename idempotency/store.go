@@ -26,7 +26,7 @@ func (s Scope) String() string {
 // two members that work on one partition never leave a gap between them. The caller fills gaps from the table.
 //
 // Scopes are independent; the caller makes the calls for one scope one after the other. Errors carry a class.
-type Store interface { //nolint:interfacebloat // two to ask, four to change what is remembered, one to name who asks
+type Store interface { //nolint:interfacebloat // two methods read, four write, one names the caller
 	// Through returns the offset below which the rows of a scope are remembered, if they lie in the window; 0 if none are.
 	Through(ctx context.Context, s Scope) (int64, error)
 	// Seen returns the times of those entries whose fingerprints are remembered, in milliseconds: the newest of rows with the same
@@ -36,7 +36,7 @@ type Store interface { //nolint:interfacebloat // two to ask, four to change wha
 	// Through is not from, with nothing changed. Each entry has a fingerprint and its effective time. Through
 	// moves only if all entries are added.
 	Remember(ctx context.Context, s Scope, from, next int64, entries iter.Seq[Entry]) error
-	// Sweep forgets what is older than before, in milliseconds.
+	// Sweep deletes entries older than before, in milliseconds.
 	Sweep(ctx context.Context, s Scope, before int64) error
 	// Reset forgets a scope: Through is 0 again.
 	Reset(ctx context.Context, s Scope) error

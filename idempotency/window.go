@@ -2,8 +2,8 @@ package idempotency
 
 import "time"
 
-// Entry is what the window knows of a record, and what a row brings along: its fingerprint, where it stood, and its
-// timestamp in milliseconds since 1970.
+// Entry is the entry of one row in a fingerprint window: the fingerprint, the offset, and the timestamp in milliseconds
+// since 1970.
 type Entry struct {
 	Fingerprint Fingerprint
 	Offset      int64
@@ -13,7 +13,7 @@ type Entry struct {
 	ID string
 }
 
-// EntryBytes is what an Entry takes in memory, without its ID.
+// EntryBytes is the size of an Entry in bytes, without its ID.
 const EntryBytes = 48
 
 // ahead is how much later than now a record may be. Beyond that it counts as now: one producer with a wrong clock must
@@ -51,7 +51,7 @@ type Judge struct {
 	counts Counts
 }
 
-// Counts are what a Judge met.
+// Counts are the counts of a Judge.
 type Counts struct {
 	Hits    int64 // duplicates
 	Misses  int64 // records with an identity that the window did not have
@@ -65,7 +65,7 @@ func NewJudge(length time.Duration, now time.Time, newest int64, seen map[Finger
 	return &Judge{length: length.Milliseconds(), now: now.UnixMilli(), newest: newest, seen: seen, cut: newIndex(rows)}
 }
 
-// JudgeBytes is what a Judge takes in memory for each of its rows, at most.
+// JudgeBytes is the largest memory of a Judge per row, in bytes.
 const JudgeBytes = 26
 
 // Duplicate reports whether a record is one. If not, it counts as a row from now on.
@@ -101,5 +101,5 @@ func (j *Judge) Duplicate(e Entry) bool {
 // Newest is the newest timestamp among the rows of the partition, those that were judged included.
 func (j *Judge) Newest() int64 { return j.newest }
 
-// Counts returns what was met so far.
+// Counts returns the counts so far.
 func (j *Judge) Counts() Counts { return j.counts }

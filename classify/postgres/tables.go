@@ -32,10 +32,10 @@ type Tables struct {
 
 	Columns   []string // that the last migration leaves, as table.column
 	First     []string // of these, those that the first migration makes
-	Unnoted   []string // those that tables of ours have if goose has not noted them
+	Unnoted   []string // tables of Sluice that exist although goose has not recorded their migration
 	Functions []string // that members call, each with the number of its arguments: "name/2"
-	// Filled is a column, as table.column, that no row of ours leaves NULL, so that rows of another program in our table
-	// can be recognised. "" for none.
+	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote. It tells rows of other programs
+	// from ours. "" for none.
 	Filled string
 	// Command is the command line that a user with the rights to create tables runs once.
 	Command string

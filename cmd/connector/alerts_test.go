@@ -61,7 +61,7 @@ func strictYAML(t *testing.T, path string, v any) {
 // known has the metrics that expressions may use, with their labels.
 type known map[string][]string
 
-// targetLabels are those that Prometheus adds to what it scrapes.
+// targetLabels are the labels that Prometheus adds to each scraped series.
 var targetLabels = []string{"job", "instance", "namespace", "pod", "container"}
 
 // knownMetrics returns the metrics of a connector with all features, those of the rules, and a few of other programs.

@@ -14,7 +14,7 @@ import (
 	"sluice/internal/config"
 )
 
-// composeFile is what this test knows of the Compose specification.
+// composeFile is the part of the Compose specification that this test reads.
 type composeFile struct {
 	Services map[string]struct {
 		Image string

@@ -57,7 +57,8 @@ func TestLetterTables(t *testing.T) {
 		t.Error(out)
 	}
 
-	// A record that is no dead letter holds its partition and does not become another dead letter.
+	// A record of the dead-letter topic that is not a dead letter holds its partition. It does not become another dead
+	// letter.
 	l.Produce("orders-dlq", 1, 0)
 	_, errs := l.runs(1, "run", "--until-current")
 	if !strings.Contains(errs, `"topic":"orders-dlq","partition":0,"reason":"poison"`) || !strings.Contains(errs, "dead letter: not a dead letter") {
@@ -183,7 +184,7 @@ func TestDeadLettersList(t *testing.T) {
 		l.LetterAbout(1, 0, []byte("x")),
 	)
 	old := l.LetterAbout(0, 2, []byte("x"))
-	old.Source.TopicID = idempotency.TopicID{7} // of a topic of this name that is gone
+	old.Source.TopicID = idempotency.TopicID{7} // of a deleted topic with this name
 	foreign := l.LetterAbout(0, 9, []byte("x"))
 	foreign.Source.Topic, foreign.Reason = "elsewhere", "syntax"
 	l.WriteLetters(form, "orders-dlq", old, foreign)

@@ -42,7 +42,7 @@ func TestTableFolderDeleted(t *testing.T) {
 		}
 	}
 
-	// A stand-in for the member's address, which a lake does not have.
+	// A lake has no HTTP address for its members, so this replaces it.
 	holds := s.Report().Holds
 	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var all []string

@@ -41,8 +41,8 @@ func slowServer(t *testing.T) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// TestHolds_Outages: with any system silent or failing, holds ends in time, shows the holds that the others know, and names
-// the dependency for the ones that it could not learn.
+// TestHolds_Outages: while any one system is silent or fails, holds ends in time, shows the holds that the other systems
+// know, and names the dependency whose holds are missing.
 func TestHolds_Outages(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*testing.T) string{

@@ -47,7 +47,8 @@ func (l *lake) wantHolds(code int, want []string, args ...string) {
 	}
 }
 
-// Every hold that needs no member is found without one, with the command that ends it, and gone after that.
+// holds finds every hold that needs no member, with the command that ends it. After that command the hold is no longer
+// listed.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -99,7 +100,7 @@ func TestHoldsBeforeTheFirstStart(t *testing.T) {
 	})
 }
 
-// Members are asked for the holds that only they know, and since when the others have been there.
+// holds asks members for the holds that only members know, and for the start times of the others.
 func TestHoldsOfMembers(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

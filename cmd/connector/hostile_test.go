@@ -41,7 +41,7 @@ func hostileRecord(i int) *kgo.Record {
 	r.Key = []byte(odd)
 	r.Headers = []kgo.RecordHeader{{Key: odd, Value: []byte(odd)}, {Key: "event-id", Value: []byte(odd)}}
 	switch i / 2 % 20 {
-	case 0: // what is not JSON
+	case 0: // not JSON
 		r.Value = []byte(odd + "{")
 	case 1: // a value of the wrong type
 		r.Value = fmt.Appendf(nil, `{"n":%s,"s":"x"}`, quoted(odd))

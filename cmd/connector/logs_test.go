@@ -168,9 +168,9 @@ func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (repo
 	return report
 }
 
-// TestLog_NoSecrets runs the whole connector at debug over good, bad and odd records that are marked in every
-// place that producers fill, with marked secrets in its configuration: no line, metric or answer of HTTP shows a mark, and
-// of a dead letter only what is the record's own.
+// TestLog_NoSecrets runs the whole connector at debug level. Its records are good, bad and odd, and contain marks in every
+// place that a producer can fill; its configuration contains marked secrets. No log line, metric or HTTP response may
+// contain a mark. A dead letter may contain only the marks of its own record.
 func TestLog_NoSecrets(t *testing.T) {
 	t.Parallel()
 	t.Run("hold", func(t *testing.T) {
@@ -386,7 +386,7 @@ func TestLog_ReplacedConnectors(t *testing.T) {
 	source := spokenLines(t)
 	for _, c := range []struct{ begins, level string }{
 		{"Scheduled checkpointing", "INFO"},
-		{"Nothing to be checkpointed", "DEBUG"}, // a warning elsewhere, where it means a mistake; here it means that nothing came
+		{"Nothing to be checkpointed", "DEBUG"}, // elsewhere a warning about a wrong call; here only that no record came
 		{"Exception during checkpointing loop", ""},
 		{"Received a healthcheck message. Discarding message", "DEBUG"},
 		{"Skipping duplicate", "INFO"},

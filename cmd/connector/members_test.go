@@ -124,7 +124,7 @@ func TestMembersCommand(t *testing.T) {
 	if out, _ = l.runs(exitFound, "members"); strings.Contains(out, "gone") || !strings.Contains(out, "3 active consumers") {
 		t.Error(out)
 	}
-	// One entry says who forgot whom, and why; what changed nothing has none.
+	// One entry says which member was deleted, who deleted it and why. A call that changes nothing writes no entry.
 	if diff := cmp.Diff([]opslog.Body{opslog.ForgetMembers{Members: []string{"gone"}}}, l.operations()); diff != "" {
 		t.Errorf("the operations log (-want +got):\n%s", diff)
 	}

@@ -122,10 +122,10 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 	l.Awaits("orders", laketest.UpTo(3, names...))
 }
 
-// TestTopicDeletedAndCreatedAnew: the claims of a topic that is deleted go; one that is listed is held until it is there
-// again. What is created under its name is another topic: its partitions hold, whether it has fewer records or more, and
-// the other topics continue.
-func TestTopicDeletedAndCreatedAnew(t *testing.T) {
+// TestTopicDeletedAndCreatedAgain: the member gives up the claims of a deleted topic. A topic that is listed in the
+// configuration is held until it exists again. A new topic of the same name counts as another topic: its partitions are
+// held, whether it has fewer or more records than the old one. The other topics continue.
+func TestTopicDeletedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	for name, records := range map[string]int{"fewer records": 2, "more records": 9} {
 		t.Run(name, func(t *testing.T) {

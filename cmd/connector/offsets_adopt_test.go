@@ -23,8 +23,8 @@ import (
 // foreignRecords is the number of records of each partition.
 const foreignRecords = 5
 
-// newForeign returns a lake whose topic orders has three partitions, and whose table another program filled:
-// it has that program's txns and none of ours.
+// newForeign returns a lake whose topic orders has three partitions and whose table was filled by another program: it has
+// the txns of that program and none of Sluice.
 func newForeign(t *testing.T, txns map[string]int64) *lake {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {}}")

@@ -164,7 +164,7 @@ func TestOffsetsShowHolds(t *testing.T) {
 	})
 }
 
-// TestOffsetsShow_RowsWithoutPosition: a table that has lost its positions is no table that was never filled.
+// TestOffsetsShow_RowsWithoutPosition: a table with rows whose positions are missing does not count as a new table.
 func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -197,8 +197,8 @@ func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 	}
 }
 
-// TestOffsetsShow_RowsWithoutPosition_BesidePositions: a partition whose txn was dropped is held for its own rows, and not
-// begun anew with the positions of the others.
+// TestOffsetsShow_RowsWithoutPosition_BesidePositions: a partition whose txn was dropped is held for its own rows. The
+// initial commit of other partitions does not include it.
 func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()

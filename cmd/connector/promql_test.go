@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A promQuery is what a test wants to know of an expression in PromQL. promtool says whether the expression is a good one.
+// A promQuery is the part of a PromQL expression that a test checks. promtool checks that the expression is valid.
 type promQuery struct {
 	selectors []promSelector
 	lists     []string // the labels that by, on and their like name
@@ -17,7 +17,7 @@ type promQuery struct {
 	rates     []string // the metrics that rate and its like are taken of
 }
 
-// promBy is an aggregation: the labels that it leaves, and what it is taken of.
+// promBy is an aggregation: its operand and the labels that it keeps.
 type promBy struct {
 	labels []string
 	of     []promSelector
@@ -44,7 +44,7 @@ var (
 	}
 )
 
-// parseQuery reads an expression. Grafana's variables may stand where a value does.
+// parseQuery parses an expression, in which a value may be a Grafana variable.
 func parseQuery(t *testing.T, text string) (q promQuery) {
 	t.Helper()
 	for _, m := range promRate.FindAllStringSubmatch(text, -1) {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newPTY opens a terminal of some columns. show closes it and returns what it got.
+// newPTY opens a terminal with the given number of columns. show closes it and returns the bytes written to it.
 func newPTY(t *testing.T, width uint16) (tty *os.File, show func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -40,7 +40,7 @@ func newPTY(t *testing.T, width uint16) (tty *os.File, show func() string) {
 	return tty, func() string { _ = tty.Close(); return <-shown }
 }
 
-// TestTerminal: on a terminal the log is for people and tables fit; elsewhere neither changes.
+// TestTerminal: on a terminal the log has the format for people and tables fit the width. Elsewhere both keep their format.
 func TestTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")

@@ -27,8 +27,9 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// The pages that a reader starts with do what they say: the tutorial, the config of the README, and the pages about column
-// types, symptoms and other connectors. TestCommandsInDocs executes the blocks marked sh, TestTutorial those marked console.
+// These tests execute the pages that a new reader starts with: the tutorial, the configuration in the README, and the pages
+// about column types, symptoms and other connectors. TestCommandsInDocs executes the blocks marked sh, TestTutorial those
+// marked console.
 
 // A block is a fenced block of a page.
 type block struct{ lang, text string }
@@ -92,7 +93,7 @@ func asOnPage(page, printed string) bool {
 type tutorial struct {
 	*lake
 	dir string
-	log string // of the last command, what it wrote to stderr
+	log string // stderr of the last command
 	ran []string
 }
 
@@ -388,7 +389,8 @@ func decoded(t *testing.T, typ, value string) (arrow.Array, string) {
 	return rows.Column(rows.Schema().FieldIndices("c")[0]), ""
 }
 
-// TestDocsSchema_Types holds the tables of types to the decoder: each value that a page names becomes what it says.
+// TestDocsSchema_Types compares the tables of types with the decoder: each named value becomes the value that the page
+// shows.
 func TestDocsSchema_Types(t *testing.T) {
 	page := read(t, "../../docs/schema.md")
 	documented := map[string]bool{}
@@ -459,7 +461,7 @@ type evolving struct {
 	table string
 }
 
-// runs moves what is in the topic, under this schema, and returns the details of the holds that are left.
+// runs moves the records of the topic into the table, under this schema, and returns the details of the remaining holds.
 func (e *evolving) runs(ddl string, records ...string) (details []string) {
 	e.T.Helper()
 	for _, r := range records {

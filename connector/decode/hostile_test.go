@@ -37,8 +37,8 @@ func names(n int) string {
 	return b.String()
 }
 
-// TestHostile: such a record is judged as by the oracle, and what it makes the decoder allocate grows no faster than its
-// size. Copying something again and again, which is what makes parsers quadratic, would show there.
+// TestHostile: the decoder judges each such record as the oracle does, and its allocations grow no faster than the size of
+// the record. A parser that copies its input repeatedly, and so is quadratic, would fail here.
 func TestHostile(t *testing.T) {
 	s := parse(t, "s string, i bigint, f double, t timestamp, ls array<string>")
 	for name, shape := range hostile {
@@ -53,7 +53,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// allocated is what a fresh decoder allocates for a record.
+// allocated returns the bytes that a new decoder allocates for a record.
 func allocated(t *testing.T, record []byte) uint64 {
 	t.Helper()
 	d := open(t, parse(t, "s string, i bigint, f double, t timestamp, ls array<string>"), JSON{}, maxDistinct)

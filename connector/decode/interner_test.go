@@ -35,7 +35,7 @@ func TestTrailingZeros(t *testing.T) {
 	}
 }
 
-// collide returns texts that all have the same hash: their second word is what the first one folds to.
+// collide returns texts with the same hash.
 func collide(w uint64) []byte {
 	b := make([]byte, 24)
 	store64(b, 0, w)

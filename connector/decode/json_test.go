@@ -298,8 +298,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestContentsDoNotSteer: what a producer writes into names and values says nothing about the class of an error, however
-// much it looks like a failure of ours.
+// TestContentsDoNotSteer: names and values in a record do not change the class of an error, even if they look like the text
+// of a local failure.
 func TestContentsDoNotSteer(t *testing.T) {
 	s := parse(t, "i bigint not null, s string")
 	for _, lie := range []string{
@@ -330,8 +330,8 @@ func TestContentsDoNotSteer(t *testing.T) {
 	}
 }
 
-// TestErrorsNeverQuote: an error may be logged, so no value of a record may be in it. Names of undeclared fields may, if they
-// are what is wrong.
+// TestErrorsNeverQuote: errors may be logged, so they contain no value of a record. They may contain the name of an
+// undeclared field, if this name is the problem.
 func TestErrorsNeverQuote(t *testing.T) {
 	d := open(t, everything(t), JSON{}, maxDistinct)
 	strict := open(t, everything(t), JSON{Strict: true}, maxDistinct)
@@ -569,7 +569,7 @@ func TestChunkFull(t *testing.T) {
 	}
 }
 
-// TestNeighbours: what lies behind a record is no part of it, though it may be loaded with it.
+// TestNeighbours: the decoder ignores bytes after the end of a record, although it may load them with the record.
 func TestNeighbours(t *testing.T) {
 	d := open(t, parse(t, "s string, i bigint"), JSON{}, maxDistinct)
 	for _, c := range []struct {

@@ -138,8 +138,8 @@ func recordOf(r deadletter.Record, offset int64) *connector.Record {
 	return out
 }
 
-// TestLettersKeepEverything: what was put into a letter is in its row, to the byte, and what the row says is what the
-// letter's JSON says.
+// TestLettersKeepEverything: a row of a dead letter has every byte of the dead letter, and its columns agree with the dead
+// letter's JSON.
 func TestLettersKeepEverything(t *testing.T) {
 	s := letterTable(t, DeadLetterDDL)
 	rapid.Check(t, func(t *rapid.T) {

@@ -303,7 +303,7 @@ func valid(t interface {
 	}
 }
 
-// checkSchema compares a batch with the table's Arrow schema, dictionaries taken for what they stand for.
+// checkSchema compares a batch with the table's Arrow schema. A dictionary counts as the type of its values.
 func checkSchema(t *testing.T, s *schema.Schema, batch arrow.RecordBatch) {
 	t.Helper()
 	want := s.Arrow()

@@ -268,7 +268,7 @@ func diverged(p connector.Position, leaderEpoch int32, a offsetAt) int64 {
 		return p.Next - 1 // the leader never had such an epoch
 	case a.offset < p.Next:
 		return a.offset
-	case a.epoch < p.Epoch: // records of another epoch are in the place of ours
+	case a.epoch < p.Epoch: // the log has records of another epoch at this offset
 		return p.Next - 1
 	}
 	return -1

@@ -190,7 +190,7 @@ func TestLogBrokersChangeVersion(t *testing.T) {
 				r.client.forget(1)
 			}
 			asked.Store(0)
-			r.within(time.Second, func() bool { return false }) // the brokers answer what they hold, and are asked anew
+			r.within(time.Second, func() bool { return false }) // the brokers answer the waiting requests, and the client sends new ones
 			for _, p := range parts {
 				w.produce("t", p.ID, 10, "v")
 			}

@@ -104,7 +104,7 @@ type member struct {
 	slow  atomic.Int64 // how long a delivery takes
 
 	mu    sync.Mutex
-	trace []string // what was delivered, since the last look
+	trace []string // deliveries since the last check
 	last  connector.Assignment
 }
 
@@ -246,7 +246,7 @@ func (m *member) metricValues() map[string]float64 {
 	return values
 }
 
-// forget drops what was delivered so far.
+// forget drops the deliveries so far.
 func (m *member) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -283,7 +283,7 @@ func (s *cluster) exists(topic string) bool {
 	return slices.Contains(topics.Names(), s.prefix+topic)
 }
 
-// mutable is a connection that can fall silent: what is written is swallowed, and nothing comes back.
+// mutable is a connection that can fall silent: it drops everything written to it, and reads return nothing.
 type mutable struct {
 	net.Conn
 	mute *atomic.Bool

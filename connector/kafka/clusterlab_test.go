@@ -15,8 +15,8 @@ import (
 	"sluice/test/lab"
 )
 
-// TestClusterLab is what only several real brokers do. It starts them, of the version that SLUICE_TEST_KAFKA_VERSION
-// names, the newest without it.
+// TestClusterLab tests behaviour that needs several real brokers. It starts the version that SLUICE_TEST_KAFKA_VERSION
+// names, by default the newest.
 func TestClusterLab(t *testing.T) {
 	c, err := lab.StartKafkaCluster(t.Context(), lab.KafkaClusterOptions{
 		Dir: t.TempDir(), Version: os.Getenv("SLUICE_TEST_KAFKA_VERSION"),

@@ -74,8 +74,7 @@ func NewDeadLetters(client *Client, cfg DeadLettersConfig, logger *slog.Logger, 
 	return d
 }
 
-// Bounds of what is sent at once, in bytes: for one batch, unless a single dead letter is larger, and for the batches
-// of a round.
+// Limits on the bytes in flight: for one batch, unless a single dead letter is larger, and for all batches of a round.
 const (
 	letterBatchBytes = 1 << 20
 	letterRoundBytes = 4 << 20

@@ -64,7 +64,7 @@ var passing = [...]kafka.Error{
 	errRebootstrapRequired,
 }
 
-// fenced errors mean that another member owns what we believed to be ours.
+// fenced errors mean that another member owns a partition or a group membership that this one still believed to own.
 var fenced = [...]kafka.Error{
 	kafka.IllegalGeneration,
 	kafka.UnknownMemberId,

@@ -77,7 +77,7 @@ type fetchPart struct {
 	lastStable    int64
 	logStart      int64
 	preferred     int32 // replica to read from, -1 for this one (KIP-392)
-	divergedAt    int64 // offset from which the log differs from what was read, -1 if it does not
+	divergedAt    int64 // offset from which the log differs from the records read before, -1 if it does not
 	unchecked     bool  // the broker cannot detect divergence
 	aborted       []recordbatch.Aborted
 	records       []byte // whole batches, the last one perhaps cut off; aliases the response

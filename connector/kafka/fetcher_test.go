@@ -10,7 +10,8 @@ import (
 	"sluice/connector"
 )
 
-// Requests take what is queued in its order; what needs a response of its own gets one, and stale entries are passed.
+// take returns the queued partitions in their order. A partition that needs a response of its own gets one, and stale
+// entries are skipped.
 func TestTake(t *testing.T) {
 	client, err := NewClient(Config{Brokers: []string{"localhost:1"}})
 	if err != nil {

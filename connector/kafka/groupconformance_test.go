@@ -16,7 +16,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// conformance is what a member of a group does with any cluster: the in-process one in virtual time, and a real one in
+// conformance lists the behaviour of a group member on every cluster: the in-process one in virtual time, and a real one in
 // the lab.
 var conformance = []struct {
 	name string
@@ -138,7 +138,7 @@ func topicID(a connector.Assignment, topic string) (id idempotency.TopicID) {
 	return id
 }
 
-// testTopicDeleted: a topic that goes is not claimed any more, not created again, and the others continue.
+// testTopicDeleted: a deleted topic is no longer claimed and is not created again. The other topics continue.
 func testTopicDeleted(t *testing.T, s *cluster) {
 	s.create("t", 2)
 	s.create("u", 1)
@@ -258,7 +258,7 @@ func testOptional(t *testing.T, s *cluster) {
 	}
 }
 
-// testClaimsStay: members keep what they have while topics come and go.
+// testClaimsStay: members keep their claims while other topics are created and deleted.
 func testClaimsStay(t *testing.T, s *cluster) {
 	s.create("t", 4)
 	matching := func(_ *Config, g *GroupConfig) {

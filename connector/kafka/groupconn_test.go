@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// written is a connection that remembers what was written to it.
+// written is a connection that keeps the bytes written to it.
 type written struct {
 	net.Conn
 	all bytes.Buffer

@@ -114,8 +114,8 @@ func TestGroupHungCoordinator(t *testing.T) {
 			s.fake.RehashCoordinators()
 		}
 		s.until("joined again", func() bool { return rejoins() >= n+6 && all() })
-		// A heartbeat waits for 15 s. Then two of three attempts go past the broker, and mostly all members are together
-		// within 28 s. A member that was late for a generation makes the others wait for it, up to the time for a rebalance.
+		// A heartbeat lasts 15 s at most. After two failed attempts of three, all members have usually joined within 28 s. A
+		// member that misses a generation makes the others wait, at most for the rebalance timeout.
 		if took := time.Since(began); took > 45*time.Second+2*time.Minute {
 			t.Errorf("took %v", took)
 		}
@@ -123,7 +123,8 @@ func TestGroupHungCoordinator(t *testing.T) {
 	})
 }
 
-// TestGroupClusterRestarts: while there is no cluster the claims continue, afterwards the same ones come back.
+// TestGroupClusterRestarts: while the cluster is down the member keeps its claims. When the cluster is back it gets the same
+// claims again.
 func TestGroupClusterRestarts(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -217,7 +218,8 @@ func TestGroupForgottenMember(t *testing.T) {
 	})
 }
 
-// TestGroupLeaderMissesTopic: when a topic goes while a generation is made, its leader still deals out the others.
+// TestGroupLeaderMissesTopic: if a topic is deleted while a generation forms, the group's leader still assigns the other
+// topics.
 func TestGroupLeaderMissesTopic(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -341,8 +343,8 @@ func TestGroupRefused(t *testing.T) {
 	}
 }
 
-// TestGroupOneRefused: a topic that is refused is held, the others are read. It is read as soon as it may be, and its
-// claims are kept while the right to see it is gone.
+// TestGroupOneRefused: a topic without permission is held while the others are read. It is read as soon as permission is
+// granted, and its claims survive a later loss of the permission to describe it.
 func TestGroupOneRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)

@@ -7,7 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// subscriptions are what members of several clients send when they join, by the version of ConsumerProtocolSubscription.
+// subscriptions are the subscriptions that members of several clients send when they join, by the version of
+// ConsumerProtocolSubscription.
 var subscriptions = map[string]struct {
 	raw  string
 	want []string

@@ -19,13 +19,13 @@ import (
 	"sluice/connector/kafka/dial"
 )
 
-// lie changes a response, which begins with its size; nil leaves it as it is.
-type lie func(key protocol.ApiKey, version int16, frame []byte) []byte
+// change changes a response, which begins with its size; nil leaves it as it is.
+type change func(key protocol.ApiKey, version int16, frame []byte) []byte
 
-// liar is a connection to a broker whose responses are changed on the way.
-type liar struct {
+// hostileConn is a connection to a broker whose responses the test changes in transit.
+type hostileConn struct {
 	net.Conn
-	lie lie
+	lie change
 
 	opened   bool // it has answered to ApiVersions: dial has opened it
 	mu       sync.Mutex
@@ -34,7 +34,7 @@ type liar struct {
 	response []byte // to be read
 }
 
-func (l *liar) Write(b []byte) (int, error) {
+func (l *hostileConn) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	l.request = append(l.request, b...)
 	for len(l.request) >= 8 && len(l.request) >= 4+int(be.Uint32(l.request)) {
@@ -45,7 +45,7 @@ func (l *liar) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
-func (l *liar) Read(b []byte) (int, error) {
+func (l *hostileConn) Read(b []byte) (int, error) {
 	if len(l.response) == 0 {
 		var size [4]byte
 		if _, err := io.ReadFull(l.Conn, size[:]); err != nil {
@@ -74,15 +74,15 @@ func (l *liar) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// lying makes every connection one of a liar.
-func lying(cfg *Config, l lie) {
+// tamper makes every new connection a [hostileConn].
+func tamper(cfg *Config, l change) {
 	inner := cfg.Dial
 	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := inner(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return &liar{Conn: conn, lie: l}, nil
+		return &hostileConn{Conn: conn, lie: l}, nil
 	}
 }
 
@@ -149,7 +149,7 @@ func TestGroup_AbsurdResponses(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		key  protocol.ApiKey
-		lie  lie
+		lie  change
 	}{
 		{"ApiVersions", protocol.ApiVersions, absurd},
 		{"Metadata", protocol.Metadata, absurd},
@@ -171,7 +171,7 @@ func TestGroup_AbsurdResponses(t *testing.T) {
 				const most = 3
 				allocates(t, func() {
 					m := s.start(func(cfg *Config, _ *GroupConfig) {
-						lying(cfg, func(key protocol.ApiKey, version int16, frame []byte) []byte {
+						tamper(cfg, func(key protocol.ApiKey, version int16, frame []byte) []byte {
 							opening := key == protocol.Metadata && (version == 1 || version >= metadataVersion) // of dial, and ours
 							if key != tt.key || opening || lies.Add(1) > most {
 								return nil
@@ -203,13 +203,13 @@ func TestClient_AbsurdResponses(t *testing.T) {
 		{protocol.DescribeGroups, func(ctx context.Context, m *member) error { _, err := m.State(ctx); return err }},
 		{protocol.LeaveGroup, func(ctx context.Context, m *member) error { return m.remove(ctx, "stranger") }},
 	} {
-		for name, l := range map[string]lie{"absurd": absurd, "endless": endless} {
+		for name, l := range map[string]change{"absurd": absurd, "endless": endless} {
 			t.Run(tt.key.String()+" "+name, func(t *testing.T) {
 				inBubble(t, func(t *testing.T, s *cluster) {
 					s.create("t", 2)
 					var on atomic.Bool
 					m := s.start(func(cfg *Config, _ *GroupConfig) {
-						lying(cfg, func(key protocol.ApiKey, version int16, frame []byte) []byte {
+						tamper(cfg, func(key protocol.ApiKey, version int16, frame []byte) []byte {
 							if !on.Load() || key != tt.key {
 								return nil
 							}
@@ -252,7 +252,7 @@ func TestLog_EndlessResponses(t *testing.T) {
 				const most = 3
 				allocates(t, func() {
 					r := w.read(LogConfig{}, func(cfg *Config) {
-						lying(cfg, func(asked protocol.ApiKey, version int16, frame []byte) []byte {
+						tamper(cfg, func(asked protocol.ApiKey, version int16, frame []byte) []byte {
 							if asked != key || asked == protocol.Metadata && version < metadataVersion || lies.Add(1) > most {
 								return nil
 							}

@@ -17,8 +17,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// onProduce calls fn for every produce request from now on. What it returns is the answer; with after it first takes
-// effect. An answer of an error code is for all partitions.
+// onProduce calls fn for every later produce request. The response has the error code that fn returns, for all partitions.
+// If fn returns after, the request takes effect first.
 func (w *cluster) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16, answer bool)) {
 	n := 0
 	w.fake.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
@@ -108,7 +108,7 @@ func TestLettersTimestampRefused(t *testing.T) {
 	})
 }
 
-// Creation that the cluster refuses holds and says what to do.
+// If the cluster refuses to create the topic, the table is held, and the hold says what to do.
 func TestLettersCreationRefused(t *testing.T) {
 	for code, words := range map[*kerr.Error][]string{
 		kerr.TopicAuthorizationFailed:   {"creating", "is refused", "grant Create"},
@@ -200,7 +200,7 @@ func TestLettersAnswerLost(t *testing.T) {
 	}
 }
 
-// A cluster that is gone is waited for, behind the breaker; then the letters are written.
+// While the cluster is down the writer waits behind an open circuit breaker; afterwards it writes the dead letters.
 func TestLettersBrokerGoneAndBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 4)
@@ -248,7 +248,7 @@ func TestLettersLeaderMoves(t *testing.T) {
 	})
 }
 
-// The topic is deleted between two letters and created anew, with fewer partitions.
+// The topic is deleted between two dead letters and created again with fewer partitions.
 func TestLettersTopicCreatedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 5)
@@ -262,7 +262,8 @@ func TestLettersTopicCreatedAgain(t *testing.T) {
 	})
 }
 
-// Settings that may not be read are guessed, told once, and found out.
+// If the settings of a topic cannot be read, the writer guesses them, logs that once, and corrects them after the first
+// refusal.
 func TestLettersSettingsDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 1)
@@ -291,7 +292,7 @@ func TestLettersSettingsDenied(t *testing.T) {
 	})
 }
 
-// A letter says when it was written, not when it was first tried: the topic may have been away for hours.
+// A dead letter has the time at which it was written, not that of the first attempt: the topic may have been down for hours.
 func TestLettersWritten(t *testing.T) {
 	for _, envelope := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
 		inBubble(t, func(t *testing.T, w *cluster) {

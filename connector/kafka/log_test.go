@@ -50,7 +50,8 @@ func answer(req *kmsg.FetchRequest, fill func(kmsg.FetchRequestTopicPartition, *
 	return resp
 }
 
-// logConformance is what a Log does with any cluster: the in-process one in virtual time, and a real one in the lab.
+// logConformance lists the behaviour of a Log on every cluster: the in-process one in virtual time, and a real one in the
+// lab.
 var logConformance = []struct {
 	name string
 	run  func(*testing.T, *cluster)
@@ -224,7 +225,7 @@ func ends(partitions []connector.Partition) (positions []connector.Position) {
 	return positions
 }
 
-// sums are what records say, short.
+// sums returns a hash of each record.
 func sums(records []connector.Record) (sums []uint64) {
 	for _, r := range records {
 		h := fnv.New64a()
@@ -312,7 +313,7 @@ func TestLogCompacted(t *testing.T) {
 	})
 }
 
-// A partition that is wanted anew does not wait behind the long poll of idle ones, and idle ones cost little.
+// A newly requested partition does not wait for the long poll of idle partitions, and idle partitions cost few requests.
 func TestLogIdlePartitions(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 40)
@@ -386,7 +387,7 @@ func TestLogTellsBounds(t *testing.T) {
 	})
 }
 
-// Answers carry the session of their request; what was forgotten or replaced is not delivered any more.
+// Fetch results carry the session of their request. Results of a forgotten or replaced session are not delivered.
 func TestLogSessions(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)

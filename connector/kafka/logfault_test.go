@@ -62,7 +62,7 @@ func (s *stage) connect(ctx context.Context, network, address string) (net.Conn,
 	return c, nil
 }
 
-// Write keeps what is sent to a stopped broker.
+// Write keeps the bytes sent to a stopped broker.
 func (c *stagedConn) Write(b []byte) (int, error) {
 	c.stage.mu.Lock()
 	if c.stage.stopped[c.address] {
@@ -113,7 +113,7 @@ func (w *cluster) leader(p connector.Partition) (address string) {
 	return w.addrs[w.fake.LeaderFor(p.Topic, p.ID)]
 }
 
-// A broker that hangs costs its own partitions the time of the exchange and the others nothing; it is shown.
+// A broker that hangs delays only its own partitions, for the timeout of a request, and is reported as trouble.
 func TestLogHungBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
@@ -139,7 +139,7 @@ func TestLogHungBroker(t *testing.T) {
 			r.within(time.Second, func() bool { return false })
 		}
 		hung := w.fake.LeaderFor("t", 0)
-		// A request that was at the broker already is answered, with what came first to either of its partitions or to both.
+		// A request that had reached the broker is answered with the first records of either partition or of both.
 		if n := r.records(); n != 200 && n != 210 && n != 220 {
 			t.Errorf("%d records", n)
 		}
@@ -160,7 +160,7 @@ func TestLogHungBroker(t *testing.T) {
 	})
 }
 
-// Nothing can be reached for an hour: it is shown, and over by itself.
+// No broker is reachable for an hour: this is reported as trouble, which ends without an operator.
 func TestLogKafkaDown(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -223,7 +223,8 @@ func TestLogDenied(t *testing.T) {
 	})
 }
 
-// A record batch that stays damaged holds its partition at its place, after the good ones before it; the others continue.
+// A record batch that stays damaged holds its partition at its offset, after the records before it were delivered. The other
+// partitions continue.
 func TestLogCorruptBatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -611,7 +612,8 @@ func TestDiverged(t *testing.T) {
 	}
 }
 
-// TestBounds_PartitionWithoutLeader: the ends of the others come soon, and the error names the one.
+// TestBounds_PartitionWithoutLeader: the bounds of the other partitions come quickly, and the error names the partition
+// without a leader.
 func TestBounds_PartitionWithoutLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)

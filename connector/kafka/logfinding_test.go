@@ -136,7 +136,7 @@ func testLogRecreatedTopic(t *testing.T, w *cluster) {
 		if r.records() != 10 || r.at[p].Next != 10 {
 			t.Errorf("%d records, next %d", r.records(), r.at[p].Next)
 		}
-		// A caller that asks once a minute learns at once that the finding still stands.
+		// A caller that asks once a minute learns at once that the finding persists.
 		if w.fake != nil {
 			time.Sleep(time.Minute)
 		}
@@ -154,7 +154,7 @@ func testLogRecreatedTopic(t *testing.T, w *cluster) {
 	}
 }
 
-// Positions outside the log hold after two readings five seconds apart; the others continue.
+// A position outside of the log holds its partition after two readings five seconds apart. The other partitions continue.
 func testLogOutOfRange(t *testing.T, w *cluster) {
 	w.create("t", 3)
 	for p := range int32(3) {
@@ -209,7 +209,7 @@ func TestLogFindingHasToStand(t *testing.T) {
 	})
 }
 
-// A broker that reports a diverging epoch is believed when its epochs say so too (KIP-320).
+// A diverging epoch in a fetch response counts only if a request for the leader's epochs confirms it (KIP-320).
 func TestLogTruncated(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)

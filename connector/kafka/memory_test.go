@@ -111,8 +111,8 @@ func (w *cluster) produceValue(topic string, partition int32, value string, code
 	}
 }
 
-// A batch that needs nearly the whole pool gets it; one that needs more holds its partition, and says what to do. The
-// other partitions continue.
+// A batch that needs nearly the whole pool is delivered. One that needs more holds its partition, and the hold says what to
+// do. The other partitions continue.
 func TestLogOversize(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		rnd := rand.New(rand.NewPCG(1, 1))

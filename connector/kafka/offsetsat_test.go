@@ -47,7 +47,7 @@ func testLogOffsetsAt(t *testing.T, w *cluster) {
 		{base.Add(100 * time.Millisecond), map[connector.Partition]int64{parts[0]: 1, parts[1]: 0}},
 		{base.Add(100*time.Millisecond + 1), map[connector.Partition]int64{parts[0]: 2, parts[1]: 0}},
 		{base.Add(300 * time.Millisecond), map[connector.Partition]int64{parts[0]: 3, parts[1]: 0}},
-		{base.Add(301 * time.Millisecond), map[connector.Partition]int64{}}, // what is not committed is not there
+		{base.Add(301 * time.Millisecond), map[connector.Partition]int64{}}, // an uncommitted record does not count
 		{base.Add(time.Hour), map[connector.Partition]int64{}},
 	} {
 		got, err := r.OffsetsAt(t.Context(), append([]connector.Partition{gone}, parts...), c.at)

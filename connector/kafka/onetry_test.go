@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestOneTryIsOneRequest: only the guard repeats. Neither kafka-go nor the exchange below it does, whether a broker closes
-// the connection or answers that it is busy.
+// TestOneTryIsOneRequest: only the guard retries. Neither kafka-go nor the code below the guard sends a request again,
+// whether a broker closes the connection or answers with a retriable error.
 func TestOneTryIsOneRequest(t *testing.T) {
 	for name, ask := range map[string]struct {
 		key kmsg.Key

@@ -78,7 +78,7 @@ func decodeProduced(in []byte, topic string, batches []produceBatch) ([]produced
 			d.take(2 * 8) // log append time, log start offset
 			for n := d.array(); n > 0 && d.err == nil; n-- {
 				d.i32() // index of a record
-				d.str() // what is wrong with it
+				d.str() // the message for this record's error
 			}
 			a.detail = d.str()
 			if i, ok := open[id]; ok && name == topic && d.err == nil {

@@ -187,7 +187,7 @@ func (r *reader) take(a connector.Fetched) {
 
 func readRecords(t *testing.T, records connector.Records) (all []connector.Record) {
 	t.Helper()
-	defer records.Release() // it overwrites what is not copied
+	defer records.Release() // Release overwrites all memory that was not copied
 	block := make([]connector.Record, 100)
 	for {
 		n, err := records.Read(block)

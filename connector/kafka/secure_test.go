@@ -79,8 +79,8 @@ func renewals(t *testing.T, reg *prometheus.Registry) (n float64) {
 	return n
 }
 
-// TestRefusedCredentials: a password that brokers no longer accept is a refusal with its cause for every caller. It
-// is tried twice a minute and broker, and everything continues by itself when it is accepted again.
+// TestRefusedCredentials: if brokers no longer accept the password, every caller gets a refusal with its cause. Each broker
+// gets two attempts a minute, and everything continues without a restart once the password is accepted again.
 func TestRefusedCredentials(t *testing.T) {
 	secured(t, func(t *testing.T, s *cluster, with func(*Config)) {
 		var refuse atomic.Bool

@@ -25,7 +25,7 @@ type reason string
 
 const (
 	rebalanced       reason = "rebalance"          // the coordinator ended it, or was lost
-	topicsChanged    reason = "topics"             // a topic came or went
+	topicsChanged    reason = "topics"             // a topic was created or deleted
 	topicsOutgrown   reason = "topics_outgrown"    // the subscription has no room for all new topics
 	partitionsAdded  reason = "partitions_added"   // no member reads them yet
 	topicCreatedAnew reason = "topic_created_anew" // the claims belong to a deleted topic

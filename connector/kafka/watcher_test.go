@@ -19,7 +19,7 @@ func TestChanged(t *testing.T) {
 		base, now topics
 		want      reason
 		doubtful  bool
-		newer     topics // what is known then
+		newer     topics // the topics after the change
 	}{
 		{"same", topics{"t": one}, topics{"t": one}, nothing, false, topics{"t": one}},
 		{"created", topics{"t": one}, topics{"t": one, "u": one}, topicsChanged, false, topics{"t": one, "u": one}},

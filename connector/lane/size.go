@@ -24,7 +24,7 @@ func (c *ChunkLimit) Set(pool int64, lanes, tables int) {
 	c.Store(min(max(pool/int64(4*lanes*max(tables, 1)), minChunk), chunkBytes))
 }
 
-// ratio is what lanes have learned about a table: bytes of columns per byte of value.
+// ratio is the measured ratio for a table: bytes of columns per byte of value.
 type ratio struct{ bits atomic.Uint64 }
 
 func (r *ratio) learn(allocated, values int64) {

@@ -1,5 +1,6 @@
-// Package canary sends a record of our own on the way of all records, again and again, and times it until a reader of the
-// table can see it. It knows neither Kafka nor tables: who wires it says how to produce and how to look.
+// Package canary produces a test record at intervals to a topic of its own and measures the time until a reader of the table
+// sees it. It knows neither Kafka nor Delta: its caller provides the functions that produce a record and that query the
+// table.
 package canary
 
 import (
@@ -33,7 +34,8 @@ type Config struct {
 	Poll time.Duration
 	// Produce sends the n-th record, once, and returns its place when it is durable.
 	Produce func(ctx context.Context, n int64, sent time.Time) (Place, error)
-	// Visible says whether the record at a place can be read from the table: as a reader reads it, not as a writer knows it.
+	// Visible reports whether readers of the table see the record at a place. It must read the table as they do, not the
+	// state of a writer.
 	Visible func(ctx context.Context, n int64, at Place) (bool, error)
 
 	Logger     *slog.Logger
@@ -114,7 +116,7 @@ func (k *Canary) Run(ctx context.Context) {
 	}
 }
 
-// send sends one canary and waits until it is seen. stage is where err came up.
+// send sends one canary and waits until it is visible. If that fails, stage names the failed step.
 func (k *Canary) send(ctx context.Context, n int64, sent time.Time) (stage string, err error) {
 	ctx, cancel := context.WithDeadline(ctx, sent.Add(k.Deadline))
 	defer cancel()

@@ -1,7 +1,7 @@
 package lettercount
 
-// Log are the offsets [Start, End) that Kafka has of a partition. The zero value stands for a partition that no member can
-// read any more: its topic was deleted or created again, or it belongs to another cluster.
+// Log is the range of offsets [Start, End) that Kafka has of a partition. The zero value means a partition that no member
+// can read: its topic was deleted or created again, or it belongs to another cluster.
 type Log struct{ Start, End int64 }
 
 // Position is how far the table is in a partition, and what Kafka has of it.

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// set is an immutable set of offsets, ascending: for each run of offsets without a gap the gap before it and how many more
-// than one it has, both as varints. A letter that stands alone takes 3 to 5 bytes, a flood next to nothing.
+// set is an immutable set of offsets, ascending. Each run of consecutive offsets is stored as two varints: the gap before
+// it, and its length minus one. A single dead letter takes 3 to 5 bytes, a flood almost none.
 type set struct {
 	end  int64 // one after the last offset, 0 for none
 	data []byte
@@ -56,7 +56,7 @@ func pack(sorted []int64) set {
 	return p.done()
 }
 
-// cursor stands at an offset of a set while ok is true.
+// cursor iterates over the offsets of a set; it is at an offset while ok is true.
 type cursor struct {
 	data []byte
 	at   int64

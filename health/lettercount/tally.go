@@ -11,10 +11,10 @@ import (
 	"sluice/idempotency"
 )
 
-// Tally is what is known of the letters in some dead-letter topics. It is for one goroutine.
+// Tally counts the dead letters in some dead-letter topics. It is for one goroutine.
 //
-// Letters are kept in slices of the dead-letter log, so that those that retention takes away are forgotten without reading
-// the others again: a slice is forgotten whole, or read again from where the log starts now.
+// It keeps the dead letters in slices of the dead-letter log. When retention deletes the start of a slice, the Tally drops
+// the slice and reads its remaining records again, so the other slices need not be read.
 type Tally struct {
 	max     int64 // bytes
 	bytes   int64 // of slices and sources
@@ -40,11 +40,11 @@ func New(most int64) *Tally {
 	return &Tally{max: most, dead: map[idempotency.Partition]*deadPartition{}, sources: map[idempotency.Partition]*source{}}
 }
 
-// deadPartition is what was read of a partition of a dead-letter topic: its slices in the order of their offsets.
+// deadPartition is the known content of a partition of a dead-letter topic: its slices in the order of their offsets.
 type deadPartition struct {
 	slices []*slice
 	open   *slice // that is read into
-	seen   int64  // everything below was read once, so that what is read there again is no news
+	seen   int64  // every lower offset was read once: reading it again reports nothing new
 }
 
 // slice are the letters at offsets [from, to) of a dead-letter partition.
@@ -72,7 +72,7 @@ type source struct {
 	last *count // nil if something has changed since
 }
 
-// count is what was counted of a source.
+// count is a count of dead letters of one source.
 type count struct {
 	at     Position
 	beyond bool // there are letters from at.Next on
@@ -97,8 +97,8 @@ func (t *Tally) Keep(keep func(idempotency.Partition) bool) {
 	}
 }
 
-// Missing returns what has to be read of a dead-letter partition whose log has the offsets [start, end) now. What is not
-// there any more is forgotten.
+// Missing returns the ranges to read of a dead-letter partition whose log now has the offsets [start, end). It drops what
+// the log no longer has.
 func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Span) {
 	d := t.dead[p]
 	if d == nil {
@@ -106,12 +106,12 @@ func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Sp
 		t.dead[p] = d
 	}
 	d.open = nil
-	if n := len(d.slices); n > 0 && d.slices[n-1].to > end { // it was truncated: other records may stand there now
+	if n := len(d.slices); n > 0 && d.slices[n-1].to > end { // the log was truncated: it may have other records at these offsets
 		t.drop(d.slices...)
 		d.slices, d.seen = nil, 0
 	}
 	d.slices = slices.DeleteFunc(d.slices, func(s *slice) bool {
-		gone := s.from < start || s.from == s.to // nothing came of reading it
+		gone := s.from < start || s.from == s.to // reading it found no dead letter
 		if gone {
 			t.drop(s)
 		}
@@ -157,7 +157,7 @@ func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordin
 	of := t.sources[about.Partition]
 	if of == nil {
 		key := about.Partition
-		key.Cluster, key.Topic = strings.Clone(key.Cluster), strings.Clone(key.Topic) // they share the memory of what was fetched
+		key.Cluster, key.Topic = strings.Clone(key.Cluster), strings.Clone(key.Topic) // without the copy they would keep the fetched batch in memory
 		of = &source{Partition: key}
 		t.sources[key] = of
 		t.bytes += sourceBytes
@@ -205,7 +205,7 @@ func (t *Tally) Full() error {
 // Bytes is about what the letters take in memory.
 func (t *Tally) Bytes() int64 { return t.bytes }
 
-// seal ends a slice: what was read is packed.
+// seal ends a slice and packs its dead letters.
 func (t *Tally) seal(s *slice) {
 	s.sets = make(map[entry]set, len(s.pending))
 	bytes := int64(0)
@@ -239,7 +239,7 @@ func (t *Tally) leave(of *source) {
 	}
 }
 
-// again has the letters from an offset on judged anew.
+// again makes the dead letters from an offset on unjudged.
 func (s *source) again(from int64) {
 	if from < s.judged {
 		s.judged = from
@@ -257,15 +257,15 @@ func (t *Tally) Topics() []string {
 	return slices.Compact(all)
 }
 
-// Back has the letters of a partition judged anew from an offset on: its position was set back there, and what is read once
-// more may become a row. A row that was found stays.
+// Back makes the dead letters of a partition from an offset on unjudged: its position moved back, so their records are read
+// again and may become rows. A row that was found stays.
 func (t *Tally) Back(p idempotency.Partition, to int64) {
 	if s := t.sources[p]; s != nil {
 		s.again(max(to, 0))
 	}
 }
 
-// Again has all letters of a topic judged anew: others changed the rows of its table.
+// Again makes all dead letters of a topic unjudged, because another program changed the rows of its table.
 func (t *Tally) Again(topic string) {
 	for _, s := range t.of(topic) {
 		s.again(0)
@@ -286,7 +286,7 @@ func (t *Tally) cursors(s *source, from int64) (all []cursor) {
 				at := entry{s, class}
 				letters, ok := part.sets[at]
 				if pending := part.pending[at]; len(pending) > 0 {
-					slices.Sort(pending) // in place: the order in which they came does not matter
+					slices.Sort(pending) // in place: their order does not matter
 					letters, ok = pack(pending), true
 				}
 				if ok && letters.end > from {
@@ -387,7 +387,7 @@ func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int6
 	return parts
 }
 
-// Judged notes which of a part's letters are void: their records have rows.
+// Judged records which dead letters of a part are void: their records have rows.
 func (t *Tally) Judged(part Part, void []int64) {
 	s := t.sources[part.Source]
 	if s == nil {
@@ -426,7 +426,7 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 // count counts the letters about a source.
 func (t *Tally) count(s *source, at Position) {
 	c := &count{at: at, counts: make(map[classify.Class]int64)}
-	var stale bool // a letter that is void has gone
+	var stale bool // true if a void dead letter was deleted from the topic
 	void := s.void.from(0)
 	union(t.cursors(s, 0), func(offset int64, tag int) bool {
 		for void.ok && void.at < offset {
@@ -449,7 +449,7 @@ func (t *Tally) count(s *source, at Position) {
 	s.last = c
 }
 
-// prune forgets what was found out about letters that are gone.
+// prune drops the verdicts about deleted dead letters.
 func (t *Tally) prune(s *source) {
 	letters := t.cursors(s, 0)
 	var p packer

@@ -297,7 +297,7 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 func TestTallyIsFull(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
-	tally.Begin(p, 0) // no query of missing positions came before: nothing happens
+	tally.Begin(p, 0) // Missing was not called before: nothing happens
 	tally.Missing(p, 0, 1<<30)
 	tally.Begin(p, 0)
 	var err error

@@ -6,13 +6,13 @@ import (
 	"runtime"
 )
 
-// dumpBytes bounds what is written of goroutines.
+// dumpBytes limits the goroutine dump in the log.
 const dumpBytes = 1 << 20
 
 // Goroutines returns what all goroutines do now, in Go's words and at most so many bytes, without the arguments of
 // functions: a small value, or a piece of a larger one, may be among them.
 func Goroutines(most int) []byte {
-	buf := make([]byte, 2*most) // what is left out is about a half
+	buf := make([]byte, 2*most) // the filter removes about half
 	n := runtime.Stack(buf, true)
 	cut := n == len(buf)
 	var out bytes.Buffer

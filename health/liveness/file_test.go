@@ -125,7 +125,7 @@ func TestWhatIsNoLivenessFile(t *testing.T) {
 	}
 	wantError(t, liveness.NewFile(at("folder")).Begin(time.Now()), "is a folder: name a file in it")
 	wantError(t, liveness.Fresh(at("folder"), time.Now()), "no regular file")
-	wantError(t, liveness.NewFile(at("folder")).Touch(time.Now()), "folder") // it came later
+	wantError(t, liveness.NewFile(at("folder")).Touch(time.Now()), "folder") // the path became a folder after the start
 	wantError(t, liveness.NewFile(at("gone/alive")).Begin(time.Now()), "there is no folder "+at("gone"), "create it")
 	wantError(t, liveness.NewFile(at("empty/alive")).Begin(time.Now()), "not a directory")
 	wantError(t, liveness.Fresh(at("empty/alive"), time.Now()), "not a directory")
@@ -159,7 +159,8 @@ func TestALink(t *testing.T) {
 	wantError(t, liveness.Fresh(link, time.Now()))
 }
 
-// TestAFolderThatTakesNothing says so, and leaves what is there to grow old.
+// TestAFolderThatTakesNothing: Touch returns an error if the folder is not writable, and the old content stays until it is
+// stale.
 func TestAFolderThatTakesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ro")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -167,7 +168,7 @@ func TestAFolderThatTakesNothing(t *testing.T) {
 	}
 	f := liveness.NewFile(filepath.Join(dir, "alive"))
 	wantError(t, f.Begin(time.Now()))
-	if err := os.RemoveAll(dir); err != nil { // root may write everywhere, so it is gone altogether
+	if err := os.RemoveAll(dir); err != nil { // root may write to any folder, so the test removes it
 		t.Fatal(err)
 	}
 	wantError(t, f.Touch(time.Now()), "liveness file: open "+dir, "no such file")

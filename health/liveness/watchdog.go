@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Watchdog looks at the loops of a process all the time and says what it finds: to [Watchdog.Live], in the log, and in a
+// Watchdog checks the loops of a process each second. It reports stalled loops through [Watchdog.Live], in the log, and in a
 // file.
 type Watchdog struct {
 	loops *pulse.Loops

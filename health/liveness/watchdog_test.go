@@ -29,7 +29,7 @@ func (s *said) Write(b []byte) (int, error) {
 	return s.text.Write(b)
 }
 
-// take returns what was said since it was last called.
+// take returns the log since its last call.
 func (s *said) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func TestABlockedLog(t *testing.T) {
 	})
 }
 
-// TestEnforce: a process that got the signal to stop ends, by itself or by force.
+// TestEnforce: a process that got the signal to stop ends, on its own or by force.
 func TestEnforce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	for _, c := range []struct {

@@ -18,14 +18,14 @@ const (
 	Idling = 5 * time.Minute
 	// Stopping bounds the time of a shutdown.
 	Stopping = 2 * time.Minute
-	// Forget is how long a member that is gone is remembered.
+	// Forget is how long a missing member stays listed.
 	Forget = time.Hour
 )
 
 // named is how many members a reason names.
 const named = 20
 
-// Judge says how the members of a scope are, as of the store's answer at now.
+// Judge computes the health of the members of a scope from the store's response at now.
 func Judge(members []Member, now time.Time) health.Members {
 	h := health.Members{Status: health.MembersOK, Members: []health.Member{}, Findings: []health.MemberFinding{}}
 	active := 0
@@ -69,7 +69,7 @@ func shown(m Member, now time.Time) health.Member {
 	return s
 }
 
-// Findings are what a person should see of a member, the worst first.
+// Findings returns the problems of a member that an operator should see, the worst first.
 func Findings(m Member) (all []health.MemberFinding) {
 	found := func(severity health.Level, format string, args ...any) {
 		all = append(all, health.MemberFinding{ID: m.ID, Severity: severity, Finding: fmt.Sprintf(format, args...)})

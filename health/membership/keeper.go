@@ -28,7 +28,8 @@ type Config struct {
 	ID string // of this member, unlike any other's
 	// Beat is the time between heartbeats, TTL how long one holds, Sweep the time between sweeps.
 	Beat, TTL, Sweep time.Duration
-	// Poll says how long ago this member last took a record, negative if never, and its lag, -1 if unknown. It does not wait.
+	// Poll returns how long ago this member last fetched a record, negative if never, and its lag, -1 if unknown. It does
+	// not block.
 	Poll       func() (idle time.Duration, lag int64)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil for no metrics
@@ -54,7 +55,7 @@ type Keeper struct {
 	beat time.Time // heard, for others
 }
 
-// pollResult is what the store last said of the members.
+// pollResult is the last response of the store about the members.
 type pollResult struct {
 	members []Member
 	health  health.Members
@@ -79,8 +80,9 @@ func NewKeeper(s Store, c Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Run registers the member, keeps it registered and watches the others until ctx ends; then it unregisters the member. From
-// when draining is closed the member says that it shuts down. Behind the end of ctx it takes two seconds at most.
+// Run registers the member, renews its registration and watches the other members until ctx ends; then it unregisters the
+// member. Once draining is closed, the registration has the status of a shutdown. After the end of ctx Run takes two seconds
+// at most.
 func (k *Keeper) Run(ctx context.Context, draining <-chan struct{}) {
 	defer k.leave(ctx)
 	beats, sweeps := time.NewTicker(k.Beat), time.NewTicker(k.Sweep)
@@ -207,7 +209,7 @@ func (k *Keeper) leave(ctx context.Context) {
 	}
 }
 
-// Members says how the members are, as far as the last answer shows it.
+// Members returns the health of the members, judged by the last response of the store.
 func (k *Keeper) Members() health.Members {
 	k.mu.Lock()
 	last := k.last
@@ -217,7 +219,7 @@ func (k *Keeper) Members() health.Members {
 	case why == "":
 	case last.at.IsZero():
 		h = health.Members{Status: health.MembersUnknown, Reason: why, Members: []health.Member{}, Findings: []health.MemberFinding{}}
-	default: // what was known, as far as it may help, without a judgement
+	default: // the last known members, without a verdict
 		h.Status, h.Reason, h.Findings = health.MembersUnknown, why, []health.MemberFinding{}
 	}
 	return h

@@ -84,7 +84,7 @@ func (f *faulty) Sweep(ctx context.Context, forget time.Duration) (int, error) {
 	return f.Store.Sweep(ctx, forget)
 }
 
-// lines are what was logged.
+// lines are the logged lines.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -241,7 +241,8 @@ func (b *bench) wantGauges(name string, want map[string]float64) {
 	}
 }
 
-// TestLife: a member is registered, beats with what it knows of itself, says when it shuts down, and is gone at the end.
+// TestLife: a member registers, its heartbeats carry its status and lag, it announces its shutdown, and it is unregistered
+// at the end.
 func TestLife(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.want(health.MembersOK, "1 active consumer")
@@ -277,7 +278,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestLost: a registration that is gone comes back with the next beat, with a line; a store that was wiped, too.
+// TestLost: the next heartbeat restores a missing registration, and a log line reports it. The same holds if the store lost
+// all data.
 func TestLost(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
@@ -295,8 +297,8 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// TestPartition: a member that the store cannot be reached from is missed by the others, registers again when it can, and
-// says both once.
+// TestPartition: while a member cannot reach the store, the others list it as missing. It registers again as soon as it can.
+// The log has one line for each of both.
 func TestPartition(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.other("peer", membership.Running, time.Hour)
@@ -502,7 +504,7 @@ func TestNewKeeper_LongID(t *testing.T) {
 	}
 }
 
-// TestOldAnswer: a keeper that was not run for a while, since its process was suspended, knows that what it knows is old.
+// TestOldAnswer: after its process was suspended, a keeper treats its last response as outdated.
 func TestOldAnswer(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.stop()
@@ -522,7 +524,8 @@ func TestOldAnswer(t *testing.T) {
 	})
 }
 
-// TestForeign: rows of other programs are logged when they appear, now and then, and when they are gone; they hide no member.
+// TestForeign: rows of other programs are logged when they appear, at intervals, and when they disappear. They hide no
+// member.
 func TestForeign(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()

@@ -32,7 +32,7 @@ type Beat struct {
 	Idle time.Duration
 	// Lag is the sum over its partitions in offsets, -1 if unknown.
 	Lag int64
-	// TTL is how long the registration stands without a further beat. Stores know milliseconds.
+	// TTL is how long the registration is valid without another heartbeat. Stores keep milliseconds.
 	TTL time.Duration
 }
 
@@ -43,14 +43,14 @@ type Member struct {
 	// Registered is true while its registration exists, false once the TTL is over or it was removed: then this is the entry of the
 	// last-seen index.
 	Registered bool
-	// Age is how long ago the last beat came.
+	// Age is the time since the last heartbeat.
 	Age time.Duration
 	// InStatus is for how long it has had its status. A member that registers again keeps it, as long as it was not
 	// forgotten.
 	InStatus time.Duration
 }
 
-// Active reports whether the registration stands and the last beat is younger than its TTL.
+// Active reports whether the registration exists and its last heartbeat is younger than its TTL.
 func (m Member) Active() bool { return m.Registered && m.Age < m.TTL }
 
 // Bounds of what a store returns: other programs may write into it, too.
@@ -72,7 +72,7 @@ type Store interface {
 	// Beat registers the member, or renews its registration. fresh is true if none stood: the first one, or one after the
 	// registration was lost. Of beats side by side that find none, one is fresh.
 	Beat(ctx context.Context, b Beat) (fresh bool, err error)
-	// Leave ends a registration and takes it out of the last-seen index. One that is not there is no error.
+	// Leave ends a registration and removes it from the last-seen index. A missing registration is not an error.
 	Leave(ctx context.Context, id string) error
 	// Members returns all that are registered or in the last-seen index, by ID in the order of bytes, MaxMembers at most.
 	// With an error that wraps [ErrForeign] it still returns those that could be read. What exceeds MaxID or

@@ -16,7 +16,7 @@ const maxSeries = 256
 // maxLabel is how many bytes an id may have to be a label: a host's name has 64 on Linux.
 const maxLabel = 200
 
-// The states of members: the statuses of those that are active, and that of the others.
+// Values of the state label: the status of an active member, or missing.
 const (
 	stateRunning      = "running"
 	stateShuttingDown = "shutting_down"
@@ -44,7 +44,7 @@ func newMetrics() metrics {
 	}
 }
 
-// series are the gauges, made from the last answer: what it does not name has none.
+// series collects the gauges from the last response of the store. A member that is not in it has no series.
 type series struct{ *Keeper }
 
 // Describe implements prometheus.Collector.
@@ -114,7 +114,7 @@ func (s series) shown(members []Member) []Member {
 	return members[:maxSeries]
 }
 
-// labels reports whether an id can be a label: no member has another one, and other programs may write what they like.
+// labels reports whether an id can be a label value. Ids of members always can; other programs may write any id.
 func labels(id string) bool { return len(id) <= maxLabel && utf8.ValidString(id) }
 
 func btoi(b bool) int {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// silentLine is what was said of a member that is not heard.
+// silentLine is the last logged state of a member without heartbeats.
 type silentLine struct {
 	next time.Duration // the age at which the next line is due
 }

@@ -9,7 +9,7 @@ import (
 
 // Spring Boot's actuator, for those who have tools that ask it: the same report in its words and shapes.
 
-// springStatus is the actuator's word for a status. Out of service is what is well and does not want work now.
+// springStatus translates a status for the actuator. OUT_OF_SERVICE means healthy but not ready for work.
 func springStatus(s health.Status) string {
 	switch s {
 	case health.OK:
@@ -119,7 +119,7 @@ type link struct {
 	Templated bool   `json:"templated"`
 }
 
-// serveLinks says where what is.
+// serveLinks lists the addresses of the actuator.
 func (s *Server) serveLinks(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, http.StatusOK, struct {
 		Links map[string]link `json:"_links"`

@@ -15,7 +15,7 @@ import (
 // floodLogEvery is how often the log mentions that connections were closed to make room.
 const floodLogEvery = time.Minute
 
-// state is what a connection does.
+// state is the state of a connection, as in [http.ConnState].
 type state int
 
 // The order is the order in which connections are closed to make room.
@@ -97,7 +97,7 @@ func (l *connections) admit(c *conn) (victim *conn, busy bool) {
 	return victim, busy
 }
 
-// told counts a connection that was closed, and logs the first one of a minute.
+// told counts a closed connection and logs the first one of a minute.
 func (l *connections) told() {
 	l.closed.Inc()
 	if left, ok := l.lines.Next(); ok {

@@ -44,7 +44,7 @@ func serveFlooded(t *testing.T, limit int, live func() error) flooded {
 	return flooded{s, addr.String()}
 }
 
-// client is a connection with what it reads.
+// client is a connection with its reader.
 type client struct {
 	net.Conn
 	r *bufio.Reader
@@ -105,8 +105,8 @@ func (f flooded) is(t *testing.T, n int, s state) {
 
 const live = "GET /health/live HTTP/1.1\r\nHost: x\r\n"
 
-// TestConnections_Flood opens many more connections than there are places, none of which leaves by itself: a probe gets
-// its answer at any time, and the server holds no more connections than it may.
+// TestConnections_Flood opens many more connections than the limit, none of which the client closes. A probe is answered at
+// any time, and the server never has more connections than the limit.
 func TestConnections_Flood(t *testing.T) {
 	const limit, flood = 16, 150
 	for name, text := range map[string]string{"Silent": "", "SlowHeader": live, "KeepAlive": live + "\r\n"} {

@@ -44,7 +44,7 @@ func documented(t *testing.T, head string) map[string][]string {
 
 var ticked = regexp.MustCompile("`([a-z_]+)`")
 
-// TestComponentsInDocs keeps the table of components and their details equal to what is answered.
+// TestComponentsInDocs keeps the docs' table of components and their details equal to the responses.
 func TestComponentsInDocs(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)

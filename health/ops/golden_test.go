@@ -193,7 +193,7 @@ var reports = []struct {
 	})},
 }
 
-// addresses are what the golden files hold the answers of.
+// addresses are the addresses whose responses are in the golden files.
 var addresses = []string{
 	"/health/live", "/health/ready", "/health/startup", "/health", "/actuator/health", "/actuator/health/liveness", "/actuator/health/readiness",
 }

@@ -181,7 +181,7 @@ func has(series *dto.Metric, filter []tag) bool {
 	return true
 }
 
-// statistics are what the actuator says about a series.
+// statistics are the actuator's statistics of a series.
 func statistics(f *dto.MetricFamily, series *dto.Metric) map[string]float64 {
 	total := "TOTAL"
 	if baseUnit(f.GetName()) == "seconds" {

@@ -9,7 +9,7 @@ import (
 	"sluice/health"
 )
 
-// liveJSON is what /health/live says.
+// liveJSON is the body of /health/live.
 type liveJSON struct {
 	Status health.Status `json:"status"`
 	Reason string        `json:"reason,omitempty"`
@@ -24,7 +24,7 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, http.StatusOK, liveJSON{Status: health.OK})
 }
 
-// readyJSON is what /health/ready says.
+// readyJSON is the body of /health/ready.
 type readyJSON struct {
 	Status health.Status `json:"status"`
 	// Healthy is true exactly when the code is 200. Reason says why it is not.
@@ -42,11 +42,11 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, code(sum.Ready), readyJSON{sum.Status, sum.Ready, sum.Reason, sum.PartitionLags, sum.LastCheckTime})
 }
 
-// startupJSON is what /health/startup says.
+// startupJSON is the body of /health/startup.
 type startupJSON struct {
 	Status health.Status `json:"status"`
 	Reason string        `json:"reason,omitempty"`
-	// WaitsFor are the holds that stand before the start.
+	// WaitsFor are the holds of all topics, which delay the start.
 	WaitsFor []health.Held `json:"waits_for,omitempty"`
 }
 
@@ -76,7 +76,7 @@ func code(yes bool) int {
 // ready: joining a group and reading positions take a while.
 const startupGrace = time.Minute
 
-// logReady logs when readiness was lost and when it came back. Probes come every few seconds; one line says it.
+// logReady logs when readiness is lost and when it returns. Probes come every few seconds, so it logs changes only.
 func (s *Server) logReady(ctx context.Context, err error) {
 	now := time.Now()
 	s.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"sluice/health"
 )
 
-// reportJSON is what /health says. A hold and a dependency stand in one place each, in the lists beside the components.
+// reportJSON is the body of /health. Each hold and each dependency is listed once, in the lists beside the components.
 type reportJSON struct {
 	Status health.Status `json:"status"`
 	Reason string        `json:"reason,omitempty"`
@@ -30,7 +30,7 @@ type partitionJSON struct {
 	Topic     string         `json:"topic"`
 	Partition int32          `json:"partition"`
 	Table     string         `json:"table,omitempty"`
-	Position  *int64         `json:"position"` // null if unknown, like the others
+	Position  *int64         `json:"position"` // null if unknown, like the next fields
 	End       *int64         `json:"end"`
 	Lag       *int64         `json:"lag"`
 	Adjusted  *int64         `json:"adjusted_lag"`
@@ -110,7 +110,7 @@ func object[T any](all []T, field func(T) (name string, value any)) ([]byte, err
 	return b.Bytes(), nil
 }
 
-// write writes an answer as JSON. Its texts are what may be told: see [tell].
+// write writes a JSON response. It passes every text through [tell], which removes secrets.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v any) {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -86,7 +86,7 @@ func (s *Server) few(places chan struct{}, next http.HandlerFunc) http.HandlerFu
 	}
 }
 
-// routes are what the server answers.
+// routes are the server's addresses.
 func (s *Server) routes(metrics prometheus.Gatherer, errorLog *log.Logger) http.Handler {
 	scrape := s.few(s.scraped, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog: errorLog, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapes, Timeout: requestTimeout,

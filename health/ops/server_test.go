@@ -19,7 +19,7 @@ import (
 	"sluice/health/ops"
 )
 
-// connector is what the server asks, under the test's control.
+// connector is a fake of the connector behind the server, controlled by the test.
 type connector struct {
 	mu     sync.Mutex
 	report health.Report

@@ -13,7 +13,7 @@ import (
 const longestText = 2 << 10
 
 var (
-	// userinfo is what stands before the host of an address.
+	// userinfo is the user and password of an address.
 	userinfo = regexp.MustCompile(`://[^\s"'<>]*@`)
 	// secret is a parameter that must not be seen: of a connection string, of a signed address, of JSON, of a printed struct.
 	secret = regexp.MustCompile(`(?i)((?:password|passwd|passphrase|pwd|secret|secret[_-]?(?:access[_-]?)?key|access[_-]?key(?:[_-]?id)?|` +

@@ -18,10 +18,10 @@ import (
 	"sluice/health/ops"
 )
 
-// hush stands where secrets stand in what dependencies say.
+// hush marks the secrets in texts of dependencies.
 const hush = "hush7f3a"
 
-// secrets are texts of drivers and clients that quote what they were given.
+// secrets are error texts of drivers and clients that quote credentials.
 var secrets = []string{
 	"cannot parse `postgres://sluice:" + hush + "@db.example:5432/fingerprints?sslmode=require`: failed",
 	"dial redis://:" + hush + "@redis:6379/0: connection refused",

@@ -98,7 +98,7 @@ func TestMigrationsLab(t *testing.T) {
 	}
 }
 
-// TestWipedLab: what was dropped while a store is at work comes back by itself, and what was left stays.
+// TestWipedLab: a store creates tables again that were dropped while it works, and keeps the tables that were not dropped.
 func TestWipedLab(t *testing.T) {
 	for _, wipe := range []string{
 		"DROP TABLE processed_events, processed_scopes", "DROP TABLE processed_events, processed_scopes, processed_events_version",

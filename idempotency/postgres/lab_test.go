@@ -158,7 +158,7 @@ type faulty struct {
 	plan *plan
 }
 
-// plan says what to do with the next commits: 'b'reak before they are sent, 'a'fter they took effect, or let them 'p'ass.
+// plan controls the next commits: 'b' breaks one before it is sent, 'a' after it took effect, 'p' lets it pass.
 type plan struct {
 	mu    sync.Mutex
 	steps string
@@ -223,7 +223,7 @@ func TestLostAnswersLab(t *testing.T) {
 	}
 }
 
-// whole says whether all rows up to next are remembered.
+// whole reports whether all rows up to next are stored.
 func whole(t *testing.T, s *Store, next int64) {
 	t.Helper()
 	through, err := s.Through(t.Context(), scope)
@@ -241,7 +241,7 @@ func whole(t *testing.T, s *Store, next int64) {
 	}
 }
 
-// TestFaultsLab: a server that is down, killed, slow or wiped is waited for, and what it lost is said.
+// TestFaultsLab: a store waits for a server that is down, killed, slow or empty, and reports which entries the server lost.
 func TestFaultsLab(t *testing.T) {
 	pg, err := lab.StartPostgres(t.Context(), t.TempDir())
 	if err != nil {

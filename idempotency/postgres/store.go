@@ -1,9 +1,9 @@
-// Package postgres keeps fingerprints in a PostgreSQL database, in the table processed_events: for those who want to see
-// them there, or whose windows are larger than memory. It costs a question and a transaction for each cut and brings a
-// dependency along; what it knows can be lost at any time and is filled again from the table of rows.
+// Package postgres stores fingerprints in a PostgreSQL database, in the table processed_events: for users who want to query
+// them there, or whose windows do not fit into memory. It costs a query and a transaction for each sealed batch, and adds a
+// dependency. Its data can be lost at any time: members fill it again from the Delta table.
 //
-// goose makes the tables, and changes those of earlier versions. A store has it do so at its first use, and again when the tables
-// turn out to be gone.
+// goose creates the tables and migrates those of earlier versions. A store runs it at its first use, and again when it finds
+// that tables are missing.
 package postgres
 
 import (
@@ -51,18 +51,18 @@ type Options struct {
 	// connections that are not safe; see [pgconfig.Options].
 	CAFile            string
 	InsecurePlaintext bool
-	// Retry stands before the database. Nothing below it tries again.
+	// Retry wraps each request to the database. The layers below it never retry.
 	Retry Retry
 }
 
-// Store implements [idempotency.Store] in a database that members share. Its errors are ErrMoved, or have a class that says
-// what a server means by its SQLSTATE; Retry decides what becomes of them.
+// Store implements [idempotency.Store] in a database that members share. Its errors are ErrMoved, or have a class derived
+// from the server's SQLSTATE; Retry handles them.
 type Store struct {
 	pool   *pgxpool.Pool
 	tables *postgres.Tables
 	retry  Retry
 	ready  *atomic.Bool // the tables are there
-	about  []any        // for the log lines of what is tried again
+	about  []any        // attributes of the log lines about retries
 }
 
 var _ idempotency.Store = (*Store)(nil)
@@ -227,7 +227,7 @@ func (s *Store) lookUp(ctx context.Context, scope idempotency.Scope, some column
 
 // Remember implements [idempotency.Store]. entries are iterated once for each try.
 func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, next int64, entries iter.Seq[idempotency.Entry]) error {
-	lost := false // the answer to an earlier try of ours may have been
+	lost := false // true if the response to an earlier attempt may have been lost
 	return s.do(ctx, "remember", func(ctx context.Context) error {
 		err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
 			id, through, err := locked(ctx, tx, scope)

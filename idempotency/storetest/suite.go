@@ -220,7 +220,7 @@ func reset(t *testing.T, s idempotency.Store) {
 	wantSeen(t, s, scope(), []uint64{1, 2}, map[uint64]int64{2: day})
 }
 
-// release may keep what it has for others, or forget all of it: never a part.
+// release checks that Release keeps all entries of a scope or deletes all of them, never a part.
 func release(t *testing.T, s idempotency.Store) {
 	other := scope()
 	other.Partition.ID = 9
@@ -263,7 +263,7 @@ func many(t *testing.T, s idempotency.Store) {
 	wantSeen(t, s, scope(), asked, want)
 }
 
-// timesFarApart needs no store to remember what is older than every window beside what is newer.
+// timesFarApart: a store may drop entries that are older than every window when a much newer one arrives.
 func timesFarApart(t *testing.T, s idempotency.Store) {
 	const year = 365 * 24 * hour
 	remember(t, s, scope(), 0, 1, entries(1, 0, 2, 1)...)

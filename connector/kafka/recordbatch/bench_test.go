@@ -38,7 +38,7 @@ func orders(codec uint16, perBatch int) (raw []byte, records int) {
 	return raw, records
 }
 
-// cpu is what this process has used so far: on shared cores the wall clock says little.
+// cpu returns the CPU time of this process: on shared cores the wall clock is unreliable.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -253,7 +253,7 @@ func (c *codecs) openLZ4() (io.Reader, error) {
 	return c.lz4, nil
 }
 
-// trusted is the largest claimed size that is believed without as many bytes.
+// trusted is the largest decompressed size that a batch header may claim before as many bytes have been decompressed.
 const trusted = 1 << 20
 
 // minRoom prevents a wrong estimate from growing in tiny steps.

@@ -11,8 +11,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// FuzzBatch opens anything: it must neither panic nor take more memory than allowed, offsets must rise, nothing may be
-// delivered twice and every error must be a hold. The fuzz target recomputes checksums, or no mutation would get past them.
+// FuzzBatch decodes any bytes: it must neither panic nor exceed its memory limit, offsets must rise, no record may be
+// delivered twice, and every error must be a hold. The fuzz target recomputes checksums, or every mutation would fail there.
 // Run it with -fuzzminimizetime 20x, or it spends its time on shrinking one input.
 func FuzzBatch(f *testing.F) {
 	for seed := range 40 {

@@ -152,7 +152,7 @@ func abortedFrom(log []*spec, aborted []Aborted, next int64) (left []Aborted) {
 	return left
 }
 
-// A batch that shrank a hundredfold passes no budget: what is taken on the way stays within it, and comes back.
+// A batch that decompresses to a hundred times its size never exceeds the memory budget, and all memory is returned.
 func TestBombInABudget(t *testing.T) {
 	for codec := codecGzip; codec <= codecZstd; codec++ {
 		value := bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz-0123456789abcdefghijklmnopqrstuvwxyz"), 6<<20/72)

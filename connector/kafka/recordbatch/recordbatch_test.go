@@ -96,7 +96,7 @@ func TestOracle(t *testing.T) {
 	t.Logf("%d logs, %d records delivered of %d written", rounds, delivered, written)
 }
 
-// sameRecord is what go-cmp would say, a hundred times faster. A null differs from an empty value.
+// sameRecord compares as go-cmp would, a hundred times faster. A null differs from an empty value.
 func sameRecord(a, b connector.Record) bool {
 	same := func(x, y []byte) bool { return bytes.Equal(x, y) && (x == nil) == (y == nil) }
 	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && same(a.Key, b.Key) && same(a.Value, b.Value) &&
@@ -502,7 +502,8 @@ func TestZstdWindow(t *testing.T) {
 	}
 }
 
-// The repeats in unzstd rest on the decoder naming a full buffer as such, wherever in the data it fills up.
+// The retries in unzstd need the decoder to report a full buffer with its own error, wherever in the data the buffer fills
+// up.
 func TestLimitAtEverySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	src := make([]byte, 700<<10)

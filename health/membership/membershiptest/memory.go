@@ -11,7 +11,8 @@ import (
 	"sluice/health/membership"
 )
 
-// Memory keeps the registrations of all scopes in this process, for tests: what it keeps is what every store does.
+// Memory keeps the registrations of all scopes in this process, for tests. It behaves as the contract of [membership.Store]
+// demands of every store.
 type Memory struct {
 	now func() time.Time
 
@@ -27,7 +28,7 @@ type seen struct {
 	counted    bool      // as swept
 }
 
-// stands reports whether the registration stands.
+// stands reports whether the registration is still valid.
 func (m *seen) stands(now time.Time) bool { return m.registered && now.Sub(m.at) < m.beat.TTL }
 
 // NewMemory returns an empty Memory with a clock.
@@ -119,7 +120,7 @@ func locked[T any](ctx context.Context, s memoryStore, op func(time.Time, map[st
 	return op(s.all.now(), s.all.scopes[s.scope]), nil
 }
 
-// Wipe removes everything, as a store does that was made anew.
+// Wipe removes everything, as if the store had been replaced by an empty one.
 func (m *Memory) Wipe() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,13 +20,13 @@ import (
 	"sluice/health/membership"
 )
 
-// Server is what the stores of one test stand on. Nothing else uses it, or not these scopes.
+// Server is the server of the stores of one test. No other test uses it, or at least not the same scopes.
 type Server struct {
 	// Open opens one more store.
 	Open func(t *testing.T, s membership.Scope) membership.Store
 	// Pass lets the server's clock continue. On a real server it waits.
 	Pass func(d time.Duration)
-	// Unit is what the tests count in: short, but longer than a few calls take.
+	// Unit is the unit of time of the tests: short, but longer than a few requests take.
 	Unit time.Duration
 	// Lose removes the registration of a member, and not what the last-seen index has of it: as an eviction does, or an
 	// operator.
@@ -161,7 +161,7 @@ func (f *fixture) wantLeft(s membership.Store, id string) {
 	}
 }
 
-// rounding is what a store may lose of a duration.
+// rounding is how much of a duration a store may round off.
 const rounding = 2 * time.Millisecond
 
 // wantSince holds a duration against what passed by order since a moment; what passed besides is counted from then.

@@ -297,7 +297,7 @@ func TestMigrationFromFirstLab(t *testing.T) {
 	works(t, store(t, url, scope))
 }
 
-// TestWipedLab: what was dropped comes back by itself, and what was left stays.
+// TestWipedLab: a store creates dropped tables again without a restart, and keeps the tables that were not dropped.
 func TestWipedLab(t *testing.T) {
 	t.Parallel()
 	for _, wipe := range []string{
@@ -408,7 +408,7 @@ func TestFaultsLab(t *testing.T) {
 		works(t, s)
 	}
 
-	// Locked: a call gives up by itself, and leaves nothing behind that waits.
+	// Locked: a call ends at its deadline and leaves no waiting query in the server.
 	conn, err := pgx.Connect(t.Context(), pg.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -200,7 +200,7 @@ func refuses(t *testing.T, o Options, want string) {
 	runtime.ReadMemStats(&before)
 	_, err = store.Members(ctx)
 	runtime.ReadMemStats(&after)
-	const otherKind = "can't parse reply=" // go-redis stops at the first line of what it did not ask for
+	const otherKind = "can't parse reply=" // go-redis stops at the first line of an unexpected type
 	if !errors.Is(err, membership.ErrUnavailable) || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), otherKind) || len(err.Error()) > 1000 {
 		t.Errorf("error %.1000v, want %q", err, want)
 	}
@@ -212,7 +212,7 @@ func refuses(t *testing.T, o Options, want string) {
 	}
 }
 
-// TestNoList: replies that are sound and no answer to what was asked.
+// TestNoList: well-formed replies that do not fit the request.
 func TestNoList(t *testing.T) {
 	for _, text := range []string{"*0\r\n", "*1\r\n*0\r\n", "*3\r\n$1\r\n7\r\n$1\r\na\r\n$1\r\n7\r\n", "*1\r\n+noon\r\n", "*-1\r\n", "$-1\r\n", ":7\r\n", "*1\r\n$-1\r\n"} {
 		address := liar{command: "EVALSHA", answer: says(text)}.listen(t, nil)

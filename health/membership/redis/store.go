@@ -45,7 +45,7 @@ const (
 	callTimeout = 2 * time.Second
 	// connections is how many a store has at most: a member beats and looks, one after the other.
 	connections = 2
-	// maxBytes is how many bytes a list of members has at most. Members of ours have some hundred each.
+	// maxBytes limits the reply with the list of members. A registration of Sluice has some hundred bytes.
 	maxBytes = 8 << 20
 	// quoted is how much of a foreign name an error shows.
 	quoted = 100
@@ -87,8 +87,8 @@ type Options struct {
 	timeout time.Duration                                                        // 0 for callTimeout
 }
 
-// Check says what is wrong with the URL, which it does not quote. It is a [secure.ErrPlaintext] if a password would reach
-// a host that is neither this machine nor verified.
+// Check returns the problem of the URL, without quoting the URL. The error is a [secure.ErrPlaintext] if a password would
+// reach a host that is neither this machine nor verified.
 func (o Options) Check() error {
 	_, err := o.client()
 	return err
@@ -133,7 +133,7 @@ func Open(options Options) (*Store, error) {
 		return nil, err
 	}
 	scope := options.Scope
-	logging.Disable() // it would write to stderr; what it says is in the errors, too
+	logging.Disable() // it would write to stderr; the returned errors have the same content
 	index := "sluice:members:" + url.QueryEscape(scope.Pipeline) + ":" + url.QueryEscape(scope.Group) + ":"
 	return &Store{
 		client: goredis.NewClient(o), scope: scope,
@@ -260,8 +260,8 @@ func (s *Store) Members(ctx context.Context) ([]membership.Member, error) {
 	return members, foreign
 }
 
-// member reads what the script returns for one member. wrong says what is not ours; without ok nothing can be said of
-// the member.
+// member parses the script's reply about one member. wrong names a part that Sluice did not write. ok is false if nothing
+// about the member is known.
 func (s *Store) member(now int64, row []string) (m membership.Member, ok bool, wrong error) {
 	id, seen, status, last, kind, value := row[0], row[1], row[2], row[3], row[4], row[5]
 	at, err := strconv.ParseInt(seen, 10, 64)
@@ -318,7 +318,7 @@ func (s *Store) parse(text string) (e entry, err error) {
 	return e, nil
 }
 
-// failed says what went wrong, by the codes that the server puts before its errors; nil of no error.
+// failed classifies an error by the code at the start of the server's text. It returns nil for nil.
 func (s *Store) failed(what string, err error) error {
 	said := ""
 	switch code := code(err); {

@@ -114,7 +114,8 @@ func TestRegistrationIsPublic(t *testing.T) {
 	}
 }
 
-// TestForeign: keys of other programs in the place of ours are reported, do not stop a poll of the others, and the next heartbeat replaces them.
+// TestForeign: keys of other programs with the names of registrations are reported. They do not prevent a poll of the other
+// members, and the next heartbeat replaces them.
 func TestForeign(t *testing.T) {
 	entry := func(change string, to string) string {
 		return strings.Replace(`{"timestamp":1763764000123,"status":"RUNNING","last_message_at":null,"consumer_lag":null,"id":"a","pipeline":"p","group":"g","ttl_ms":30000}`, change, to, 1)
@@ -122,7 +123,7 @@ func TestForeign(t *testing.T) {
 	key, index := "worker:connector:a", "sluice:members:p:g:"
 	for name, c := range map[string]struct {
 		write func(*server)
-		stays bool // a can still be told of
+		stays bool // member a is still listed
 	}{
 		"text":          {func(s *server) { s.put(key, "RUNNING\r\n") }, true},
 		"empty":         {func(s *server) { s.put(key, "") }, true},
@@ -280,7 +281,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestUnavailable: a server that refuses, is gone or does not answer is an error within the time of the call.
+// TestUnavailable: a call to a server that refuses, has ended or does not answer returns an error before its deadline.
 func TestUnavailable(t *testing.T) {
 	secret := start(t)
 	secret.RequireAuth("hunter2")

@@ -25,8 +25,8 @@ const (
 	maxDepth = 8
 	// maxReply bounds the memory that one reply takes, in bytes, by the lengths of its values and elementWeight.
 	maxReply = 16 << 20
-	// elementWeight is what go-redis allocates for an element of a reply beside the bytes of its value: its place, the
-	// header of its string, and what the allocator rounds up.
+	// elementWeight is how many bytes go-redis allocates for an element of a reply beside its value: the slot in a slice,
+	// the string header, and the rounding of the allocator.
 	elementWeight = 64
 )
 
@@ -38,7 +38,7 @@ var (
 	ErrTooLarge = errors.New("reply too large")
 )
 
-// fault is an error of a connection. It wraps none, because go-redis shows of some errors only what they wrap.
+// fault is an error of a connection. It wraps no other error, because go-redis prints only the wrapped error of some types.
 type fault struct {
 	text string
 	kind error

@@ -13,7 +13,7 @@ import (
 	"testing/iotest"
 )
 
-// wire is a connection that delivers what it is given.
+// wire is a connection that delivers the given bytes.
 type wire struct {
 	net.Conn
 	io.Reader
@@ -133,7 +133,7 @@ func TestConn_NoBytesOfAFault(t *testing.T) {
 	}
 }
 
-// TestConn_AllocatesNothing: what is walked is not kept.
+// TestConn_AllocatesNothing: the walker keeps no bytes of a reply.
 func TestConn_AllocatesNothing(t *testing.T) {
 	reply := []byte(fmt.Sprintf("*%d\r\n%s", maxElements, strings.Repeat("$1\r\nx\r\n", maxElements)))
 	var w walker
@@ -156,8 +156,8 @@ func TestCheck_Socket(t *testing.T) {
 	}
 }
 
-// reply is the strict reference: it reads one value at b, whole, and returns the rest. What it takes is counted in weight.
-// A text that ends early is errEarly.
+// reply is the strict reference: it parses one value at b and returns the rest. It adds the weight of the value to weight.
+// The error is errEarly if b ends within the value.
 func reply(b []byte, depth int, attributed bool, weight *int) (rest []byte, err error) {
 	kind, line, rest, err := header(b)
 	if err != nil {
@@ -264,7 +264,7 @@ func replies(b []byte) (err error) {
 	return err
 }
 
-// FuzzConn: the walker accepts what the reference accepts, refuses what it refuses, and allocates next to nothing.
+// FuzzConn: the walker accepts exactly the replies that the reference accepts, and allocates almost nothing.
 func FuzzConn(f *testing.F) {
 	for _, seed := range []string{
 		"*2\r\n$1\r\na\r\n%1\r\n+a\r\n:1\r\n", "$-1\r\n*-1\r\n_\r\n", "|1\r\n+a\r\n+b\r\n*0\r\n", "$9223372036854775800\r\n", "*2147483647\r\n",

@@ -2,8 +2,8 @@ package resp
 
 import "fmt"
 
-// walker follows replies (RESP2 and RESP3) byte by byte and keeps no values. It accepts less than go-redis does: what it
-// accepts, both divide into the same values.
+// walker follows replies (RESP2 and RESP3) byte by byte and keeps no values. It accepts less than go-redis does, and divides
+// an accepted reply into the same values.
 type walker struct {
 	state state
 	kind  byte // of the line that is being read
@@ -19,7 +19,7 @@ type walker struct {
 	memory    int           // estimate of what the reply takes, in bytes
 }
 
-// state is what comes next.
+// state is what the walker expects next.
 type state byte
 
 const (
@@ -59,7 +59,7 @@ func shapeOf(kind byte) (s shape, name string) {
 	return none, ""
 }
 
-// bytes walks what has arrived. The error is an ErrMalformed or an ErrTooLarge, and final.
+// bytes walks the received bytes. It returns ErrMalformed or ErrTooLarge; both are final.
 func (w *walker) bytes(p []byte) error {
 	for len(p) > 0 {
 		if w.state == inBody {
