@@ -46,7 +46,7 @@
 //	commit       a version of the table
 //	partition    Kafka's partition
 //	claim        a partition that this member works on [assigned partition]
-//	session      one life of a claim, from resume to loss, fence or hold; data of an older session is dropped
+//	session      one life of a claim, from resume to loss, hold or dropped batch; data of an older session is dropped
 //	position     the next offset to read, kept in the table [txn.version]
 //	initial commit  the first commit of a claim: it sets positions and adds no rows
 //	precondition what must be true of the log prefix that a commit extends

@@ -6,7 +6,7 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Pools are the memory budgets. They never borrow from each other. A nil pool is unbounded.
+// Pools are the memory budgets. They never borrow from each other. [Pools.WithDefaults] replaces a nil pool by an unbounded one.
 //
 // Fetch holds the responses of brokers and the records in them until they are rows. Log allocates from it; the
 // reader only watches it, to drop fetch results that wait.

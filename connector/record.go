@@ -35,7 +35,7 @@ type Header struct {
 	Value []byte
 }
 
-// Decoder turns records into rows. Each table has one.
+// Decoder turns records of one topic into rows of its table.
 type Decoder interface {
 	// Builder returns a builder for one lane. It fails with a [hold.Error] (hold.SchemaConflict) if no row of this
 	// schema can be built.
@@ -62,8 +62,9 @@ type Builder interface { //nolint:interfacebloat // what goes in, what comes out
 	Ignored() Ignored
 }
 
-// Identifier is a [Builder] whose rows may have an identity.
-type Identifier interface {
+// IdentityBuilder is a [Builder] that returns the fingerprints of its rows. A decoder whose builders do not implement it
+// finds no duplicates.
+type IdentityBuilder interface {
 	// Entries returns the entry of each row of the last Seal, nil if the table declares no identity. The caller
 	// owns them.
 	Entries() []idempotency.Entry

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sluice/reliability/hold"
 )
 
 // Component is a part of a connector's health.
@@ -37,13 +39,13 @@ type trouble struct {
 	reason string
 }
 
-// trouble searches for failures of a dependency. It is Down if all breakers of the dependency are open, or if all topics are
-// held for one of the reasons.
-func (r Report) trouble(is func(name string) bool, reasons ...string) trouble {
+// trouble searches for failures of a dependency. It is Down if all of its breakers are open, or if a hold of all topics
+// waits for it.
+func (r Report) trouble(of hold.Dependency) trouble {
 	t := trouble{status: OK}
 	breakers, open := 0, 0
 	for _, d := range r.Dependencies {
-		if !is(d.Name) {
+		if d.Name != string(of) && !strings.HasPrefix(d.Name, string(of)+" ") {
 			continue
 		}
 		if d.guarded() {
@@ -57,7 +59,7 @@ func (r Report) trouble(is func(name string) bool, reasons ...string) trouble {
 		}
 	}
 	for _, h := range r.Holds {
-		if !slices.Contains(reasons, h.Reason) {
+		if hold.Reason(h.Reason).Dependency() != of {
 			continue
 		}
 		if t.status == OK {
@@ -90,18 +92,8 @@ func (d Dependency) text() string {
 	return name + " fails"
 }
 
-// The reasons of holds that mean a failure of a dependency.
-var (
-	kafkaReasons = []string{"kafka_down", "kafka_denied"}
-	storeReasons = []string{"store_down", "store_denied", "commit_undecided"}
-)
-
-func isStore(name string) bool { return name == "store" }
-
-func isKafka(name string) bool { return name == "kafka" || strings.HasPrefix(name, "kafka ") }
-
 func (r Report) kafkaPart() (Component, bool) {
-	t := r.trouble(isKafka, kafkaReasons...)
+	t := r.trouble(hold.Kafka)
 	c := Component{Name: "kafka", Status: t.status, Reason: t.reason, Details: struct {
 		Group   string   `json:"group"`
 		Joined  bool     `json:"joined"`
@@ -120,7 +112,7 @@ func (r Report) kafkaPart() (Component, bool) {
 }
 
 func (r Report) storePart() (Component, bool) {
-	t := r.trouble(isStore, storeReasons...)
+	t := r.trouble(hold.Store)
 	c := Component{Name: "store", Status: t.status, Reason: t.reason, Details: struct {
 		Tested bool `json:"tested"`
 	}{r.Tested}}
@@ -276,7 +268,7 @@ func (r Report) membersPart() (Component, bool) {
 }
 
 func (r Report) lettersPart() (Component, bool) {
-	t := r.trouble(func(name string) bool { return name == "dead_letters" }, "dead_letters_unavailable")
+	t := r.trouble(hold.DeadLetters)
 	if r.Letters == nil && t.status == OK {
 		return Component{}, false
 	}
@@ -307,7 +299,7 @@ func (r Report) lettersPart() (Component, bool) {
 }
 
 func (r Report) fingerprintsPart() (Component, bool) {
-	t := r.trouble(func(name string) bool { return name == "postgres" }, "fingerprints_unavailable")
+	t := r.trouble(hold.Fingerprints)
 	store := "memory"
 	for _, d := range r.Dependencies {
 		if d.Name == "postgres" {
@@ -358,7 +350,7 @@ func (r Report) operationsPart() (Component, bool) {
 	if r.Operations == nil {
 		return Component{}, false
 	}
-	t := r.trouble(func(name string) bool { return name == "operations_log" }, "operations_log")
+	t := r.trouble(hold.Operations)
 	c := Component{Name: "operations_log", Status: t.status, Reason: t.reason, Details: *r.Operations}
 	switch {
 	case r.Operations.Known && c.Status == Down:

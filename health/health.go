@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"sluice/reliability/hold"
 )
 
 // Report is the state of a connector at one moment. It is immutable.
@@ -125,11 +127,11 @@ func (r Report) Ready() error {
 	case r.Draining:
 		return ErrDraining
 	case !r.Joined:
-		return because(ErrNotJoined, r.trouble(isKafka, kafkaReasons...))
+		return because(ErrNotJoined, r.trouble(hold.Kafka))
 	case !r.Resumed:
-		t := r.trouble(isKafka, kafkaReasons...)
+		t := r.trouble(hold.Kafka)
 		if t.status == OK {
-			t = r.trouble(isStore, storeReasons...)
+			t = r.trouble(hold.Store)
 		}
 		return because(ErrNotResumed, t)
 	case r.Lag != nil && !r.Lag.Healthy:

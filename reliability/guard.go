@@ -26,7 +26,8 @@ type Config struct {
 }
 
 // Guard protects one dependency: the store of a table, or the Kafka cluster. It retries Transient errors without limit,
-// behind a circuit breaker. It is the only layer that retries; the clients below it must not.
+// behind a circuit breaker. The clients below it must not retry. Callers
+// above it retry only other errors: they start again from the table.
 //
 // While the breaker is open, callers wait inside [Guard.Do]. When OpenFor is over, each caller continues at a random moment
 // within the ramp, which is a tenth of OpenFor. The first caller is the probe; the others find the breaker open again or
@@ -86,7 +87,7 @@ func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer
 	return g
 }
 
-// Backoff returns the guard's pauses, for callers with a retry loop of their own.
+// Backoff returns the guard's pauses, for a caller that retries errors which the guard does not retry.
 func (g *Guard) Backoff() Backoff { return g.backoff }
 
 // Do runs op until it succeeds or fails with an error that is not Transient, and returns that result. When ctx ends, Do

@@ -10,7 +10,7 @@ import (
 )
 
 // compare checks that claims without anything to commit still have the positions that the reader expects. An
-// operator or another member may have moved them; then the outcome is Fenced.
+// operator or another member may have moved them; then the outcome is Dropped.
 func (r *resolver) compare(ctx context.Context, expected map[connector.Partition]int64) Outcome {
 	s, err := r.table.Load(ctx)
 	if err != nil {
@@ -19,11 +19,11 @@ func (r *resolver) compare(ctx context.Context, expected map[connector.Partition
 	before := r.snapshot
 	r.snapshot = s
 	if before != nil && before.TableID != s.TableID || plan.Replaced(s, r.pipeline) != "" {
-		return Outcome{Kind: Fenced, Err: classify.Mark(errors.New("the table was replaced"), classify.Fenced)}
+		return Outcome{Kind: Dropped, Err: classify.Mark(errors.New("the table was replaced"), classify.Fenced)}
 	}
 	for p, at := range expected {
 		if now, ok := s.Positions[p.AppID(r.pipeline)]; !ok || now != at {
-			return Outcome{Kind: Fenced, Err: classify.Mark(errors.New("the position of "+p.String()+" moved"), classify.Fenced)}
+			return Outcome{Kind: Dropped, Err: classify.Mark(errors.New("the position of "+p.String()+" moved"), classify.Fenced)}
 		}
 	}
 	return Outcome{Kind: Compared}

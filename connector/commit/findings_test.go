@@ -46,8 +46,8 @@ func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 		"another leader learns its end late":   {[]answer{{5, 1}, {5, 2}, {10, 2}}, ResumeRequest{}, "", 10 * time.Second},
 		"it shows twice at the new leader":     {[]answer{{5, 1}, {5, 2}, {5, 2}}, ResumeRequest{}, hold.AheadOfLogEnd, 10 * time.Second},
 		"the leader keeps changing":            {[]answer{{5, 1}, {5, 2}, {5, 3}, {5, 4}, {10, 5}}, ResumeRequest{}, hold.KafkaDown, 15 * time.Second},
-		"the claim is held for it already":     {[]answer{{5, 1}, {10, 1}}, ResumeRequest{Standing: hold.AheadOfLogEnd}, hold.AheadOfLogEnd, 0},
-		"the claim is held for something else": {[]answer{{5, 1}, {10, 1}}, ResumeRequest{Standing: hold.Truncated}, "", 5 * time.Second},
+		"the claim is held for it already":     {[]answer{{5, 1}, {10, 1}}, ResumeRequest{Held: hold.AheadOfLogEnd}, hold.AheadOfLogEnd, 0},
+		"the claim is held for something else": {[]answer{{5, 1}, {10, 1}}, ResumeRequest{Held: hold.Truncated}, "", 5 * time.Second},
 		"the claim is paused":                  {[]answer{{5, 1}, {10, 1}}, ResumeRequest{Paused: true}, hold.AheadOfLogEnd, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

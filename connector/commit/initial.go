@@ -12,10 +12,10 @@ import (
 	"sluice/reliability/hold"
 )
 
-// planInitial computes the first positions: of all partitions of a topic without positions in the table, or else of
+// initialPositions computes the first positions: of all partitions of a topic without positions in the table, or else of
 // the missing partitions. The error is a [hold.Error] if Kafka does not provide the offsets, or if the configured
 // start is outside of the log.
-func (r *resolver) planInitial(ctx context.Context, name string, missing []connector.Partition) (*plan.Initial, error) {
+func (r *resolver) initialPositions(ctx context.Context, name string, missing []connector.Partition) (*plan.Initial, error) {
 	like := missing[0]
 	topic, err := r.kafka.topic(ctx, name)
 	if err != nil {
@@ -24,13 +24,13 @@ func (r *resolver) planInitial(ctx context.Context, name string, missing []conne
 	if topic.ID != like.TopicID || topic.Cluster != like.Cluster {
 		return nil, hold.New(hold.TopicRecreated, fmt.Sprintf("topic %q was created again while its claims resumed", name), nil)
 	}
-	late := plan.Added(like, plan.History(r.snapshot, name), r.pipeline)
+	added := plan.Added(like, plan.History(r.snapshot, name), r.pipeline)
 	partitions, start := missing, connector.Start{}
-	if !late {
+	if !added {
 		partitions, start = topic.All(), r.start[name]
 	}
 	bounds, err := r.kafka.bounds(ctx, positionsAt(partitions))
-	if late && len(bounds) > 0 { // each begins on its own; one without a leader is held
+	if added && len(bounds) > 0 { // each begins on its own; one without a leader is held
 		partitions = slices.Collect(maps.Keys(bounds))
 	} else if err != nil {
 		return nil, initialHold(err)
@@ -48,7 +48,7 @@ func (r *resolver) planInitial(ctx context.Context, name string, missing []conne
 	if err != nil {
 		return nil, err
 	}
-	return &plan.Initial{Topic: name, Added: late, Positions: starts}, nil
+	return &plan.Initial{Topic: name, Added: added, Positions: starts}, nil
 }
 
 // initialHold returns an error of bounds as the [hold.Error] of an initial commit.
@@ -65,7 +65,7 @@ func (k *kafka) offsetsAt(ctx context.Context, partitions []connector.Partition,
 	if since.IsZero() {
 		since = time.Now().Add(-start.Back)
 	}
-	err = k.retry(ctx, "the offsets at the start time", func(ctx context.Context) (err error) {
+	err = k.withTimeout(ctx, "the offsets at the start time", func(ctx context.Context) (err error) {
 		at, err = k.log.OffsetsAt(ctx, partitions, since)
 		return err
 	})

@@ -46,7 +46,7 @@ type Leave struct {
 func (c *committer) lanesFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	c.metrics.failed.Inc()
 	c.metrics.failedBatch(batch)
-	o := Outcome{Kind: Fenced, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{}}
+	o := Outcome{Kind: Dropped, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{}}
 	for p, failures := range failuresByClaim(batch) {
 		alone := slices.DeleteFunc(slices.Clone(failures), func(f plan.Failure) bool { return !f.Alone })
 		o.Leaves[p] = c.leaveBatch(ctx, batch, p, failures, alone, err)
@@ -126,7 +126,7 @@ func (c *committer) encodeFailed(ctx context.Context, batch *plan.SealedBatch, e
 		c.metrics.failed.Inc()
 		c.metrics.failedBatch(batch)
 		l := c.leaveBatch(ctx, batch, p, nil, nil, err)
-		return Outcome{Kind: Fenced, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{p: l}}
+		return Outcome{Kind: Dropped, Err: err, Broken: true, Again: true, Leaves: map[connector.Partition]Leave{p: l}}
 	}
 	return c.togetherFailed(ctx, batch, err)
 }
@@ -141,7 +141,7 @@ func (c *committer) togetherFailed(ctx context.Context, batch *plan.SealedBatch,
 	}
 	c.metrics.failed.Inc()
 	c.metrics.failedBatch(batch)
-	o := Outcome{Kind: Fenced, Err: err, Broken: true, Again: t.failures <= max(attempts, 1)}
+	o := Outcome{Kind: Dropped, Err: err, Broken: true, Again: t.failures <= max(attempts, 1)}
 	attrs := []any{"err", err, "batch_id", batch.ID}
 	switch n := t.failures - 1; {
 	case n == 0:

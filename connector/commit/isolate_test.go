@@ -100,7 +100,7 @@ func TestBisection_GivesUp(t *testing.T) {
 // TestCommitter_PrefixKeepsTrouble: a commit ends what failed only once it has passed the records that failed.
 func TestCommitter_PrefixKeepsTrouble(t *testing.T) {
 	p := connector.Partition{Topic: "orders", ID: 1}
-	c := &committer{current: &current{logger: slog.New(slog.DiscardHandler)}, troubles: map[connector.Partition]*trouble{p: {failures: 2, next: 10}}}
+	c := &committer{writerState: &writerState{logger: slog.New(slog.DiscardHandler)}, troubles: map[connector.Partition]*trouble{p: {failures: 2, next: 10}}}
 	c.clearFailures(t.Context(), map[connector.Partition]plan.Span{p: {From: 3, Next: 9}})
 	if c.troubles[p] == nil || c.troubles[p].failures != 2 {
 		t.Fatalf("a commit up to 9 ended what failed before 10: %v", c.troubles)

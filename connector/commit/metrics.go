@@ -126,10 +126,10 @@ func (m *Metrics) stopped(p *plan.Plan) {
 	}
 }
 
-// conflict counts the records of a plan that was not committed.
-func (m *Metrics) conflict(p *plan.Plan, class classify.Class) {
+// failedCommit counts the records of a plan that was not committed.
+func (m *Metrics) failedCommit(p *plan.Plan, class classify.Class) {
 	if class == classify.Canceled { // the process is stopping
-		return // we were asked to stop
+		return
 	}
 	for _, r := range p.Commit.Ranges {
 		m.countFailed(r.Topic, class, r.Rows+r.Letters)

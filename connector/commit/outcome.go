@@ -16,15 +16,15 @@ type Outcome struct {
 	Kind    Kind
 	Writer  *Writer                       // sender
 	Barrier *lane.Barrier                 // of the sealed batch it is about; nil for the other requests
-	Plan    *plan.Plan                    // of Committed and Fenced, nil if none was made
+	Plan    *plan.Plan                    // of Committed and Dropped, nil if none was made
 	Resumed map[connector.Partition]Found // of Resumed
-	Err     error                         // of Fenced and Failed
+	Err     error                         // of Dropped and Failed
 	Behind  []connector.Position          // of Measured
 	Unknown bool                          // of Measured: Kafka or the table could not be read
 	Schema  connector.Schema              // of the newest snapshot, nil before the first
-	Broken  bool                          // of Fenced: the batch failed locally, and the writer has logged it
-	Leaves  map[connector.Partition]Leave // of Committed and Fenced: the claims whose records failed locally
-	Again   bool                          // of Fenced: the same records should be read again at once
+	Broken  bool                          // of Dropped: the batch failed locally, and the writer has logged it
+	Leaves  map[connector.Partition]Leave // of Committed and Dropped: the claims whose records failed locally
+	Again   bool                          // of Dropped: the same records should be read again at once
 }
 
 // Kind is the kind of an outcome.
@@ -33,7 +33,7 @@ type Kind uint8
 // The kinds.
 const (
 	Committed Kind = iota // a sealed batch is in the log, or had nothing to commit
-	Fenced                // positions moved: the reader drops all records of this table and resumes its claims
+	Dropped               // nothing was committed, or the outcome is unknown: the reader drops all uncommitted records of this table, and its claims resume
 	Failed                // the table cannot be written: its claims are held
 	Resumed               // the positions of claims are known
 	Compared              // idle claims have their expected positions

@@ -145,9 +145,9 @@ type ResumeRequest struct {
 	Session uint64
 	// Last is the position that the reader knows. If the table has not moved, its epoch is still valid.
 	Last connector.Position
-	// Standing is the reason of the claim's hold, "" if it has none: a finding with the same reason needs no
+	// Held is the reason of the claim's hold, "" if it has none: a finding with the same reason needs no
 	// confirmation.
-	Standing hold.Reason
+	Held hold.Reason
 	// Paused is true while an operator pauses the claim: a finding needs no confirmation until the operator resumes
 	// it.
 	Paused bool

@@ -26,7 +26,7 @@ const (
 
 // A resolver finds the positions of claims in the table and checks them against Kafka's logs.
 type resolver struct {
-	*current
+	*writerState
 
 	kafka     kafka
 	committer *committer                     // makes initial commits
@@ -121,8 +121,8 @@ func (r *resolver) epochBefore(p connector.Partition, next int64, last connector
 	return -1
 }
 
-// retry sends a request to Kafka until kafkaTimeout. The error is a [hold.Error] or Canceled.
-func (k *kafka) retry(ctx context.Context, what string, op func(context.Context) error) error {
+// withTimeout calls op behind the guard, which retries, for at most kafkaTimeout. The error is a [hold.Error] or Canceled.
+func (k *kafka) withTimeout(ctx context.Context, what string, op func(context.Context) error) error {
 	asking, cancel := context.WithTimeout(ctx, kafkaTimeout)
 	defer cancel()
 	err := k.guard.Do(asking, op)
@@ -149,7 +149,7 @@ func (k *kafka) groupOffsets(ctx context.Context, claims map[connector.Partition
 	var mu sync.Mutex
 	inParallel(slices.Sorted(maps.Keys(topics)), func(topic string) {
 		var of map[int32]connector.GroupOffset
-		err := k.retry(ctx, "the group's committed offsets", func(ctx context.Context) (err error) {
+		err := k.withTimeout(ctx, "the group's committed offsets", func(ctx context.Context) (err error) {
 			of, err = k.group.Offsets(ctx, topic)
 			return err
 		})
@@ -194,10 +194,10 @@ func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Parti
 	var mu sync.Mutex
 	planned, failures := map[string]*plan.Initial{}, map[string]error{}
 	inParallel(slices.Sorted(maps.Keys(missing)), func(name string) {
-		plan, err := r.planInitial(ctx, name, slices.SortedFunc(slices.Values(missing[name]), connector.Partition.Compare))
+		initial, err := r.initialPositions(ctx, name, slices.SortedFunc(slices.Values(missing[name]), connector.Partition.Compare))
 		mu.Lock()
 		defer mu.Unlock()
-		planned[name], failures[name] = plan, err
+		planned[name], failures[name] = initial, err
 	})
 	r.rejectWithRows(ctx, planned, failures, holdOne)
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
@@ -214,13 +214,13 @@ func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Parti
 		if len(planned[name].Positions) == 0 {
 			continue // all of its partitions are held because the table has their rows
 		}
-		plan := planned[name].Plan(r.snapshot, r.pipeline)
-		s, err := r.committer.commit(ctx, plan, nil)
+		first := planned[name].Plan(r.snapshot, r.pipeline)
+		s, err := r.committer.commit(ctx, first, nil)
 		if err != nil {
 			return fmt.Errorf("initial commit of topic %q: %w", name, err)
 		}
 		r.snapshot = s
-		r.logger.InfoContext(ctx, "initial commit finished", "topic", name, "from", r.start[name].String(), "partitions", len(plan.Next), "version", s.Version)
+		r.logger.InfoContext(ctx, "initial commit finished", "topic", name, "from", r.start[name].String(), "partitions", len(first.Next), "version", s.Version)
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (r *resolver) selectInitial(claims map[connector.Partition]ResumeRequest, o
 
 // topic returns a topic from the cluster's metadata.
 func (k *kafka) topic(ctx context.Context, name string) (topic connector.Topic, err error) {
-	err = k.retry(ctx, "topic "+name, func(ctx context.Context) (err error) {
+	err = k.withTimeout(ctx, "topic "+name, func(ctx context.Context) (err error) {
 		topic, err = k.log.Topic(ctx, name)
 		return err
 	})
@@ -277,7 +277,7 @@ func positionsAt(partitions []connector.Partition) []connector.Position {
 func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	bounds := map[connector.Partition]connector.Bounds{}
 	var unread *connector.UnreadError
-	err := k.retry(ctx, "the log ends of partitions", func(ctx context.Context) error {
+	err := k.withTimeout(ctx, "the log ends of partitions", func(ctx context.Context) error {
 		got, err := k.log.Bounds(ctx, at)
 		maps.Copy(bounds, got)
 		if errors.As(err, &unread) {
@@ -354,4 +354,4 @@ type sighting struct {
 }
 
 // isKnown reports whether a finding needs no confirmation: the claim is already held for it, or paused.
-func (q ResumeRequest) isKnown(reason hold.Reason) bool { return q.Paused || q.Standing == reason }
+func (q ResumeRequest) isKnown(reason hold.Reason) bool { return q.Paused || q.Held == reason }

@@ -45,7 +45,7 @@ func TestCandidate_Weight(t *testing.T) {
 			for i := range n {
 				rec := *r
 				rec.Offset = i
-				c, _ := lane.Reject(b, &rec, classify.Mark(&refused{"type_mismatch", "shipping.address.lines[3].text", 17}, classify.Poison))
+				c, _ := lane.NewCandidate(b, &rec, classify.Mark(&refused{"type_mismatch", "shipping.address.lines[3].text", 17}, classify.Poison))
 				batch.Candidates = append(batch.Candidates, c)
 			}
 			p := plan.Decide(batch, connectortest.Snapshot(nil), plan.Terms{Pipeline: "pipe", Member: "m", Letters: map[string]connector.LetterRules{"orders": {HoldAbove: 0.5}}, Allowed: map[string]bool{"orders": true}})

@@ -25,7 +25,7 @@ import (
 // The writer's goroutine owns it. The filling goroutine reports through requests.
 type window struct {
 	*connector.Duplicates
-	*current
+	*writerState
 
 	scopes map[connector.Partition]idempotency.Scope // of the claims of this member
 	resets map[connector.Partition]int64             // the resets by operators that scopes have applied
@@ -59,12 +59,12 @@ const (
 )
 
 // newWindow returns the window of a table, nil if the table declares no identity.
-func newWindow(d *connector.Duplicates, of *current, q *requests, turns Fills, loops *pulse.Loops) *window {
+func newWindow(d *connector.Duplicates, of *writerState, q *requests, turns Fills, loops *pulse.Loops) *window {
 	if d == nil {
 		return nil
 	}
 	return &window{
-		Duplicates: d, current: of, requests: q, fills: turns, loops: loops,
+		Duplicates: d, writerState: of, requests: q, fills: turns, loops: loops,
 		scopes: map[connector.Partition]idempotency.Scope{}, resets: map[connector.Partition]int64{},
 		waiting: map[connector.Partition]*waiting{}, failed: map[connector.Partition]error{},
 		log: newDuplicateLog(),

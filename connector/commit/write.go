@@ -17,7 +17,7 @@ import (
 
 // A committer decides and commits the sealed batches of one table.
 type committer struct {
-	*current
+	*writerState
 
 	window     *window               // nil if the table declares no identity
 	letters    connector.DeadLetters // nil if the topics of the table have none
@@ -48,7 +48,7 @@ type committer struct {
 func (c *committer) write(ctx context.Context, barrier *lane.Barrier) Outcome {
 	batch := c.gather(ctx, barrier)
 	if batch == nil {
-		return Outcome{Kind: Fenced, Err: context.Cause(ctx)}
+		return Outcome{Kind: Dropped, Err: context.Cause(ctx)}
 	}
 	logger := c.logger.With("batch_id", barrier.ID)
 	reserved := c.reserve(barrier, batch)
@@ -59,38 +59,38 @@ func (c *committer) write(ctx context.Context, barrier *lane.Barrier) Outcome {
 	if err := c.window.load(ctx, batch); err != nil {
 		return c.failureOutcome(ctx, nil, err)
 	}
-	plan := plan.Decide(batch, c.snapshot, c.terms(ctx, batch))
+	decided := plan.Decide(batch, c.snapshot, c.terms(ctx, batch))
 	var leaves map[connector.Partition]Leave
-	if len(plan.Pieces) > 0 && c.needsRehearsal(batch) {
+	if len(decided.Pieces) > 0 && c.needsRehearsal(batch) {
 		var failed *Outcome
-		if plan, leaves, failed = c.rehearseClaims(ctx, batch, plan); failed != nil {
+		if decided, leaves, failed = c.rehearseClaims(ctx, batch, decided); failed != nil {
 			return *failed
 		}
 	}
-	reserved.plan(plan.Pieces)
-	if len(plan.Next) == 0 {
-		c.metrics.stopped(plan)
-		logger.DebugContext(ctx, "nothing to commit", "holds", len(plan.Holds), "leave", len(leaves))
-		return Outcome{Kind: Committed, Plan: plan, Leaves: leaves}
+	reserved.plan(decided.Pieces)
+	if len(decided.Next) == 0 {
+		c.metrics.stopped(decided)
+		logger.DebugContext(ctx, "nothing to commit", "holds", len(decided.Holds), "leave", len(leaves))
+		return Outcome{Kind: Committed, Plan: decided, Leaves: leaves}
 	}
 	began := time.Now()
-	s, err := c.commit(ctx, plan, reserved)
+	s, err := c.commit(ctx, decided, reserved)
 	if err == nil {
 		c.snapshot, c.failures = s, 0
 		c.unknown.Over(ctx, logger, "commits succeed again after failures for an unknown reason")
-		c.clearFailures(ctx, plan.Next)
-		c.verdicts.Passed(plan.Next)
+		c.clearFailures(ctx, decided.Next)
+		c.verdicts.Passed(decided.Next)
 		took := time.Since(began)
-		c.metrics.committed(plan, took)
-		c.metrics.stopped(plan)
-		c.ignored.log(ctx, c.logger, plan.Commit.Ignored)
-		logger.InfoContext(ctx, "committed", commitAttrs(plan, s.Version, took)...)
-		return Outcome{Kind: Committed, Plan: plan, Leaves: leaves}
+		c.metrics.committed(decided, took)
+		c.metrics.stopped(decided)
+		c.ignored.log(ctx, c.logger, decided.Commit.Ignored)
+		logger.InfoContext(ctx, "committed", commitAttrs(decided, s.Version, took)...)
+		return Outcome{Kind: Committed, Plan: decided, Leaves: leaves}
 	}
 	if connector.IsLocal(err) {
 		return c.encodeFailed(ctx, batch, err)
 	}
-	return c.failureOutcome(ctx, plan, err)
+	return c.failureOutcome(ctx, decided, err)
 }
 
 // commitAttrs returns the log attributes of a committed plan.
@@ -126,27 +126,27 @@ func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Ter
 }
 
 // failureOutcome returns the outcome of a batch or request that failed, or whose outcome is unknown.
-func (c *committer) failureOutcome(ctx context.Context, plan *plan.Plan, err error) Outcome {
+func (c *committer) failureOutcome(ctx context.Context, decided *plan.Plan, err error) Outcome {
 	held := (*hold.Error)(nil)
-	if plan != nil {
-		c.metrics.conflict(plan, classify.Of(err))
+	if decided != nil {
+		c.metrics.failedCommit(decided, classify.Of(err))
 	}
 	switch class := classify.Of(err); {
 	case class == classify.Fenced, class == classify.Canceled:
-		return Outcome{Kind: Fenced, Plan: plan, Err: err}
+		return Outcome{Kind: Dropped, Plan: decided, Err: err}
 	case errors.As(err, &held):
-		return Outcome{Kind: Failed, Plan: plan, Err: err}
+		return Outcome{Kind: Failed, Plan: decided, Err: err}
 	}
 	// An unknown error: the batch is dropped, and the claims resume from the log after a growing pause.
 	c.failures++
 	c.metrics.failed.Inc()
 	logger := c.logger
-	if plan != nil {
-		logger = logger.With("batch_id", plan.Commit.Batch)
+	if decided != nil {
+		logger = logger.With("batch_id", decided.Commit.Batch)
 	}
 	c.unknown.Failed(ctx, logger, slog.LevelError, "commit failed for an unknown reason; its claims resume from the table", "err", err, "failures", c.failures)
 	_ = reliability.Wait(ctx, c.backoff.Pause(c.failures)) // ends early with ctx
-	return Outcome{Kind: Fenced, Plan: plan, Err: err}
+	return Outcome{Kind: Dropped, Plan: decided, Err: err}
 }
 
 // gather waits for the parts of all lanes. It returns nil if ctx ends first.

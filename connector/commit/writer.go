@@ -40,7 +40,7 @@ type Decisions interface {
 // A Writer commits the sealed batches of one table. Only it accesses the table: resume, initial commit, decide and
 // commit run one after the other on its goroutine. The reader sends Requests and receives outcomes.
 type Writer struct {
-	*current
+	*writerState
 
 	Requests  *requests
 	outcomes  chan<- Outcome
@@ -53,9 +53,9 @@ type Writer struct {
 	closed func() // called when run has ended; nil if there is nothing to close
 }
 
-// current is the state that the parts of a writer share. Only the writer's goroutine uses it; a goroutine that
+// writerState is the state that the parts of a writer share. Only the writer's goroutine uses it; a goroutine that
 // fills windows gets what it needs of the snapshot beforehand.
-type current struct {
+type writerState struct {
 	name     string
 	pipeline string
 	table    connector.Table
@@ -68,22 +68,22 @@ type current struct {
 // Begin.
 func New(c Config, name string, target connector.Target, shared *lane.Table) *Writer {
 	logger := c.Logger.With("table", name)
-	of := &current{
+	of := &writerState{
 		name: name, pipeline: c.Pipeline, table: &waitingTable{Table: target.Table, logger: logger},
 		logger: logger, metrics: c.Metrics,
 	}
 	q := newRequests()
 	dedup := newWindow(target.Duplicates, of, q, c.Fills, c.Loops)
 	commits := &committer{
-		current: of, window: dedup, letters: newWaitingLetters(target.Letters), verdicts: &shared.Verdicts,
+		writerState: of, window: dedup, letters: newWaitingLetters(target.Letters), verdicts: &shared.Verdicts,
 		member: c.Member, lanes: c.Lanes, batch: c.Batch, wakeReader: func() { lane.Wake(c.Progress) },
 		decisions: c.Decisions, rules: map[string]connector.LetterRules{}, backoff: c.Kafka.Backoff(),
 		letterLog: newLetterLog(), ignored: ignoredLog{}, troubles: map[connector.Partition]*trouble{},
 	}
 	return &Writer{
-		current: of, Requests: q, outcomes: c.Outcomes, committer: commits, window: dedup, loops: c.Loops,
+		writerState: of, Requests: q, outcomes: c.Outcomes, committer: commits, window: dedup, loops: c.Loops,
 		resolver: &resolver{
-			current: of, committer: commits, window: dedup, kafka: kafka{c.Group, c.Log, c.Kafka},
+			writerState: of, committer: commits, window: dedup, kafka: kafka{c.Group, c.Log, c.Kafka},
 			start: map[string]connector.Start{}, rows: map[connector.RowsOf]rowsFound{},
 		},
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	_ connector.Identifier = (*jsonDecoder)(nil)
-	_ connector.IDDecoder  = JSON{}
+	_ connector.IdentityBuilder = (*jsonDecoder)(nil)
+	_ connector.IDDecoder       = JSON{}
 )
 
 // identities makes the fingerprints of rows. The identity is a column of the table, or it is only in the record, and
@@ -86,5 +86,5 @@ func (i *identities) of(rows arrow.RecordBatch) {
 	}
 }
 
-// Entries implements [connector.Identifier].
+// Entries implements [connector.IdentityBuilder].
 func (d *jsonDecoder) Entries() []idempotency.Entry { return d.entries }

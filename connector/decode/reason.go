@@ -9,7 +9,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Reason is why a JSON record cannot become a row. The list is closed and the texts are stable: they are values of
+// Reason is why a record cannot become a row. The list is closed and the texts are stable: they are values of
 // metric labels and parts of dead letters.
 type Reason uint8
 

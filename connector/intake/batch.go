@@ -14,7 +14,7 @@ type batcher struct {
 	*base
 
 	room    *room
-	current *current
+	current *untilCurrent
 
 	sealForMemory *tableState // the table to seal because memory is short, nil if none
 	batches       uint64      // sealed so far
@@ -68,7 +68,7 @@ func (b *batcher) due(t *tableState) string {
 		return dueRows
 	case t.OpenBatch.Bytes.Load() >= t.limits.Bytes:
 		return dueBytes
-	case t.OpenBatch.Allocated.Load() >= b.room.batchShare(), b.sealForMemory == t:
+	case t.OpenBatch.Allocated.Load() >= b.room.tableLimit(), b.sealForMemory == t:
 		return dueMemory
 	case !empty && age >= t.limits.Every:
 		return dueAge

@@ -44,7 +44,7 @@ type recordRules struct {
 type claimState struct {
 	state state
 	hold  *hold.Hold // shown until records flow again
-	ends  endsBy     // what ends the hold
+	ends  endEvent   // what ends the hold
 	// inFailedCommit is true if the hold was found by a commit with the claim's records. Only a commit of them can
 	// end it.
 	inFailedCommit bool

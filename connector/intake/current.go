@@ -7,12 +7,12 @@ import (
 	"sluice/connector/commit"
 )
 
-// current decides when a run until current is done: the tables have what the topics held at its start, or their
+// untilCurrent decides when a run until current is done: the tables have what the topics held at its start, or their
 // claims hold.
-type current struct{ *base }
+type untilCurrent struct{ *base }
 
 // reached reports whether every claim was read up to its target, or is held.
-func (cu *current) reached() bool {
+func (cu *untilCurrent) reached() bool {
 	if !cu.joined || cu.backpressure.Queued.Load() > 0 {
 		return false
 	}
@@ -25,7 +25,7 @@ func (cu *current) reached() bool {
 }
 
 // done reports whether a run until current is done. It always returns false for other runs.
-func (cu *current) done() bool {
+func (cu *untilCurrent) done() bool {
 	if !cu.UntilCurrent || !cu.reached() {
 		return false
 	}
@@ -60,7 +60,7 @@ func (cu *current) done() bool {
 
 // complete reports whether a table has everything. The ends are those of the start, so a table once complete stays
 // so. Paused partitions of other members are not waited for; they are listed in left.
-func (cu *current) complete(t *tableState) bool {
+func (cu *untilCurrent) complete(t *tableState) bool {
 	if t.measured.IsZero() || t.behind == nil {
 		return false
 	}
@@ -79,12 +79,12 @@ func (cu *current) complete(t *tableState) bool {
 
 // measureEvery returns the interval of measuring a table in a run until current. It grows with the number of
 // tables, because each measurement reads a table's log.
-func (cu *current) measureEvery() time.Duration {
+func (cu *untilCurrent) measureEvery() time.Duration {
 	return max(time.Second, time.Duration(len(cu.tables))*10*time.Millisecond)
 }
 
 // measured stores the result of a measurement.
-func (cu *current) measured(t *tableState, o commit.Outcome) {
+func (cu *untilCurrent) measured(t *tableState, o commit.Outcome) {
 	t.measuring, t.measured = false, time.Now()
 	if t.behind = o.Behind; t.behind == nil && !o.Unknown {
 		t.behind = []connector.Position{}

@@ -75,7 +75,7 @@ const maxResults = 2
 
 // request requests the next records of a claim, if it may have more fetch results.
 func (fs *fetches) request(c *claim) {
-	if !c.state.reads() || c.fetching || len(c.queue) >= maxResults || fs.draining || c.table.stuck || c.shedBytes > 0 {
+	if !c.state.reads() || c.fetching || len(c.queue) >= maxResults || fs.draining || c.table.full || c.shedBytes > 0 {
 		return
 	}
 	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {
@@ -100,9 +100,10 @@ func (fs *fetches) startReading(c *claim, at connector.Position) {
 	fs.request(c)
 }
 
-// isStuck reports whether a table can take no more records for now: one sealed batch is on its way, and the next one
-// is full.
-func (fs *fetches) isStuck(t *tableState) bool {
+// isFull reports whether nothing more is fetched for a table: one sealed batch is on its way, and the next one is
+// full. While its barrier is in the lanes, rows of the sealed batch still count for the next one, so a table is not
+// yet full then, although [dispatcher.enqueueBlock] waits already.
+func (fs *fetches) isFull(t *tableState) bool {
 	return t.sealed != nil && t.sealed.PassedAll(len(fs.lanes)) && fs.room.batchFull(t)
 }
 
@@ -111,13 +112,13 @@ func (fs *fetches) isStuck(t *tableState) bool {
 func (fs *fetches) updateFetching() {
 	short := fs.Pools.Fetch.Short() && fs.starving()
 	for _, t := range fs.tables {
-		was := t.stuck
-		if t.stuck = fs.isStuck(t); t.stuck == was && (!t.stuck || !short) {
+		was := t.full
+		if t.full = fs.isFull(t); t.full == was && (!t.full || !short) {
 			continue
 		}
 		for _, c := range t.claims {
 			switch {
-			case !t.stuck:
+			case !t.full:
 				fs.request(c)
 			case short && c.state.reads() && (len(c.queue) > 0 || c.fetching):
 				fs.shed(c)
@@ -161,7 +162,7 @@ func (fs *fetches) shedWaiting(short bool) {
 // starving reports whether a claim waits for records that its table could take.
 func (fs *fetches) starving() bool {
 	for _, c := range fs.claims {
-		if c.fetching && !c.table.stuck {
+		if c.fetching && !c.table.full {
 			return true
 		}
 	}

@@ -64,7 +64,7 @@ func TestFetches_Accept(t *testing.T) {
 	r.fetches.request(c)
 	again := answer(c.session, 10, 20)
 	want("again", again, 0, 1)
-	tab.stuck = true
+	tab.full = true
 	c.fetching = false
 	r.fetches.request(c)
 	if c.fetching {

@@ -53,7 +53,7 @@ func (hs *holds) hold(c *claim, h hold.Hold, attrs ...any) {
 	}
 	h.Partition = c.Partition
 	if c.hold = &h; c.ends != byCommit {
-		c.ends = endOf(h.Reason)
+		c.ends = endEventOf(h.Reason)
 	}
 	if c.next > c.from || c.table.inSealed(c.Partition) {
 		hs.enter(c, finishing)
@@ -121,7 +121,7 @@ func (hs *holds) requestResume(t *tableState, claims ...*claim) {
 		}
 		q := commit.ResumeRequest{Session: c.session, Last: connector.Position{Partition: c.Partition, Next: c.position, Epoch: c.positionEpoch}, Paused: hs.Decisions.Paused(c.Partition) != nil}
 		if c.hold != nil {
-			q.Standing = c.hold.Reason
+			q.Held = c.hold.Reason
 		}
 		asked[c.Partition] = q
 	}
@@ -158,7 +158,7 @@ func (hs *holds) forgetFailedCommits(t *tableState) {
 			hs.release(c)
 		}
 		if c.hold != nil {
-			c.ends = endOf(c.hold.Reason)
+			c.ends = endEventOf(c.hold.Reason)
 		}
 	}
 }

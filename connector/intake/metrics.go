@@ -19,7 +19,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "sluice_queued_records", Help: "Records enqueued to the lanes and not yet decoded.",
 		}),
 		read:           counter("sluice_records_read_total", "Records enqueued to the lanes."),
-		fenced:         counter("sluice_fenced_total", "Times that all uncommitted records of a table were dropped because a position moved or the outcome of a commit stayed unknown."),
+		fenced:         counter("sluice_fenced_total", "Times that all uncommitted records of a table were dropped because another writer moved a position or changed the table's columns."),
 		offsetFailures: counter("sluice_group_offset_failures_total", "Failed commits of the group's offsets; they are retried."),
 		paused:         counter("sluice_backpressure_started_total", "Times that backpressure paused reading, of all tables or of one."),
 		resumed:        counter("sluice_backpressure_ended_total", "Times that reading resumed after backpressure."),

@@ -3,6 +3,7 @@ package intake
 import (
 	"time"
 
+	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/commit"
 	"sluice/reliability/hold"
@@ -16,7 +17,7 @@ type outcomes struct {
 	fetches    *fetches
 	batcher    *batcher
 	assignment *assignment
-	current    *current
+	current    *untilCurrent
 }
 
 // handle acts on an outcome of a writer.
@@ -34,8 +35,8 @@ func (oc *outcomes) handle(o commit.Outcome) {
 	switch o.Kind {
 	case commit.Committed:
 		oc.committed(t, o)
-	case commit.Fenced:
-		oc.fenced(t, o)
+	case commit.Dropped:
+		oc.dropped(t, o)
 	case commit.Failed:
 		oc.failed(t, o)
 	case commit.Resumed:
@@ -108,14 +109,10 @@ func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 	}
 }
 
-// fenced drops the sealed batch and the open one, because positions moved or the outcome is unknown. All claims of
-// the table resume from the log.
-func (oc *outcomes) fenced(t *tableState, o commit.Outcome) {
-	if !o.Broken {
-		oc.Metrics.fenced.Inc()
-		oc.Logger.Warn("FENCED: dropping uncommitted records; claims resume from the table",
-			append([]any{"table", t.name, "err", o.Err}, batchAttrs(&o)...)...)
-	}
+// dropped drops the sealed batch and the open one, because another writer moved positions, the commit failed, or its
+// outcome is unknown. All claims of the table resume from the log.
+func (oc *outcomes) dropped(t *tableState, o commit.Outcome) {
+	oc.logDropped(t, &o)
 	oc.batcher.dropAll(t)
 	if t.refetch = nil; o.Again {
 		for p, span := range o.Barrier.Claims {
@@ -137,6 +134,19 @@ func (oc *outcomes) fenced(t *tableState, o commit.Outcome) {
 		again = append(again, c)
 	}
 	oc.holds.requestResume(t, again...)
+}
+
+// logDropped logs why records are dropped, unless the writer has logged it. Only a loss to another writer counts as
+// fenced.
+func (oc *outcomes) logDropped(t *tableState, o *commit.Outcome) {
+	attrs := append([]any{"table", t.name, "err", o.Err}, batchAttrs(o)...)
+	switch {
+	case classify.Of(o.Err) == classify.Fenced:
+		oc.Metrics.fenced.Inc()
+		oc.Logger.Warn("FENCED: dropping uncommitted records; claims resume from the table", attrs...)
+	case !o.Broken:
+		oc.Logger.Warn("dropping uncommitted records; claims resume from the table", attrs...)
+	}
 }
 
 // failed holds all claims of a table that cannot be written. If a commit found this, only a commit can end the

@@ -52,7 +52,7 @@ func (pl *pauseLog) watchPauses() {
 	pl.queueOpen()
 	pl.note(&pl.memory, len(pl.room.waiting) > 0 || pl.room.anyShed, pausedByMemory, nil)
 	for _, t := range pl.tables {
-		if on := t.stuck && t.behindEnd(); on || !t.commitPause.since.IsZero() {
+		if on := t.full && t.behindEnd(); on || !t.commitPause.since.IsZero() {
 			pl.note(&t.commitPause, on, pausedByCommit, t)
 		}
 	}

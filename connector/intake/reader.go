@@ -89,7 +89,7 @@ type Reader struct {
 	fetches    *fetches
 	pauses     *pauseLog
 	dispatcher *dispatcher
-	current    *current
+	current    *untilCurrent
 	batcher    *batcher
 	assignment *assignment
 	outcomes   *outcomes
@@ -149,7 +149,7 @@ func New(c Config) (*Reader, error) {
 	r.fetches = &fetches{base: r.base, room: r.room, holds: r.holds}
 	r.pauses = newPauseLog(r.base, r.room)
 	r.dispatcher = &dispatcher{base: r.base, room: r.room, holds: r.holds, fetches: r.fetches, pauses: r.pauses}
-	r.current = &current{base: r.base}
+	r.current = &untilCurrent{base: r.base}
 	r.batcher = &batcher{base: r.base, room: r.room, current: r.current}
 	r.assignment = newAssignment(r.base, r.holds, r.batcher)
 	r.outcomes = &outcomes{base: r.base, holds: r.holds, fetches: r.fetches, batcher: r.batcher, assignment: r.assignment, current: r.current}

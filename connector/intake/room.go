@@ -19,12 +19,12 @@ const (
 	blockBytes = 1 << 20
 )
 
-// batchShare returns the part of the batch pool that the rows of one table may take before they are sealed. Less
-// than half, so that the sealed batch and the open one fit together.
-func (rm *room) batchShare() int64 { return rm.Pools.Batch.Size() / 100 * 45 }
+// tableLimit returns how many bytes of the batch pool the open batch of one table may take before it is sealed: less
+// than half of the pool, so that the sealed batch and the open one fit together. With several tables see overShare.
+func (rm *room) tableLimit() int64 { return rm.Pools.Batch.Size() / 100 * 45 }
 
-// overShare reports whether a table with a sealed batch on its way takes more than its share while other tables
-// need theirs.
+// overShare reports whether a table takes more than an equal share of the batch pool while other tables need theirs.
+// The table must have a sealed batch.
 func (rm *room) overShare(t *tableState) bool {
 	pool := rm.Pools.Batch
 	sharing := rm.sharing()
@@ -60,16 +60,16 @@ func (rm *room) tableToSeal() *tableState {
 	var onTheWay int64
 	var largest, oldest *tableState
 	for _, t := range rm.tables {
-		held := t.OpenBatch.Allocated.Load()
+		open := t.OpenBatch.Allocated.Load()
 		switch {
 		case t.commitLate(now, patience): // frees no memory soon
 		case t.sealed != nil:
 			if onTheWay += t.sealed.Allocated.Load(); !t.sealed.PassedAll(len(rm.lanes)) {
-				onTheWay += held
+				onTheWay += open
 			}
-		case t.opened.IsZero() || held == 0:
+		case t.opened.IsZero() || open == 0:
 		default:
-			if largest == nil || held > largest.OpenBatch.Allocated.Load() {
+			if largest == nil || open > largest.OpenBatch.Allocated.Load() {
 				largest = t
 			}
 			if oldest == nil || t.opened.Before(oldest.opened) {
@@ -175,5 +175,5 @@ func (rm *room) unreserve(t *tableState, n int64) {
 // batchFull reports whether the open batch is as large as a commit may be.
 func (rm *room) batchFull(t *tableState) bool {
 	return t.OpenBatch.Records() >= t.limits.Rows || t.OpenBatch.Bytes.Load() >= t.limits.Bytes ||
-		t.OpenBatch.Allocated.Load() >= rm.batchShare() || t.sealed != nil && rm.overShare(t)
+		t.OpenBatch.Allocated.Load() >= rm.tableLimit() || t.sealed != nil && rm.overShare(t)
 }

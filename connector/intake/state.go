@@ -75,19 +75,18 @@ func (s state) display() string {
 // package; the claim continues.
 const IllegalTransition = "illegal state transition of a claim; report it with this line"
 
-// endsBy is the event that ends a hold.
-type endsBy uint8
+// endEvent is the event that ends a hold.
+type endEvent uint8
 
 const (
-	byCheck  endsBy = iota // a check finds that the claim can be read
-	byRecord               // a record is read
-	byCommit               // a commit succeeds, because a commit found the hold
+	byCheck  endEvent = iota // a check finds that the claim can be read
+	byRecord                 // a record is read
+	byCommit                 // a commit succeeds, because a commit found the hold
 )
 
-// endOf returns the event that ends a hold that no commit found. Only reading can show that a damaged batch is
-// readable again.
-func endOf(reason hold.Reason) endsBy {
-	if reason == hold.CorruptBatch || reason == hold.Oversize {
+// endEventOf returns the event that ends a hold that no commit found.
+func endEventOf(reason hold.Reason) endEvent {
+	if reason.EndsByRecord() {
 		return byRecord
 	}
 	return byCheck

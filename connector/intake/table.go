@@ -22,8 +22,8 @@ type tableState struct {
 	schema      connector.Schema // the schema that lanes build rows for
 	opened      time.Time        // when the open batch got its first record; zero if it is empty
 	sealed      *lane.Barrier    // the sealed batch on its way, nil if there is none
-	stuck       bool             // whether it can take no more records for now
-	commitPause pause            // pause of reading for this table while it is stuck
+	full        bool             // see fetches.isFull
+	commitPause pause            // pause of reading for this table while it is full
 	// refetch is the offset up to which each claim's records of a failed batch are read again before the next batch
 	// is sealed early; nil if there are none.
 	refetch     map[connector.Partition]int64

@@ -117,7 +117,7 @@ func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait 
 
 // reserve waits for the memory of a response. If records are expected (ahead), it also reserves their estimated
 // decompressed size.
-func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *recordbatch.Opener) (*room, error) {
+func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *recordbatch.Opener) (*requestMemory, error) {
 	pool := f.cfg.Memory
 	n := int64(size)
 	if ahead {
@@ -130,7 +130,7 @@ func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *rec
 	if err := pool.Acquire(ctx, n); err != nil {
 		return nil, err
 	}
-	return &room{pool: pool, reserved: n}, nil
+	return &requestMemory{pool: pool, reserved: n}, nil
 }
 
 // front returns how many bytes the next request of q needs, 0 without a request, and the remaining throttle time of
@@ -194,7 +194,7 @@ func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlight
 // roundTrip sends a request and settles each of its partitions. idle is true if the broker had no record for any of
 // them.
 func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
-	room *room, flights []inFlightFetch,
+	room *requestMemory, flights []inFlightFetch,
 ) (idle bool, err error) {
 	loop := pulse.Of(ctx)
 	loop.Wait()

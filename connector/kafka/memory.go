@@ -11,8 +11,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// room is the memory of one request: first the reservation, then the buffer of its response.
-type room struct {
+// requestMemory is the memory of one request: first the reservation, then the buffer of its response.
+type requestMemory struct {
 	pool *bytepool.Pool
 
 	mu       sync.Mutex
@@ -31,7 +31,7 @@ func (e *sizeError) Is(target error) bool { return target == errResponseSize }
 
 // buffer returns the buffer for a response of n bytes. The connection's goroutine calls it, perhaps after the request
 // was given up.
-func (r *room) buffer(n int) ([]byte, error) {
+func (r *requestMemory) buffer(n int) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.given {
@@ -46,7 +46,7 @@ func (r *room) buffer(n int) ([]byte, error) {
 }
 
 // keep returns the reserved memory beyond n bytes to the pool.
-func (r *room) keep(n int) {
+func (r *requestMemory) keep(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if more := r.reserved - int64(n); more > 0 {
@@ -56,7 +56,7 @@ func (r *room) keep(n int) {
 }
 
 // close returns everything to the pool, except a buffer after an error: the connection may still write into it.
-func (r *room) close(err error) {
+func (r *requestMemory) close(err error) {
 	r.keep(0)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *room) close(err error) {
 // implements [recordbatch.Memory].
 type lender struct {
 	pool *bytepool.Pool
-	room *room
+	room *requestMemory
 	// wait waits for a buffer with priority over all other requests to the pool.
 	wait func(n int, held int64) ([]byte, error)
 }

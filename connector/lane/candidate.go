@@ -29,9 +29,9 @@ func Weight(r *connector.Record) int64 {
 	return int64(candidateBytes + names + bytes + min(bytes/8, pageBytes))
 }
 
-// Reject returns the candidate for a record that cannot become a row. pass reports whether the lane may continue after
-// it: only if the record can become a dead letter.
-func Reject(b *Block, r *connector.Record, err error) (c plan.Candidate, pass bool) {
+// NewCandidate returns the candidate for a record that cannot become a row. If the record can become a dead letter, the
+// candidate has a copy of it, and pass is true: the lane continues with the next record. Else the claim stops here.
+func NewCandidate(b *Block, r *connector.Record, err error) (c plan.Candidate, pass bool) {
 	now := time.Now()
 	c = plan.Candidate{Partition: b.Partition, Session: b.Session, Offset: r.Offset, Err: err, First: now, Last: now, Timestamp: r.Timestamp}
 	if b.Letters && classify.Of(err) == classify.Poison {

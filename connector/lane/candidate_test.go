@@ -47,11 +47,11 @@ func TestReject_OnlyPoisonHasLetter(t *testing.T) {
 		"a position moved":     {classify.Mark(errors.New("moved"), classify.Fenced), false},
 		"a chunk that is full": {connector.ErrChunkFull, false},
 	} {
-		got, pass := Reject(&Block{Partition: connectortest.Partition(0), Session: 4, Letters: true}, r, c.err)
+		got, pass := NewCandidate(&Block{Partition: connectortest.Partition(0), Session: 4, Letters: true}, r, c.err)
 		if (got.Record != nil) != c.letter || pass != c.letter || (got.Allocated > 0) != c.letter {
 			t.Errorf("%s: record %v, %d bytes, pass %v", name, got.Record, got.Allocated, pass)
 		}
-		if got, pass := Reject(&Block{Partition: connectortest.Partition(0), Session: 4}, r, c.err); got.Record != nil || pass || got.Allocated != 0 {
+		if got, pass := NewCandidate(&Block{Partition: connectortest.Partition(0), Session: 4}, r, c.err); got.Record != nil || pass || got.Allocated != 0 {
 			t.Errorf("%s, of a topic without dead letters: record %v, %d bytes, pass %v", name, got.Record, got.Allocated, pass)
 		}
 	}

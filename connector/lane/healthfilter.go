@@ -53,7 +53,7 @@ func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 }
 
 // drop adds a health-check record to the dropped ones of its session.
-func (o *openChunk) drop(p connector.Partition, session uint64, offset int64) {
+func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	if i, ok := o.lastDropped[session]; ok && o.dropped[i].Candidates == len(o.candidates) {
 		o.dropped[i].Last = offset
 		o.dropped[i].Count++

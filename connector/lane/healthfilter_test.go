@@ -165,7 +165,7 @@ func BenchmarkHealthFilter(b *testing.B) {
 // truncates it. The lane keeps counts, not a list.
 func TestDropped_CountedByPlan(t *testing.T) {
 	a, b := connectortest.Partition(0), connectortest.Partition(1)
-	var o openChunk
+	var o openPart
 	for at := range int64(1000) {
 		o.drop(a, 1, at)
 		o.drop(b, 2, at)

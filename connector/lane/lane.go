@@ -69,11 +69,11 @@ type Lane struct {
 	loops        *pulse.Loops
 	records      *RecordLog
 
-	open map[*Table]*openChunk
+	open map[*Table]*openPart
 }
 
-// openChunk is a lane's part of the open batch of a table.
-type openChunk struct {
+// openPart is a lane's part of the open batch of a table: sealed chunks, the open chunk in builder, and candidates.
+type openPart struct {
 	schema     connector.Schema
 	builder    connector.Builder
 	builderErr error // why the builder could not be made
@@ -98,7 +98,7 @@ type openChunk struct {
 	counted struct{ rows, bytes, bad, allocated int64 }
 }
 
-func (o *openChunk) count(t *Table, rows, bytes, bad int64) {
+func (o *openPart) count(t *Table, rows, bytes, bad int64) {
 	o.counted.rows += rows
 	o.counted.bytes += bytes
 	o.counted.bad += bad
@@ -142,7 +142,7 @@ type Config struct {
 func New(c Config) *Lane {
 	return &Lane{
 		ID: c.ID, in: make(chan laneWork, QueueLength), progress: c.Progress, backpressure: c.Backpressure, Blocks: c.Blocks, metrics: c.Metrics,
-		batch: c.Batch, chunk: c.Chunk, records: c.Records, loops: c.Loops, open: map[*Table]*openChunk{},
+		batch: c.Batch, chunk: c.Chunk, records: c.Records, loops: c.Loops, open: map[*Table]*openPart{},
 	}
 }
 
@@ -235,7 +235,7 @@ func (l *Lane) drop(t *Table) {
 }
 
 // freeBuilder releases a table's builder with the buffers that are left in it.
-func (l *Lane) freeBuilder(t *Table, o *openChunk) {
+func (l *Lane) freeBuilder(t *Table, o *openPart) {
 	delete(l.open, t)
 	t.OpenBatch.Allocated.Add(-o.counted.allocated)
 	l.batch.Adjust(-o.counted.allocated)
@@ -245,7 +245,7 @@ func (l *Lane) freeBuilder(t *Table, o *openChunk) {
 func (l *Lane) decode(ctx context.Context, b *Block) {
 	o := l.open[b.Table]
 	if o == nil {
-		o = &openChunk{stopped: map[uint64]bool{}, ignored: plan.IgnoredNames{}}
+		o = &openPart{stopped: map[uint64]bool{}, ignored: plan.IgnoredNames{}}
 		l.open[b.Table] = o
 	}
 	if o.schema != b.Schema {
@@ -303,7 +303,7 @@ func Wake(ch chan<- struct{}) {
 
 // row appends one record, or keeps it as a candidate. known are the verdicts about records of the partition. The
 // result names what became of the record, "" if it will be read again.
-func (l *Lane) row(b *Block, r *connector.Record, o *openChunk, known map[int64]plan.Verdict) (became string) {
+func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]plan.Verdict) (became string) {
 	if len(r.Headers) > 0 && b.Health != nil && b.Health.drops(b.Partition, r) {
 		o.drop(b.Partition, b.Session, r.Offset)
 		return recordIsHealthRecord
@@ -332,11 +332,11 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openChunk, known map[int64]
 		l.fail(b, r, o, err)
 		return ""
 	case err != nil:
-		c, pass := Reject(b, r, err)
+		c, pass := NewCandidate(b, r, err)
 		if judged {
 			c.Retries, c.First, c.Last = v.Retries, v.First, v.Last
 		}
-		o.reject(b, &c, pass)
+		o.keepCandidate(b, &c, pass)
 		return recordIsBad
 	}
 	o.extendRun(b, r)
@@ -347,7 +347,7 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openChunk, known map[int64]
 }
 
 // append appends one record to the open chunk, or to the next one if the chunk is full.
-func (l *Lane) append(b *Block, r *connector.Record, o *openChunk) error {
+func (l *Lane) append(b *Block, r *connector.Record, o *openPart) error {
 	if o.builderErr != nil || o.failed != nil {
 		return o.builderErr
 	}
@@ -361,8 +361,8 @@ func (l *Lane) append(b *Block, r *connector.Record, o *openChunk) error {
 	return add(o.builder, b.Partition, r)
 }
 
-// reject keeps a bad record as a candidate. pass says whether the claim continues after it.
-func (o *openChunk) reject(b *Block, c *plan.Candidate, pass bool) {
+// keepCandidate keeps a bad record as a candidate. pass reports whether the claim continues after it.
+func (o *openPart) keepCandidate(b *Block, c *plan.Candidate, pass bool) {
 	o.candidates, o.letterBytes = append(o.candidates, *c), o.letterBytes+c.Allocated
 	o.stopped[b.Session], o.breakRun = !pass, true
 	if !pass {
@@ -373,7 +373,7 @@ func (o *openChunk) reject(b *Block, c *plan.Candidate, pass bool) {
 
 // extendRun adds the newest row to the current run. A run ends at a bad record and where the claim or its session
 // changes.
-func (o *openChunk) extendRun(b *Block, r *connector.Record) {
+func (o *openPart) extendRun(b *Block, r *connector.Record) {
 	o.valueBytes += int64(len(r.Value))
 	at := int64(o.builder.Rows())
 	if at == 1 {
@@ -391,7 +391,7 @@ func (o *openChunk) extendRun(b *Block, r *connector.Record) {
 
 // chunkFull reports whether the chunk has enough rows or bytes. Counting bytes visits every column, so it does that
 // at every 16th row and after large records only.
-func (l *Lane) chunkFull(o *openChunk, r *connector.Record) bool {
+func (l *Lane) chunkFull(o *openPart, r *connector.Record) bool {
 	at := o.builder.Rows()
 	return at >= chunkRows || (at%16 == 0 || len(r.Value) > minChunk/64) && o.builder.Bytes() >= l.chunk.Load()
 }
@@ -406,7 +406,7 @@ func add(to connector.Builder, p connector.Partition, r *connector.Record) (err 
 	if err = to.Add(p, r); err == nil || errors.Is(err, connector.ErrChunkFull) {
 		return err
 	}
-	return connector.Local(decoding, err)
+	return connector.Local(decoding, err) // leaves a Poison error as it is
 }
 
 // builderOf returns a builder for the rows of a block. A panic becomes a [connector.LocalError].
@@ -427,7 +427,7 @@ func sealBuilder(of connector.Builder) (c plan.Chunk, err error) {
 		}
 	}()
 	c.Rows, c.Allocated = of.Seal(), of.Sealed()
-	if b, ok := of.(connector.Identifier); ok {
+	if b, ok := of.(connector.IdentityBuilder); ok {
 		c.Entries = b.Entries()
 		c.EntryBytes = int64(len(c.Entries)) * (idempotency.EntryBytes + idempotency.JudgeBytes)
 	}
@@ -455,11 +455,11 @@ func probe(b *Block, r *connector.Record) error {
 
 // fail gives up the open batch of a table after a decoder failed. The builder may be corrupt, and the records of
 // its rows are released already. The sealed batch will be dropped and all of its records are read again.
-func (l *Lane) fail(b *Block, r *connector.Record, o *openChunk, err error) {
+func (l *Lane) fail(b *Block, r *connector.Record, o *openPart, err error) {
 	o.fail(b.Table, plan.Failure{Partition: b.Partition, Session: b.Session, Offset: r.Offset, Err: err, Alone: l.othersPass(b, r), Runs: o.runs})
 }
 
-func (o *openChunk) fail(t *Table, f plan.Failure) {
+func (o *openPart) fail(t *Table, f plan.Failure) {
 	o.failed = &f
 	o.builder, o.runs = nil, nil
 	t.OpenBatch.Failed.Add(1)
@@ -486,7 +486,7 @@ func (l *Lane) othersPass(b *Block, failed *connector.Record) bool {
 }
 
 // size returns the rows and the bytes of Arrow buffers that the lane holds for the open batch.
-func (o *openChunk) size() (rows, bytes int64) {
+func (o *openPart) size() (rows, bytes int64) {
 	rows, bytes = o.sealedRows, o.sealedBytes
 	if o.builder != nil {
 		rows += int64(o.builder.Rows())
@@ -497,7 +497,7 @@ func (o *openChunk) size() (rows, bytes int64) {
 
 // adjustReservation replaces the reservation of a block in the batch pool by the real size of what the lane holds for the
 // table.
-func (l *Lane) adjustReservation(t *Table, o *openChunk, reserved int64) {
+func (l *Lane) adjustReservation(t *Table, o *openPart, reserved int64) {
 	allocated := o.sealedAllocated + o.letterBytes
 	if o.builder != nil {
 		allocated += o.builder.Allocated()
@@ -509,7 +509,7 @@ func (l *Lane) adjustReservation(t *Table, o *openChunk, reserved int64) {
 }
 
 // sealChunk seals the open chunk. If the builder panics, its rows are lost, and with them the batch: see fail.
-func (l *Lane) sealChunk(t *Table, o *openChunk) {
+func (l *Lane) sealChunk(t *Table, o *openPart) {
 	if o.builder == nil || o.builder.Rows() == 0 {
 		return
 	}
@@ -529,7 +529,7 @@ func (l *Lane) sealChunk(t *Table, o *openChunk) {
 	o.runs, o.valueBytes = nil, 0
 }
 
-// close ends this lane's part of a batch, either to commit it or to drop it. allocated is the part's size in the
+// close ends this lane's part of a batch: with commit it becomes a part of the sealed batch, else it is dropped. allocated is the part's size in the
 // batch pool.
 func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	o := l.open[t]

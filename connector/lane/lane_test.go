@@ -52,7 +52,7 @@ func TestLane_SealedBatchLeavesNothing(t *testing.T) {
 			v := NewBackpressure(connector.QueueConfig{PauseAt: 100, ResumeAt: 5, PerKey: 100})
 			l := &Lane{
 				progress: make(chan struct{}, 1), backpressure: v, Blocks: NewBlocks(1), metrics: NewMetrics(prometheus.NewRegistry()), batch: pool, chunk: &ChunkLimit{},
-				records: NewRecordLog(slog.New(slog.DiscardHandler)), open: map[*Table]*openChunk{},
+				records: NewRecordLog(slog.New(slog.DiscardHandler)), open: map[*Table]*openPart{},
 			}
 			l.chunk.Store(chunkBytes)
 			tab := &Table{Decoder: copiers{}, Nulls: true}

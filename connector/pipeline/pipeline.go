@@ -77,12 +77,12 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var goroutines sync.WaitGroup
 	goroutines.Go(func() { offsets.Run(working) })
-	member, leave := context.WithCancel(working)
+	inGroup, leave := context.WithCancel(working)
 	left := make(chan struct{})
 	defer r.Sweep()
 	go func() {
 		defer close(left)
-		p.member(member, r)
+		p.member(inGroup, r)
 	}()
 
 	r.Run(ctx, working, &goroutines)

@@ -44,7 +44,8 @@ type Plan struct {
 	// expects are the positions that the precondition compares, by appId.
 	expects map[string]int64
 	schemas []connector.Schema
-	// initialTopic is the topic of an initial commit, "" for any other plan.
+	// initialTopic is the topic whose initial commit this is: the precondition allows no other position of it. "" for
+	// all other plans, also for the initial commit of added partitions, whose topic has positions.
 	initialTopic, pipeline string
 	// accepts allows the plan to commit to a replaced table and to mark it as the pipeline's own.
 	accepts bool

@@ -41,7 +41,7 @@ func planInitial(topic string, starts map[connector.Partition]int64, s *connecto
 }
 
 // planAdded plans the first commit of partitions that were added to a topic. The table already has positions of
-// that topic, so the precondition compares only the txns of the added partitions.
+// that topic, so the plan has no initialTopic, and the precondition compares only the txns of the added partitions.
 func planAdded(starts map[connector.Partition]int64, s *connector.Snapshot, pipeline string) *Plan {
 	return planInitial("", starts, s, pipeline)
 }

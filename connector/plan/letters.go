@@ -36,7 +36,8 @@ type Terms struct {
 	Duplicates int
 }
 
-// stops returns the first bad record of each claim that cannot become a dead letter, ordered by claim.
+// stops returns the first bad record of each claim that cannot become a dead letter, because its candidate has no copy of
+// the record. The claims stop there. The result is ordered by claim.
 func stops(batch *SealedBatch) []Candidate {
 	first := map[connector.Partition]Candidate{}
 	for _, c := range batch.Candidates {

@@ -26,7 +26,7 @@ const (
 
 // newCanary returns the member's canary. It finds each canary record in the table by the id in its value.
 func (s *Member) newCanary() (*canary.Canary, error) {
-	c, member := s.config.Health.Canary, s.connector.Member
+	c, member := s.config.Health.Canary, s.pipeline.Member
 	topic, _ := s.config.Canary(c.Topic)
 	table := objstore.Sub(s.store, topic.Table)
 	id := func(n int64) string { return member + "-" + strconv.FormatInt(n, 10) }

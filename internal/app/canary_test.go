@@ -56,7 +56,7 @@ func TestCanary(t *testing.T) {
 		t.Errorf("%v %v", found, err)
 	}
 	fetches := kgoFirst(t, l)
-	if !strings.Contains(string(fetches.Value), `"member":"`+s.connector.Member+`"`) || string(fetches.Key) != s.connector.Member {
+	if !strings.Contains(string(fetches.Value), `"member":"`+s.pipeline.Member+`"`) || string(fetches.Key) != s.pipeline.Member {
 		t.Errorf("a canary is %s", fetches.Value)
 	}
 }

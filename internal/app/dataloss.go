@@ -59,7 +59,7 @@ type deadline struct {
 
 func newLossWatch(s *Member) *lossWatch {
 	w := &lossWatch{
-		status: s.connector.Status, settings: s.client.TopicSettings, timeAt: s.log.TimeAt, logger: s.logger,
+		status: s.pipeline.Status, settings: s.client.TopicSettings, timeAt: s.log.TimeAt, logger: s.logger,
 		refused: map[string]bool{}, until: map[connector.Partition]deadline{}, retention: map[string]float64{},
 	}
 	w.describe()

@@ -18,7 +18,7 @@ func (f feeds) Retire(table string) (closed func()) { return f.of.retire(table) 
 
 // Blocked implements intake.Tables.
 func (f feeds) Blocked(table string, p connector.Partition) *hold.Hold {
-	return f.of.standing(table, p)
+	return f.of.blocked(table, p)
 }
 
 // decisions implements the interfaces through which the pipeline reads operators' decisions from the operations log.

@@ -36,8 +36,8 @@ func (s *Member) remember(ctx context.Context) error {
 	if s.config.Fingerprints.Store != "postgres" {
 		return nil
 	}
-	s.database = s.guard("postgres")
-	store, err := open.Fingerprints(ctx, s.config, s.database, s.logger)
+	s.fingerprintGuard = s.guard("postgres")
+	store, err := open.Fingerprints(ctx, s.config, s.fingerprintGuard, s.logger)
 	if err != nil {
 		return fmt.Errorf("fingerprints.url_file: %w", err)
 	}

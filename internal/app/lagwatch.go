@@ -54,7 +54,7 @@ func newLagWatch(s *Member) *lagWatch {
 	c := s.config
 	rules := c.LagRules()
 	return &lagWatch{
-		rules: rules, grace: min(c.Kafka.Fetch.MaxWait+statusAge, rules.Every), status: s.connector.Status, bounds: s.log.Bounds, ask: s.asking.Try,
+		rules: rules, grace: min(c.Kafka.Fetch.MaxWait+statusAge, rules.Every), status: s.pipeline.Status, bounds: s.log.Bounds, ask: s.kafkaGuard.Try,
 		thresholds: func(topic string) health.LagThresholds {
 			t, _, _ := c.Route(topic) // a topic outside the configuration has none
 			return t.Lag

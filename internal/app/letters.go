@@ -33,7 +33,7 @@ func (w *letterWriter) Write(ctx context.Context, all []deadletter.Letter) error
 func (s *Member) letterWriter(t *writtenTable, logger *slog.Logger) *letterWriter {
 	guard := reliability.NewGuard("dead_letters", s.config.Guard(), logger, t.metrics)
 	return &letterWriter{kafka.NewDeadLetters(s.client, kafka.DeadLettersConfig{
-		Pipeline: s.config.Pipeline, Topic: s.config.LetterTopic, Objects: letterObjects{s.store, t.storing}, Guard: guard,
+		Pipeline: s.config.Pipeline, Topic: s.config.LetterTopic, Objects: letterObjects{s.store, t.storeGuard}, Guard: guard,
 	}, logger, t.metrics), guard, &s.letterRate}
 }
 

@@ -118,13 +118,13 @@ func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func())
 // breaker returns an error while the circuit breaker of a table's store is open, or that of Kafka for an empty name. The
 // requests of the watch can wait until it closes.
 func (s *Member) breaker(table string) error {
-	g := s.asking
+	g := s.kafkaGuard
 	if table != "" {
 		t := s.tables.get(table)
 		if t == nil {
 			return nil
 		}
-		g = t.storing
+		g = t.storeGuard
 	}
 	if st := g.Status(); st.Open {
 		return cmp.Or(st.Err, errors.New("the circuit breaker is open"))

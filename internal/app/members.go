@@ -17,7 +17,7 @@ func (s *Member) register(ctx context.Context) error {
 	}
 	m := s.config.Members
 	s.keeper, err = membership.NewKeeper(s.registrations, membership.Config{
-		ID: s.connector.Member, Beat: m.Beat, TTL: m.TTL, Sweep: m.Sweep, Poll: collectWork(s.connector.Status), Logger: s.logger, Registerer: s.registry,
+		ID: s.pipeline.Member, Beat: m.Beat, TTL: m.TTL, Sweep: m.Sweep, Poll: collectWork(s.pipeline.Status), Logger: s.logger, Registerer: s.registry,
 	})
 	return err
 }

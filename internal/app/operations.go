@@ -13,9 +13,9 @@ import (
 
 // follow opens the operations log and makes its follower.
 func (s *Member) follow() (err error) {
-	s.reading = s.guard("operations_log", objstore.ErrNotFound, objstore.ErrExists)
+	s.operationsGuard = s.guard("operations_log", objstore.ErrNotFound, objstore.ErrExists)
 	s.operations, err = opslog.Open(s.store, s.config.Pipeline, opslog.Options{
-		Guard: s.reading, Logger: s.logger, Registerer: s.registry,
+		Guard: s.operationsGuard, Logger: s.logger, Registerer: s.registry,
 	}).Follow(opslog.PollEvery)
 	return err
 }
@@ -43,7 +43,7 @@ func (s *Member) unknownPauses() *hold.Hold {
 		}
 		return h
 	}
-	return waiting(s.reading, hold.StoreDown)
+	return waiting(s.operationsGuard, hold.StoreDown)
 }
 
 // paused returns the hold of a partition that an operator paused, or nil.

@@ -206,11 +206,11 @@ func TestOutage(t *testing.T) {
 	}{
 		"kafka": {
 			"kafka", "kafka_down", 10 * time.Second, func(s *outageScene, down bool) { s.cable.set(down) },
-			func(s *outageScene) bool { return s.asking.Status().Open },
+			func(s *outageScene) bool { return s.kafkaGuard.Status().Open },
 		},
 		"store": {
 			"store", "store_down", 70 * time.Second, func(s *outageScene, down bool) { s.store.down.Store(down) },
-			func(s *outageScene) bool { return s.tables.all()[0].storing.Status().Open },
+			func(s *outageScene) bool { return s.tables.all()[0].storeGuard.Status().Open },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

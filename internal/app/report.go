@@ -13,21 +13,22 @@ import (
 
 // This file turns the status of the pipeline into a report of the package health.
 
-// standing returns the hold of a claim that waits for a commit or for a dependency, or nil.
-func (s *Member) standing(table string, p connector.Partition) *hold.Hold {
+// blocked returns a hold for the status of a claim that waits for a commit or for a dependency, or nil. The claim is not
+// in the state held: its requests wait in a guard, and continue without a check once the dependency answers.
+func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 	if t := s.tables.get(table); t != nil {
 		if h, undecided := t.Undecided(); undecided {
 			return &h
 		}
-		if h := waiting(t.storing, hold.StoreDown); h != nil {
+		if h := waiting(t.storeGuard, hold.StoreDown); h != nil {
 			return h
 		}
 		if h := waiting(t.letters.guard, hold.DeadLettersUnavailable); h != nil {
 			return h
 		}
 	}
-	if t := s.tables.get(table); s.database != nil && t != nil && t.duplicates != nil {
-		if h := waiting(s.database, hold.FingerprintsUnavailable); h != nil {
+	if t := s.tables.get(table); s.fingerprintGuard != nil && t != nil && t.duplicates != nil {
+		if h := waiting(s.fingerprintGuard, hold.FingerprintsUnavailable); h != nil {
 			return h
 		}
 	}
@@ -36,10 +37,10 @@ func (s *Member) standing(table string, p connector.Partition) *hold.Hold {
 	if ok && (trouble.Reason == hold.KafkaDenied || time.Since(trouble.Since) >= troubling) {
 		return &hold.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
 	}
-	return waiting(s.asking, hold.KafkaDown)
+	return waiting(s.kafkaGuard, hold.KafkaDown)
 }
 
-// waiting returns the hold of all claims behind a guard whose breaker is open, or nil.
+// waiting returns the hold of all claims whose requests wait in a guard whose breaker is open, or nil.
 func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 	st := g.Status()
 	if !st.Open {
@@ -58,7 +59,7 @@ const troubling = 30 * time.Second
 
 // Report returns the status of the pipeline as the health server shows it.
 func (s *Member) Report() health.Report {
-	st := s.connector.Status()
+	st := s.pipeline.Status()
 	r := health.Report{
 		Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Brokers: s.config.Kafka.Brokers,
 		Joined: st.Joined, Resumed: st.Resumed, Started: st.Started, Draining: st.Draining, Tested: s.tested.Load(),
@@ -138,14 +139,14 @@ func (s *Member) dependencies() (all []health.Dependency) {
 		all = append(all, d)
 	}
 	for _, t := range s.tables.all() {
-		guarded(t.storing, t.path)
+		guarded(t.storeGuard, t.path)
 		guarded(t.letters.guard, t.path)
 	}
-	guarded(s.asking, "")
-	if s.database != nil {
-		guarded(s.database, "")
+	guarded(s.kafkaGuard, "")
+	if s.fingerprintGuard != nil {
+		guarded(s.fingerprintGuard, "")
 	}
-	guarded(s.reading, "")
+	guarded(s.operationsGuard, "")
 	if trouble, ok := s.operations.Trouble(); ok {
 		all[len(all)-1].Failing, all[len(all)-1].Error = &trouble.Since, trouble.Err.Error()
 	}

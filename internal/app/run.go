@@ -42,8 +42,8 @@ func Run(ctx context.Context, cfg *config.Config, o Options, logger *slog.Logger
 }
 
 // Run starts the member and blocks until it has stopped. It starts, in this order: the health server, so that probes get
-// responses; the store's self-test; the operations log, for pauses; fetching; the group. It stops in reverse order, so that
-// probes see the drain.
+// responses; the store's self-test; the operations log, for pauses; fetching; the group. The pipeline
+// stops first, then all others at once, so that probes see the drain.
 func (s *Member) Run(ctx context.Context) error {
 	cfg, logger := s.config, s.logger
 	ctx, said := untilSaid(ctx, func(ctx context.Context) {
@@ -115,7 +115,7 @@ func (s *Member) Run(ctx context.Context) error {
 		background.Go(func() { s.canary.Run(ctx) })
 	}
 	logger.InfoContext(ctx, "starting", "pipeline", cfg.Pipeline, "group", cfg.Kafka.Group, "version", s.version)
-	if err := s.connector.Run(ctx); err != nil {
+	if err := s.pipeline.Run(ctx); err != nil {
 		return fail.Usage(err)
 	}
 	return s.result(ctx, logger)
@@ -176,7 +176,7 @@ func (s *Member) testStore(ctx context.Context, logger *slog.Logger) error {
 
 // result returns an error of [fail.KindFound] if a run until current ended with holds, and logs them.
 func (s *Member) result(ctx context.Context, logger *slog.Logger) error {
-	st := s.connector.Status()
+	st := s.pipeline.Status()
 	if !s.untilCurrent {
 		return nil
 	}

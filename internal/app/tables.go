@@ -25,7 +25,7 @@ import (
 type writtenTable struct {
 	*delta.Table
 	path       string // below storage.url
-	storing    *reliability.Guard
+	storeGuard *reliability.Guard
 	letters    *letterWriter
 	decoder    connector.Decoder
 	duplicates *connector.Duplicates // nil: the topics of the table declare no identity
@@ -102,11 +102,11 @@ func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	}
 	t := &writtenTable{path: topic.Table, duplicates: s.duplicates(topic), decoder: topic.Decoder(s.pools.Batch), metrics: &revocable{Registerer: s.labelled(topic.Table)}}
 	logger := s.logger.With("table", t.path)
-	t.storing = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
+	t.storeGuard = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
 		Pipeline: s.config.Pipeline, Engine: "sluice/" + s.version, Schema: columns, FileSize: topic.Commit.FileSize,
 		Retention: func() time.Duration { return s.retention(topic.Table) },
-		Encoders:  s.encoders, Guard: t.storing, Logger: logger, Registerer: t.metrics,
+		Encoders:  s.encoders, Guard: t.storeGuard, Logger: logger, Registerer: t.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", t.path, err)
@@ -186,7 +186,7 @@ func (s *Member) laterTopics() []string {
 func (s *Member) fix(ctx context.Context) error {
 	var there []string
 	var beyond []kafka.Absent
-	err := s.asking.Do(ctx, func(ctx context.Context) (err error) {
+	err := s.kafkaGuard.Do(ctx, func(ctx context.Context) (err error) {
 		there, beyond, err = s.group.Survey(ctx)
 		return err
 	})
@@ -214,7 +214,7 @@ func (s *Member) fix(ctx context.Context) error {
 	}
 	s.over.Store(&over)
 	s.fixed.Store(&fixed)
-	s.connector.Topics = there
+	s.pipeline.Topics = there
 	return nil
 }
 

@@ -108,7 +108,7 @@ func TestFix_WatchersReadTopics(t *testing.T) {
 	if !s.matches("orders") || s.matches("others") {
 		t.Error("a run until current does not keep to the topics of its start")
 	}
-	if !slices.Equal(s.connector.Topics, []string{"orders"}) {
-		t.Error(s.connector.Topics)
+	if !slices.Equal(s.pipeline.Topics, []string{"orders"}) {
+		t.Error(s.pipeline.Topics)
 	}
 }

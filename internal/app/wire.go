@@ -39,26 +39,26 @@ import (
 // Member is a pipeline with all its dependencies and watchers. [New] builds them in the order in which
 // docs/architecture.md draws them.
 type Member struct {
-	config       *config.Config
-	logger       *slog.Logger
-	version      string // of this program
-	untilCurrent bool
-	registry     *prometheus.Registry
-	bucket       objstore.Store     // the store as opened; Close closes it
-	store        objstore.Store     // bucket with metrics; contains all tables
-	asking       *reliability.Guard // of requests to Kafka
-	reading      *reliability.Guard // of the operations log
-	client       *kafka.Client
-	group        *kafka.Group
-	log          *kafka.Log
-	pools        connector.Pools
-	encoders     *datafile.Shares
-	fingerprints *idempotency.Memory // in this process; empty if Postgres stores them
-	remembering  idempotency.Store
-	database     *reliability.Guard // of Postgres; nil without it
-	forget       func()             // closes the connections to Postgres; may be nil
-	secrets      heldSecrets        // of health-check records
-	tables       tables
+	config           *config.Config
+	logger           *slog.Logger
+	version          string // of this program
+	untilCurrent     bool
+	registry         *prometheus.Registry
+	bucket           objstore.Store     // the store as opened; Close closes it
+	store            objstore.Store     // bucket with metrics; contains all tables
+	kafkaGuard       *reliability.Guard // of requests to Kafka
+	operationsGuard  *reliability.Guard // of the operations log
+	client           *kafka.Client
+	group            *kafka.Group
+	log              *kafka.Log
+	pools            connector.Pools
+	encoders         *datafile.Shares
+	fingerprints     *idempotency.Memory // in this process; empty if Postgres stores them
+	remembering      idempotency.Store
+	fingerprintGuard *reliability.Guard // of Postgres; nil without it
+	forget           func()             // closes the connections to Postgres; may be nil
+	secrets          heldSecrets        // of health-check records
+	tables           tables
 	// fixed is the set of topics of a run until current, nil before fix has found them. Only fix stores it, once, and the
 	// set is immutable: the group, and the watchers that start before fix, read it at any time.
 	fixed atomic.Pointer[map[string]bool]
@@ -66,7 +66,7 @@ type Member struct {
 	over       atomic.Pointer[map[string]string]
 	operations *opslog.Follower
 	canary     *canary.Canary // nil without a canary
-	connector  *pipeline.Pipeline
+	pipeline   *pipeline.Pipeline
 	// Registrations of members; nil if the configuration has none.
 	registrations membership.Store
 	keeper        *membership.Keeper
@@ -142,7 +142,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 	}
 
 	// The Kafka group and fetching.
-	s.asking = s.guard("kafka")
+	s.kafkaGuard = s.guard("kafka")
 	group := kafka.GroupConfig{
 		Group: c.Kafka.Group, Topics: c.TopicNames(), Optional: s.laterTopics, Session: c.Kafka.Session, WatchEvery: o.WatchEvery,
 	}
@@ -158,7 +158,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 	}, logger, s.registry)
 
 	// The pipeline.
-	s.connector = &pipeline.Pipeline{
+	s.pipeline = &pipeline.Pipeline{
 		Config: pipeline.Config{
 			Pipeline: c.Pipeline,
 			Topics:   c.TopicNames(),
@@ -170,7 +170,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 			UntilCurrent:         o.UntilCurrent,
 			Member:               memberName(),
 		},
-		Group: s.group, Log: s.log, Kafka: s.asking, Pools: s.pools, Tables: feeds{s}, Decisions: decisions{s},
+		Group: s.group, Log: s.log, Kafka: s.kafkaGuard, Pools: s.pools, Tables: feeds{s}, Decisions: decisions{s},
 		Logger: logger, Metrics: s.registry, Loops: &s.loops,
 	}
 	s.losses = newLossWatch(s)
@@ -192,7 +192,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 func (s *Member) Registry() *prometheus.Registry { return s.registry }
 
 // Name returns the name of the member. It differs from that of any other process.
-func (s *Member) Name() string { return s.connector.Member }
+func (s *Member) Name() string { return s.pipeline.Member }
 
 // memberName returns a unique name of this process: host and process id for people, and a random part for containers,
 // whose processes all have id 1.

@@ -33,10 +33,11 @@ const (
 	Oversize         Reason = "oversize"
 	StoreDown        Reason = "store_down"
 	StoreDenied      Reason = "store_denied"
-	KafkaDown        Reason = "kafka_down"
-	KafkaDenied      Reason = "kafka_denied"
-	Paused           Reason = "paused"
-	OperationsLog    Reason = "operations_log"
+	// KafkaDown: Kafka does not answer, or its answers do not fit together yet, as while a leader or a topic changes.
+	KafkaDown     Reason = "kafka_down"
+	KafkaDenied   Reason = "kafka_denied"
+	Paused        Reason = "paused"
+	OperationsLog Reason = "operations_log"
 
 	// Flood: too many records of a topic are bad to let them pass without an operator.
 	Flood Reason = "flood"

@@ -7,57 +7,75 @@ import (
 	"strconv"
 )
 
-// rule says how a hold of one reason is logged and what ends it.
+// Dependency is what a hold waits for outside of the process: the name of its guard. It is "" for a reason about
+// records, positions or the configuration.
+type Dependency string
+
+// The dependencies.
+const (
+	Kafka        Dependency = "kafka" // each broker has a guard of its own: "kafka broker 1"
+	Store        Dependency = "store"
+	DeadLetters  Dependency = "dead_letters"
+	Fingerprints Dependency = "postgres"
+	Operations   Dependency = "operations_log"
+)
+
+// rule is what the whole connector knows about a reason.
 type rule struct {
-	level   slog.Level // of the log line: ERROR needs an operator, WARN ends by itself, INFO was requested by an operator
-	command func(target) string
-	endsBy  string // for operators; begins with "by itself" or "an operator"
+	level   slog.Level          // of the log line: ERROR needs an operator, WARN ends by itself, INFO was requested by an operator
+	command func(target) string // the arguments of the command that ends the hold, nil if none does
+	ends    string              // what ends the hold, for operators; begins with "by itself" or "an operator"
+
+	dependency   Dependency // whose failure the reason means, or ""
+	endsByRecord bool       // only reading a record ends the hold: no check can see that the cause is gone
 }
 
-// rules is the table of reasons. Health, commands and alerts read it; tests compare docs/operations.md with it.
+// rules is the table of reasons. The reader, health, commands and alerts use it; tests compare docs/operations.md with it.
 var rules = map[Reason]rule{
-	BehindLogStart: {slog.LevelError, acceptGap, "an operator: Kafka deleted records before they were read, and they are lost: connector offsets accept-gap. Before the " +
+	BehindLogStart: {level: slog.LevelError, command: acceptGap, ends: "an operator: Kafka deleted records before they were read, and they are lost: connector offsets accept-gap. Before the " +
 		"topic's initial commit: correct start_at"},
-	AheadOfLogEnd: {slog.LevelError, acceptGap, "an operator: the log ends before the position, so it is not the log that was read; look first, then connector offsets " +
+	AheadOfLogEnd: {level: slog.LevelError, command: acceptGap, ends: "an operator: the log ends before the position, so it is not the log that was read; look first, then connector offsets " +
 		"accept-gap or offsets set. Before the topic's initial commit: correct start_at"},
-	Truncated:     {slog.LevelError, acceptGap, "an operator: the broker lost records that the table has: connector offsets accept-gap reads on where the log parts from what was read"},
-	TopicMissing:  {slog.LevelWarn, nil, "by itself once the topic exists; else correct the name in topics"},
-	TooManyTopics: {slog.LevelError, nil, "an operator: raise max_topics of the pattern, or name topics that are not meant under its deny, and restart the members"},
-	TopicRecreated: {slog.LevelError, start, "an operator: the topic was deleted and created again: connector offsets start reads the new one into the same table, " +
+	Truncated:     {level: slog.LevelError, command: acceptGap, ends: "an operator: the broker lost records that the table has: connector offsets accept-gap reads on where the log parts from what was read"},
+	TopicMissing:  {level: slog.LevelWarn, ends: "by itself once the topic exists; else correct the name in topics"},
+	TooManyTopics: {level: slog.LevelError, ends: "an operator: raise max_topics of the pattern, or name topics that are not meant under its deny, and restart the members"},
+	TopicRecreated: {level: slog.LevelError, command: start, ends: "an operator: the topic was deleted and created again: connector offsets start reads the new one into the same table, " +
 		"offsets adopt takes positions from elsewhere"},
-	ClusterChanged: {slog.LevelError, start, "an operator: correct kafka.brokers; if the cluster is meant, connector offsets " +
+	ClusterChanged: {level: slog.LevelError, command: start, ends: "an operator: correct kafka.brokers; if the cluster is meant, connector offsets " +
 		"start, or offsets adopt for positions from elsewhere"},
-	UnknownHistory: {slog.LevelError, start, "an operator: the topic was read before, and the table does not say how far; correct " +
+	UnknownHistory: {level: slog.LevelError, command: start, ends: "an operator: the topic was read before, and the table does not say how far; correct " +
 		"pipeline, kafka.group or the table, or connector offsets adopt or offsets start (and offsets set, while the topic is paused)"},
-	TableReplaced: {slog.LevelError, start, "an operator: the table was created anew at the same place; restore it, use another " +
+	TableReplaced: {level: slog.LevelError, command: start, ends: "an operator: the table was created again at the same place; restore it, use another " +
 		"table, or accept it: connector offsets " +
 		"start with --at earliest, or --at position if its rows were copied. Checked every minute"},
-	TableUnsupported: {slog.LevelError, nil, "an operator: take the feature or property named in the detail off the table, or " +
+	TableUnsupported: {level: slog.LevelError, ends: "an operator: remove the feature or property named in the detail from the table, or " +
 		"use another table. Checked every minute"},
-	SchemaConflict: {slog.LevelError, nil, "an operator: do what the detail says, or continue in a new table: docs/schema.md. " +
+	SchemaConflict: {level: slog.LevelError, ends: "an operator: do what the detail says, or continue in a new table: docs/schema.md. " +
 		"Checked every minute; connector holds recheck checks at once"},
-	Contested: {slog.LevelWarn, nil, "by itself once no other writer moves the position any more: find the second " +
+	Contested: {level: slog.LevelWarn, ends: "by itself once no other writer moves the position any more: find the second " +
 		"connector of the same pipeline"},
-	CommitUndecided: {slog.LevelWarn, nil, "by itself once the store answers whether the commit took effect"},
-	Poison: {slog.LevelError, skip, "an operator: correct the schema in config.yaml if the record is right, else " +
+	CommitUndecided: {level: slog.LevelWarn, dependency: Store, ends: "by itself once the store answers whether the commit took effect"},
+	Poison: {level: slog.LevelError, command: skip, ends: "an operator: correct the schema in config.yaml if the record is right, else " +
 		"connector offsets skip"},
-	CorruptBatch: {slog.LevelError, skip, "an operator: check the broker's disk and replicas; connector offsets skip leaves " +
-		"the record batch out"},
-	Oversize: {slog.LevelError, skipBatch, "an operator: give the process more memory; connector offsets skip --batch " +
-		"leaves the record batch out"},
-	StoreDown: {slog.LevelWarn, nil, "by itself once the store answers"},
-	StoreDenied: {slog.LevelError, nil, "by itself once the store's permissions are right: keys and bucket policy. Checked " +
-		"every minute"},
-	KafkaDown: {slog.LevelWarn, nil, "by itself once Kafka answers"},
-	Flood: {slog.LevelError, allow, "an operator: too many records of the topic are bad; correct the schema or the producer, " +
+	CorruptBatch: {level: slog.LevelError, command: skip, endsByRecord: true, ends: "an operator: check the broker's disk and replicas; " +
+		"connector offsets skip leaves the record batch out"},
+	Oversize: {level: slog.LevelError, command: skipBatch, endsByRecord: true, ends: "an operator: give the process more memory; " +
+		"connector offsets skip --batch leaves the record batch out"},
+	StoreDown: {level: slog.LevelWarn, dependency: Store, ends: "by itself once the store answers"},
+	StoreDenied: {level: slog.LevelError, dependency: Store, ends: "by itself once the store's permissions are right: keys and bucket policy. " +
+		"Checked every minute"},
+	KafkaDown: {level: slog.LevelWarn, dependency: Kafka, ends: "by itself once Kafka answers"},
+	Flood: {level: slog.LevelError, command: allow, ends: "an operator: too many records of the topic are bad; correct the schema or the producer, " +
 		"else connector " +
 		"deadletters allow lets them become dead letters"},
-	DeadLettersUnavailable:  {slog.LevelWarn, nil, "by itself once the dead-letter topic takes records: it must exist, let us write, and have room for them. Looked at each minute"},
-	FingerprintsUnavailable: {slog.LevelWarn, nil, "by itself once the Postgres database of fingerprints answers and lets us. Looked at each minute"},
-	Paused:                  {slog.LevelInfo, resume, "an operator: connector resume, with the topic or partition"},
-	OperationsLog:           {slog.LevelError, nil, "an operator: put the entry that connector audit verify names back as it was; until then pauses are unknown"},
-	KafkaDenied: {slog.LevelError, nil, "by itself once Kafka lets us: the certificate, password or token that the detail names is right, or we may Read and Describe " +
-		"the topic and Read the group. Looked at each minute"},
+	DeadLettersUnavailable: {level: slog.LevelWarn, dependency: DeadLetters, ends: "by itself once the dead-letter topic takes records: it must exist, allow the connector to write, and have room. " +
+		"Checked every minute"},
+	FingerprintsUnavailable: {level: slog.LevelWarn, dependency: Fingerprints, ends: "by itself once the Postgres database of fingerprints answers and accepts the connector's role. " +
+		"Checked every minute"},
+	Paused:        {level: slog.LevelInfo, command: resume, ends: "an operator: connector resume, with the topic or partition"},
+	OperationsLog: {level: slog.LevelError, dependency: Operations, ends: "an operator: put the entry that connector audit verify names back as it was; until then pauses are unknown"},
+	KafkaDenied: {level: slog.LevelError, dependency: Kafka, ends: "by itself once Kafka accepts the connector: the certificate, password or token that the " +
+		"detail names is right, or its user may Read and Describe the topic and Read the group. Checked every minute"},
 }
 
 // Reasons returns all reasons, sorted.
@@ -72,7 +90,13 @@ func (r Reason) Level() slog.Level {
 }
 
 // EndsBy returns what ends a hold, for operators; "" for an unknown reason.
-func (r Reason) EndsBy() string { return rules[r].endsBy }
+func (r Reason) EndsBy() string { return rules[r].ends }
+
+// Dependency returns whose failure the reason means, "" for an unknown reason.
+func (r Reason) Dependency() Dependency { return rules[r].dependency }
+
+// EndsByRecord reports whether only reading a record ends the hold.
+func (r Reason) EndsByRecord() bool { return rules[r].endsByRecord }
 
 // Command returns the command line that ends a hold, "" if no command does. partition is -1 for a whole topic, topic is ""
 // for all topics, and offset is -1 if unknown. The line can be run as it is. Its --reason, which the operations log keeps,

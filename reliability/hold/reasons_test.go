@@ -86,7 +86,7 @@ func TestReason_Command(t *testing.T) {
 	}
 }
 
-func TestReason_Tell(t *testing.T) {
+func TestReason_LogFunc(t *testing.T) {
 	for _, c := range []struct {
 		reason hold.Reason
 		level  string

@@ -46,13 +46,14 @@ func (t *Table) proposal(version int64, txnID string, body []byte, checked time.
 type outcome uint8
 
 const (
-	committed outcome = iota
-	conflict          // another writer's commit has the version
+	noOutcome outcome = iota // beside an error
+	committed
+	conflict // another writer's commit has the version
 )
 
 // append puts p until its outcome is known. It retries behind the guard without limit. Errors: Fatal (hold.Error) if
-// the store refused before anything was sent, Fenced if the log was cleaned up meanwhile, Canceled if ctx ended. In
-// the last two cases connector.ErrUndecided is in the chain if a put is unresolved.
+// the store refused before anything was sent, Fenced if the log was cleaned up meanwhile, Canceled if ctx ended. A
+// Fenced or Canceled error wraps connector.ErrUndecided if the effect of a put is unknown.
 func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome, error) {
 	var mine bool
 	files.setMayBeNamed(true)
@@ -78,14 +79,14 @@ func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome
 		if errors.Is(err, logappend.ErrPreviousGone) {
 			class, t.head = classify.Fenced, nil
 		}
-		return conflict, classify.Mark(fmt.Errorf("%w: version %d: %w", connector.ErrUndecided, p.version, logappend.Text(err)), class)
+		return noOutcome, classify.Mark(fmt.Errorf("%w: version %d: %w", connector.ErrUndecided, p.version, logappend.Text(err)), class)
 	}
 	files.setMayBeNamed(false)
 	if errors.Is(err, logappend.ErrPreviousGone) {
 		t.head = nil
-		return conflict, fenced(err)
+		return noOutcome, fenced(err)
 	}
-	return conflict, t.failed(canceledBy(ctx, fmt.Errorf("commit version %d: %w", p.version, err)))
+	return noOutcome, t.failed(canceledBy(ctx, fmt.Errorf("commit version %d: %w", p.version, err)))
 }
 
 // checkBefore verifies that the version before the given one still exists. Log cleanup removes older versions first,
@@ -117,7 +118,7 @@ func (t *Table) readBack(ctx context.Context, version int64) (string, error) {
 	return c.Info().TxnID, err
 }
 
-// outcomeUnknown records that the outcome of p is unknown: in a metric, as a hold, and after a minute in the log.
+// outcomeUnknown records that the outcome of p is unknown: at once in a metric, after a minute as a hold and in the log.
 func (t *Table) outcomeUnknown(ctx context.Context, p *proposal, cause error) {
 	if !p.outcomeWasUnknown {
 		p.outcomeWasUnknown = true

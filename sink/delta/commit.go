@@ -115,8 +115,8 @@ func (t *Table) admits(table string, files *staged) error {
 	return nil
 }
 
-// fenced marks err as Fenced: the sealed batch is dropped and its claims resume from the log. It hides a hold inside
-// err.
+// fenced marks err as Fenced: the sealed batch is dropped and its claims resume from the log. The result does not
+// wrap err, so a [hold.Error] inside err does not count: the new snapshot decides about holds.
 func fenced(err error) error { return classify.Mark(logappend.Text(err), classify.Fenced) }
 
 func replaced(format string, args ...any) error {

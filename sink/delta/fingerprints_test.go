@@ -62,7 +62,7 @@ func (t *recallTable) add(id int32, from, next int64, chunk int, at func(int64) 
 		if rows := t.builder.Seal(); rows != nil {
 			all = append(all, rows)
 			pieces = append(pieces, connector.Piece{Rows: rows, To: rows.NumRows()})
-			entries = append(entries, t.builder.(connector.Identifier).Entries()...)
+			entries = append(entries, t.builder.(connector.IdentityBuilder).Entries()...)
 		}
 	}
 	for o := from; o < next; o++ {

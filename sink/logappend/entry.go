@@ -63,8 +63,8 @@ type Entry struct {
 // Sent returns the time of the first put, zero before it.
 func (e *Entry) Sent() time.Time { return e.sent }
 
-// UnknownSince returns since when the outcome of a put has been unknown, zero if it never was. It stays set after the
-// outcome is resolved.
+// UnknownSince returns since when the outcome of a put has been unknown, zero if it never was. A later success
+// does not reset it; after an error of Try it means that the outcome is still unknown.
 func (e *Entry) UnknownSince() time.Time { return e.unknownSince }
 
 // Try puts the object once and reports whether it is committed; false without an error is a conflict, which is final.

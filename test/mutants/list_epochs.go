@@ -109,7 +109,7 @@ var ofEpochs = []mutant{
 	{
 		name: "a partition without a leader keeps those that were added beside it from beginning",
 		file: "connector/commit/initial.go",
-		old:  "if late && len(bounds) > 0 {", new: "if late && err == nil {",
+		old:  "if added && len(bounds) > 0 {", new: "if added && err == nil {",
 		pkg: "./test/story", test: "^TestLateStart_PartitionWithoutLeader$",
 	},
 

@@ -133,7 +133,7 @@ var ofPipeline = []mutant{
 	{
 		name: "a batch that is full while the one before it commits is no pause",
 		file: "connector/intake/pauselog.go",
-		old:  "on := t.stuck && t.behindEnd();", new: "on := false;",
+		old:  "on := t.full && t.behindEnd();", new: "on := false;",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
 	{

@@ -320,7 +320,7 @@ var ofRecords = []mutant{
 	{
 		name: "a lane gives an answer back before it has decoded it",
 		file: "connector/lane/lane.go",
-		old:  "\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped", new: "\tb.Result.Release()\n\tdefer b.Result.retain()\n\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openChunk{stopped",
+		old:  "\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openPart{stopped", new: "\tb.Result.Release()\n\tdefer b.Result.retain()\n\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openPart{stopped",
 		pkg: "./test/story", test: "^TestSchedules_LittleMemory$",
 	},
 	{

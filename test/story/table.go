@@ -427,7 +427,7 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 	return nil
 }
 
-// Entries implements [connector.Identifier].
+// Entries implements [connector.IdentityBuilder].
 func (b *builder) Entries() []idempotency.Entry { return b.sealedEntry }
 
 func (b *builder) Rows() int                  { return len(b.at) }
