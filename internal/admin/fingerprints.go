@@ -84,7 +84,8 @@ type window struct {
 
 type windows map[source]*window
 
-// windowsOf returns the empty windows of the partitions for which a table has a position.
+// windowsOf returns the empty windows of the partitions for which a table has a position. A topic that was created again
+// has positions of both; the one with the newest record counts.
 func windowsOf(o *Table, info *delta.Info, operations *opslog.State) windows {
 	versions := map[string]int64{}
 	for _, t := range info.Txns {
@@ -109,7 +110,10 @@ func windowsOf(o *Table, info *delta.Info, operations *opslog.State) windows {
 			first, last := time.UnixMilli(w.from).UTC(), time.UnixMilli(newest).UTC()
 			w.From, w.Newest = &first, &last
 		}
-		all[source{p.Topic, p.ID}] = w
+		at := source{p.Topic, p.ID}
+		if other := all[at]; other == nil || w.dated && (!other.dated || w.newest > other.newest) {
+			all[at] = w
+		}
 	}
 	return all
 }
