@@ -9,6 +9,7 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 // Partition is Kafka's partition together with the identity of its topic and cluster.
@@ -97,6 +98,20 @@ type Bounds struct {
 	// DivergedAt is the offset at which the leader's log differs from the log that was read, below the position; -1
 	// if it does not differ.
 	DivergedAt int64
+}
+
+// Unreadable returns why reading cannot continue at a position, or "" if it can. The bounds must be those that [Log.Bounds] read
+// for this position, because DivergedAt depends on it.
+func (b Bounds) Unreadable(next int64) hold.Reason {
+	switch {
+	case next < b.LogStart:
+		return hold.BehindLogStart
+	case next > b.HighWatermark:
+		return hold.AheadOfLogEnd
+	case b.DivergedAt >= 0 && b.DivergedAt < next:
+		return hold.Truncated
+	}
+	return ""
 }
 
 // UnreadError says why [Log.Bounds] could not read the bounds of some partitions although the cluster answers: a

@@ -276,21 +276,23 @@ func diverged(p connector.Position, leaderEpoch int32, a offsetAt) int64 {
 
 // outside returns the finding that a position lies outside its log, or nil.
 func outside(p connector.Position, b connector.Bounds) error {
-	switch {
-	case p.Next < 0:
+	if p.Next < 0 { // only the ends are wanted
 		return nil
-	case p.Next < b.LogStart:
-		return hold.New(hold.BehindLogStart, fmt.Sprintf(
+	}
+	switch reason := b.Unreadable(p.Next); reason {
+	case hold.BehindLogStart:
+		return hold.New(reason, fmt.Sprintf(
 			"the position is %d, but the log starts at %d: %d offsets were deleted before they were read",
 			p.Next, b.LogStart, b.LogStart-p.Next), nil)
-	case p.Next > b.HighWatermark:
-		return hold.New(hold.AheadOfLogEnd, fmt.Sprintf(
+	case hold.AheadOfLogEnd:
+		return hold.New(reason, fmt.Sprintf(
 			"the position is %d, but the log ends at %d: the cluster lost records, or the position is not of this log",
 			p.Next, b.HighWatermark), nil)
-	case b.DivergedAt >= 0:
-		return hold.New(hold.Truncated, fmt.Sprintf(
+	case hold.Truncated:
+		return hold.New(reason, fmt.Sprintf(
 			"the position is %d, but what was read before it differs from the log from offset %d on: the log was truncated (KIP-320)",
 			p.Next, b.DivergedAt), nil)
+	default:
+		return nil
 	}
-	return nil
 }

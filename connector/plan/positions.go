@@ -85,18 +85,20 @@ func Finding(at connector.Position, b connector.Bounds, there bool) *hold.Hold {
 	holdAt := func(reason hold.Reason, format string, args ...any) *hold.Hold {
 		return &hold.Hold{Partition: at.Partition, Reason: reason, Detail: fmt.Sprintf(format, args...), Offset: at.Next}
 	}
-	switch {
-	case !there:
+	if !there {
 		return holdAt(hold.TopicRecreated, "topic %q was deleted or created again; the table has position %d of topic id %v",
 			at.Partition.Topic, at.Next, at.Partition.TopicID)
-	case at.Next < b.LogStart:
-		return holdAt(hold.BehindLogStart, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
-	case at.Next > b.HighWatermark:
-		return holdAt(hold.AheadOfLogEnd, "the table's position is offset %d, but the log ends at %d", at.Next, b.HighWatermark)
-	case b.DivergedAt >= 0 && b.DivergedAt < at.Next:
-		return holdAt(hold.Truncated, "the log was truncated: from offset %d on it differs from what was read", b.DivergedAt)
 	}
-	return nil
+	switch reason := b.Unreadable(at.Next); reason {
+	case hold.BehindLogStart:
+		return holdAt(reason, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
+	case hold.AheadOfLogEnd:
+		return holdAt(reason, "the table's position is offset %d, but the log ends at %d", at.Next, b.HighWatermark)
+	case hold.Truncated:
+		return holdAt(reason, "the log was truncated: from offset %d on it differs from what was read", b.DivergedAt)
+	default:
+		return nil
+	}
 }
 
 // RowsBefore returns the rows that forbid the initial commit of those of a topic's partitions that have no
