@@ -136,7 +136,7 @@ type OffsetsDone struct {
 }
 
 // FloodAllow lets any number of a topic's bad records become dead letters until a time. The newest one of a topic is
-// in force, so a shorter one revokes an earlier one.
+// in force, so one with a time in the past revokes the one before it.
 type FloodAllow struct {
 	Topic string    `json:"topic"`
 	Until time.Time `json:"until"` // by the clock of the writing host
