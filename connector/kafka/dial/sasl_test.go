@@ -1,10 +1,12 @@
 package dial
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -227,6 +229,83 @@ func (l lateReader) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return l.conn.Read(b)
+}
+
+// TestReauthentication_Deadlines: a deadline that another goroutine sets while a connection authenticates again holds
+// afterwards, and does not take away the bound of the authentication.
+func TestReauthentication_Deadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := &kfake.VirtualNetwork{}
+		fake, address := broker(t, kfake.ListenFn(network.Listen), kfake.Ports(9092), kfake.EnableSASL(),
+			kfake.Superuser(string(Plain), "sluice", "right"),
+			kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "2000"}))
+		defer fake.Close()
+		below := &deadlines{}
+		d, _, _ := dialer(t, Config{
+			Dial: func(ctx context.Context, net, address string) (net.Conn, error) {
+				c, err := network.DialContext(ctx, net, address)
+				below.Conn = c
+				return below, err
+			},
+			SASL: &SASL{Mechanism: Plain, Username: "sluice", Password: "right", InsecurePlaintext: true},
+		})
+		conn, err := opens(t, d, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		time.Sleep(2 * time.Second) // the session is about to end
+		authenticating := time.Now()
+		read, write := authenticating.Add(time.Hour), authenticating.Add(2*time.Hour)
+		below.onWrite = func() {
+			for _, err := range []error{
+				conn.SetDeadline(time.Time{}), conn.SetReadDeadline(read), conn.SetWriteDeadline(write),
+			} {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if want := authenticating.Add(defaultTimeout); !below.read.Equal(want) || !below.write.Equal(want) {
+				t.Errorf("authenticating until %v and %v, want %v", below.read, below.write, want)
+			}
+		}
+		if err := (&session{conn: conn, clientID: "test"}).metadata(); err != nil {
+			t.Fatal(err)
+		}
+		if !below.read.Equal(read) || !below.write.Equal(write) {
+			t.Errorf("deadlines %v and %v, want %v and %v", below.read, below.write, read, write)
+		}
+	})
+}
+
+// deadlines is a connection that keeps the deadlines set on it. It calls onWrite once, before the next Write.
+type deadlines struct {
+	net.Conn
+	read, write time.Time
+	onWrite     func()
+}
+
+func (d *deadlines) Write(b []byte) (int, error) {
+	if f := d.onWrite; f != nil {
+		d.onWrite = nil
+		f()
+	}
+	return d.Conn.Write(b)
+}
+
+func (d *deadlines) SetDeadline(t time.Time) error {
+	d.read, d.write = t, t
+	return d.Conn.SetDeadline(t)
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.read = t
+	return d.Conn.SetReadDeadline(t)
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.write = t
+	return d.Conn.SetWriteDeadline(t)
 }
 
 // TestRequests: if a stream arrives in pieces of any size, each request is seen once, with the data that its response
