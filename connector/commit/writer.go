@@ -186,7 +186,7 @@ func (w *Writer) follow(topics map[string]connector.TopicConfig) {
 	}
 }
 
-// releaseLost forgets lost claims and requests about them, and releases their windows.
+// releaseLost deletes requests about lost claims, their troubles and their windows.
 func (w *Writer) releaseLost(todo *work) {
 	for p, session := range todo.lost {
 		if q, ok := todo.resume[p]; ok && q.Session < session {

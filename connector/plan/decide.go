@@ -46,9 +46,9 @@ type Plan struct {
 	// expects has the positions that the precondition compares, by appId; -1 for none.
 	expects map[string]int64
 	schemas []connector.Schema
-	// initialTopic is set only in the first commit of a topic: the table must then have no txn of a topic of this name.
-	// It is "" in all other plans, also in the initial commit of partitions that were added to a topic, because the
-	// other partitions of that topic have txns.
+	// initialTopic is set only in the first commit of a topic: the table must then have no position of a topic of this
+	// name, of any pipeline. It is "" in all other plans, also in the initial commit of partitions that were added to a
+	// topic, because the other partitions have positions.
 	initialTopic, pipeline string
 	// accepts allows the plan to commit to a replaced table and to mark it as the pipeline's own.
 	accepts bool

@@ -140,7 +140,7 @@ var ofHealth = []mutant{
 	},
 	{
 		name: "a commit that the store does not answer stalls its loop",
-		file: "connector/commit/outside.go",
+		file: "connector/commit/waitingtable.go",
 		old:  "err = t.call(ctx, func() error { s, err = t.Table.Commit(ctx, c, pre); return err })",
 		new:  "s, err = t.Table.Commit(ctx, c, pre)",
 		pkg:  "./test/story", test: "TestAlive_Outage",

@@ -71,13 +71,13 @@ var ofStorage = []mutant{
 	},
 	{
 		name: "a panic of a table ends the process",
-		file: "connector/commit/outside.go",
+		file: "connector/commit/waitingtable.go",
 		old:  "return panics.Catch(op) }", new: "return op() }",
 		pkg: "./connector/commit", test: "^TestWaitingTable_PanicIsHold$",
 	},
 	{
 		name: "the stack of a panic is logged with each check",
-		file: "connector/commit/outside.go",
+		file: "connector/commit/waitingtable.go",
 		old:  "\tif anew {", new: "\tif anew || true {",
 		pkg: "./connector/commit", test: "^TestWaitingTable_PanicIsHold$",
 	},
