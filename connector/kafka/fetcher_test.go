@@ -69,7 +69,7 @@ func TestEnqueueWithoutFetcher(t *testing.T) {
 	l := NewLog(client, LogConfig{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	p := connector.Partition{Topic: "t"}
 	l.Fetch(connector.FetchRequest{Position: connector.Position{Partition: p}})
-	if c := l.cursors[p]; c.state != lost || len(l.locate) != 1 {
+	if c := l.cursors[p]; c.state != unlocated || len(l.locate) != 1 {
 		t.Errorf("%+v", c)
 	}
 	l.Forget(p)

@@ -170,7 +170,7 @@ func (g *Group) note(ctx context.Context, seen pollResult, absent []Absent) {
 	}
 }
 
-// failing returns the failure log of the topics that are absent for one cause.
+// failing returns the failure log for one cause of absent topics, so that each cause is logged once.
 func (g *Group) failing(cause string) *reliability.FailureLog {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -228,7 +228,8 @@ func (c *Client) topics(ctx context.Context, names []string) (pollResult, error)
 	return m.selectTopics(func(*topicMetadata) bool { return true })
 }
 
-// selectTopics returns those of the topics that want selects and that exist.
+// selectTopics returns the existing topics for which want returns true. A topic whose metadata are denied is in
+// refused; a transient error of one topic is the error of the call.
 func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResult, error) {
 	seen := pollResult{topics: topics{}, refused: map[string]error{}}
 	for i := range m.Topics {
@@ -284,8 +285,8 @@ func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	return rebalanced
 }
 
-// check compares the current topics with those of the generation. It polls a second time before it believes that a
-// topic or partition is gone.
+// check compares the current topics with those of the generation and returns why the generation must end. It polls a
+// second time before it believes that a topic is gone or was created again.
 func (m *membership) check(ctx context.Context) reason {
 	for second := false; ; second = true {
 		seen, err := m.group.poll(ctx)
