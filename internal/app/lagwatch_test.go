@@ -73,7 +73,7 @@ func newLagScene(t *testing.T, topic string) *lagScene {
 					bounds[p.Partition] = connector.Bounds{LastStable: end, HighWatermark: end + 7}
 				}
 			}
-			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > min(endsEvery, s.rules.Every/2) {
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > min(endsTimeout, s.rules.Every/2) {
 				t.Error("the question has no bound")
 			}
 			return bounds, s.err

@@ -31,7 +31,8 @@ func (s *Member) awaitOperations(ctx context.Context) error {
 	}
 }
 
-// unknownPauses returns the hold of all partitions while the pauses are unknown, or nil.
+// unknownPauses returns the hold of all partitions while this member could not read the operations log, so that it does
+// not know the pauses; nil once it has read them.
 func (s *Member) unknownPauses() *hold.Hold {
 	if s.operations.State() != nil {
 		return nil
