@@ -115,7 +115,7 @@ func TestOffsetsAdoptFromIngest(t *testing.T) {
 		t.Parallel()
 		// The version is the offset of the last record written.
 		l := newForeign(t, map[string]int64{"ingest-orders-0": 2, "ingest-orders-1": 4, "2c7d3a56-8d9e-4a5b-9c1d-0123456789ab": 7})
-		l.adopts(map[int32]int64{0: 3, 1: 5, 2: 0}, []string{"begins there; behind the last record of kafka-delta-ingest's ingest-orders"}, "--from", "kdi")
+		l.adopts(map[int32]int64{0: 3, 1: 5, 2: 0}, []string{"begins there; after the last record of kafka-delta-ingest's ingest-orders"}, "--from", "kdi")
 	})
 	t.Run("of several", func(t *testing.T) {
 		t.Parallel()
@@ -129,7 +129,7 @@ func TestOffsetsAdoptFromIngest(t *testing.T) {
 		l := newForeign(t, map[string]int64{"a-0": 2, "a-7": 0})
 		l.refuses(4, "there is a position for partition 7", "adopt", "orders", "--from", "kdi")
 		l = newForeign(t, map[string]int64{"a-0": 5})
-		l.refuses(4, "orders:0 would begin at 6 (behind the last record of kafka-delta-ingest's a), and its log ends at 5", "adopt", "orders", "--from", "kdi")
+		l.refuses(4, "orders:0 would begin at 6 (after the last record of kafka-delta-ingest's a), and its log ends at 5", "adopt", "orders", "--from", "kdi")
 		l = newForeign(t, nil)
 		l.refuses(4, "the table has no txn of kafka-delta-ingest", "adopt", "orders", "--from", "kdi")
 	})

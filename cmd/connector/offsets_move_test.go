@@ -403,8 +403,8 @@ func TestOffsetsSkip(t *testing.T) {
 	l.refuses(4, "orders:0 stands at offset 1, not at 0", "skip", "orders:0@0")
 	l.refuses(4, "there is no committed record at offset 2 of orders:1 yet", "skip", "orders:1@2")
 	l.refuses(4, "has no partition 4", "skip", "orders:4@2")
-	l.refuses(2, "--to 1 is not behind offset 1", "skip", "orders:0@1", "--to", "1")
-	l.refuses(4, "--to 4 is behind the last stable offset 3", "skip", "orders:0@1", "--to", "4")
+	l.refuses(2, "--to 1 is not after offset 1", "skip", "orders:0@1", "--to", "1")
+	l.refuses(4, "--to 4 is after the last stable offset 3", "skip", "orders:0@1", "--to", "4")
 	l.refuses(2, "none of the others can be", "skip", "orders:0@1", "--to", "2", "--batch")
 	for flag, to := range map[string]int64{"": 2, "--batch": 3, "--to=3": 3} {
 		args := []string{"offsets", "skip", "orders:0@1", "--dry-run", "-o", "json"}

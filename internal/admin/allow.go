@@ -56,7 +56,8 @@ func Floodable(cfg *config.Config, topic string) error {
 	return nil
 }
 
-// allowable judges an allowance by the log: it notes the allowance that the new one replaces.
+// allowable checks an allowance against the log. It notes the allowance that the new one replaces, and returns
+// ErrNothingToDo if the log already has its effect.
 func allowable(s *opslog.State, f opslog.FloodAllow) (notes []string, err error) {
 	old, ok := s.FloodAllowance(f.Topic)
 	switch stands := ok && s.FloodAllowed(f.Topic, time.Now()); {

@@ -44,8 +44,8 @@ func (k *checks) failed(area, subject string, err error) {
 	k.add(StatusFailed, area, subject, hint, "%s", text)
 }
 
-// kafka checks each bootstrap address and each broker of the cluster. It returns the client for further requests, nil if
-// no broker responds. The caller calls end.
+// kafka checks each bootstrap address and each broker of the cluster. It returns nil queries if no broker responds. The
+// caller calls end.
 func (k *checks) kafka(ctx context.Context) (queries *kafkaQueries, end func()) {
 	end = func() {}
 	client, err := open.Kafka(k.config, nil, nil, nil)
@@ -65,7 +65,7 @@ func (k *checks) kafka(ctx context.Context) (queries *kafkaQueries, end func()) 
 	return queries, queries.close
 }
 
-// retrying repeats what fails in passing until ctx ends.
+// retrying returns a function that repeats a request to Kafka after transient failures, until ctx ends.
 func (k *checks) retrying(ctx context.Context) func(func(context.Context) error) error {
 	return lookup.Patience(ctx, reliability.NewGuard("kafka", k.config.Guard(), slog.New(slog.DiscardHandler), nil))
 }
@@ -262,7 +262,8 @@ func retention(s kafka.TopicSettings) string {
 	return "kept for " + strings.Join(limits, " or ")
 }
 
-// positions adds the holds that the partitions of a topic would get, or their lag.
+// positions adds findings about the holds that the partitions of a topic would get; without one, a finding about the
+// lag.
 func (k *checks) positions(ctx context.Context, l *inspection) {
 	var lag int64
 	known, hidden, held := 0, 0, make(map[hold.Reason][]*hold.Hold)

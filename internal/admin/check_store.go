@@ -20,7 +20,8 @@ type checkedTable struct {
 	known    bool // the snapshot was read
 }
 
-// storage runs the self-test of the store and reports whether the store can be read.
+// storage runs the self-test of the store and reports whether later checks can read the store. They can if it is only
+// unsafe for commits, or a directory that does not exist yet.
 func (k *checks) storage(ctx context.Context) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 // leader may not know its end offset yet.
 const confirmAfter = 5 * time.Second
 
-// PlanAcceptGap plans to continue after lost records: it moves the positions that lie outside of their partition's log. It
-// checks each gap twice, confirmAfter apart.
+// PlanAcceptGap plans to continue after lost records: it moves the positions that lie outside of their log, or after
+// the offset at which the log differs from the records that were read. It checks each gap twice, confirmAfter apart.
 func PlanAcceptGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, error) {
 	return sorted(planGap(ctx, a, target))
 }
@@ -65,7 +65,7 @@ func planGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, e
 	return plan, nil
 }
 
-// gaps returns the partitions of a target whose position lies outside of their log, with the hold of each.
+// gaps returns the partitions of a target whose position cannot be read in their log, with the hold of each.
 func gaps(l *inspection, target opslog.Target) map[connector.Partition]*hold.Hold {
 	all := map[connector.Partition]*hold.Hold{}
 	for _, p := range l.partitions() {

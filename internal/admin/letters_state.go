@@ -18,15 +18,16 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// LetterState is the state of a dead letter's record. A dead letter can become void: a member writes it before the commit
-// that passes its record. If that commit fails, a later one can make a row of the record.
+// LetterState is the state of the record that a dead letter is about. A member writes a dead letter before the commit
+// that passes its record. If that commit fails, a later one can make a row of the record, so the dead letter becomes
+// void.
 type LetterState string
 
 // The states of a dead letter's record.
 const (
 	LetterUnresolved LetterState = "unresolved" // its record has no row, and no member will read it again
 	LetterVoid       LetterState = "void"       // its record has a row
-	LetterPending    LetterState = "pending"    // the table is not past it, and members can still read it
+	LetterPending    LetterState = "pending"    // no position has passed it, and members can still read it
 	LetterUnknown    LetterState = "unknown"    // whether its record has a row cannot be proven
 	LetterForeign    LetterState = "foreign"    // its topic is not one of the pipeline's
 )
@@ -37,7 +38,7 @@ func (s LetterState) listed() bool { return s != LetterVoid && s != LetterPendin
 // counts reports whether the dead letter counts as unresolved.
 func (s LetterState) counts() bool { return s == LetterUnresolved || s == LetterUnknown }
 
-// judge finds the state of each dead letter. Members count the same dead letters as unresolved.
+// judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules.
 func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader) error {
 	byTopic := map[string][]*foundLetter{}
 	for _, l := range b.all {
@@ -62,8 +63,8 @@ func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Re
 	return nil
 }
 
-// judgeTopic finds the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka after
-// the table, so the table's positions cannot have passed a record that was produced since.
+// judgeTopic sets the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka
+// after the table: then a position beyond the end of its log cannot be one of records that were produced since.
 func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
@@ -104,8 +105,8 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 	return haveRows(ctx, o, state, topic, passed)
 }
 
-// unread returns the state of a dead letter whose record is at or after the position and cannot be read by a member, and
-// why.
+// unread returns the state, with its cause, of a dead letter whose record no position has passed and members cannot
+// read.
 func unread(l *lookup.Logs, record idempotency.Coordinates) (LetterState, string) {
 	p := record.Partition
 	log, known := l.Known[p]
@@ -142,7 +143,8 @@ type at struct {
 	offset    int64
 }
 
-// haveRows marks the dead letters whose records have rows in the table.
+// haveRows sets the state of the dead letters whose records have, or may have, rows in the table. letters are sorted by
+// partition and offset.
 func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, letters []*foundLetter) error {
 	byPlace := map[at][]*foundLetter{}
 	var where []scan.Where

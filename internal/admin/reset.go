@@ -63,7 +63,8 @@ func listBelow(all []opslog.Below) string {
 	return strings.Join(texts, ", ")
 }
 
-// resetRange returns the current positions of a topic. Members keep the fingerprints of rows that are committed after it.
+// resetRange returns a reset of the fingerprints of a topic below its current positions. Members keep the fingerprints
+// of rows at later offsets.
 func resetRange(ctx context.Context, cfg *config.Config, topic string) (f opslog.Forget, err error) {
 	all, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
