@@ -78,7 +78,7 @@ func (r *row) put(name string, to array.Builder) {
 	}
 }
 
-// column returns a field of the rendering; ok is false if it has no such field.
+// column returns the text of a column that only the rendering has; ok is false for other columns.
 func (s *rendered) column(name string) (text string, ok bool) {
 	switch name {
 	case "error_reason":

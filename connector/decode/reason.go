@@ -56,8 +56,7 @@ func Codes() []deadletter.Reason {
 	return codes
 }
 
-// Error is why and where a decoder refused a record. Its class is Poison. It never holds a value of the
-// record.
+// Error says why and where a decoder refused a record. Its class is Poison. It never holds a value of the record.
 type Error struct {
 	Reason Reason
 	// Path is the column, such as "shipping.lat" or "items[3].sku"; "" is the record itself.
@@ -91,7 +90,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// explain adds the expected and the found type. c is nil outside of columns; at is the first byte of the value.
+// explain adds the expected and the found type to reasons that they explain. c is nil outside of columns; at is the
+// first byte of the value.
 func (e *Error) explain(c *column, at byte) {
 	switch e.Reason {
 	case TypeMismatch:

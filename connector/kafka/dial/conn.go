@@ -18,7 +18,7 @@ type conn struct {
 	d      *Dialer
 	opened *opening
 
-	lifetime time.Duration // of a session, 0 for ever; only the writer uses it
+	lifetime time.Duration // of the session, 0 for ever; only the goroutine that writes uses it
 
 	mu          sync.Mutex
 	sent        requests
@@ -27,11 +27,11 @@ type conn struct {
 	read, write time.Time // deadlines that the user has set
 	bound       time.Time // end of the authentication in progress, zero without one; it replaces both deadlines
 
-	received response // only the reader uses it
+	received response // only the goroutine that reads uses it
 }
 
-// renewed starts a new session. It uses between 85 and 95 % of the session, so that connections do not renew at the
-// same time.
+// renewed sets when the session that just began is renewed: after 85 to 95 % of its lifetime, at random, so that
+// connections do not renew at the same time.
 func (c *conn) renewed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,13 +22,13 @@ import (
 	"sluice/test/certs"
 )
 
-// jwt is an unsigned token that ends at a time.
+// jwt returns an unsigned token that expires at a time.
 func jwt(at time.Time) string {
 	e := base64.RawURLEncoding.EncodeToString
 	return e([]byte(`{"alg":"none"}`)) + "." + e(fmt.Appendf(nil, `{"sub":"sluice","exp":%d.5}`, at.Unix())) + "."
 }
 
-// TestBearer: the client of RFC 7628, the exchange that ends in a refusal, and the token's end as its reason.
+// TestBearer: the messages of RFC 7628, the exchange that ends in a refusal, and an expired token as its cause.
 func TestBearer(t *testing.T) {
 	fake, address := broker(t)
 	answer(fake, kmsg.SASLHandshake, func(req kmsg.Request, r *kmsg.SASLHandshakeResponse) {
@@ -143,13 +143,13 @@ func TestScram(t *testing.T) {
 	}
 }
 
-// FuzzServer: for all bytes of a broker, the client ends with an error or an answer.
+// FuzzServer: for all bytes of a broker, the client returns an error or a reply and does not panic.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte("r=nonceX,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"), []byte("v=AAAA"), []byte("\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, first, last, response []byte) {
 		s := &scram{hash: sha256.New, user: "u", password: "p", nonce: "nonce"}
 		_, _ = s.first()
-		if i := attributes(string(first))["i"]; len(i) > 4 { // costs time by design
+		if i := attributes(string(first))["i"]; len(i) > 4 { // many iterations take long by design
 			return
 		}
 		if _, err := s.next(first); err == nil {
@@ -166,8 +166,8 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// TestReauthentication: a session that ends is renewed before the request that would meet its end, with the credentials
-// of that moment, and no request fails.
+// TestReauthentication: a connection authenticates again before the request that would come after the end of its
+// session, with the current credentials, and no request fails.
 func TestReauthentication(t *testing.T) {
 	for _, m := range []Mechanism{Plain, ScramSHA256, ScramSHA512} {
 		t.Run(string(m), func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestReauthentication(t *testing.T) {
 				if n := metric(t, reg, "sluice_kafka_reauthentications_total", "ok"); n < 4 || n > 6 {
 					t.Errorf("authenticated again %v times in 10 s with sessions of 2 s", n)
 				}
-				time.Sleep(time.Hour) // unused
+				time.Sleep(time.Hour) // the connection is unused
 				if err := works(conn); err != nil {
 					t.Errorf("after an hour: %v", err)
 				}
