@@ -20,7 +20,7 @@ type packer struct {
 	open bool
 }
 
-// add adds an offset. One that is not greater than those before is in the set already.
+// add adds an offset. Offsets come in ascending order; a repeated or a negative one is ignored.
 func (p *packer) add(offset int64) {
 	switch {
 	case p.open && offset < p.end || offset < 0:
@@ -60,9 +60,9 @@ func pack(sorted []int64) set {
 type cursor struct {
 	data []byte
 	at   int64
-	left int64 // of the run, behind at
+	left int64 // offsets of the run after at
 	ok   bool
-	tag  int
+	tag  int // set by the caller, passed on by union
 }
 
 // from returns a cursor at the first offset of a set that is not below offset.

@@ -252,7 +252,7 @@ func TestEnforce(t *testing.T) {
 				if exited != 28*time.Second || exists(path) {
 					t.Errorf("ended after %v; the file is there: %v", exited, exists(path))
 				}
-				if got := lines(text); len(got) != 1 || got[0] != `ERROR msg="told to stop, and does not end: the process is ended" after=28s` {
+				if got := lines(text); len(got) != 1 || got[0] != `ERROR msg="shutdown timed out; exiting" after=28s` {
 					t.Errorf("%q", got)
 				}
 				if !strings.Contains(text, "TestEnforce") {

@@ -31,7 +31,7 @@ func TestOpen(t *testing.T) {
 	}
 	defer s.Close()
 	_, err = s.For("b-1").Through(t.Context(), scope)
-	if err == nil || classify.Of(err) != classify.Transient || strings.Contains(err.Error(), secret) || strings.Count(err.Error(), "how far they go") != 2 {
+	if err == nil || classify.Of(err) != classify.Transient || strings.Contains(err.Error(), secret) || strings.Count(err.Error(), "read the position") != 2 {
 		t.Errorf("nobody answers: %v", err)
 	}
 	if !slices.Equal(told, []any{"batch_id", "b-1"}) {
