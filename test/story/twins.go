@@ -95,8 +95,8 @@ func (t *Twins) partition(id int32) *stamped {
 }
 
 // put stores the stamp of a new record and returns its kind: Duplicate if an earlier row has its identity and a
-// timestamp within the window before the newest one. The caller must give no timestamp more than an hour ahead of now,
-// since members treat such a timestamp differently.
+// timestamp within the window before the newest one. The timestamp must be at most an hour ahead of now, since members
+// count a later one as now.
 func (t *Twins) put(id int32, offset int64, s Stamp) Kind {
 	p := t.partition(id)
 	t.mu.Lock()
