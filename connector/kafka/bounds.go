@@ -227,7 +227,7 @@ func (c *Client) boundsAt(ctx context.Context, leader int32, positions []connect
 }
 
 // noteDivergence asks the leader whether its log still has the records before each position (KIP-320). It skips
-// positions without an epoch.
+// positions without an epoch, positions at offset 0, and those whose bounds could not be read.
 func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []connector.Position, parts []ledPartition,
 	readings []reading,
 ) {

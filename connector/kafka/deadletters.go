@@ -233,7 +233,7 @@ func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*back
 	}
 }
 
-// batchOf returns the log attributes that name the batch of the waiting dead letters.
+// batchOf returns the log attribute with the batch id of the first waiting dead letter, nil if none waits.
 func batchOf(waiting []*backlog) []any {
 	for _, w := range waiting {
 		for _, l := range w.letters {
@@ -316,7 +316,7 @@ func (d *DeadLetters) fill(ctx context.Context, t *letterTopic, waiting []*backl
 	return round, nil
 }
 
-// batchFor returns the batch of a round for a partition.
+// batchFor returns the batch of a round for a partition. It adds one to the round if there is none.
 func batchFor(round *[]*letterBatch, partition int32) *letterBatch {
 	for _, b := range *round {
 		if b.partition == partition {

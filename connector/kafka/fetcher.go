@@ -29,14 +29,15 @@ type fetcher struct {
 	throttled time.Time // time before which the broker wants no request; guarded by the Log's mutex
 }
 
-// queue orders the partitions of a fetcher: a partition goes to the end after each request. The Log's mutex guards
-// the entries.
+// queue has the partitions of a fetcher that wait for a request, the next one first. The Log's mutex guards the
+// entries.
 type queue struct {
 	wake    chan struct{}
 	entries []entry
 }
 
-// entry is a partition in a queue. It is valid while its ticket equals that of the partition.
+// entry is a partition in a queue. It is valid while its ticket is the partition's newest one and the partition still
+// waits.
 type entry struct {
 	c      *cursor
 	ticket uint64

@@ -300,7 +300,7 @@ func newGroupMetrics(reg prometheus.Registerer) *groupMetrics {
 			Name: "sluice_group_join_failures_total", Help: "Attempts to join the group that failed.",
 		}),
 		rejoins: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_group_rejoins_total", Help: "Generations that ended, by what ended them.",
+			Name: "sluice_group_rejoins_total", Help: "Generations that ended, by the reason.",
 		}, []string{"reason"}),
 		joined: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_group_joined", Help: "1 while this member is part of a generation.",

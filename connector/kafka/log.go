@@ -44,8 +44,8 @@ type LogConfig struct {
 }
 
 const (
-	// confirm is how long after its first reading a finding about a position must be read again before it becomes a
-	// result.
+	// confirm is the shortest time between the two readings of a position that must show the same finding before it
+	// becomes a result.
 	confirm = 5 * time.Second
 	// boundsRetryFor is how long Bounds retries while the cluster answers and some leaders do not.
 	boundsRetryFor = 5 * time.Second
@@ -187,7 +187,7 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 	}
 }
 
-// Forget ends a request; see [connector.Log].
+// Forget ends the request of a partition and drops its result; see [connector.Log].
 func (l *Log) Forget(p connector.Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

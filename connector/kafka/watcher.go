@@ -56,8 +56,8 @@ func changed(base, now topics) (why reason, doubtful bool) {
 	return why, doubtful
 }
 
-// newer merges the topics of a poll into base. Partitions are never removed, because a broker with old metadata may
-// miss some.
+// newer merges the topics of a poll into base. A topic keeps partitions that the poll lacks, because a broker with old
+// metadata may not know them yet, unless it was created again.
 func newer(base, now topics) topics {
 	merged := maps.Clone(base)
 	for name, is := range now {
@@ -170,7 +170,8 @@ func (g *Group) note(ctx context.Context, seen pollResult, absent []Absent) {
 	}
 }
 
-// failing returns the failure log for one cause of absent topics, so that each cause is logged once.
+// failing returns the failure log for one cause of absent topics. Each cause has its own, which limits how often it is
+// logged.
 func (g *Group) failing(cause string) *reliability.FailureLog {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -255,8 +256,8 @@ func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResu
 }
 
 // watch waits for the end of a generation, and ends it if the topics change. It returns the reason; after the end of
-// ctx the reason is meaningless. A generation that ended because of ctx or [topicsOutgrown] continues until the group
-// is left.
+// ctx the reason is meaningless. After the end of ctx, and with [topicsOutgrown], the generation goes on until the
+// caller leaves the group.
 func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	live, over := context.WithCancel(ctx)
 	again := make(chan struct{})

@@ -36,8 +36,8 @@ func (o *opening) failed(step Step, cause Cause, detail string, err error) *Erro
 	return &Error{Address: o.address, Step: step, Cause: cause, Detail: detail, Err: err}
 }
 
-// open connects, makes the TLS handshake, reads the versions, and authenticates or makes a request that needs no
-// authentication. It closes the connection if a step fails.
+// open connects, makes the TLS handshake, reads the versions, and authenticates. Without SASL it instead makes a
+// request that a broker answers only if it needs no authentication. It closes the connection if a step fails.
 func (o *opening) open(ctx context.Context) (_ *conn, err error) {
 	// The check also covers addresses that brokers name: they are dialed with the same credentials.
 	if s := o.d.cfg.SASL; s != nil && o.d.cfg.TLS == nil && !s.InsecurePlaintext && !secure.LoopbackAddress(o.address) {
@@ -201,8 +201,9 @@ func untrusted(bad *tls.CertificateVerificationError) (Cause, string) {
 	return BadCertificate, ""
 }
 
-// alertOf returns the alert (RFC 8446, 6) by which the other side ended a connection. Package tls wraps it in a
-// net.OpError with this name; the type of the alert is private, its value is the alert number.
+// alertOf returns the alert (RFC 8446, 6) by which the other side ended a connection, 0 if its number is unknown.
+// Package tls wraps the alert in a net.OpError whose Op is "remote error"; the alert's type is private, its value is
+// the alert number.
 func alertOf(err error) (alert uint8, ok bool) {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
@@ -214,7 +215,7 @@ func alertOf(err error) (alert uint8, ok bool) {
 	return 0, true
 }
 
-// Alerts about versions and ciphers rather than about a certificate.
+// Alerts that are not about a certificate of ours.
 const (
 	alertHandshakeFailure = 40
 	alertProtocolVersion  = 70
@@ -274,7 +275,8 @@ func (o *opening) unserved(ctx context.Context, err error) *Error {
 	return o.passing(StepServe, err)
 }
 
-// passing returns the error for a failure that may be transient.
+// passing returns the error for a failure that may be transient: the broker is silent, closes the connection, or sends
+// something unexpected.
 func (o *opening) passing(step Step, err error) *Error {
 	switch {
 	case timedOut(err):

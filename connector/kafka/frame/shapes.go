@@ -2,7 +2,7 @@ package frame
 
 import "math"
 
-// kind is the encoding of a field.
+// kind is how a field is encoded.
 type kind uint8
 
 const (
