@@ -20,7 +20,7 @@ func TestBounds_Unreadable(t *testing.T) {
 		{same, 5, ""},
 		{same, 10, ""},
 		{same, 11, hold.AheadOfLogEnd},
-		{parted, 4, hold.BehindLogStart}, // the records are lost, whatever the log has further on
+		{parted, 4, hold.BehindLogStart}, // the records are lost, and where the logs part does not matter
 		{parted, 8, hold.Truncated},
 		{parted, 7, ""}, // nothing from offset 7 on was read
 	} {
