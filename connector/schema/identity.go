@@ -137,7 +137,7 @@ func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idemp
 	for row := range values.Len() {
 		e := idempotency.Entry{Offset: at.Value(row), At: -1}
 		if stamps.IsValid(row) {
-			e.At = floorMillis(int64(stamps.Value(row)))
+			e.At = entryTime(int64(stamps.Value(row)))
 		}
 		if values.IsValid(row) {
 			e.Fingerprint = of(row)
@@ -192,9 +192,9 @@ func appendID(to []byte, values arrow.Array, row int) []byte {
 	return to
 }
 
-// floorMillis converts microseconds to milliseconds. Every time before 1970 becomes -1, the value of a row without a
-// timestamp.
-func floorMillis(micros int64) int64 {
+// entryTime converts the microseconds of a timestamp column to the milliseconds of an entry. Every time before 1970
+// becomes -1, the value of a row without a timestamp.
+func entryTime(micros int64) int64 {
 	if micros < 0 {
 		return -1
 	}
