@@ -291,7 +291,8 @@ func (r *row) size() int {
 	return n
 }
 
-// microseconds converts a timestamp for a column; ok is false if its year is outside of what common readers accept.
+// microseconds converts a timestamp for a column. ok is false if its year is not in 1 to 9999, because common readers
+// refuse such timestamps.
 func microseconds(t time.Time) (arrow.Timestamp, bool) {
 	return arrow.Timestamp(t.UnixMicro()), t.Year() >= 1 && t.Year() <= 9999
 }

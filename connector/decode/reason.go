@@ -28,9 +28,9 @@ const (
 	BadTimestamp                      // bad_timestamp: not an RFC 3339 timestamp, or not a date YYYY-MM-DD
 	TooPrecise                        // too_precise: a timestamp finer than microseconds
 	RequiredMissing                   // required_missing: null or no value in a NOT NULL column
-	TooLarge                          // too_large: JSON.MaxBytes
-	TooDeep                           // too_deep: JSON.MaxDepth
-	TooManyValues                     // too_many_values: JSON.MaxValues
+	TooLarge                          // too_large: the value has more than JSON.MaxBytes bytes
+	TooDeep                           // too_deep: values are nested deeper than JSON.MaxDepth
+	TooManyValues                     // too_many_values: more values than JSON.MaxValues
 	UnknownField                      // unknown_field: an undeclared field, and JSON.Strict is set
 )
 

@@ -196,8 +196,8 @@ func (s suite) independent(t *testing.T) {
 	}
 }
 
-// damaged changes bytes of good samples. Each record becomes one row or a Poison error, and neither panics nor harms the rows
-// around it.
+// damaged changes bytes of good samples. Each record becomes one row or a Poison error. None makes the decoder panic
+// or changes the rows around it.
 func (s suite) damaged(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	b := s.builder(t)
