@@ -46,8 +46,8 @@ func isCanary(topic string) bool {
 	return strings.HasSuffix(topic, "-canary") || strings.HasSuffix(topic, ".canary")
 }
 
-// Canary returns the settings of the canary topic: its own table at a reserved path, frequent commits, no dead letters. It
-// returns false for any other topic.
+// Canary returns the settings of a topic if it is the canary topic: its own table at a reserved path, frequent commits,
+// no dead letters. It returns false for any other topic.
 func (c *Config) Canary(topic string) (t Topic, ok bool) {
 	if topic == "" || topic != c.Health.Canary.Topic {
 		return t, false

@@ -165,7 +165,7 @@ func isPattern(n *yaml.Node) bool {
 	return false
 }
 
-// checkPattern checks the tables of a pattern's topics.
+// checkPattern checks the path of the tables that the topics of a pattern feed.
 func (l *loader) checkPattern(p *Pattern) {
 	at := l.set(p.Name, "table")
 	if l.failed(at) {
