@@ -234,7 +234,7 @@ func (k *checks) topic(ctx context.Context, queries *kafkaQueries, t *checkedTab
 	}
 	if err == nil && settings.Compact {
 		k.add(StatusWarning, "topic", name, "compaction takes away records that were not read in time; the table gets those that are left",
-			"compacted: a record with a newer one of its key goes")
+			"compacted: Kafka deletes a record once a newer one has its key")
 	}
 	if t.known {
 		k.positions(ctx, l)

@@ -60,7 +60,7 @@ func planGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, e
 		}
 	}
 	if len(plan.Moves) == 0 {
-		return nil, refused("what was found did not show again %v later: there is no gap to accept", confirmAfter)
+		return nil, refused("a second check %v later did not find the gap again: there is no gap to accept", confirmAfter)
 	}
 	return plan, nil
 }

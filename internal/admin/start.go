@@ -70,7 +70,7 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 		if err := made.acceptsAll(first, names); err != nil {
 			return nil, err
 		}
-		made.note("table_replaced: %s. With this command it is; positions that stay say that its rows are those that this pipeline wrote", replaced)
+		made.note("table_replaced: %s. This command accepts the table; positions that stay say that its rows are those that this pipeline wrote", replaced)
 	}
 	for _, l := range view.inspections {
 		chosen, err := f.choose(l, replaced != "")
