@@ -25,7 +25,7 @@ type AdoptRequest struct {
 	Checkpoint string // of a Spark query: a folder or a URL
 }
 
-// adoptedPositions are positions of another program.
+// adoptedPositions are the next offsets to read, by partition, according to another program.
 type adoptedPositions struct {
 	next  map[int32]int64
 	from  map[string]int64 // the other program's txns in the table, by appId; -1 for a missing one

@@ -32,7 +32,7 @@ func PlanAllow(ctx context.Context, a *Access, topic string, until time.Time) (*
 	return d.decide(ctx, a)
 }
 
-// AllowPlan is the plan of an allowance.
+// AllowPlan is a planned allowance as a struct, for JSON.
 type AllowPlan struct {
 	Pipeline string      `json:"pipeline"`
 	Kind     opslog.Kind `json:"kind"`

@@ -38,7 +38,7 @@ func explainError(err error) (text, hint string) {
 	return err.Error(), ""
 }
 
-// failed adds a finding about an error.
+// failed adds a finding with the status failed about an error.
 func (k *checks) failed(area, subject string, err error) {
 	text, hint := explainError(err)
 	k.add(StatusFailed, area, subject, hint, "%s", text)

@@ -64,7 +64,7 @@ func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Re
 }
 
 // judgeTopic sets the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka
-// after the table: then a position beyond the end of its log cannot be one of records that were produced since.
+// after the table and the dead letters, so that no record is missing from the log only because it was produced later.
 func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {

@@ -48,7 +48,7 @@ func PlanReset(ctx context.Context, a *Access, topic string) (*Decision, error) 
 	return d.decide(ctx, a)
 }
 
-// ResetPlan is the plan of a reset.
+// ResetPlan is a planned reset as a struct, for JSON.
 type ResetPlan struct {
 	Pipeline string      `json:"pipeline"`
 	Kind     opslog.Kind `json:"kind"`

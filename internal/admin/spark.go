@@ -47,8 +47,8 @@ const largestOffsets = 64 << 20
 
 // fromSpark returns the end offsets of the last Spark batch that is in the table. Delta's sink commits the rows
 // together with a txn of the query's id and the batch's number (DeltaSink.addBatch), so the table has the exact batch.
-// A query that writes with foreachBatch may have no such txn: then the last batch is the last one in the checkpoint's
-// folder commits.
+// A query that writes with foreachBatch may have no such txn: then the newest batch in the checkpoint's folder commits
+// counts as the last.
 func (f *AdoptRequest) fromSpark(ctx context.Context, l *inspection) (*adoptedPositions, error) {
 	folder, end, err := openFolder(ctx, l.table.config, f.Checkpoint)
 	if err != nil {

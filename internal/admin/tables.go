@@ -119,7 +119,7 @@ func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
 // listing is the time limit of the request for the topics that match a pattern.
 const listing = 15 * time.Second
 
-// Failed adds a kind to an error of reading the table, and the URL of the table.
+// Failed adds to an error of reading the table its kind and the URL of the table, unless it has a kind already.
 func (o *Table) Failed(err error) error {
 	if fail.Of(err) != 0 {
 		return err

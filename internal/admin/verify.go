@@ -101,7 +101,8 @@ func compareChains(a, b chain) int {
 	return strings.Compare(a.appID, b.appID)
 }
 
-// readHistory reads the offset ranges of all commits.
+// readHistory reads the offset ranges of all commits up to the verified version, and notes moves by operators and
+// commits of other programs.
 func (v *Verification) readHistory(ctx context.Context, o *Table) (coverage, error) {
 	ranges := coverage{}
 	var foreign int

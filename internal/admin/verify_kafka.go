@@ -88,7 +88,7 @@ func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition
 	// A row at or after the last stable offset has no committed record: the last call of pass finds it.
 	for at := bounds.LogStart; at < min(position, bounds.LastStable); {
 		f, err := r.Fetch(ctx, p, at)
-		if reason := lookup.ReasonOf(err); reason == hold.BehindLogStart { // retention went on meanwhile
+		if reason := lookup.ReasonOf(err); reason == hold.BehindLogStart { // retention deleted records meanwhile
 			if bounds, err = r.Bounds(p); err == nil {
 				at = max(at, bounds.LogStart)
 				c.skip(at)

@@ -47,7 +47,7 @@ type Interval struct {
 // covered has the offsets and counts of one partition according to the commits in a table's log.
 type covered struct {
 	intervals []Interval // ascending, with gaps between them
-	again     []Interval // offsets before which an operator moved the position back: their rows may repeat
+	again     []Interval // offsets that members read again after an operator moved the position back: rows may repeat there
 	next      int64      // end of the newest commit, -1 without one
 	rows      int64      // rows of the commits
 	health    int64      // health-check records that the commits dropped
@@ -256,7 +256,8 @@ func (r *rowCheck) add(offset int64) {
 	}
 }
 
-// again reports whether an operator moved the position back to the offset or before it, so that its row may repeat.
+// again reports whether members read the offset again after an operator moved the position back, so that its row may
+// repeat.
 func (r *rowCheck) again(offset int64) bool {
 	return slices.ContainsFunc(r.chains, func(in *covered) bool { return holds(in.again, offset) })
 }

@@ -170,9 +170,9 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 	return w.before(c.Partition)
 }
 
-// before returns the deadline of a claim from the last poll, when the present one is unknown. Positions only advance,
-// so the present deadline is not earlier. It returns false if there was none, or if it was never because the claim had
-// read all records: newer ones can be lost.
+// before returns the deadline of a claim from the last poll, for when the present one is unknown. Positions only
+// advance, so the present deadline is not earlier. It returns false if there was none, or if there was no unread record
+// at the last poll: a newer one can be lost.
 func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

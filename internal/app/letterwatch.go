@@ -73,7 +73,7 @@ type letterWatch struct {
 	followers map[string]*delta.Follower // by table
 	ids       map[string]string          // by topic name: the topic ids for which the table has positions
 	unlogged  map[string]time.Time       // by topic: the time at which its table could not show which records have rows
-	atOnce    int                        // how many dead letters one read of a table judges
+	atOnce    int                        // the largest number of dead letters that one read of a table judges
 	matched   []string
 	failing   reliability.FailureLog
 

@@ -94,9 +94,9 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 	return nil
 }
 
-// logs fetches the log bounds of partitions of one topic. The caller has read the table before: then a position beyond
-// the end of its log cannot be one of records that were produced since. If the bounds of one partition fail, logs fails
-// for the whole topic.
+// logs fetches the log bounds of partitions of one topic. The caller has read the dead letters and the table before, so
+// that no record is missing from the log only because it was produced later. If the bounds of one partition fail, logs
+// fails for the whole topic.
 func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
 	if len(partitions) > 0 {
 		if err := w.stands(""); err != nil {

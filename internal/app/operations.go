@@ -11,7 +11,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// follow opens the operations log and makes its follower.
+// follow opens the operations log and creates the follower, which polls it.
 func (s *Member) follow() (err error) {
 	s.operationsGuard = s.guard("operations_log", objstore.ErrNotFound, objstore.ErrExists)
 	s.operations, err = opslog.Open(s.store, s.config.Pipeline, opslog.Options{

@@ -184,8 +184,8 @@ func (s *Member) laterTopics() []string {
 	return names
 }
 
-// fix fixes the topics of a run until current: the listed topics, which must exist, the topics that match a pattern now,
-// and the existing dead-letter topics.
+// fix determines and stores the topics of a run until current: the listed topics, which must exist, the topics that
+// match a pattern now, and the existing dead-letter topics.
 func (s *Member) fix(ctx context.Context) error {
 	var there []string
 	var beyond []kafka.Absent
