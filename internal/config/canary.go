@@ -59,7 +59,8 @@ func (c *Config) Canary(topic string) (t Topic, ok bool) {
 	return t, true
 }
 
-// LaterTopics returns the topics without an entry that feed a table once they exist: those of dead letters and canaries.
+// LaterTopics returns the topics that have no entry but feed a table once they exist: dead-letter topics and the canary
+// topic.
 func (c *Config) LaterTopics() []string {
 	names := c.letterTopics()
 	if c.Health.Canary.Topic != "" {

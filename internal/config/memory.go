@@ -70,8 +70,8 @@ func (b Budget) beside(fingerprints int64) Budget {
 // spared returns the part of a small limit that the pools do not share.
 func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 4 }
 
-// rest returns the memory that encoders and tables share: what pools, fingerprints and the process itself leave of the
-// limit. Of the spared part it leaves out the 55 % that the pools would have got.
+// rest returns the memory that encoders and tables share: the part of the limit that pools, fingerprints and the
+// process itself leave. Of the spared part it leaves out the 55 % that the pools would have got.
 func (b Budget) rest() int64 {
 	return b.Limit - b.spared()*55/100 - b.Fingerprints - b.fetch - b.batch - besides
 }
