@@ -39,7 +39,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestStore_Moved: that the window moved is an answer, which no retry would change.
+// TestStore_Moved: ErrMoved is Fenced, because a retry would not change it.
 func TestStore_Moved(t *testing.T) {
 	s, err := Open(t.Context(), Options{URL: "postgres://u@127.0.0.1:1/db", Retry: once})
 	if err != nil {

@@ -125,7 +125,7 @@ func TestSixteenWriters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Version != writers*commits+1 { // and the create and the property
+		if s.Version != writers*commits+1 { // and versions 0, which created the table, and 1, which set a property
 			t.Errorf("version %d", s.Version)
 		}
 		for p := range int32(writers) {

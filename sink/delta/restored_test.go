@@ -28,7 +28,7 @@ func setBack(t *testing.T, store objstore.Store, to int64) {
 	}
 }
 
-// versions are those that the store has.
+// versions returns the versions that the store has.
 func versions(t *testing.T, store objstore.Store) (all []int64) {
 	t.Helper()
 	for v := range int64(30) {
