@@ -39,7 +39,7 @@ type LagSample struct {
 
 // PartitionLag is the lag of a partition after an observation.
 type PartitionLag struct {
-	// Lag is end - position, Adjusted the lag that the rules judge. -1 as long as they were never known.
+	// Lag is end - position, Adjusted the lag that the rules judge; both as last known, -1 if they never were.
 	Lag, Adjusted int64
 	// Overdue is true if the commit of rows of the partition is overdue: see [LagSample.overdue].
 	Overdue bool

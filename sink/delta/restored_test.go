@@ -97,7 +97,7 @@ func TestTable_OlderCopyRestored(t *testing.T) {
 				seen := load(t, mine)
 				setBack(t, store, c.to)
 				if c.after != nil {
-					time.Sleep(time.Second) // S3 tells times in seconds
+					time.Sleep(time.Second) // modification times in S3 have seconds
 					load(t, other)
 					c.after(t, other)
 				}

@@ -52,7 +52,7 @@ func TestTable_HasRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	long := strings.Repeat("long", 20) // longer than what statistics hold of a text
+	long := strings.Repeat("long", 20) // longer than the prefix of a text that statistics keep
 	put("orders")
 	put("a", "m", "z")
 	put(long)

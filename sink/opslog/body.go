@@ -316,7 +316,7 @@ func decodeAs[B Body](raw json.RawMessage) (Body, error) {
 		return nil, fmt.Errorf("read it: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something behind it")
+		return nil, errors.New("there is something after it")
 	}
 	return b, b.check()
 }

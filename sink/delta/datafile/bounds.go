@@ -128,7 +128,7 @@ func (s *stat) values(a arrow.Array, v valid) error {
 				s.decimal(x)
 			}
 		})
-		// The Parquet writer would cut them to the bytes of the precision.
+		// The Parquet writer would drop the high bytes that the precision does not need.
 		if s.seen && (!s.minDec.FitsInPrecision(t.Precision) || !s.maxDec.FitsInPrecision(t.Precision)) {
 			return fmt.Errorf("a decimal has more than %d digits", t.Precision)
 		}

@@ -36,8 +36,8 @@ type Options struct {
 	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel shares for this call
 	// only.
 	Shares *Shares
-	// Progress, unless nil, is called on the goroutine of Encode. The first done pieces are no longer used. encoded
-	// is the number of bytes of the unfinished file in memory; they are freed when yield has returned.
+	// Progress, unless nil, is called on the goroutine of Encode. Encode no longer uses the first done pieces. encoded is
+	// the number of bytes of the unfinished file in memory; it is 0 once yield has returned.
 	Progress func(done int, encoded int64)
 }
 

@@ -98,7 +98,7 @@ func TestConn_Faults(t *testing.T) {
 		{"+a\rb\r\n", ErrMalformed, "instead of LF"},
 		{"$1\n", ErrMalformed, "in the length"},
 		{"$1\r\nabc\r\n", ErrMalformed, "'b' instead of CR"},
-		{"$1\r\na\r\r\n", ErrMalformed, "instead of LF behind a bulk"},
+		{"$1\r\na\r\r\n", ErrMalformed, "instead of LF after a bulk"},
 	} {
 		_, err := read(t, tt.text)
 		if !errors.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.want) || !strings.HasSuffix(err.Error(), "from 192.0.2.7:6379") {

@@ -98,18 +98,18 @@ func (w *walker) next(b byte) error {
 		return nil
 	case lineEnd:
 		if b != '\n' {
-			return fmt.Errorf("%w: %q instead of LF behind CR", ErrMalformed, b)
+			return fmt.Errorf("%w: %q instead of LF after CR", ErrMalformed, b)
 		}
 		return w.lineOver()
 	case bodyCR:
 		w.state = bodyLF
 		if b != '\r' {
-			return fmt.Errorf("%w: %q instead of CR behind a bulk string", ErrMalformed, b)
+			return fmt.Errorf("%w: %q instead of CR after a bulk string", ErrMalformed, b)
 		}
 		return nil
 	default:
 		if b != '\n' {
-			return fmt.Errorf("%w: %q instead of LF behind a bulk string", ErrMalformed, b)
+			return fmt.Errorf("%w: %q instead of LF after a bulk string", ErrMalformed, b)
 		}
 		w.valueOver()
 		return nil
