@@ -12,9 +12,9 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Table is a table that takes rows. Only the table's writer calls its methods. The guard of the store retries failed
-// requests until ctx ends. So the errors of all methods are a [hold.Error], Fenced or Canceled; those of Stage and
-// Rehearse may also be a [LocalError].
+// Table is a table that takes rows. In a member only the table's writer calls its methods; a command that moves
+// positions has a Table of its own. The guard of the store retries failed requests until ctx ends. So the errors of all
+// methods are a [hold.Error], Fenced or Canceled; those of Stage and Rehearse may also be a [LocalError].
 type Table interface { //nolint:interfacebloat // one way to write, and the questions that a writer asks about rows
 	// Load returns the newest snapshot. It creates a missing table if the configuration allows it.
 	Load(ctx context.Context) (*Snapshot, error)

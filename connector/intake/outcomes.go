@@ -65,7 +65,7 @@ func batchAttrs(o *commit.Outcome) []any {
 // leave whose records failed locally.
 func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 	p := o.Plan
-	cut, batch := t.sealed.Claims, t.sealed.ID
+	claims, batch := t.sealed.Claims, t.sealed.ID
 	t.sealed = nil
 	for _, c := range t.claims {
 		c.laneProgress.ClearSealed()
@@ -91,7 +91,7 @@ func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 		}
 	}
 	for _, h := range p.Holds {
-		if c, ours := oc.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {
+		if c, ours := oc.claims[h.Partition]; ours && c.session == claims[h.Partition].Session {
 			c.position = h.Offset
 			oc.holds.endSession(c)
 			c.oldestUncommitted = p.HoldTimestamps[h.Partition]
@@ -185,7 +185,7 @@ func (oc *outcomes) resumed(c *claim, f commit.Found) {
 		moved = c.position >= 0 && f.At.Next != c.position
 		c.inFailedCommit = c.inFailedCommit && !moved
 		if moved {
-			c.oldestUncommitted = 0 // others committed the records, or they will not be committed
+			c.oldestUncommitted = 0 // others committed or skipped these records, or they are read again
 		}
 		c.position, c.positionEpoch = f.At.Next, f.At.Epoch
 	}

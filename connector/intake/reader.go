@@ -280,8 +280,8 @@ func (r *Reader) drain(ctx context.Context) {
 	r.Logger.InfoContext(ctx, "drained", "after", time.Since(began).Round(time.Millisecond))
 }
 
-// Sweep releases what is left after lanes and writers have ended: blocks that no lane decoded, barriers that no
-// writer took.
+// Sweep releases the memory that is left after lanes and writers have ended: of blocks that no lane decoded, and of
+// barriers that no writer took.
 func (r *Reader) Sweep() {
 	for _, c := range r.claims {
 		r.holds.dropQueued(c)

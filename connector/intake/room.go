@@ -23,9 +23,9 @@ const (
 // than half of the pool, so that the sealed batch and the open one fit together. With several tables see overShare.
 func (rm *room) tableLimit() int64 { return rm.Pools.Batch.Size() / 100 * 45 }
 
-// overShare reports whether a table must not take more because other tables share the batch pool: more than half of the
-// pool is used, and the table has its equal share of that half. A rare table counts for its own share. The table must
-// have a sealed batch.
+// overShare reports whether a table must not take more of the batch pool, because other tables share it: more than half
+// of the pool is used, and the sealed and the open batch of the table take at least its equal share of half the pool. A
+// rare table counts as one more table. The table must have a sealed batch.
 func (rm *room) overShare(t *tableState) bool {
 	pool := rm.Pools.Batch
 	sharing := rm.sharing()

@@ -69,8 +69,8 @@ type Span struct {
 	Earlier    []EpochUntil
 }
 
-// EpochUntil says that all positions up to and including Until have this leader epoch before them: that of the last
-// record batch.
+// EpochUntil has the leader epoch of the last record batch before a position, for all positions up to and including
+// Until.
 type EpochUntil struct {
 	Epoch int32
 	Until int64

@@ -14,7 +14,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Plan is what a sealed batch will commit.
+// Plan is the content of the next version of the table: what a sealed batch, an initial commit or the moves of an
+// operator will commit.
 type Plan struct {
 	Pieces []connector.Piece
 	// Letters are the dead letters, ordered by claim and offset. The committer sets Letters to nil once they are

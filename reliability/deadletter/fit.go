@@ -40,8 +40,9 @@ func varint(n int) int {
 	return size
 }
 
-// Object must be stored before the dead letter that links it is written. It holds the whole record: one line of JSON with
-// the key and the headers in base64 and the length of the value, then a line feed, then the bytes of the value:
+// Object is an object for the store that a dead letter links. It must be stored before the dead letter is written. It
+// holds the whole record: one line of JSON with the key and the headers in base64 and the length of the value, then a
+// line feed, then the bytes of the value:
 //
 //	{"version":"1.0","key":"aw==","headers":[{"key":"aA==","value":null}],"value_bytes":5}
 //	value
