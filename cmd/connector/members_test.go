@@ -238,7 +238,7 @@ func TestMembersCleanup_BrokenLog(t *testing.T) {
 	}
 }
 
-// TestMembers_HostileStatus has a registration whose status another program wrote to control terminals.
+// TestMembers_HostileStatus expects the output of members to escape ids and statuses that other programs wrote.
 func TestMembers_HostileStatus(t *testing.T) {
 	var out bytes.Buffer
 	h := health.Members{Members: []health.Member{{ID: "a\x1b[2J", Status: "RUN\x1b[2J"}}, Reason: "\x1b[2J"}

@@ -645,8 +645,8 @@ func TestDocsSymptoms(t *testing.T) {
 	}
 }
 
-// TestDocsComingFrom expects each key that the page names to be a key of the configuration, and each environment variable
-// to be on the page and in config.yaml.
+// TestDocsComingFrom expects each key that docs/coming-from.md names to be a key of the configuration. Each environment
+// variable that replaces a key must be on the page, with its key, and in config.yaml.
 func TestDocsComingFrom(t *testing.T) {
 	page := read(t, "../../docs/coming-from.md")
 	paths := documentedKeys(t)
