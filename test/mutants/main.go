@@ -161,7 +161,7 @@ func (m mutant) fails(ctx context.Context, dir string) (err error) {
 	case err != nil:
 		return fmt.Errorf("%w: %s", err, text)
 	case failed == "":
-		return errors.New("GREEN: nobody noticed")
+		return errors.New("GREEN: the test passes although the code is wrong")
 	}
 	return nil
 }
