@@ -42,7 +42,7 @@ func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	return logger, out
 }
 
-// hush is the mark: a part of every text that no output may show, such as keys, values, headers and field names of records,
+// hush is the mark, a part of every text that no output may show, such as keys, values, headers and field names of records,
 // and secrets of the configuration.
 const hush = "hush7f3a"
 
@@ -127,8 +127,8 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 	return l
 }
 
-// tellsNothing fails the test if the log, the metrics or the HTTP responses of a member show a mark. It returns the response
-// of /health.
+// tellsNothing fails the test if the log, the metrics or the HTTP responses of a member contain hush. It returns the
+// response of /health.
 func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (report string) {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)

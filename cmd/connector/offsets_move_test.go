@@ -81,7 +81,7 @@ func (l *lake) operations() (bodies []opslog.Body) {
 	return bodies
 }
 
-// positions returns the output of offsets show by partition of the topic orders.
+// positions returns the positions of topic orders that offsets show prints, by partition.
 func (l *lake) positions(code int) map[int32]int64 {
 	l.T.Helper()
 	out, _ := l.runs(code, "offsets", "show", "-o", "json")

@@ -120,7 +120,7 @@ func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
 	return gen.Coordinates{Topic: headers["sluice.topic"], Partition: int32(number("sluice.partition")), Offset: number("sluice.offset")}, record.Raw()
 }
 
-// lines reads a ledger.
+// lines returns the hashes in a ledger's file, by coordinates.
 func (s *scene) lines(l *gen.Ledger) map[gen.Coordinates]string {
 	s.t.Helper()
 	if err := l.Flush(); err != nil {

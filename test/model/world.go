@@ -177,7 +177,7 @@ var words = [...]string{
 // World is the configuration of a machine.
 type World struct {
 	Rule        Rule
-	Records     [claims]string // a letter per record: g row, p poison, d declared drop, f row or poison by the member's choice
+	Records     [claims]string // a letter per record: g row, p poison, d left out, f row or poison as the member decides
 	Hold        bool           // poison holds its partition; otherwise it becomes a dead letter
 	Generations bool           // the claims are two topic ids of one partition
 	Fresh       bool           // no txn yet: an initial commit is needed

@@ -194,7 +194,8 @@ func (t *Table) Kill() {
 }
 
 func (t *Table) step(ctx context.Context, name string) error {
-	if name == "stage" || name == "put data files" || strings.HasPrefix(name, "recall") { // for other steps the writer itself tells its loop that it waits
+	// For the other steps the writer itself tells its loop that it waits.
+	if name == "stage" || name == "put data files" || strings.HasPrefix(name, "recall") {
 		loop := pulse.Of(ctx)
 		loop.Wait()
 		defer loop.Done()
