@@ -111,7 +111,7 @@ func TestWindow_IDs(t *testing.T) {
 	}
 }
 
-// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window during the look-up.
+// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window while the window is searched.
 // If the resets continue, the batch is dropped.
 func TestWindow_SharedAndReset(t *testing.T) {
 	a := connectortest.Partition(0)

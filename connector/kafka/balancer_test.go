@@ -257,7 +257,7 @@ func TestBalanceJoinLeave(t *testing.T) {
 	})
 }
 
-// TestBalanceDeterministic: every leader computes the same result, whatever the order of the members and partitions.
+// TestBalanceDeterministic: every leader computes the same result, for every order of the members and partitions.
 func TestBalanceDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 6, 4, 8, false)

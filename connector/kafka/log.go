@@ -107,7 +107,7 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 		cfg.Memory = bytepool.New(128 << 20)
 	}
 	size := int(cfg.Memory.Size())
-	cfg.MaxBytes = min(cmp.Or(cfg.MaxBytes, 8<<20, size/8), size/2)
+	cfg.MaxBytes = min(cmp.Or(cfg.MaxBytes, 8<<20), size/2)
 	cfg.PartitionBytes = cmp.Or(cfg.PartitionBytes, min(1<<20, size/64))
 	cfg.MinBytes = cmp.Or(cfg.MinBytes, 64<<10)
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, 500*time.Millisecond)

@@ -256,7 +256,7 @@ func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResu
 }
 
 // watch waits for the end of a generation, and ends it if the topics change. It returns the reason; after the end of
-// ctx the reason is meaningless. After the end of ctx, and with [topicsOutgrown], the generation goes on until the
+// ctx the reason is meaningless. After the end of ctx, and with [topicsOutgrown], the generation lasts until the
 // caller leaves the group.
 func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	live, over := context.WithCancel(ctx)

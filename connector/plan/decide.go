@@ -36,7 +36,7 @@ type Plan struct {
 	Holds []hold.Hold
 
 	// For duplicates, set if the table declares an identity: kept has the entries to remember after the commit, Judged
-	// counts the look-ups, Skipped is a sample of the records left out, for the log, and now is the time of the
+	// counts the searches of the window, Skipped is a sample of the records left out, for the log, and now is the time of the
 	// decision.
 	kept    map[connector.Partition][][]idempotency.Entry
 	Judged  map[connector.Partition]idempotency.Counts

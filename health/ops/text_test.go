@@ -98,7 +98,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldStays: texts without secrets are unchanged, whatever characters they have.
+// TestWhatIsToldStays: texts without secrets are unchanged, also with unusual characters.
 func TestWhatIsToldStays(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)

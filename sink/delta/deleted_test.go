@@ -28,7 +28,7 @@ func removeAll(t *testing.T, store objstore.Store) {
 }
 
 // TestTable_DeletedAndCreatedAgain: a new table in the place of the written one does not count as an overwritten commit,
-// whatever its version is.
+// with any version.
 func TestTable_DeletedAndCreatedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		looks bool // the member sees the empty folder

@@ -55,7 +55,7 @@ func puts(name string, body func() []byte) func(a *attack) []setting {
 func nothing() []byte { return nil }
 
 // streams returns a [hostile] lake function. It makes the store answer each GET of one object, the next version if name is
-// "", with text and spaces up to size bytes, whatever range is requested. The stored object is one byte, so that a list
+// "", with text and spaces up to size bytes, for every requested range. The stored object is one byte, so that a list
 // does not show the size.
 func streams(name, text string, size int64) func(a *attack) []setting {
 	return func(a *attack) []setting {

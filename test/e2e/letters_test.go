@@ -173,7 +173,7 @@ func TestLettersWaitForTheirTopic(t *testing.T) {
 		w.nothingPasses(w.bad)
 	}
 	for _, w := range all {
-		w.mend()
+		w.fix()
 	}
 	for _, w := range all {
 		w.awaitRows(4000)
@@ -186,12 +186,12 @@ func TestLettersWaitForTheirTopic(t *testing.T) {
 	}
 }
 
-// stalled is a scene whose dead letters cannot be written until mend is called.
+// stalled is a scene whose dead letters cannot be written until its function fix is called.
 type stalled struct {
 	*scene
 	detail string // part of the detail of the hold
 	change []setting
-	mend   func()
+	fix    func()
 
 	m   *member
 	bad map[place]deadletter.Record
@@ -214,7 +214,7 @@ func missingLetters(t *testing.T) *stalled {
 	t.Helper()
 	s := named(newSceneAt(t, shared.kafka.Addr), "missing")
 	s.make(shared.kafka, s.name, 3, nil)
-	return &stalled{scene: s, detail: "does not exist", change: []setting{lettered("create: false")}, mend: func() {
+	return &stalled{scene: s, detail: "does not exist", change: []setting{lettered("create: false")}, fix: func() {
 		s.make(shared.kafka, s.name+"-dlq", 2, nil)
 	}}
 }
@@ -224,7 +224,7 @@ func tinyLetters(t *testing.T) *stalled {
 	s := named(newSceneAt(t, shared.kafka.Addr), "tiny")
 	s.make(shared.kafka, s.name, 3, nil)
 	s.make(shared.kafka, s.name+"-dlq", 2, map[string]string{"max.message.bytes": "500"})
-	return &stalled{scene: s, detail: "raise its max.message.bytes", change: []setting{lettered("create: false")}, mend: func() {
+	return &stalled{scene: s, detail: "raise its max.message.bytes", change: []setting{lettered("create: false")}, fix: func() {
 		limit := "2200" // enough for a letter that links its record, but not for one that contains a large record
 		change := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &limit}}
 		if _, err := kadm.NewClient(s.franz()).AlterTopicConfigs(s.ctx, change, s.name+"-dlq"); err != nil {
@@ -270,7 +270,7 @@ func deniedLetters(t *testing.T) *stalled {
 	as := func(c *settings) {
 		c.brokers, c.sasl = k.Addrs["SASL"], "mechanism: scram-sha-256, username: sluice, password: secret"
 	}
-	return &stalled{scene: s, detail: "grant Write", change: []setting{lettered(""), as}, mend: func() {
+	return &stalled{scene: s, detail: "grant Write", change: []setting{lettered(""), as}, fix: func() {
 		if _, err := admin.DeleteACLs(s.ctx, refused); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@
 //
 // # What a world has
 //
-//   - Two members, both of which may believe that they own any claim. A member loses single claims while its commit goes on, or
+//   - Two members, both of which may believe that they own any claim. A member loses single claims during its commit, or
 //     it gives up the commit and all claims. It may crash at any step and lose all memory.
 //   - A PUT that takes effect now, later, after its sender died, or never. Its response is a 200, a 412, unclear, or lost. A
 //     GET shows the log as it is at that moment.

@@ -146,7 +146,7 @@ func TestPause_AssignedWhilePaused(t *testing.T) {
 	})
 }
 
-// TestPause_FindingsWait expects a paused claim to stay paused whatever its checks find. When the pause ends, the claim is
+// TestPause_FindingsWait expects a paused claim to stay paused for all results of its checks. When the pause ends, the claim is
 // held for the finding. If an operator has set a position meanwhile, it continues from there.
 func TestPause_FindingsWait(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {

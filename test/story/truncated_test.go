@@ -147,7 +147,7 @@ func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 	}
 }
 
-// TestTruncatedHold_EpochOfItsPlace has a bad record that holds a claim, and a batch that goes on into a newer leader
+// TestTruncatedHold_EpochOfItsPlace has a bad record that holds a claim, and a batch that continues into a newer leader
 // epoch. The commit must store the older epoch. An election that loses only records of the newer one has lost nothing
 // that the table has, so the claim must not count as truncated.
 func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"sluice/test/story"
 )
 
-// TestSchedules_Duplicates is TestSchedules with records that have the identity of another one. Whichever member owns the
-// partition, and whatever its dedup window has, the same records must become rows.
+// TestSchedules_Duplicates is TestSchedules with records that have the identity of another one. For every owner of the
+// partition, and for every content of its dedup window, the same records must become rows.
 func TestSchedules_Duplicates(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds/2)
 	if *seed != 0 {

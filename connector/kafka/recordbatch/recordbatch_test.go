@@ -504,7 +504,7 @@ func TestZstdWindow(t *testing.T) {
 	}
 }
 
-// TestLimitAtEverySize: the decoder reports a full buffer with its own error, at whatever byte the buffer is full. The
+// TestLimitAtEverySize: the decoder reports a full buffer with its own error, at each byte at which it can be full. The
 // retries in unzstd need that.
 func TestLimitAtEverySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -55,7 +55,7 @@ func TestNames_NoTable(t *testing.T) {
 	}
 }
 
-// TestNames_NotRead: files of kinds that this package does not read change nothing, whichever version they name.
+// TestNames_NotRead: files of kinds that this package does not read change nothing, for every version that they name.
 func TestNames_NotRead(t *testing.T) {
 	tab := newTable(t)
 	tab.append(12)
