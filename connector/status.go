@@ -33,7 +33,8 @@ type ClaimStatus struct {
 	End      int64  // last stable offset
 	Lag      int64  // End - Position
 	Hold     *hold.Hold
-	// Consumed is the offset after the records that are rows in the table, in the open batch or in the sealed batch.
+	// Consumed is the offset after the records that the table, the open batch or the sealed batch has passed, as rows or
+	// without one.
 	// Records that wait for a lane are not included, nor are a record that will hold the claim and the records after
 	// it.
 	Consumed int64

@@ -44,8 +44,8 @@ const (
 	LevelCritical Level = "critical"
 )
 
-// LagThresholds are the thresholds for the lag of a topic, in records. A lag strictly above one has its level; 0 turns a
-// threshold off.
+// LagThresholds are the thresholds for the lag of a topic, in records. A lag greater than Warning has the level warning, one
+// greater than Critical the level critical. 0 turns a threshold off.
 type LagThresholds struct {
 	Warning, Critical int64
 }

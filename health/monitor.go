@@ -27,7 +27,7 @@ type LagSample struct {
 	Table    string
 	End      int64 // last stable offset
 	Position int64 // in the table
-	Consumed int64 // next offset after the last row that is in the table or on its way there
+	Consumed int64 // offset after the last decoded record, whether it became a row or not
 	// Hold is the reason of the partition's hold, "" if it is not held.
 	Hold string
 	// Waiting is the time since which rows of the table have waited for their commit, the zero time if none wait.

@@ -32,7 +32,7 @@ func readerOf(t *testing.T, c Config) *Reader {
 	if c.Queue == (connector.QueueConfig{}) {
 		c.Queue = connector.QueueConfig{PauseAt: 1 << 20, ResumeAt: 5, PerKey: 1 << 20}
 	}
-	c.Decisions, c.Count = Undecided{}, max(c.Count, 1)
+	c.Decisions, c.Count = NoDecisions{}, max(c.Count, 1)
 	if c.Lanes.Metrics == nil {
 		c.Lanes.Metrics, c.Lanes.Records = lane.NewMetrics(nil), lane.NewRecordLog(c.Logger)
 	}

@@ -66,17 +66,17 @@ type Decisions interface {
 	Rechecks(connector.Partition) int64
 }
 
-// Undecided are the [Decisions] of operators who have decided nothing.
-type Undecided struct{}
+// NoDecisions are the [Decisions] of operators who have decided nothing.
+type NoDecisions struct{}
 
 // Paused returns nil.
-func (Undecided) Paused(connector.Partition) *hold.Hold { return nil }
+func (NoDecisions) Paused(connector.Partition) *hold.Hold { return nil }
 
 // FloodAllowed returns false.
-func (Undecided) FloodAllowed(string) bool { return false }
+func (NoDecisions) FloodAllowed(string) bool { return false }
 
 // Rechecks returns 0.
-func (Undecided) Rechecks(connector.Partition) int64 { return 0 }
+func (NoDecisions) Rechecks(connector.Partition) int64 { return 0 }
 
 // A Reader owns all claims of this member. Only it changes their offsets: what is fetched, what is enqueued to the
 // lanes, and when a batch is sealed. In its loop it never waits for the network, a writer or a pool; only

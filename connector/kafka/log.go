@@ -258,8 +258,8 @@ func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 	wake(l.deliver)
 }
 
-// Trouble is a problem that currently prevents reading and that needs no hold: the cluster, a broker or a partition
-// does not answer, or denies access. It ends by itself or when an operator fixes the cause.
+// Trouble is a problem that currently prevents reading: the cluster, a broker or a partition does not answer, or denies
+// access. Requests are repeated, so no claim changes its state; the status shows the claims as held for Reason.
 type Trouble struct {
 	Broker    int32               // -1 if it is not about one broker
 	Partition connector.Partition // zero if it is not about one partition

@@ -103,7 +103,7 @@ func (p *Pipeline) reader(m *intake.Metrics, offsets *intake.Offsets) (*intake.R
 		lanes = runtime.GOMAXPROCS(0)
 	}
 	if decisions == nil {
-		decisions = intake.Undecided{}
+		decisions = intake.NoDecisions{}
 	}
 	return intake.New(intake.Config{
 		Topics: p.Topics, Queue: p.Queue, Drain: p.Drain, UntilCurrent: p.UntilCurrent, Member: p.Member,

@@ -119,7 +119,8 @@ func (t *Table) readBack(ctx context.Context, version int64) (string, error) {
 	return c.Info().TxnID, err
 }
 
-// outcomeUnknown records that the outcome of p is unknown: at once in a metric, after a minute as a hold and in the log.
+// outcomeUnknown records that the outcome of p is unknown: at once in a metric and for [Table.Undecided], which shows it as
+// a hold after a minute; after a minute also in the log.
 func (t *Table) outcomeUnknown(ctx context.Context, p *proposal, cause error) {
 	if !p.outcomeWasUnknown {
 		p.outcomeWasUnknown = true
