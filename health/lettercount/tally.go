@@ -9,6 +9,7 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 )
 
 // Tally counts the dead letters in some dead-letter topics. It is for one goroutine.
@@ -53,7 +54,7 @@ type slice struct {
 	letters  int
 	bytes    int64
 	pending  map[entry][]int64 // while it is read into
-	sets     map[entry]set
+	sets     map[entry]offsets.Set
 }
 
 type entry struct {
@@ -64,10 +65,10 @@ type entry struct {
 // source is a partition that letters are about.
 type source struct {
 	idempotency.Partition
-	judged int64   // its letters below were judged, but for those that are fresh
-	void   set     // of them, those with a row
-	fresh  []int64 // letters below judged that were read since
-	slices int     // that have letters of it
+	judged int64       // its letters below were judged, but for those that are fresh
+	void   offsets.Set // of them, those with a row
+	fresh  []int64     // letters below judged that were read since
+	slices int         // that have letters of it
 
 	last *count // nil if something has changed since
 }
@@ -207,12 +208,12 @@ func (t *Tally) Bytes() int64 { return t.bytes }
 
 // seal ends a slice and packs its dead letters.
 func (t *Tally) seal(s *slice) {
-	s.sets = make(map[entry]set, len(s.pending))
+	s.sets = make(map[entry]offsets.Set, len(s.pending))
 	bytes := int64(0)
-	for at, offsets := range s.pending {
-		slices.Sort(offsets)
-		s.sets[at] = pack(offsets)
-		bytes += entryBytes + int64(len(s.sets[at].data))
+	for at, pending := range s.pending {
+		slices.Sort(pending)
+		s.sets[at] = offsets.Of(pending...)
+		bytes += entryBytes + s.sets[at].Bytes()
 	}
 	t.bytes += bytes - s.bytes
 	s.bytes, s.pending = bytes, nil
@@ -234,7 +235,7 @@ func (t *Tally) drop(all ...*slice) {
 func (t *Tally) leave(of *source) {
 	of.last = nil
 	if of.slices--; of.slices == 0 {
-		t.bytes -= sourceBytes + int64(len(of.void.data))
+		t.bytes -= sourceBytes + of.void.Bytes()
 		delete(t.sources, of.Partition)
 	}
 }
@@ -269,17 +270,17 @@ func (t *Tally) Back(p idempotency.Partition, to int64) {
 func (t *Tally) Again(topic string) {
 	for _, s := range t.of(topic) {
 		s.again(0)
-		t.setVoid(s, set{})
+		t.setVoid(s, offsets.Set{})
 	}
 }
 
-func (t *Tally) setVoid(s *source, v set) {
-	t.bytes += int64(len(v.data) - len(s.void.data))
+func (t *Tally) setVoid(s *source, v offsets.Set) {
+	t.bytes += v.Bytes() - s.void.Bytes()
 	s.void, s.last = v, nil
 }
 
 // cursors returns one for each set of letters about a source, from an offset on, tagged with its class.
-func (t *Tally) cursors(s *source, from int64) (all []cursor) {
+func (t *Tally) cursors(s *source, from int64) (all []offsets.Cursor) {
 	for _, d := range t.dead {
 		for _, part := range d.slices {
 			for _, class := range classes {
@@ -287,11 +288,11 @@ func (t *Tally) cursors(s *source, from int64) (all []cursor) {
 				letters, ok := part.sets[at]
 				if pending := part.pending[at]; len(pending) > 0 {
 					slices.Sort(pending) // in place: their order does not matter
-					letters, ok = pack(pending), true
+					letters, ok = offsets.Of(pending...), true
 				}
-				if ok && letters.end > from {
-					c := letters.from(from)
-					c.tag = int(class)
+				if ok && letters.End() > from {
+					c := letters.From(from)
+					c.Tag = int(class)
 					all = append(all, c)
 				}
 			}
@@ -334,7 +335,7 @@ func (t *Tally) last(of *source) int64 {
 		for _, part := range d.slices {
 			for _, class := range classes {
 				at := entry{of, class}
-				last = max(last, part.sets[at].end-1)
+				last = max(last, part.sets[at].End()-1)
 				if pending := part.pending[at]; len(pending) > 0 {
 					last = max(last, slices.Max(pending))
 				}
@@ -366,7 +367,7 @@ func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int6
 			}
 		}
 		part := Part{Source: s.Partition, next: at}
-		union(t.cursors(s, s.judged), func(offset int64, _ int) bool {
+		offsets.Merge(t.cursors(s, s.judged), func(offset int64, _ int) bool {
 			if offset >= at {
 				return false
 			}
@@ -401,10 +402,7 @@ func (t *Tally) Judged(part Part, void []int64) {
 	if len(void) == 0 {
 		return
 	}
-	slices.Sort(void)
-	var p packer
-	union([]cursor{s.void.from(0), pack(void).from(0)}, func(offset int64, _ int) bool { p.add(offset); return true })
-	t.setVoid(s, p.done())
+	t.setVoid(s, offsets.Union(s.void, offsets.Of(void...)))
 }
 
 // Count counts the letters about a topic that are unresolved, by class: see [Position.Counts]. A record with letters of
@@ -427,15 +425,15 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 func (t *Tally) count(s *source, at Position) {
 	c := &count{at: at, counts: make(map[classify.Class]int64)}
 	var stale bool // true if a void dead letter was deleted from the topic
-	void := s.void.from(0)
-	union(t.cursors(s, 0), func(offset int64, tag int) bool {
-		for void.ok && void.at < offset {
+	void := s.void.From(0)
+	offsets.Merge(t.cursors(s, 0), func(offset int64, tag int) bool {
+		for void.OK && void.At < offset {
 			stale = true
-			void.next()
+			void.Next()
 		}
-		is := void.ok && void.at == offset
+		is := void.OK && void.At == offset
 		if is {
-			void.next()
+			void.Next()
 		}
 		c.beyond = c.beyond || offset >= at.Next
 		if at.Counts(offset, is) {
@@ -443,7 +441,7 @@ func (t *Tally) count(s *source, at Position) {
 		}
 		return true
 	})
-	if stale || void.ok {
+	if stale || void.OK {
 		t.prune(s)
 	}
 	s.last = c
@@ -452,18 +450,18 @@ func (t *Tally) count(s *source, at Position) {
 // prune drops the verdicts about deleted dead letters.
 func (t *Tally) prune(s *source) {
 	letters := t.cursors(s, 0)
-	var p packer
-	void := s.void.from(0)
-	union(letters, func(offset int64, _ int) bool {
-		for void.ok && void.at < offset {
-			void.next()
+	var p offsets.Packer
+	void := s.void.From(0)
+	offsets.Merge(letters, func(offset int64, _ int) bool {
+		for void.OK && void.At < offset {
+			void.Next()
 		}
-		if void.ok && void.at == offset {
-			p.add(offset)
+		if void.OK && void.At == offset {
+			p.Add(offset)
 		}
-		return void.ok
+		return void.OK
 	})
-	t.setVoid(s, p.done())
+	t.setVoid(s, p.Done())
 }
 
 // of returns the sources of a topic, in some fixed order.
