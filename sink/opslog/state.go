@@ -16,6 +16,8 @@ type State struct {
 	floods   map[string]FloodAllowance // by topic
 	forget   map[source]int64          // offset below which fingerprints do not count
 	rechecks map[Target]int64          // seq of the newest operation that members must act on at once
+	letters  letterBook
+	moved    map[string]int64 // by topic: seq of the newest [OffsetsIntent]
 }
 
 // source identifies a partition by topic, topic id and number.
@@ -139,11 +141,13 @@ func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 // after returns the state with one more entry. A target that is already paused keeps the time and reason of its first
 // pause.
 func (s *State) after(e Entry) *State {
-	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods, forget: s.forget, rechecks: s.rechecks}
+	next := *s
+	next.head = e.Head()
 	body, err := e.Decode()
 	if err != nil {
-		return next // a kind of a later version: parse accepts no other unknown body
+		return &next // a kind of a later version: parse accepts no other unknown body
 	}
+	next.letters = s.letters.after(e, body)
 	switch b := body.(type) {
 	case Pause:
 		next.pauses = maps.Clone(s.pauses)
@@ -159,6 +163,14 @@ func (s *State) after(e Entry) *State {
 		next.pauses = maps.Clone(s.pauses)
 		for _, t := range b.Targets {
 			maps.DeleteFunc(next.pauses, func(paused Target, _ Paused) bool { return t.covers(paused) })
+		}
+	case OffsetsIntent:
+		next.moved = maps.Clone(s.moved)
+		if next.moved == nil {
+			next.moved = map[string]int64{}
+		}
+		for _, m := range b.Moves {
+			next.moved[m.Topic] = e.Seq
 		}
 	case Recheck:
 		next.requestRecheck(e.Seq, b.Targets...)
@@ -185,5 +197,5 @@ func (s *State) after(e Entry) *State {
 			next.forget[source{b.Topic, below.TopicID, below.Partition}] = below.Offset
 		}
 	}
-	return next
+	return &next
 }
