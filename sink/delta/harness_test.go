@@ -199,11 +199,17 @@ func get(t *testing.T, store objstore.Store, key string) string {
 // foreign commits actions as another program does that follows the protocol.
 func foreign(t *testing.T, store objstore.Store, actions ...deltalog.Action) {
 	t.Helper()
+	foreignInfo(t, store, "", actions...)
+}
+
+// foreignInfo is [foreign] with something under this program's name in commitInfo.
+func foreignInfo(t *testing.T, store objstore.Store, sluice string, actions ...deltalog.Action) {
+	t.Helper()
 	s, err := deltalog.Load(t.Context(), store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := deltalog.Encode(append(actions, deltalog.CommitInfo{Operation: "FOREIGN", TxnID: "foreign"}))
+	body, err := deltalog.Encode(append(actions, deltalog.CommitInfo{Operation: "FOREIGN", TxnID: "foreign", Sluice: []byte(sluice)}))
 	if err != nil {
 		t.Fatal(err)
 	}
