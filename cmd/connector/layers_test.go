@@ -29,7 +29,7 @@ var layers = map[string][]string{
 	"secure":                 {},
 	"secure/pgconfig":        {"secure"},
 	// Pipeline: the path of a record. Package connector has the words and the interfaces.
-	"connector":               {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "idempotency"},
+	"connector":               {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "idempotency", "idempotency/offsets"},
 	"connector/connectortest": {"classify", "connector", "idempotency"},
 	"connector/plan":          {"connector", "classify", "idempotency", "reliability/deadletter", "reliability/hold"},
 	"connector/lane":          {"connector", "connector/plan", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/pulse"},

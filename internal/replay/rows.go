@@ -132,19 +132,17 @@ func (t *Table) decodePartition(s *connector.Snapshot, records []Record, into *r
 	}
 	var added []int64
 	for i := range records {
-		r := &records[i].Record
-		if topic.Refuse.Of(r) == nil && r.Value == nil {
-			result.Left = append(result.Left, Left{records[i].coordinates(), Tombstone})
-			continue
-		}
-		err := add(b, topic, p, r)
+		r := &records[i]
+		row, err := topic.TryRow(b, r)
 		if errors.Is(err, connector.ErrChunkFull) {
 			seal()
-			err = add(b, topic, p, r)
+			row, err = topic.TryRow(b, r)
 		}
 		switch {
+		case err == nil && !row:
+			result.Left = append(result.Left, Left{r.coordinates(), Tombstone})
 		case err == nil:
-			added = append(added, r.Offset)
+			added = append(added, r.Record.Offset)
 		case classify.Of(err) == classify.Poison || connector.IsLocal(err):
 			result.Failed = append(result.Failed, Failure{records[i].coordinates(), string(connector.CodeOf(err)), err.Error()})
 		default:
@@ -158,17 +156,21 @@ func (t *Table) decodePartition(s *connector.Snapshot, records []Record, into *r
 	return nil
 }
 
-// add appends a record as a row. A panic of the decoder becomes a [connector.LocalError].
-func add(b connector.Builder, topic Topic, p idempotency.Partition, r *connector.Record) (err error) {
+// TryRow appends a record to the open chunk of a builder. Without an error and a row, the topic makes no rows of such
+// records. A panic of the decoder is a [connector.LocalError].
+func (t *Topic) TryRow(b connector.Builder, r *Record) (row bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = connector.Recovered("decode", v)
+			row, err = false, connector.Recovered("decode", v)
 		}
 	}()
-	if err := topic.Refuse.Of(r); err != nil {
-		return err
+	if err := t.Refuse.Of(&r.Record); err != nil {
+		return false, err
 	}
-	return b.Add(p, r)
+	if r.Record.Value == nil {
+		return false, nil
+	}
+	return true, b.Add(r.At, &r.Record)
 }
 
 // again reports whether a try failed only because another operation came first.

@@ -15,12 +15,17 @@ import (
 // cannot take effect later, unless its command was given a longer time limit.
 const MoveTimeout = time.Hour
 
+// RefusedError says why a replay cannot start now.
+type RefusedError struct{ Why string }
+
+func (e *RefusedError) Error() string { return e.Why }
+
 // Moving returns an error if the positions of a topic are being moved: members may read records again whose dead letters a
 // replay is about to make rows of.
 func Moving(s *opslog.State, topic string) error {
 	if m, open := s.OpenMove(topic); open && time.Since(m.Since) < MoveTimeout {
-		return fmt.Errorf("%s moves positions of topic %s since %s (%s), and its outcome is not known: try again later",
-			m.Operator, topic, m.Since.Format(time.RFC3339), m.Command)
+		return &RefusedError{fmt.Sprintf("%s moves positions of topic %s since %s (%s), and its outcome is not known: try again later",
+			m.Operator, topic, m.Since.Format(time.RFC3339), m.Command)}
 	}
 	return nil
 }
