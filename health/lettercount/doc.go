@@ -1,7 +1,7 @@
 // Package lettercount counts the unresolved dead letters: records with a dead letter and without a row that members will not
-// read again, be it that the table is past them or that Kafka does not have them any more. It does no I/O: its caller reads
-// the dead-letter topics, the tables and the ends of the topics.
+// read again, because the table is past them or because Kafka no longer has them. It does no I/O: its caller reads the
+// dead-letter topics, the tables and the ends of the topics.
 //
-// A [Tally] is a function of what is in the topics and in the tables, and of nothing that happened meanwhile. So
-// all members come to the same number, and so does one that just started.
+// The count of a [Tally] depends only on the present content of topics and tables. So all members come to the same number,
+// also one that has just started.
 package lettercount

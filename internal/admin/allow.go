@@ -32,7 +32,7 @@ func PlanAllow(ctx context.Context, a *Access, topic string, until time.Time) (*
 	return d.decide(ctx, a)
 }
 
-// AllowPlan is the plan of an allowance.
+// AllowPlan is a planned allowance as a struct, for JSON.
 type AllowPlan struct {
 	Pipeline string      `json:"pipeline"`
 	Kind     opslog.Kind `json:"kind"`
@@ -56,7 +56,8 @@ func Floodable(cfg *config.Config, topic string) error {
 	return nil
 }
 
-// allowable judges an allowance by the log: it notes the allowance that the new one replaces.
+// allowable checks an allowance against the log. It notes the allowance that the new one replaces, and returns
+// ErrNothingToDo if the log already has its effect.
 func allowable(s *opslog.State, f opslog.FloodAllow) (notes []string, err error) {
 	old, ok := s.FloodAllowance(f.Topic)
 	switch stands := ok && s.FloodAllowed(f.Topic, time.Now()); {

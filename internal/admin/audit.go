@@ -23,7 +23,7 @@ type UnreadableEntry struct {
 	Why string `json:"why"`
 }
 
-// AuditReport is a part of the operations log.
+// AuditReport has the entries of the operations log since a time, and its head.
 type AuditReport struct {
 	Entries    []RecordedEntry   `json:"entries"`
 	Unreadable []UnreadableEntry `json:"unreadable,omitempty"`

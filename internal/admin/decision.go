@@ -13,10 +13,10 @@ var ErrNothingToDo = errors.New("nothing to do")
 
 // Decision is a planned operation of the operations log. [Record] writes it; a dry run only shows it.
 type Decision struct {
-	Text  string   // what Record would do
-	Done  string   // what Record has done
-	Plan  any      // Text for programs, as JSON
-	Notes []string // what the log already has
+	Text  string   // the operation that Record would write, for people
+	Done  string   // the same after Record, for people
+	Plan  any      // the same as a struct, for JSON
+	Notes []string // facts from the log, such as an earlier pause
 
 	bodies []opslog.Body // one entry each
 	// before, if it is not nil, runs before the entries are written. With judgeLater the plan is not judged before it.
@@ -27,7 +27,7 @@ type Decision struct {
 	judge func(s *opslog.State) (notes []string, err error)
 }
 
-// decide judges a decision by the current log. It returns the decision with its notes even if it is refused.
+// decide checks a decision against the current log. It returns the decision with its notes even if it is refused.
 func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 	log, err := a.operations(ctx)
 	if err != nil {

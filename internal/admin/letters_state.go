@@ -20,8 +20,9 @@ import (
 	"sluice/sink/opslog"
 )
 
-// LetterState is the state of a dead letter's record. A dead letter can become void: a member writes it before the commit
-// that passes its record. If that commit fails, a later one can make a row of the record.
+// LetterState is the state of the record that a dead letter is about. A member writes a dead letter before the commit
+// that passes its record. If that commit fails, a later one can make a row of the record, so the dead letter becomes
+// void.
 type LetterState string
 
 // The states of a dead letter. docs/dead-letters.md has the transitions.
@@ -34,7 +35,7 @@ const (
 	LetterDiscarded    LetterState = "discarded"    // an operator gave it up
 	LetterReplayed     LetterState = "replayed"     // a replay made a row of its record
 	LetterVoid         LetterState = "void"         // a member made a row of its record
-	LetterPending      LetterState = "pending"      // the table is not past it, and members can still read it
+	LetterPending      LetterState = "pending"      // no position has passed it, and members can still read it
 	LetterForeign      LetterState = "foreign"      // its topic is not one of the pipeline's
 )
 
@@ -54,8 +55,8 @@ func (s LetterState) counts() bool {
 	return s == LetterUnresolved || s == LetterUnknown || s == LetterReplaying || s == LetterParked
 }
 
-// judge finds the state of each dead letter. Members count the same dead letters as unresolved. decisions is the state of
-// the operations log.
+// judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules. decisions is
+// the state of the operations log.
 func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader, decisions *opslog.State) error {
 	byTopic := map[string][]*foundLetter{}
 	for _, l := range b.all {
@@ -80,8 +81,8 @@ func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Re
 	return nil
 }
 
-// judgeTopic finds the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka after
-// the table, so the table's positions cannot have passed a record that was produced since.
+// judgeTopic sets the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka
+// after the table and the dead letters, so that no record is missing from the log only because it was produced later.
 func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter, decisions *opslog.State) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
@@ -176,8 +177,8 @@ func (d *decisions) of(record idempotency.Coordinates) LetterState {
 	return ""
 }
 
-// unread returns the state of a dead letter whose record is at or after the position and cannot be read by a member, and
-// why.
+// unread returns the state, with its cause, of a dead letter whose record no position has passed and members cannot
+// read.
 func unread(l *lookup.Logs, record idempotency.Coordinates) (LetterState, string) {
 	p := record.Partition
 	log, known := l.Known[p]
@@ -214,7 +215,8 @@ type at struct {
 	offset    int64
 }
 
-// haveRows marks the dead letters whose records have rows in the table.
+// haveRows sets the state of the dead letters whose records have, or may have, rows in the table. letters are sorted by
+// partition and offset.
 func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, letters []*foundLetter) error {
 	byPlace := map[at][]*foundLetter{}
 	var where []scan.Where

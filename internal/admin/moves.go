@@ -78,7 +78,7 @@ func sorted(p *MovePlan, err error) (*MovePlan, error) {
 	return p, nil
 }
 
-// move adds the move of a partition to an offset. format is the note for the operator.
+// move adds the move of a partition to an offset. format and args make the note for the operator.
 func (p *MovePlan) move(l *inspection, of connector.Partition, to int64, format string, args ...any) {
 	s := &PlannedMove{Topic: of.Topic, Partition: of.ID, From: l.position(of), To: to, Note: fmt.Sprintf(format, args...), partition: of}
 	switch {
@@ -154,9 +154,9 @@ func (p *MovePlan) noReplay(s *opslog.State) error {
 	return nil
 }
 
-// do writes the intent to the operations log, commits the positions to the table, and writes the outcome to the operations
-// log. So each move has an intent; if writing the outcome fails, the table's log still has it. acting ends at the
-// command's time limit.
+// do writes the intent to the operations log, commits the positions to the table, and writes the outcome to the
+// operations log. So no move lacks an intent; if the outcome cannot be written, the log of the table still shows it.
+// acting is ctx with the time limit of the command.
 func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *opslog.Log, by By, within time.Duration) error {
 	host, _ := os.Hostname() // an entry may lack the host
 	record := func(ctx context.Context, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {

@@ -48,7 +48,7 @@ func PlanRecheck(ctx context.Context, a *Access, targets []opslog.Target) (*Deci
 	return d.decide(ctx, a)
 }
 
-// PausePlan is the plan of a pause, a resume or a recheck.
+// PausePlan is a planned pause, resume or recheck as a struct, for JSON.
 type PausePlan struct {
 	Pipeline string          `json:"pipeline"`
 	Kind     string          `json:"kind"`

@@ -48,7 +48,7 @@ func PlanReset(ctx context.Context, a *Access, topic string) (*Decision, error) 
 	return d.decide(ctx, a)
 }
 
-// ResetPlan is the plan of a reset.
+// ResetPlan is a planned reset as a struct, for JSON.
 type ResetPlan struct {
 	Pipeline string      `json:"pipeline"`
 	Kind     opslog.Kind `json:"kind"`
@@ -63,7 +63,8 @@ func listBelow(all []opslog.Below) string {
 	return strings.Join(texts, ", ")
 }
 
-// resetRange returns the current positions of a topic. Members keep the fingerprints of rows that are committed after it.
+// resetRange returns a reset of the fingerprints of a topic below its current positions. Members keep the fingerprints
+// of rows at later offsets.
 func resetRange(ctx context.Context, cfg *config.Config, topic string) (f opslog.Forget, err error) {
 	all, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
