@@ -53,8 +53,8 @@ type slice struct {
 	from, to int64
 	letters  int
 	bytes    int64
-	pending  map[entry][]int64 // nil once it is sealed
-	sets     map[entry]offsets.Set     // nil before
+	pending  map[entry][]int64     // nil once it is sealed
+	sets     map[entry]offsets.Set // nil before
 }
 
 // entry groups letters about one source with one class of error.
@@ -66,10 +66,10 @@ type entry struct {
 // source is a partition that letters are about.
 type source struct {
 	idempotency.Partition
-	judged int64   // letters about lower offsets are judged, except the fresh ones
-	void   offsets.Set     // judged offsets whose record has a row
-	fresh  []int64 // offsets below judged with a letter that was read later
-	slices int     // number of slices with letters about it
+	judged int64       // letters about lower offsets are judged, except the fresh ones
+	void   offsets.Set // judged offsets whose record has a row
+	fresh  []int64     // offsets below judged with a letter that was read later
+	slices int         // number of slices with letters about it
 
 	last *count // the last count, nil if anything has changed since
 }

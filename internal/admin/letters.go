@@ -160,7 +160,7 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
 	}
 	slices.Sort(list.Notes)
 	if left := list.Matching - len(list.Listed); left > 0 {
-		list.note("%d more are not listed: write --limit, --since or --reason", left)
+		list.note("%d more are not listed: write --limit, --since or --code", left)
 	}
 	return list
 }
