@@ -408,7 +408,7 @@ func replayFailed(err error) error {
 	held, isHold := errors.AsType[*hold.Error](err)
 	switch {
 	case errors.Is(err, connector.ErrUndecided):
-		return fail.Dependency(fmt.Errorf("%w; run the same replay again: it finds out and goes on", err))
+		return fail.Dependency(fmt.Errorf("%w; run the same replay again: it finds out and continues", err))
 	case isHold && held.Reason != hold.StoreDenied && held.Reason != hold.StoreDown:
 		return fail.Refused(err)
 	case errors.As(err, new(*replay.RefusedError)):

@@ -103,7 +103,7 @@ func TestState_LettersImmutable(t *testing.T) {
 	}
 }
 
-// TestState_LetterSets: the sets of one partition never overlap where they must not, whatever the order of entries.
+// TestState_LetterSets: the sets of one partition never overlap where they must not, in every order of entries.
 func TestState_LetterSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &State{}
