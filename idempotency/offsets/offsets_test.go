@@ -34,7 +34,7 @@ func TestSet(t *testing.T) {
 
 // TestSet_Operations compares the operations on random sets with those on maps.
 func TestSet_Operations(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable
+	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		a, b := map[int64]bool{}, map[int64]bool{}
 		for range random.IntN(40) {

@@ -72,7 +72,7 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 	if err != nil {
 		return nil, err
 	}
-	c := &chosenLetters{scope: scope, left: map[LetterState]int{}}
+	c := &chosenLetters{scope: scope, left: make(map[LetterState]int)}
 	if c.decisions, err = log.State(ctx); err != nil {
 		return nil, failedOperation(opslog.Entry{}, err)
 	}

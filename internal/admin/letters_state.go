@@ -160,8 +160,11 @@ func (d *decisions) of(record idempotency.Coordinates) LetterState {
 	if !known {
 		l := d.log.Letters(record.Partition)
 		sets = []decidedSet{
-			{LetterReplaying, l.Replaying.From(0)}, {LetterReplayed, l.Replayed.From(0)}, {LetterDiscarded, l.Discarded.From(0)},
-			{LetterAcknowledged, l.Acknowledged.From(0)}, {LetterParked, l.Parked().From(0)},
+			{LetterReplaying, l.Replaying.From(0)},
+			{LetterReplayed, l.Replayed.From(0)},
+			{LetterDiscarded, l.Discarded.From(0)},
+			{LetterAcknowledged, l.Acknowledged.From(0)},
+			{LetterParked, l.Parked().From(0)},
 		}
 		d.sets[record.Partition] = sets
 	}

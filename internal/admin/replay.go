@@ -296,7 +296,7 @@ const (
 func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(ReplayProgress)) (*ReplayResult, error) {
 	run := &replayRun{
 		plan: p, progress: progress, began: time.Now(), chunks: map[string]*replayChunkOf{},
-		result: &ReplayResult{Failed: map[string]int{}, LeftOut: map[replay.Why]int{}, Commits: []ReplayCommit{}, First: map[string]FirstFail{}},
+		result: &ReplayResult{Failed: map[string]int{}, LeftOut: make(map[replay.Why]int), Commits: []ReplayCommit{}, First: map[string]FirstFail{}},
 	}
 	r, end, err := lookup.NewReader(ctx, a.Config, p.query.Within)
 	if err != nil {

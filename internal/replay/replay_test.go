@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/connector"
@@ -28,6 +26,7 @@ import (
 	"sluice/reliability"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/deltatest"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/objstore/objstoretest"
 	"sluice/sink/opslog"
@@ -391,7 +390,7 @@ func TestAdd_EveryStep(t *testing.T) {
 		for n := 1; ; n++ {
 			ended := false
 			t.Run(fmt.Sprintf("%d/%d", effect, n), func(t *testing.T) {
-				bubble(t, func(t *testing.T) { ended = diesAt(t, n, effect) })
+				deltatest.Bubble(t, func(t *testing.T) { ended = diesAt(t, n, effect) })
 			})
 			if ended || t.Failed() {
 				break
@@ -463,7 +462,7 @@ func (l *lake) settled() {
 
 // TestWithdraw: a withdrawn intent never takes effect, even if its put lands later.
 func TestWithdraw(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	deltatest.Bubble(t, func(t *testing.T) {
 		l := newLake(t)
 		dying, die := context.WithCancel(t.Context())
 		defer die()
@@ -504,13 +503,13 @@ func TestWithdraw(t *testing.T) {
 // others have one.
 func TestAdd_Concurrently(t *testing.T) {
 	for seed := range uint64(60) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { bubble(t, func(t *testing.T) { concurrently(t, seed) }) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { deltatest.Bubble(t, func(t *testing.T) { concurrently(t, seed) }) })
 	}
 }
 
 func concurrently(t *testing.T, seed uint64) {
 	l := newLake(t)
-	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable
+	random := rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex
 	draw := func(n int) int {
 		mu.Lock()
@@ -585,24 +584,4 @@ func concurrently(t *testing.T, seed uint64) {
 	}
 }
 
-// TestMain makes the Parquet library's decoder before any bubble does. There is one per process, and a channel that
-// belongs to a bubble cannot be used outside of it.
-func TestMain(m *testing.M) {
-	codec, err := compress.GetCodec(compress.Codecs.Zstd)
-	if err != nil {
-		panic(err)
-	}
-	codec.Decode(nil, codec.EncodeLevel(nil, []byte("warm"), 1))
-	os.Exit(m.Run())
-}
-
-// bubble runs f in virtual time. The library's pool of encoders must not carry one from bubble to bubble; two collections
-// empty it.
-func bubble(t *testing.T, f func(*testing.T)) {
-	t.Helper()
-	runtime.GC()
-	runtime.GC()
-	synctest.Test(t, f)
-	runtime.GC()
-	runtime.GC()
-}
+func TestMain(m *testing.M) { os.Exit(deltatest.Main(m)) }
