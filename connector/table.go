@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 	"sluice/reliability/deadletter"
 )
 
@@ -141,6 +142,8 @@ type Commit struct {
 	Ranges    []Range
 	// Ignored are the fields of the records that the schema does not have.
 	Ignored []IgnoredFields
+	// Replayed are the dead letters whose rows the commit adds; nil except in the commits of replays.
+	Replayed []Replayed
 }
 
 // Txn sets the position of an appId.
@@ -181,6 +184,27 @@ type Moved struct {
 	Command  string `json:"command"`
 	Operator string `json:"operator"`
 	Reason   string `json:"reason"`
+}
+
+// Replayed names in commitInfo the records of one partition that a replay of dead letters turned into rows.
+type Replayed struct {
+	Cluster   string      `json:"cluster,omitempty"`
+	Topic     string      `json:"topic"`
+	TopicID   string      `json:"topic_id"` // "-" if unknown
+	Partition int32       `json:"partition"`
+	Offsets   offsets.Set `json:"offsets"` // as text, such as "12-15,20"
+}
+
+// MaxReplayed is the largest number of dead letters that one commit may name in [Commit.Replayed].
+const MaxReplayed = 50_000
+
+// Source returns the partition of the records; false if r names none.
+func (r Replayed) Source() (Partition, bool) {
+	id, err := idempotency.ParseTopicID(r.TopicID)
+	if err != nil || r.Topic == "" || r.Partition < 0 {
+		return Partition{}, false
+	}
+	return Partition{Cluster: r.Cluster, Topic: r.Topic, TopicID: id, ID: r.Partition}, true
 }
 
 // AnyPartition in [RowsOf] stands for all partitions of a topic.

@@ -91,6 +91,12 @@ func TableAppID(pipeline, tableID string) string {
 	return strings.Join([]string{scheme, escape(pipeline), "table", escape(tableID)}, ":")
 }
 
+// ReplayAppID is the key of the Delta txn that counts a table's replays of dead letters: kd1:<pipeline>:table:<table
+// id>:replay. Its version is the seq of the newest committed replay intent in the operations log.
+func ReplayAppID(pipeline, tableID string) string {
+	return TableAppID(pipeline, tableID) + ":" + replay
+}
+
 // NewestAppID is the key of the Delta txn that holds the newest timestamp among the rows of p, in milliseconds: the end
 // of the dedup window (see [Judge]). It is the appId of p with one part more. Only topics with an identity need it.
 func (p Partition) NewestAppID(pipeline string) string { return p.AppID(pipeline) + ":" + newest }
@@ -110,6 +116,7 @@ func EpochOf(appID string) (position string, ok bool) {
 const (
 	newest = "newest"
 	epoch  = "epoch"
+	replay = "replay"
 )
 
 // OfPipeline reports whether an appId is one of a pipeline: of a position, a leader epoch or a newest timestamp of a
@@ -132,11 +139,13 @@ var (
 	ErrNewest = errors.New("an appId of a partition's newest timestamp")
 	// ErrEpoch means that the appId holds a leader epoch and not a position: see [Partition.EpochAppID].
 	ErrEpoch = errors.New("an appId of a position's leader epoch")
+	// ErrReplay means that the appId holds the newest replay of a table and not a position: see [ReplayAppID].
+	ErrReplay = errors.New("an appId of a table's replays")
 )
 
 // ParseAppID parses the appId of a position or of a table. The error is [ErrForeign] for an appId of another program,
-// [ErrNewest] for one that holds a timestamp, [ErrEpoch] for one that holds a leader epoch, and another error for a damaged
-// appId of Sluice.
+// [ErrNewest] for one that holds a timestamp, [ErrEpoch] for one that holds a leader epoch, [ErrReplay] for one that counts
+// replays, and another error for a damaged appId of Sluice.
 func ParseAppID(s string) (AppID, error) {
 	parts := strings.Split(s, ":")
 	if parts[0] != scheme {
@@ -155,6 +164,8 @@ func ParseAppID(s string) (AppID, error) {
 		return AppID{}, ErrNewest
 	case len(parts) == 7 && parts[6] == epoch:
 		return AppID{}, ErrEpoch
+	case len(parts) == 5 && parts[2] == "table" && parts[4] == replay:
+		return AppID{}, ErrReplay
 	case len(parts) == 4 && parts[2] == "table":
 		return AppID{Pipeline: text[1], TableID: text[3]}, nil
 	case len(parts) == 6:

@@ -191,7 +191,7 @@ func TestDeadLettersList(t *testing.T) {
 	l.WriteLetters(form, "orders-dlq", old, foreign)
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders-dlq", Value: []byte("no letter")})
 
-	all := listed(t, l, 0, "--void")
+	all := listed(t, l, 0, "--state", "all")
 	want := []string{"0@9 foreign 1", "0@7 pending 1", "0@3 unresolved 2", "0@2 unknown 1", "0@1 void 1", "1@0 unknown 1"}
 	if d := cmp.Diff(want, statesOf(all)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -211,7 +211,7 @@ func TestDeadLettersList(t *testing.T) {
 		{nil, []string{"0@9 foreign 1", "0@3 unresolved 2", "0@2 unknown 1", "1@0 unknown 1"}},
 		{[]string{"orders"}, []string{"0@3 unresolved 2", "0@2 unknown 1", "1@0 unknown 1"}},
 		{[]string{"orders-dlq"}, []string{"0@9 foreign 1", "0@3 unresolved 2", "0@2 unknown 1", "1@0 unknown 1"}},
-		{[]string{"--reason", "syntax"}, []string{"0@9 foreign 1"}},
+		{[]string{"--code", "syntax"}, []string{"0@9 foreign 1"}},
 		{[]string{"--limit", "1"}, []string{"0@9 foreign 1"}},
 		{[]string{"--since", "2026-03-01T12:00:04Z"}, []string{"0@9 foreign 1"}},
 		{[]string{"--since", "0s"}, nil},

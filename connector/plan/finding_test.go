@@ -10,7 +10,7 @@ import (
 // TestFinding_AgreesWithBounds: a position that stops a claim at its resume is one that also stops a running claim; the package
 // kafka has the same test for outside.
 func TestFinding_AgreesWithBounds(t *testing.T) {
-	found := map[hold.Reason]bool{}
+	found := make(map[hold.Reason]bool)
 	for next := range int64(15) {
 		for diverged := int64(-1); diverged < next; diverged++ {
 			at := connector.Position{Partition: connector.Partition{Topic: "orders", ID: 1}, Next: next, Epoch: 1}

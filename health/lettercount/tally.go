@@ -9,6 +9,7 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 )
 
 // Tally counts the dead letters in some dead-letter topics. It is for one goroutine.
@@ -52,8 +53,8 @@ type slice struct {
 	from, to int64
 	letters  int
 	bytes    int64
-	pending  map[entry][]int64 // nil once it is sealed
-	sets     map[entry]set     // nil before
+	pending  map[entry][]int64     // nil once it is sealed
+	sets     map[entry]offsets.Set // nil before
 }
 
 // entry groups letters about one source with one class of error.
@@ -65,10 +66,10 @@ type entry struct {
 // source is a partition that letters are about.
 type source struct {
 	idempotency.Partition
-	judged int64   // letters about lower offsets are judged, except the fresh ones
-	void   set     // judged offsets whose record has a row
-	fresh  []int64 // offsets below judged with a letter that was read later
-	slices int     // number of slices with letters about it
+	judged int64       // letters about lower offsets are judged, except the fresh ones
+	void   offsets.Set // judged offsets whose record has a row
+	fresh  []int64     // offsets below judged with a letter that was read later
+	slices int         // number of slices with letters about it
 
 	last *count // the last count, nil if anything has changed since
 }
@@ -209,12 +210,12 @@ func (t *Tally) Bytes() int64 { return t.bytes }
 
 // seal ends a slice and packs its dead letters.
 func (t *Tally) seal(s *slice) {
-	s.sets = make(map[entry]set, len(s.pending))
+	s.sets = make(map[entry]offsets.Set, len(s.pending))
 	bytes := int64(0)
-	for at, offsets := range s.pending {
-		slices.Sort(offsets)
-		s.sets[at] = pack(offsets)
-		bytes += entryBytes + int64(len(s.sets[at].data))
+	for at, pending := range s.pending {
+		slices.Sort(pending)
+		s.sets[at] = offsets.Of(pending...)
+		bytes += entryBytes + s.sets[at].Bytes()
 	}
 	t.bytes += bytes - s.bytes
 	s.bytes, s.pending = bytes, nil
@@ -236,7 +237,7 @@ func (t *Tally) drop(all ...*slice) {
 func (t *Tally) leave(of *source) {
 	of.last = nil
 	if of.slices--; of.slices == 0 {
-		t.bytes -= sourceBytes + int64(len(of.void.data))
+		t.bytes -= sourceBytes + of.void.Bytes()
 		delete(t.sources, of.Partition)
 	}
 }
@@ -271,17 +272,17 @@ func (t *Tally) Back(p idempotency.Partition, to int64) {
 func (t *Tally) Again(topic string) {
 	for _, s := range t.of(topic) {
 		s.again(0)
-		t.setVoid(s, set{})
+		t.setVoid(s, offsets.Set{})
 	}
 }
 
-func (t *Tally) setVoid(s *source, v set) {
-	t.bytes += int64(len(v.data) - len(s.void.data))
+func (t *Tally) setVoid(s *source, v offsets.Set) {
+	t.bytes += v.Bytes() - s.void.Bytes()
 	s.void, s.last = v, nil
 }
 
 // cursors returns a cursor for each set of letters about a source, from an offset on, tagged with the set's class.
-func (t *Tally) cursors(s *source, from int64) (all []cursor) {
+func (t *Tally) cursors(s *source, from int64) (all []offsets.Cursor) {
 	for _, d := range t.dead {
 		for _, part := range d.slices {
 			for _, class := range classes {
@@ -289,11 +290,11 @@ func (t *Tally) cursors(s *source, from int64) (all []cursor) {
 				letters, ok := part.sets[at]
 				if pending := part.pending[at]; len(pending) > 0 {
 					slices.Sort(pending) // in place: their order does not matter
-					letters, ok = pack(pending), true
+					letters, ok = offsets.Of(pending...), true
 				}
-				if ok && letters.end > from {
-					c := letters.from(from)
-					c.tag = int(class)
+				if ok && letters.End() > from {
+					c := letters.From(from)
+					c.Tag = int(class)
 					all = append(all, c)
 				}
 			}
@@ -336,7 +337,7 @@ func (t *Tally) last(of *source) int64 {
 		for _, part := range d.slices {
 			for _, class := range classes {
 				at := entry{of, class}
-				last = max(last, part.sets[at].end-1)
+				last = max(last, part.sets[at].End()-1)
 				if pending := part.pending[at]; len(pending) > 0 {
 					last = max(last, slices.Max(pending))
 				}
@@ -368,7 +369,7 @@ func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int6
 			}
 		}
 		part := Part{Source: s.Partition, next: at}
-		union(t.cursors(s, s.judged), func(offset int64, _ int) bool {
+		offsets.Merge(t.cursors(s, s.judged), func(offset int64, _ int) bool {
 			if offset >= at {
 				return false
 			}
@@ -403,10 +404,7 @@ func (t *Tally) Judged(part Part, void []int64) {
 	if len(void) == 0 {
 		return
 	}
-	slices.Sort(void)
-	var p packer
-	union([]cursor{s.void.from(0), pack(void).from(0)}, func(offset int64, _ int) bool { p.add(offset); return true })
-	t.setVoid(s, p.done())
+	t.setVoid(s, offsets.Union(s.void, offsets.Of(void...)))
 }
 
 // Count counts the unresolved letters about a topic by class: see [Position.Counts]. A record with letters of several
@@ -429,15 +427,15 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 func (t *Tally) count(s *source, at Position) {
 	c := &count{at: at, counts: make(map[classify.Class]int64)}
 	var stale bool // true if a void dead letter was deleted from the topic
-	void := s.void.from(0)
-	union(t.cursors(s, 0), func(offset int64, tag int) bool {
-		for void.ok && void.at < offset {
+	void := s.void.From(0)
+	offsets.Merge(t.cursors(s, 0), func(offset int64, tag int) bool {
+		for void.OK && void.At < offset {
 			stale = true
-			void.next()
+			void.Next()
 		}
-		is := void.ok && void.at == offset
+		is := void.OK && void.At == offset
 		if is {
-			void.next()
+			void.Next()
 		}
 		c.beyond = c.beyond || offset >= at.Next
 		if at.Counts(offset, is) {
@@ -445,7 +443,7 @@ func (t *Tally) count(s *source, at Position) {
 		}
 		return true
 	})
-	if stale || void.ok {
+	if stale || void.OK {
 		t.prune(s)
 	}
 	s.last = c
@@ -454,18 +452,18 @@ func (t *Tally) count(s *source, at Position) {
 // prune drops the verdicts about deleted dead letters.
 func (t *Tally) prune(s *source) {
 	letters := t.cursors(s, 0)
-	var p packer
-	void := s.void.from(0)
-	union(letters, func(offset int64, _ int) bool {
-		for void.ok && void.at < offset {
-			void.next()
+	var p offsets.Packer
+	void := s.void.From(0)
+	offsets.Merge(letters, func(offset int64, _ int) bool {
+		for void.OK && void.At < offset {
+			void.Next()
 		}
-		if void.ok && void.at == offset {
-			p.add(offset)
+		if void.OK && void.At == offset {
+			p.Add(offset)
 		}
-		return void.ok
+		return void.OK
 	})
-	t.setVoid(s, p.done())
+	t.setVoid(s, p.Done())
 }
 
 // of returns the sources of a topic by partition number, then by cluster and topic id.

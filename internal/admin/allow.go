@@ -26,8 +26,8 @@ func PlanAllow(ctx context.Context, a *Access, topic string, until time.Time) (*
 	allow := opslog.FloodAllow{Topic: topic, Until: until}
 	d := &Decision{
 		Text: fmt.Sprintf("pipeline %s: %s", a.Config.Pipeline, allowance(allow)), Done: allowance(allow),
-		Plan: AllowPlan{a.Config.Pipeline, opslog.KindFloodAllow, allow},
-		body: allow, judge: func(s *opslog.State) ([]string, error) { return allowable(s, allow) },
+		Plan:   AllowPlan{a.Config.Pipeline, opslog.KindFloodAllow, allow},
+		bodies: []opslog.Body{allow}, judge: func(s *opslog.State) ([]string, error) { return allowable(s, allow) },
 	}
 	return d.decide(ctx, a)
 }

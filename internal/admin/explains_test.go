@@ -9,7 +9,7 @@ import (
 // TestExplains: a hold with a dependency explains the failures of this dependency, so [failing] leaves them out. beside
 // has the reasons that explain none.
 func TestExplains(t *testing.T) {
-	beside := map[hold.Reason]bool{
+	beside := map[hold.Reason]bool{ //nolint:exhaustive // all others explain failures
 		hold.CommitUndecided: true, // of one table; the store may fail for others, too
 		hold.OperationsLog:   true, // the log is damaged; that it cannot be read is another failure
 	}
@@ -19,7 +19,7 @@ func TestExplains(t *testing.T) {
 			t.Errorf("%s explains failures of %q: %t, want %t", reason, d, !want, want)
 		}
 	}
-	for reason, dependency := range map[hold.Reason]string{
+	for reason, dependency := range map[hold.Reason]string{ //nolint:exhaustive // pairs that a rule alone does not show
 		hold.KafkaDown: "dead_letters", hold.KafkaDenied: "dead_letters", // a topic in the same cluster
 		hold.StoreDown: "operations_log", hold.StoreDenied: "operations_log", // a folder of the same store
 	} {

@@ -37,7 +37,7 @@ func PlanReset(ctx context.Context, a *Access, topic string) (*Decision, error) 
 	line := fmt.Sprintf("the fingerprints of %s are forgotten, as far as table %s goes: %s", reset.Topic, reset.Table, listBelow(reset.Below))
 	d := &Decision{
 		Text: fmt.Sprintf("pipeline %s: %s", a.Config.Pipeline, line), Done: line,
-		Plan: ResetPlan{a.Config.Pipeline, opslog.KindForget, reset}, body: reset,
+		Plan: ResetPlan{a.Config.Pipeline, opslog.KindForget, reset}, bodies: []opslog.Body{reset},
 		judge: func(s *opslog.State) ([]string, error) {
 			if !slices.ContainsFunc(reset.Below, func(b opslog.Below) bool { return b.Offset > s.Forgotten(reset.Topic, b.TopicID, b.Partition) }) {
 				return []string{"nothing of " + reset.Topic + " is remembered"}, ErrNothingToDo

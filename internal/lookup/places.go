@@ -30,8 +30,13 @@ func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []s
 // HasItsRows reports whether all rows of a topic name in a table belong to the topic id of p. Rows have no topic id, so the
 // table must have positions of this topic id and of no other one with the name.
 func HasItsRows(state *deltalog.State, p idempotency.Partition) bool {
+	return OnlyItsRows(state.Txns, p)
+}
+
+// OnlyItsRows is [HasItsRows] by the txns of a table, whose keys are their appIds.
+func OnlyItsRows[T any](txns map[string]T, p idempotency.Partition) bool {
 	known := false
-	for appID := range state.Txns {
+	for appID := range txns {
 		id, err := idempotency.ParseAppID(appID)
 		if err != nil || id.TableID != "" || id.Partition.Topic != p.Topic {
 			continue

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/reliability"
 	"sluice/reliability/panics"
@@ -37,7 +38,14 @@ type Change struct {
 	Others bool
 	// Back maps each appId whose position was moved back to its lowest position since.
 	Back map[string]int64
+	// Replayed are the dead letters whose rows were added by replays. If they are too many, or no names that this program
+	// writes, the rows count as those of others.
+	Replayed []connector.Replayed
 }
+
+// maxReplayed bounds the cost of [Change.Replayed]: about its memory in bytes, plus one for each offset, because callers
+// iterate over the offsets.
+const maxReplayed = 4 << 20
 
 // maxFollowed is the largest number of commits that are read one by one. Beyond it the table is loaded anew.
 const maxFollowed = 2000
@@ -68,7 +76,7 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 	case !same:
 		return f.anew(ctx)
 	}
-	change, s := Change{Back: map[string]int64{}}, f.state
+	change, s, left := Change{Back: map[string]int64{}}, f.state, int64(maxReplayed)
 	for range maxFollowed {
 		at := time.Now()
 		c, err := deltalog.ReadCommit(ctx, f.store, s.Version+1, deltalog.All)
@@ -85,7 +93,7 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 		case next.Metadata.ID != s.Metadata.ID:
 			return f.anew(ctx)
 		}
-		change.note(s, c)
+		change.note(s, c, &left)
 		s = next
 	}
 	return f.anew(ctx)
@@ -134,11 +142,12 @@ func (f *Follower) anew(ctx context.Context) (Change, error) {
 	return Change{Anew: true}, nil
 }
 
-// note adds to c what commit changes in s, the state before it.
-func (c *Change) note(s *deltalog.State, commit deltalog.Commit) {
+// note adds to c what commit changes in s, the state before it. left is what the names of replayed dead letters may still
+// cost.
+func (c *Change) note(s *deltalog.State, commit deltalog.Commit, left *int64) {
 	var own ours
 	info := commit.Info()
-	member := len(info.Sluice) > 0 && json.Unmarshal(info.Sluice, &own) == nil && own.Ranges != nil
+	member := len(info.Sluice) > 0 && json.Unmarshal(info.Sluice, &own) == nil && own.Ranges != nil && c.replay(own.Replayed, left)
 	for _, a := range commit.Actions {
 		switch a := a.(type) {
 		case deltalog.Txn:
@@ -158,6 +167,26 @@ func (c *Change) note(s *deltalog.State, commit deltalog.Commit) {
 			c.Others = c.Others || a.DataChange
 		}
 	}
+}
+
+// replay adds the dead letters that a commit replayed. It returns false and adds none if they are too many, or if this
+// program cannot have written their names.
+func (c *Change) replay(all []connector.Replayed, left *int64) bool {
+	letters, cost := int64(0), int64(0)
+	for _, r := range all {
+		n := r.Offsets.Len()
+		if _, ok := r.Source(); !ok || n == 0 || n > connector.MaxReplayed { // each of them, so that the sum cannot overflow
+			return false
+		}
+		letters += n
+		cost += n + r.Offsets.Bytes() + int64(len(r.Cluster)+len(r.Topic)) + 160
+	}
+	if letters > connector.MaxReplayed || cost > *left {
+		return false
+	}
+	*left -= cost
+	c.Replayed = append(c.Replayed, all...)
+	return true
 }
 
 // hasKafkaColumns reports whether the schema of a table can be parsed and has the Kafka columns.

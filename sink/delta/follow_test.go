@@ -2,10 +2,15 @@ package delta_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
@@ -121,4 +126,87 @@ func TestFollower_TableDeleted(t *testing.T) {
 	removeAll(t, store)
 	appendCommits(t, open(t, store), 5) // two more than the follower knows
 	anew("deleted and created again between two looks", 15)
+}
+
+// TestFollower_Replays: the dead letters of a replay are reported once, and no other commit names any.
+func TestFollower_Replays(t *testing.T) {
+	store := objstore.NewMem()
+	tab := open(t, store)
+	appendCommits(t, tab, 1)
+	f := delta.NewFollower(store, guard())
+	if _, err := f.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []connector.Replayed{
+		{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}.String(), Partition: 0, Offsets: offsets.Of(12, 13, 14, 15, 20)},
+		{Topic: "orders", TopicID: "-", Partition: 1, Offsets: offsets.Of(3)},
+	}
+	s := load(t, tab)
+	for i := range want { // two replays between two calls
+		files, err := tab.Stage(t.Context(), s, "", []connector.Piece{rows(s.Schema, 0, int64(30+i), int64(31+i))}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replay := &connector.Commit{Operation: "STREAMING UPDATE", Staged: files, Replayed: want[i : i+1]}
+		if s, err = tab.Commit(t.Context(), replay, func(*connector.Snapshot) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	appendCommits(t, tab, 1)
+	for _, c := range []struct {
+		what string
+		want delta.Change
+	}{
+		{"replays", delta.Change{Back: map[string]int64{}, Replayed: want}},
+		{"no further ones", delta.Change{Back: map[string]int64{}}},
+	} {
+		got, err := f.Follow(t.Context())
+		if d := cmp.Diff(c.want, got); err != nil || d != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", c.what, err, d)
+		}
+	}
+	if text := get(t, store, deltalog.CommitKey(2)); !strings.Contains(text,
+		`"sluice":{"ranges":[],"replayed":[{"cluster":"c","topic":"orders","topic_id":"`+want[0].TopicID+`","partition":0,"offsets":"12-15,20"}]}`) {
+		t.Error(text)
+	}
+	if text := get(t, store, deltalog.CommitKey(1)); strings.Contains(text, "replayed") {
+		t.Error(text)
+	}
+}
+
+// TestFollower_ReplaysOfOthers: names of dead letters that this program does not write neither take memory nor time, and the
+// rows of their commit are those of another program.
+func TestFollower_ReplaysOfOthers(t *testing.T) {
+	store := objstore.NewMem()
+	appendCommits(t, open(t, store), 1)
+	f := delta.NewFollower(store, guard())
+	if _, err := f.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	of := func(topic, id string, partition int, at string) string {
+		return fmt.Sprintf(`{"topic":%q,"topic_id":%q,"partition":%d,"offsets":%q}`, topic, id, partition, at)
+	}
+	changed := func(what string, others bool, replayed int, commits ...string) {
+		t.Helper()
+		for _, text := range commits {
+			foreignInfo(t, store, `{"ranges":[],"replayed":[`+text+`]}`, deltalog.Add{Path: "x.parquet", Size: 1, DataChange: true})
+		}
+		got, err := f.Follow(t.Context())
+		if err != nil || got.Others != others || got.Anew || len(got.Replayed) != replayed {
+			t.Errorf("%s: %v, others %v, %d replayed", what, err, got.Others, len(got.Replayed))
+		}
+	}
+	good := of("t", "-", 0, "1-50000")
+	changed("as this program writes them", false, 1, good)
+	changed("more than one commit may name", true, 0, good+","+of("t", "-", 1, "1"))
+	changed("a huge run", true, 0, of("t", "-", 0, "0-9000000000000000000"))
+	changed("huge runs whose sum overflows", true, 0, of("t", "-", 0, "0-9000000000000000000")+","+of("u", "-", 0, "0-9000000000000000000"))
+	changed("no offsets", true, 0, of("t", "-", 0, ""))
+	changed("no topic id", true, 0, of("t", "no", 0, "1"))
+	changed("no topic", true, 0, of("", "-", 0, "1"))
+	changed("no partition", true, 0, of("t", "-", -1, "1"))
+	changed("offsets that descend", true, 0, of("t", "-", 0, "2,1"))
+	changed("a good one among others", true, 1, of("t", "-", 0, "2,1"), of("t", "-", 0, "7"))
+	long := of(strings.Repeat("t", 1<<20), "-", 0, "1")
+	changed("long names", true, 3, long, long, long, long, long)
 }

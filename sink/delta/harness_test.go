@@ -8,17 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -199,11 +196,17 @@ func get(t *testing.T, store objstore.Store, key string) string {
 // foreign commits actions as another program does that follows the protocol.
 func foreign(t *testing.T, store objstore.Store, actions ...deltalog.Action) {
 	t.Helper()
+	foreignInfo(t, store, "", actions...)
+}
+
+// foreignInfo is [foreign] with something under this program's name in commitInfo.
+func foreignInfo(t *testing.T, store objstore.Store, sluice string, actions ...deltalog.Action) {
+	t.Helper()
 	s, err := deltalog.Load(t.Context(), store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := deltalog.Encode(append(actions, deltalog.CommitInfo{Operation: "FOREIGN", TxnID: "foreign"}))
+	body, err := deltalog.Encode(append(actions, deltalog.CommitInfo{Operation: "FOREIGN", TxnID: "foreign", Sluice: []byte(sluice)}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,27 +323,11 @@ func holds(t *testing.T, err error, reason hold.Reason, text string) {
 	}
 }
 
-// TestMain makes the Parquet library's decoder before any bubble does. There is one per process, and a channel that
-// was made in a bubble cannot be used outside of it.
-func TestMain(m *testing.M) {
-	codec, err := compress.GetCodec(compress.Codecs.Zstd)
-	if err != nil {
-		panic(err)
-	}
-	text := []byte("warm")
-	codec.Decode(nil, codec.EncodeLevel(nil, text, 1))
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(deltatest.Main(m)) }
 
-// bubble runs f in virtual time. An encoder in the pool of the Parquet library must not be used in another bubble: two
-// garbage collections empty the pool.
 func bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
-	defer func() {
-		runtime.GC()
-		runtime.GC()
-	}()
-	synctest.Test(t, f)
+	deltatest.Bubble(t, f)
 }
 
 // metric returns the sum of a counter over its series, or over those with one of the label values if any are given.

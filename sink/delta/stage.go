@@ -193,7 +193,7 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 	if ranges == nil {
 		ranges = []connector.Range{}
 	}
-	own, err := json.Marshal(ours{Batch: c.Batch, Ranges: ranges, Moved: c.Moved, Ignored: c.Ignored})
+	own, err := json.Marshal(ours{Batch: c.Batch, Ranges: ranges, Moved: c.Moved, Ignored: c.Ignored, Replayed: c.Replayed})
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -239,4 +239,6 @@ type ours struct {
 	Moved *connector.Moved `json:"moved,omitempty"`
 	// Ignored are the record fields without a column.
 	Ignored []connector.IgnoredFields `json:"ignored_fields,omitempty"`
+	// Replayed are the dead letters whose rows the commit adds.
+	Replayed []connector.Replayed `json:"replayed,omitempty"`
 }

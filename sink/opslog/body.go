@@ -13,7 +13,8 @@ import (
 )
 
 // Body is the part of an operation that depends on its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone],
-// [FloodAllow], [Forget], [ForgetMembers] or [Recheck].
+// [FloodAllow], [Forget], [ForgetMembers], [Recheck], [Discard], [Acknowledge], [Reopen], [ReplayIntent], [ReplayDone] or
+// [ReplayFailed].
 type Body interface {
 	Kind() Kind
 	check() error
@@ -305,6 +306,18 @@ func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 		return decodeAs[ForgetMembers](raw)
 	case KindRecheck:
 		return decodeAs[Recheck](raw)
+	case KindDiscard:
+		return decodeAs[Discard](raw)
+	case KindAcknowledge:
+		return decodeAs[Acknowledge](raw)
+	case KindReopen:
+		return decodeAs[Reopen](raw)
+	case KindReplayIntent:
+		return decodeAs[ReplayIntent](raw)
+	case KindReplayDone:
+		return decodeAs[ReplayDone](raw)
+	case KindReplayFailed:
+		return decodeAs[ReplayFailed](raw)
 	}
 	return nil, fmt.Errorf("%w: %q", ErrUnknownKind, k)
 }

@@ -29,6 +29,12 @@ const (
 	KindForget        Kind = "fingerprints.reset"
 	KindForgetMembers Kind = "members.cleanup"
 	KindRecheck       Kind = "holds.recheck"
+	KindDiscard       Kind = "letters.discard"
+	KindAcknowledge   Kind = "letters.acknowledge"
+	KindReopen        Kind = "letters.reopen"
+	KindReplayIntent  Kind = "letters.replay.intent"
+	KindReplayDone    Kind = "letters.replay.done"
+	KindReplayFailed  Kind = "letters.replay.failed"
 )
 
 // Operation is a decision of an operator, to be appended. The type of Body decides its kind.

@@ -16,6 +16,9 @@ type State struct {
 	floods   map[string]FloodAllowance // by topic
 	forget   map[source]int64          // offset below which fingerprints do not count
 	rechecks map[Target]int64          // seq of the newest operation that members must act on at once
+	letters  letterBook
+	moved    map[string]int64 // by topic: seq of the newest [OffsetsIntent]
+	moving   map[int64]Moving // intents of moves without an outcome, by seq
 }
 
 // source identifies a partition by topic, topic id and number.
@@ -139,11 +142,13 @@ func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 // after returns the state with one more entry. A target that is already paused keeps the time and reason of its first
 // pause.
 func (s *State) after(e Entry) *State {
-	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods, forget: s.forget, rechecks: s.rechecks}
+	next := *s
+	next.head = e.Head()
 	body, err := e.Decode()
 	if err != nil {
-		return next // a kind of a later version: parse accepts no other unknown body
+		return &next // a kind of a later version: parse accepts no other unknown body
 	}
+	next.letters = s.letters.after(e, body)
 	switch b := body.(type) {
 	case Pause:
 		next.pauses = maps.Clone(s.pauses)
@@ -160,9 +165,26 @@ func (s *State) after(e Entry) *State {
 		for _, t := range b.Targets {
 			maps.DeleteFunc(next.pauses, func(paused Target, _ Paused) bool { return t.covers(paused) })
 		}
+	case OffsetsIntent:
+		next.moved = maps.Clone(s.moved)
+		if next.moved == nil {
+			next.moved = map[string]int64{}
+		}
+		topics := map[string]bool{}
+		for _, m := range b.Moves {
+			next.moved[m.Topic] = e.Seq
+			topics[m.Topic] = true
+		}
+		next.moving = maps.Clone(s.moving)
+		if next.moving == nil {
+			next.moving = map[int64]Moving{}
+		}
+		next.moving[e.Seq] = Moving{Since: e.At, Operator: e.Operator, Command: b.Command, topics: topics}
 	case Recheck:
 		next.requestRecheck(e.Seq, b.Targets...)
 	case OffsetsDone:
+		next.moving = maps.Clone(s.moving)
+		delete(next.moving, b.Intent)
 		if b.Outcome != Conflict {
 			for _, m := range b.Moves { // topics of one table share their holds, and one command may name several
 				next.requestRecheck(e.Seq, Topic(m.Topic))
@@ -185,5 +207,5 @@ func (s *State) after(e Entry) *State {
 			next.forget[source{b.Topic, below.TopicID, below.Partition}] = below.Offset
 		}
 	}
-	return next
+	return &next
 }

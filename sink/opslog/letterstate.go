@@ -1,0 +1,173 @@
+package opslog
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"sluice/idempotency"
+	"sluice/idempotency/offsets"
+)
+
+// LetterStates are the decisions of operators about the dead letters of one partition, each as a set of the offsets of
+// their records. A dead letter in none of the sets is as the members wrote it. The sets of Discarded, Acknowledged and
+// Replayed have no offset in common.
+type LetterStates struct {
+	Discarded    offsets.Set
+	Acknowledged offsets.Set
+	// Replayed became rows by a replay.
+	Replayed offsets.Set
+	// Replaying are part of an open [ReplayIntent]: whether they become rows is not decided.
+	Replaying offsets.Set
+	// Failed are the dead letters whose replay failed: Failed[0] once or more often, Failed[1] twice or more often, and so on.
+	Failed [MaxReplays]offsets.Set
+}
+
+// MaxReplays is the number of failed replays after which a dead letter is parked: replays leave it out unless an operator
+// asks for parked ones.
+const MaxReplays = 3
+
+// Parked returns the dead letters whose replay failed [MaxReplays] times, and that nothing resolved.
+func (l LetterStates) Parked() offsets.Set {
+	return l.Failed[MaxReplays-1].Without(offsets.Union(l.Replayed, l.Discarded, l.Acknowledged))
+}
+
+// Resolved returns the dead letters that an operator's decision takes out of the count of unresolved ones: the discarded
+// and the acknowledged ones. A replayed one does not count because its record has a row.
+func (l LetterStates) Resolved() offsets.Set {
+	return offsets.Union(l.Discarded, l.Acknowledged)
+}
+
+// OpenReplay is a [ReplayIntent] without a [ReplayDone].
+type OpenReplay struct {
+	ReplayIntent
+	Seq      int64
+	Since    time.Time
+	Operator string
+}
+
+// letterBook has the decisions about dead letters. Values are immutable, except while State.after makes a new one.
+type letterBook struct {
+	sources map[idempotency.Partition]LetterStates
+	open    map[int64]OpenReplay // by seq
+	changed int64                // seq of the last entry that changed it
+}
+
+// Letters returns the decisions about the dead letters of a partition. It accepts a nil State.
+func (s *State) Letters(p idempotency.Partition) LetterStates {
+	if s == nil {
+		return LetterStates{}
+	}
+	states := s.letters.sources[p]
+	for _, open := range s.letters.open {
+		for _, l := range open.Letters {
+			if l.Source() == p {
+				states.Replaying = offsets.Union(states.Replaying, l.Offsets)
+			}
+		}
+	}
+	return states
+}
+
+// LettersChanged returns the seq of the newest entry that changed the state of a dead letter, 0 if there is none. It
+// accepts a nil State.
+func (s *State) LettersChanged() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.letters.changed
+}
+
+// OpenReplays returns the intents of a table that have no outcome yet, the oldest first.
+func (s *State) OpenReplays(table string) (all []OpenReplay) {
+	for _, seq := range slices.Sorted(maps.Keys(s.letters.open)) {
+		if open := s.letters.open[seq]; open.Table == table {
+			all = append(all, open)
+		}
+	}
+	return all
+}
+
+// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. Replays and moves of
+// positions exclude each other by it.
+func (s *State) LastMove(topic string) int64 { return s.moved[topic] }
+
+// Moving is an [OffsetsIntent] without an [OffsetsDone].
+type Moving struct {
+	Since    time.Time
+	Operator string
+	Command  string
+
+	topics map[string]bool
+}
+
+// OpenMove returns the newest intent to move a position of a topic that has no outcome yet; false if there is none.
+func (s *State) OpenMove(topic string) (m Moving, open bool) {
+	newest := int64(0)
+	for seq, moving := range s.moving {
+		if seq > newest && moving.topics[topic] {
+			newest, m = seq, moving
+		}
+	}
+	return m, newest > 0
+}
+
+// after returns the book with the effect of one more entry.
+func (b letterBook) after(e Entry, body Body) letterBook {
+	change := func(all []Letters, change func(*LetterStates, offsets.Set)) {
+		b.sources = maps.Clone(b.sources)
+		if b.sources == nil {
+			b.sources = map[idempotency.Partition]LetterStates{}
+		}
+		for _, l := range all {
+			states := b.sources[l.Source()]
+			change(&states, l.Offsets)
+			b.sources[l.Source()] = states
+		}
+		b.changed = e.Seq
+	}
+	switch body := body.(type) {
+	case Discard:
+		change(body.Letters, func(l *LetterStates, at offsets.Set) {
+			l.Discarded, l.Acknowledged = offsets.Union(l.Discarded, at.Without(l.Replayed)), l.Acknowledged.Without(at)
+		})
+	case Acknowledge:
+		change(body.Letters, func(l *LetterStates, at offsets.Set) {
+			l.Acknowledged = offsets.Union(l.Acknowledged, at.Without(offsets.Union(l.Replayed, l.Discarded)))
+		})
+	case Reopen:
+		change(body.Letters, func(l *LetterStates, at offsets.Set) {
+			l.Discarded, l.Acknowledged = l.Discarded.Without(at), l.Acknowledged.Without(at)
+		})
+	case ReplayFailed:
+		change(body.Letters, func(l *LetterStates, at offsets.Set) {
+			for i := range l.Failed {
+				again := at.Within(l.Failed[i])
+				l.Failed[i] = offsets.Union(l.Failed[i], at)
+				at = again
+			}
+		})
+	case ReplayIntent:
+		b.open = maps.Clone(b.open)
+		if b.open == nil {
+			b.open = map[int64]OpenReplay{}
+		}
+		b.open[e.Seq] = OpenReplay{ReplayIntent: body, Seq: e.Seq, Since: e.At, Operator: e.Operator}
+		b.changed = e.Seq
+	case ReplayDone:
+		open, there := b.open[body.Intent]
+		if !there { // another program has recorded it already
+			return b
+		}
+		b.open = maps.Clone(b.open)
+		delete(b.open, body.Intent)
+		if body.Outcome == Committed {
+			change(open.Letters, func(l *LetterStates, at offsets.Set) {
+				l.Replayed = offsets.Union(l.Replayed, at)
+				l.Acknowledged, l.Discarded = l.Acknowledged.Without(at), l.Discarded.Without(at)
+			})
+		}
+		b.changed = e.Seq
+	}
+	return b
+}
