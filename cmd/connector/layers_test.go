@@ -21,11 +21,15 @@ var layers = map[string][]string{
 	"reliability":            {"classify", "reliability/pulse"},
 	"reliability/pulse":      {},
 	"reliability/bytepool":   {},
+	"reliability/connlimit":  {"reliability"},
 	"reliability/panics":     {},
 	"reliability/deadletter": {"classify", "idempotency"},
 	"reliability/hold":       {"classify", "idempotency"},
 	"health":                 {"reliability/hold"},
 	"secure":                 {},
+	"secure/reload":          {},
+	"secure/tokens":          {"secure/reload"},
+	"secure/webconfig":       {"secure/reload"},
 	"secure/pgconfig":        {"secure"},
 	// Pipeline: the path of a record. Package connector has the words and the interfaces.
 	"connector":               {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "idempotency"},
@@ -74,7 +78,7 @@ var layers = map[string][]string{
 	"health/membership/postgres":       {"classify/postgres", "health/membership", "reliability/panics", "secure/pgconfig"},
 	"health/membership/redis":          {"health/membership", "health/membership/redis/resp", "secure"},
 	"health/membership/redis/resp":     {},
-	"health/ops":                       {"health", "reliability", "reliability/hold"},
+	"health/ops":                       {"health", "reliability", "reliability/connlimit", "reliability/hold"},
 	// Wiring.
 	"internal/admin": {
 		"classify", "connector", "connector/commit", "connector/plan", "connector/decode", "connector/kafka", "connector/kafka/dial", "connector/schema", "health", "health/membership",
@@ -90,7 +94,7 @@ var layers = map[string][]string{
 	"internal/fail": {},
 	"internal/config": {
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
-		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "connector/schema",
+		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "secure/tokens", "secure/webconfig", "connector/schema",
 	},
 	"internal/laketest": {
 		"classify", "connector", "connector/kafka", "idempotency", "internal/config", "reliability/deadletter", "sink/delta", "sink/delta/deltalog",

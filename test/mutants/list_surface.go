@@ -4,27 +4,27 @@ package main
 var ofSurface = []mutant{
 	{
 		name: "connections to the health server have no limit",
-		file: "health/ops/connections.go",
+		file: "reliability/connlimit/connlimit.go",
 		old:  "if len(l.open) >= l.limit {", new: "if false {",
-		pkg: "./health/ops", test: "^TestConnections_Flood$",
+		pkg: "./reliability/connlimit", test: "^TestListener_Flood$",
 	},
 	{
 		name: "a request under way is closed before idle connections",
-		file: "health/ops/connections.go",
+		file: "reliability/connlimit/connlimit.go",
 		old:  "o.state < victim.state ||", new: "o.state > victim.state ||",
-		pkg: "./health/ops", test: "^TestConnections_Order$",
+		pkg: "./reliability/connlimit", test: "^TestListener_Order$",
 	},
 	{
 		name: "a handler that hangs keeps new connections out",
-		file: "health/ops/connections.go",
+		file: "reliability/connlimit/connlimit.go",
 		old:  "if !busy {", new: "if busy || !busy {",
-		pkg: "./health/ops", test: "^TestConnections_HandlerHangs$", args: "-timeout=60s",
+		pkg: "./reliability/connlimit", test: "^TestListener_HandlerHangs$", args: "-timeout=60s",
 	},
 	{
 		name: "large answers pile up while their clients do not read",
 		file: "health/ops/server.go",
 		old:  `"GET /health", s.few(s.reports, s.serveReport)`, new: `"GET /health", s.serveReport`,
-		pkg: "./health/ops", test: "^TestConnections_LargeAnswers$",
+		pkg: "./health/ops", test: "^TestServer_LargeAnswers$",
 	},
 	{
 		name: "the output of commands steers terminals",
