@@ -16,6 +16,7 @@ type State struct {
 	floods   map[string]FloodAllowance // by topic
 	forget   map[source]int64          // offset below which fingerprints do not count
 	rechecks map[Target]int64          // seq of the newest operation that members must act on at once
+	once     map[string]performed      // by key; those of the last [KeyLife]
 }
 
 // source identifies a partition by topic, topic id and number.
@@ -139,7 +140,7 @@ func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 // after returns the state with one more entry. A target that is already paused keeps the time and reason of its first
 // pause.
 func (s *State) after(e Entry) *State {
-	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods, forget: s.forget, rechecks: s.rechecks}
+	next := &State{head: e.Head(), pauses: s.pauses, floods: s.floods, forget: s.forget, rechecks: s.rechecks, once: s.performedBefore(e)}
 	body, err := e.Decode()
 	if err != nil {
 		return next // a kind of a later version: parse accepts no other unknown body
