@@ -85,6 +85,11 @@ var layers = map[string][]string{
 		"idempotency", "internal/config", "internal/fail", "internal/lookup", "internal/open", "reliability", "reliability/deadletter",
 		"reliability/hold", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
 	},
+	// A front end, as cmd is: no other package imports it.
+	"internal/api": {
+		"health", "health/ops", "internal/admin", "internal/config", "internal/fail", "reliability/connlimit", "reliability/panics", "secure",
+		"secure/reload", "secure/tokens", "secure/webconfig", "sink/delta/deltalog", "sink/opslog",
+	},
 	"internal/app": {
 		"classify", "connector", "connector/pipeline", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
 		"health/liveness", "health/membership", "health/ops", "idempotency", "internal/config", "internal/fail", "internal/lookup", "internal/open",

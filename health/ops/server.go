@@ -42,6 +42,7 @@ type Server struct {
 	logger *slog.Logger
 	server *http.Server
 	conns  *connlimit.Listener
+	closed prometheus.Counter
 
 	// Each has room for as many large answers as may exist at the same time.
 	reports, scraped chan struct{}
@@ -58,9 +59,13 @@ type Server struct {
 // not.
 func NewServer(listen string, report func() health.Report, live func() error, metrics prometheus.Gatherer, logger *slog.Logger) *Server {
 	s := &Server{
-		listen: listen, report: report, live: live, logger: logger, conns: connlimit.New("health", connectionLimit, logger),
+		listen: listen, report: report, live: live, logger: logger, closed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_health_connections_closed_total",
+			Help: "Connections that the health server closed to make room for newer ones.",
+		}),
 		reports: make(chan struct{}, maxReportRequests), scraped: make(chan struct{}, maxMetricRequests),
 	}
+	s.conns = connlimit.New("health", connectionLimit, s.closed, logger)
 	errorLog := slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	s.server = &http.Server{
 		Handler: s.conns.Marks(s.routes(metrics, errorLog)), ConnState: s.conns.Follow, ErrorLog: errorLog, MaxHeaderBytes: headerBytes,
@@ -70,7 +75,7 @@ func NewServer(listen string, report func() health.Report, live func() error, me
 }
 
 // Closed returns the counter of connections that the server closed to make room for newer ones.
-func (s *Server) Closed() prometheus.Collector { return s.conns.Closed() }
+func (s *Server) Closed() prometheus.Collector { return s.closed }
 
 // few lets as many requests at a time through to next as places has room for. A client that does not read its answer makes
 // the server hold it.

@@ -55,19 +55,16 @@ type conn struct {
 	since uint64 // turn of its last change of state
 }
 
-// New returns the listener of a server. The name of the server begins its log lines and its metric.
-func New(server string, limit int, logger *slog.Logger) *Listener {
-	return &Listener{server: server, limit: limit, logger: logger, lines: reliability.NewSparse(1, floodLogEvery), open: map[*conn]struct{}{}, closed: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "sluice_" + server + "_connections_closed_total",
-		Help: "Connections that the " + server + " server closed to make room for newer ones.",
-	})}
+// New returns the listener of a server, whose name log lines have. closed counts the connections that were closed to make
+// room for newer ones.
+func New(server string, limit int, closed prometheus.Counter, logger *slog.Logger) *Listener {
+	return &Listener{
+		server: server, limit: limit, logger: logger, lines: reliability.NewSparse(1, floodLogEvery), open: map[*conn]struct{}{}, closed: closed,
+	}
 }
 
 // On sets the listener that accepts the connections. Call it once, before Accept.
 func (l *Listener) On(inner net.Listener) { l.Listener = inner }
-
-// Closed returns the counter of connections that were closed to make room for newer ones.
-func (l *Listener) Closed() prometheus.Collector { return l.closed }
 
 // Accept implements net.Listener. Before it returns a connection it waits for the goroutine of the one that had to go:
 // goroutines stay bounded, and under a flood each connection gets its turn to read the request that it may have brought.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
 
@@ -26,7 +27,7 @@ func serveFlooded(t *testing.T, limit int, live func()) flooded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := New("test", limit, slog.New(slog.DiscardHandler))
+	l := New("test", limit, prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total", Help: "closed"}), slog.New(slog.DiscardHandler))
 	l.On(inner)
 	s := &http.Server{
 		Handler: l.Marks(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
