@@ -87,7 +87,7 @@ var layers = map[string][]string{
 	},
 	// A front end, as cmd is: no other package imports it.
 	"internal/api": {
-		"health", "health/ops", "internal/admin", "internal/config", "internal/fail", "reliability/connlimit", "reliability/panics", "secure",
+		"health", "health/ops", "internal/admin", "internal/config", "internal/fail", "reliability", "reliability/connlimit", "reliability/panics", "secure",
 		"secure/reload", "secure/tokens", "secure/webconfig", "sink/delta/deltalog", "sink/opslog",
 	},
 	"internal/app": {

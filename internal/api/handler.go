@@ -173,7 +173,7 @@ func (s *Server) run(r *request) (answer, error) {
 	if err := r.checkBody(); err != nil {
 		return answer{}, err
 	}
-	within := requestDeadline
+	within := s.within
 	if r.route.kind == profile {
 		within = profileDeadline
 	}

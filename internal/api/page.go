@@ -18,15 +18,7 @@ func urlQuery(raw string) (url.Values, error) { return url.ParseQuery(raw) }
 
 // limit returns the number of items that the client wants in a page.
 func (r *request) limit() (int, error) {
-	text := r.URL.Query().Get("limit")
-	if text == "" {
-		return defaultLimit, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxLimit {
-		return 0, newProblem(codeInvalid, "limit is not a number from 1 to %d", maxLimit)
-	}
-	return n, nil
+	return r.number("limit", defaultLimit, 1, maxLimit)
 }
 
 // after returns the key behind which a page begins, "" for the first page. A cursor is opaque to clients: it names the

@@ -3,11 +3,7 @@ package api
 import (
 	_ "embed" // for the document
 	"log/slog"
-	"net/http"
-	"net/http/pprof"
-	runtimepprof "runtime/pprof"
 	"slices"
-	"strconv"
 	"strings"
 
 	"sluice/internal/admin"
@@ -77,61 +73,4 @@ func (s *Server) setLogLevel(r *request) (answer, error) {
 		s.Level.Set(level)
 	}
 	return jsonAnswer(levelAnswer{body.Level, before, body.DryRun})
-}
-
-// longestProfile bounds the time of a profile in seconds. It ends well before the deadline of a request.
-const longestProfile = 30
-
-func profileNames() (names []string) {
-	for _, p := range runtimepprof.Profiles() {
-		names = append(names, p.Name())
-	}
-	names = append(names, "profile", "trace")
-	slices.Sort(names)
-	return names
-}
-
-func (s *Server) profiles(*request) (answer, error) {
-	return jsonAnswer(struct {
-		Profiles []string `json:"profiles"`
-	}{profileNames()})
-}
-
-func (s *Server) profile(r *request) (answer, error) {
-	name := r.PathValue("profile")
-	if !slices.Contains(profileNames(), name) {
-		return answer{}, newProblem(codeNotFound, "there is no such profile: %sdebug/pprof/ has all", prefix)
-	}
-	if text := r.URL.Query().Get("seconds"); text != "" {
-		if n, err := strconv.Atoi(text); err != nil || n < 1 || n > longestProfile {
-			return answer{}, newProblem(codeInvalid, "seconds is not a number from 1 to %d", longestProfile)
-		}
-	}
-	serve := pprof.Handler(name).ServeHTTP
-	switch name {
-	case "profile":
-		serve = pprof.Profile
-	case "trace":
-		serve = pprof.Trace
-	}
-	held := &recorder{header: http.Header{}, status: http.StatusOK}
-	serve(held, r.Request)
-	if held.status != http.StatusOK {
-		return answer{}, newProblem(codeRefused, "the profile cannot be taken: another one may be under way")
-	}
-	return answer{body: held.body, media: held.header.Get("Content-Type")}, nil
-}
-
-// recorder keeps a response, so that a failed one becomes a problem.
-type recorder struct {
-	header http.Header
-	status int
-	body   []byte
-}
-
-func (r *recorder) Header() http.Header  { return r.header }
-func (r *recorder) WriteHeader(code int) { r.status = code }
-func (r *recorder) Write(b []byte) (int, error) {
-	r.body = append(r.body, b...)
-	return len(b), nil
 }

@@ -57,9 +57,6 @@ func (s *Server) status(*request) (answer, error) {
 	})
 }
 
-// holdsWithin bounds the collection of holds. Each source has half of it, so that one that does not respond hides no other.
-const holdsWithin = 20 * time.Second
-
 func (s *Server) holds(r *request) (answer, error) {
 	topic, err := s.topic(r)
 	if err != nil {
@@ -67,7 +64,8 @@ func (s *Server) holds(r *request) (answer, error) {
 	}
 	a := s.access(true)
 	defer a.Close()
-	found := admin.Holds(r.Context(), a, admin.HoldQuery{Topic: topic, Within: holdsWithin})
+	// Each source has half of the time, so that one that does not respond hides no other.
+	found := admin.Holds(r.Context(), a, admin.HoldQuery{Topic: topic, Within: s.within * 2 / 3})
 	page, next, err := pageOf(r, found.Holds, func(h *admin.Hold) string { return placeKey(h.Topic, h.Partition, string(h.Reason)) })
 	if err != nil {
 		return answer{}, err

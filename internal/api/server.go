@@ -60,6 +60,7 @@ type Server struct {
 	conns    *connlimit.Listener
 	server   *http.Server
 	now      func() time.Time // replaced in tests
+	within   time.Duration    // deadline of a request; shorter in tests
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -68,7 +69,7 @@ type Server struct {
 // New returns a server. The error is that of an unusable file.
 func New(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
-		Options: o, config: o.Config, origins: http.NewCrossOriginProtection(), logins: newLogins(), now: time.Now,
+		Options: o, config: o.Config, origins: http.NewCrossOriginProtection(), logins: newLogins(), now: time.Now, within: requestDeadline,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_api_requests_total", Help: "Requests to the ops API, by route and HTTP status; other is a path without a route.",
 		}, []string{"route", "code"}),
