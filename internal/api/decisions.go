@@ -148,7 +148,7 @@ func orEmpty(notes []string) []string {
 const longestKey = 200
 
 // once returns the hashes of the request's Idempotency-Key and of what it requests, zero without a key. The name of the
-// operator is a part of the key: nobody meets the keys of others.
+// operator is a part of the key, so that two operators may choose the same one.
 func (r *request) once(body any) (opslog.Once, error) {
 	keys := r.Header.Values("Idempotency-Key")
 	if len(keys) == 0 {

@@ -2,7 +2,11 @@ package api
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// loadDocument returns the document, validated as OpenAPI 3.1.
+// loadDocument returns the document, validated as OpenAPI 3.1. kin-openapi checks values with a validator of JSON Schema
+// 2020-12, which 3.1 uses.
 func loadDocument(t *testing.T) *openapi3.T {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(document)
@@ -77,4 +82,43 @@ func TestDocument_Codes(t *testing.T) {
 	if d := cmp.Diff(documented, known); d != "" {
 		t.Errorf("codes (-document +code):\n%s", d)
 	}
+}
+
+// TestDocs_Codes compares the table of codes in docs/api.md with the code.
+func TestDocs_Codes(t *testing.T) {
+	documented, known := map[string]string{}, map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([0-9]{3}) \\|").FindAllStringSubmatch(page(t), -1) {
+		documented[m[1]] = m[2]
+	}
+	for c, status := range statuses() {
+		known[string(c)] = strconv.Itoa(status)
+	}
+	if d := cmp.Diff(documented, known); d != "" {
+		t.Errorf("codes (-docs +code):\n%s", d)
+	}
+}
+
+// TestDocs_Roles compares the table of roles in docs/api.md with the routes.
+func TestDocs_Roles(t *testing.T) {
+	documented, known := map[string]string{}, map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(viewer|operator|replayer|admin)` \\|(.*)$").FindAllStringSubmatch(page(t), -1) {
+		for _, m := range regexp.MustCompile("`((?:GET|POST|PUT) [^`]+)`").FindAllStringSubmatch(row[2], -1) {
+			documented[m[1]] = row[1]
+		}
+	}
+	for _, r := range routes() {
+		known[r.name()] = r.role.String()
+	}
+	if d := cmp.Diff(documented, known); d != "" {
+		t.Errorf("roles (-docs +code):\n%s", d)
+	}
+}
+
+func page(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "api.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

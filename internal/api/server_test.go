@@ -140,7 +140,7 @@ func TestServer_Panic(t *testing.T) {
 	}
 }
 
-// TestServer_Busy: requests of a kind are bounded, and those of other kinds go on.
+// TestServer_Busy: requests of a kind are bounded, and those of other kinds are answered.
 func TestServer_Busy(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", withTokens)
 	for range cap(w.s.places[heavy]) {
