@@ -121,7 +121,7 @@ func (s *Server) logProblem(r *http.Request, name string, who caller, p *problem
 	case codeInternal:
 		stack := ""
 		if caught, ok := errors.AsType[*panics.Error](err); ok {
-			stack = string(caught.Stack)
+			stack = caught.Stack
 		}
 		s.Logger.ErrorContext(r.Context(), "request to the ops API failed", "route", name, "operator", who.name, "err", err, "stack", stack)
 	case codeHost, codeOrigin, codeBadToken, codeExpired, codeForbidden, codeReadOnly:

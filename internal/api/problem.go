@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"sluice/health/ops"
@@ -121,9 +122,7 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	if err != nil { // texts and a number can always be written
 		body = []byte(`{}`)
 	}
-	for name, values := range p.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), p.header)
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(append(ops.CleanJSON(body), '\n')) // the client may have gone

@@ -18,7 +18,7 @@ type Ops struct {
 const defaultOpsListen = "127.0.0.1:8090"
 
 // IsDefault reports whether the address is the default one. A second member on the same machine runs without the API then.
-func (o Ops) IsDefault() bool { return o.Listen == defaultOpsListen }
+func (o *Ops) IsDefault() bool { return o.Listen == defaultOpsListen }
 
 func (o *Ops) keys() []key {
 	return []key{
@@ -38,7 +38,7 @@ func opsAddress(s string) error {
 // checkOps checks that others can reach the API only over TLS and with a token.
 func (l *loader) checkOps() {
 	o := &l.config.Ops
-	const listen, tokensFile, webFile = "ops.listen", "ops.tokens_file", "ops.web_config_file"
+	const listen, tokensFile, webFile = "ops.listen", "ops.tokens_file", "ops.web_config_file" //nolint:gosec // names of keys, not keys
 	if o.Listen == "" && !l.failed(listen) {
 		l.opsIsOff(tokensFile, o.TokensFile)
 		l.opsIsOff(webFile, o.WebConfigFile)

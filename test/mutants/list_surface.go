@@ -27,6 +27,48 @@ var ofSurface = []mutant{
 		pkg: "./health/ops", test: "^TestServer_LargeAnswers$",
 	},
 	{
+		name: "a lesser role may do what a higher one may",
+		file: "secure/tokens/tokens.go",
+		old:  "other >= Viewer && r >= other", new: "other >= Viewer && r >= Viewer",
+		pkg: "./internal/api", test: "^TestRoutes$",
+	},
+	{
+		name: "a route without a role is open",
+		file: "secure/tokens/tokens.go",
+		old:  "other >= Viewer && r >= other", new: "r >= other",
+		pkg: "./secure/tokens", test: "^TestRole_Includes$",
+	},
+	{
+		name: "an expired token opens the ops API",
+		file: "internal/api/access.go",
+		old:  "case token.Expired(now):", new: "case false:",
+		pkg: "./internal/api", test: "^TestRoutes$",
+	},
+	{
+		name: "a name that resolves to this machine reaches the ops API",
+		file: "internal/api/handler.go",
+		old:  "if p := s.checkHost(r); p != nil {", new: "if p := s.checkHost(r); false {",
+		pkg: "./internal/api", test: "^TestRoutes$",
+	},
+	{
+		name: "a page of another origin reads the ops API",
+		file: "internal/api/access.go",
+		old:  "write.Method = http.MethodPost // safe", new: "// safe",
+		pkg: "./internal/api", test: "^TestRoutes$",
+	},
+	{
+		name: "without tokens other machines read the ops API",
+		file: "internal/api/access.go",
+		old:  "err != nil || !client.Addr().Unmap().IsLoopback()", new: "err != nil || !client.IsValid()",
+		pkg: "./internal/api", test: "^TestServer_ReadOnly$",
+	},
+	{
+		name: "a repeated request is recorded twice",
+		file: "sink/opslog/log.go",
+		old:  "if err := l.own.state.repeated(op.Once, time.Now()); err != nil {", new: "if err := l.own.state.repeated(Once{}, time.Now()); err != nil {",
+		pkg: "./sink/opslog", test: "^TestAppend_Once$",
+	},
+	{
 		name: "the output of commands steers terminals",
 		file: "cmd/connector/main.go",
 		old:  "c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: out,", new: "c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: stdout,",
