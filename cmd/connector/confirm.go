@@ -35,9 +35,6 @@ func (c *cli) changeFlags(cmd *cobra.Command) *change {
 	return ch
 }
 
-// maxWords bounds the texts for the operations log, in bytes.
-const maxWords = 1000
-
 // checkChange completes and checks the flags: without --operator, the operator is the system's user. A dry run needs no
 // reason. An error means exit code 2.
 func (c *cli) checkChange(ch *change) error {
@@ -53,8 +50,8 @@ func (c *cli) checkChange(ch *change) error {
 		return fail.Usage(errors.New("operator unknown: write --operator NAME, or set USER"))
 	case ch.reason == "" && !ch.dryRun:
 		return fail.Usage(errors.New(`the reason is missing: write --reason "why"; it is kept in the operations log`))
-	case len(ch.operator) > maxWords || len(ch.reason) > maxWords:
-		return fail.Usage(fmt.Errorf("--operator and --reason may have %d bytes", maxWords))
+	case len(ch.operator) > admin.MaxWords || len(ch.reason) > admin.MaxWords:
+		return fail.Usage(fmt.Errorf("--operator and --reason may have %d bytes", admin.MaxWords))
 	}
 	return nil
 }

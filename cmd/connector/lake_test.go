@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -35,7 +36,8 @@ func patient(code int, args []string) []string {
 // start runs the connector until the test ends. It polls topics without a pause.
 func (l *lake) start() *app.Member {
 	l.T.Helper()
-	s, err := app.New(l.T.Context(), mustLoad(l.T, l.Config, nil), app.Options{WatchEvery: 200 * time.Millisecond}, l.Logger)
+	cfg := mustLoad(l.T, l.Config, nil)
+	s, err := app.New(l.T.Context(), cfg, app.Options{WatchEvery: 200 * time.Millisecond, FrontEnd: opsAPI(cfg, &slog.LevelVar{}, l.Logger)}, l.Logger)
 	if err != nil {
 		l.T.Fatal(err)
 	}

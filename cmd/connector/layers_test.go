@@ -22,11 +22,15 @@ var layers = map[string][]string{
 	"reliability":            {"classify", "reliability/pulse"},
 	"reliability/pulse":      {},
 	"reliability/bytepool":   {},
+	"reliability/connlimit":  {"reliability"},
 	"reliability/panics":     {},
 	"reliability/deadletter": {"classify", "idempotency"},
 	"reliability/hold":       {"classify", "idempotency"},
 	"health":                 {"reliability/hold"},
 	"secure":                 {},
+	"secure/reload":          {},
+	"secure/tokens":          {"secure/reload"},
+	"secure/webconfig":       {"secure/reload"},
 	"secure/pgconfig":        {"secure"},
 	// Pipeline: the path of a record. Package connector has the words and the interfaces.
 	"connector":               {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "idempotency", "idempotency/offsets"},
@@ -75,12 +79,17 @@ var layers = map[string][]string{
 	"health/membership/postgres":       {"classify/postgres", "health/membership", "reliability/panics", "secure/pgconfig"},
 	"health/membership/redis":          {"health/membership", "health/membership/redis/resp", "secure"},
 	"health/membership/redis/resp":     {},
-	"health/ops":                       {"health", "reliability", "reliability/hold"},
+	"health/ops":                       {"health", "reliability", "reliability/connlimit", "reliability/hold"},
 	// Wiring.
 	"internal/admin": {
 		"classify", "connector", "connector/commit", "connector/plan", "connector/decode", "connector/kafka", "connector/kafka/dial", "connector/schema", "health", "health/membership",
 		"idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open", "internal/replay", "reliability", "reliability/deadletter",
 		"reliability/hold", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+	},
+	// A front end, as cmd is: no other package imports it.
+	"internal/api": {
+		"health", "health/ops", "internal/admin", "internal/config", "internal/fail", "reliability", "reliability/connlimit", "reliability/panics", "secure",
+		"secure/reload", "secure/tokens", "secure/webconfig", "sink/delta/deltalog", "sink/opslog",
 	},
 	"internal/app": {
 		"classify", "connector", "connector/pipeline", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
@@ -95,7 +104,7 @@ var layers = map[string][]string{
 	},
 	"internal/config": {
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
-		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "connector/schema",
+		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "secure/tokens", "secure/webconfig", "connector/schema",
 	},
 	"internal/laketest": {
 		"classify", "connector", "connector/kafka", "idempotency", "internal/config", "reliability/deadletter", "sink/delta", "sink/delta/deltalog",

@@ -32,6 +32,7 @@ defaults: {schema: "n int", commit: {every: 100ms}, identity: {by: "field:n"}}
 topics: {orders: {}}
 members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 10s}`)
 	withProbes(t, l, "canary: {topic: p-canary}")
+	l = l.as(`ops: {listen: ""}`, `ops: {listen: "127.0.0.1:0"}`)
 	l.Create("orders", 1)
 	l.Produce("orders", 3, 0)
 	more := []*kgo.Record{{Topic: "orders", Value: []byte(`{"n":2}`)}, {Topic: "orders", Value: []byte("no JSON")}}

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,18 +63,13 @@ func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(contex
 // targetsOf parses the targets in arguments; no arguments mean the whole pipeline. Without anyTopic it refuses topics that
 // the configuration does not cover.
 func targetsOf(cfg *config.Config, args []string, anyTopic bool) (targets []opslog.Target, err error) {
-	if len(args) == 0 {
-		return []opslog.Target{opslog.All()}, nil
-	}
+	var texts []string
 	for _, arg := range args {
 		t, err := parseTarget(cfg, arg)
 		if err != nil {
 			return nil, err
 		}
-		if _, meant, _ := cfg.Route(t.Topic); !meant && !anyTopic {
-			return nil, fmt.Errorf("topic %s is not in topics: write one of %s", t.Topic, strings.Join(cfg.Meant(), ", "))
-		}
-		targets = append(targets, t)
+		texts = append(texts, t.String())
 	}
-	return targets, nil
+	return admin.ParseTargets(cfg, texts, anyTopic)
 }

@@ -25,11 +25,14 @@ offsets of its start: exit code 0, or 1 if a partition is held.`,
 			if err != nil {
 				return err
 			}
-			logger, err := terminal.NewLogger(cfg.Log, c.stderr)
+			logger, level, err := terminal.NewVarLogger(cfg.Log, c.stderr)
 			if err != nil {
 				return fail.Usage(err)
 			}
-			return app.Run(cmd.Context(), cfg, app.Options{Version: readBuild().Version, UntilCurrent: untilCurrent, Stderr: c.stderr, Exit: func() { c.exit(exitFound) }}, logger)
+			return app.Run(cmd.Context(), cfg, app.Options{
+				Version: readBuild().Version, UntilCurrent: untilCurrent, Stderr: c.stderr, Exit: func() { c.exit(exitFound) },
+				FrontEnd: opsAPI(cfg, level, logger),
+			}, logger)
 		},
 	}
 	c.configFlag(cmd)

@@ -22,7 +22,7 @@ func TestSecurityPage_Keys(t *testing.T) {
 	for _, path := range documentedKeys(t) {
 		paths[strings.TrimPrefix(path, "defaults.")] = true
 	}
-	sections := regexp.MustCompile("`((?:kafka|storage|fingerprints|members|health|dead_letters)\\.[a-z0-9_.]+)(?:: [a-z]+)?`")
+	sections := regexp.MustCompile("`((?:kafka|storage|fingerprints|members|health|ops|dead_letters)\\.[a-z0-9_.]+)(?:: [a-z]+)?`")
 	for _, m := range sections.FindAllStringSubmatch(read(t, filepath.Join("..", "..", "SECURITY.md")), -1) {
 		seen++
 		if !paths[m[1]] {

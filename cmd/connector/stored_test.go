@@ -72,6 +72,7 @@ const storedConfig = `pipeline: stored
 kafka: {brokers: [BROKER], session: 10s}
 storage: {url: "file://DIR/lake"}
 health: {enabled: false}
+ops: {listen: ""}
 defaults: {schema: "id string not null, n int", commit: {every: 100ms}, identity: {by: "field:id"}}
 topics: {orders: {}}
 `

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/health"
+	"sluice/reliability/connlimit"
 )
 
 // The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. Together they bound the
@@ -40,7 +41,8 @@ type Server struct {
 	live   func() error
 	logger *slog.Logger
 	server *http.Server
-	conns  *connections
+	conns  *connlimit.Listener
+	closed prometheus.Counter
 
 	// Each has room for as many large answers as may exist at the same time.
 	reports, scraped chan struct{}
@@ -57,19 +59,23 @@ type Server struct {
 // not.
 func NewServer(listen string, report func() health.Report, live func() error, metrics prometheus.Gatherer, logger *slog.Logger) *Server {
 	s := &Server{
-		listen: listen, report: report, live: live, logger: logger, conns: newConnections(connectionLimit, logger),
+		listen: listen, report: report, live: live, logger: logger, closed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_health_connections_closed_total",
+			Help: "Connections that the health server closed to make room for newer ones.",
+		}),
 		reports: make(chan struct{}, maxReportRequests), scraped: make(chan struct{}, maxMetricRequests),
 	}
+	s.conns = connlimit.New("health", connectionLimit, s.closed, logger)
 	errorLog := slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	s.server = &http.Server{
-		Handler: s.conns.marks(s.routes(metrics, errorLog)), ConnState: s.conns.follow, ErrorLog: errorLog, MaxHeaderBytes: headerBytes,
+		Handler: s.conns.Marks(s.routes(metrics, errorLog)), ConnState: s.conns.Follow, ErrorLog: errorLog, MaxHeaderBytes: headerBytes,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: responseTimeout, IdleTimeout: idleTimeout,
 	}
 	return s
 }
 
 // Closed returns the counter of connections that the server closed to make room for newer ones.
-func (s *Server) Closed() prometheus.Collector { return s.conns.closed }
+func (s *Server) Closed() prometheus.Collector { return s.closed }
 
 // few passes a request to next while places has room, and answers 429 otherwise. A request keeps its place until the client
 // has read the answer, because the server holds the answer until then.
@@ -139,7 +145,8 @@ func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("health: listen on %s: %w", s.listen, err)
 		}
-		s.conns.Listener, s.listener = l, s.conns
+		s.conns.On(l)
+		s.listener = s.conns
 	}
 	return s.listener.Addr(), nil
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"sluice/internal/config"
+	"sluice/sink/opslog"
 )
 
 // Access gives operators access to a pipeline. Each function opens Kafka and the tables itself, so that it waits only for
@@ -41,4 +42,7 @@ func (a *Access) Close() {
 }
 
 // By is the operator of an action, and the reason. The operations log and the commits keep both.
-type By struct{ Operator, Reason string }
+type By struct {
+	Operator, Reason string
+	Once             opslog.Once // of a decision; zero: it may be repeated
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -54,6 +55,58 @@ func Audit(ctx context.Context, a *Access, oldest time.Time) (*AuditReport, erro
 		}
 	}
 	return r, nil
+}
+
+// AuditPage returns at most limit operations from a seq on, and the seq from which the next page reads, 0 at the end of the
+// log.
+func AuditPage(ctx context.Context, a *Access, from int64, limit int) (r *AuditReport, next int64, err error) {
+	o, err := openOperations(ctx, a.Config, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer o.end()
+	r = &AuditReport{Entries: []RecordedEntry{}}
+	for e, err := range o.Entries(ctx, from) {
+		broken := (*opslog.BrokenError)(nil)
+		switch isBroken := errors.As(err, &broken); {
+		case err != nil && !isBroken:
+			return nil, 0, failedOperation(opslog.Entry{}, err)
+		case len(r.Entries)+len(r.Unreadable) == limit:
+			return r, e.Seq, nil
+		case isBroken:
+			r.Unreadable = append(r.Unreadable, UnreadableEntry{broken.Seq, broken.Why})
+			continue
+		}
+		head := e.Head()
+		r.Head = &head
+		r.Entries = append(r.Entries, RecordedEntry{e, e.Hash()})
+	}
+	return r, 0, nil
+}
+
+// Performed returns the entry of an operation that was recorded with the key of once, nil if the log has none. The error is
+// an [opslog.RepeatedError] if the key was that of another request.
+func Performed(ctx context.Context, a *Access, once opslog.Once) (*RecordedEntry, error) {
+	log, err := a.operations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := log.State(ctx)
+	if err != nil {
+		return nil, failedOperation(opslog.Entry{}, err)
+	}
+	repeated := s.Repeated(once, time.Now())
+	switch {
+	case repeated == nil:
+		return nil, nil
+	case !repeated.Same:
+		return nil, fail.Refused(repeated)
+	}
+	e, err := log.Entry(ctx, repeated.Seq)
+	if err != nil {
+		return nil, failedOperation(e, err)
+	}
+	return &RecordedEntry{e, e.Hash()}, nil
 }
 
 // VerifyAudit checks the hash chain of the operations log, and that a head from an earlier audit is in it. The zero head

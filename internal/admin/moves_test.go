@@ -108,7 +108,7 @@ func TestMove_Outcomes(t *testing.T) {
 			table := silent{err: c.err, snapshot: &connector.Snapshot{TableID: "T", Positions: map[string]int64{
 				at.AppID("p"): 5, idempotency.TableAppID("p", "T"): 0,
 			}}}
-			err = p.do(t.Context(), t.Context(), table, log, By{"ann", "a test"}, time.Minute)
+			err = p.do(t.Context(), t.Context(), table, log, By{Operator: "ann", Reason: "a test"}, time.Minute)
 			if fail.Of(err) != c.kind || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("%v", err)
 			}

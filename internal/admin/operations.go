@@ -76,8 +76,10 @@ func (o *operationsLog) exclusive(ctx context.Context) error {
 // failedOperation adds to an error of the operations log its kind, and what the operator can do. e is the entry of a
 // failed append.
 func failedOperation(e opslog.Entry, err error) error {
-	broken := (*opslog.BrokenError)(nil)
+	broken, repeated := (*opslog.BrokenError)(nil), (*opslog.RepeatedError)(nil)
 	switch {
+	case errors.As(err, &repeated):
+		return fail.Refused(err)
 	case errors.Is(err, opslog.ErrUndecided):
 		return fail.Dependency(fmt.Errorf("the outcome of the operation is unknown: look for seq %d, id %s in connector audit list: %w", e.Seq, e.ID, err))
 	case errors.As(err, &broken):
@@ -93,7 +95,7 @@ func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre
 		return opslog.Entry{}, err
 	}
 	host, _ := os.Hostname() // an entry may lack the host
-	e, err := o.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, pre)
+	e, err := o.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Once: by.Once, Body: body}, pre)
 	if err != nil {
 		return e, failedOperation(e, err)
 	}

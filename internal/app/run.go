@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options, logger *slog.Logger
 }
 
 // Run starts the member and blocks until it has stopped. It starts, in this order: the health server, so that probes get
-// responses; the store's self-test; the operations log, for pauses; fetching; the group. The pipeline
+// responses; the ops API; the store's self-test; the operations log, for pauses; fetching; the group. The pipeline
 // stops first, then all others at once, so that probes see the drain.
 func (s *Member) Run(ctx context.Context) error {
 	cfg, logger := s.config, s.logger
@@ -71,6 +71,9 @@ func (s *Member) Run(ctx context.Context) error {
 				logger.ErrorContext(ctx, "health server failed", "err", err)
 			}
 		})
+	}
+	if err := s.startFrontEnd(ctx, lasting, &background); err != nil {
+		return err
 	}
 	if s.keeper != nil {
 		background.Go(func() { s.keeper.Run(lasting, ctx.Done()) })

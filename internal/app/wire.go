@@ -44,6 +44,7 @@ type Member struct {
 	version          string // of this program
 	untilCurrent     bool
 	registry         *prometheus.Registry
+	frontEnd         FrontEnd           // nil without one
 	bucket           objstore.Store     // the store as opened; Close closes it
 	store            objstore.Store     // bucket with metrics; contains all tables
 	kafkaGuard       *reliability.Guard // of requests to Kafka
@@ -90,9 +91,21 @@ type Options struct {
 	Stderr       io.Writer     // receives dumps of goroutines; may be nil
 	Exit         func()        // ends the process if a shutdown takes too long; may be nil
 
+	// FrontEnd returns a server that runs beside the member, such as the ops API; nil for none. It may use the methods of
+	// the member at any time.
+	FrontEnd func(ctx context.Context, m *Member) (FrontEnd, error)
+
 	// In tests:
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
 	store func(objstore.Store) objstore.Store // wraps the store; may be nil
+}
+
+// FrontEnd is a server that a member runs.
+type FrontEnd interface {
+	// Listen binds the address, so that an address in use is known before anything else starts.
+	Listen(ctx context.Context) (net.Addr, error)
+	// Run serves until ctx ends.
+	Run(ctx context.Context) error
 }
 
 // New builds a member. It does not connect yet; an error means a mistake in the configuration.
@@ -186,6 +199,11 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 	}
 	if err := s.register(ctx); err != nil {
 		return nil, err
+	}
+	if o.FrontEnd != nil {
+		if s.frontEnd, err = o.FrontEnd(ctx, s); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }

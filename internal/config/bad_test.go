@@ -27,6 +27,8 @@ func TestBadConfigs(t *testing.T) {
 	for name, content := range map[string]string{
 		"secret": "geheim", "rediss-url": "rediss://u:geheim@cache:6379", "redis-url": "redis://u:geheim@cache:6379",
 		"postgres-url": "postgres://u:geheim@db/x", "near-url": "postgres://u:geheim@127.0.0.1/x",
+		"tokens": "ada admin " + strings.Repeat("ab", 32) + "\n", "web-users": "basic_auth_users: {ada: $2y$10$geheim}\n",
+		"web-plain": "rate_limit: {burst: 10, interval: 1s}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -35,6 +35,7 @@ type Config struct {
 	Patterns []*Pattern
 	Health   Health
 	Members  Members
+	Ops      Ops
 	Shutdown Shutdown
 
 	file    string // the file that was read, "" if none was
@@ -215,6 +216,7 @@ func Default() *Config {
 		Topics:   map[string]Topic{},
 		Health:   Health{Enabled: true, Listen: ":8080", Lag: DefaultLag(), Canary: Canary{Every: 60 * time.Second}},
 		Members:  defaultMembers(),
+		Ops:      Ops{Listen: defaultOpsListen},
 		Shutdown: Shutdown{Drain: 20 * time.Second},
 		origins:  map[string]Origin{},
 		Budget:   defaultBudget(),
@@ -318,7 +320,7 @@ func (c *Config) keys() []key {
 		{"health.enabled", boolean(&c.Health.Enabled), ""},
 		{"health.listen", text(&c.Health.Listen, listenAddress), ""},
 		{"health.liveness_file", text(&c.Health.LivenessFile, livenessFile), ""},
-	}, c.Health.Lag.keys(), c.Health.Canary.keys(), c.Members.keys(), []key{
+	}, c.Health.Lag.keys(), c.Health.Canary.keys(), c.Members.keys(), c.Ops.keys(), []key{
 		{"shutdown.drain", duration(&c.Shutdown.Drain, time.Second, 10*time.Minute), ""},
 	})
 }

@@ -64,7 +64,7 @@ func NewOn(t *testing.T, sections, section string, producer []kgo.Opt, broker ..
 	t.Cleanup(l.Client.Close)
 	l.Admin = kadm.NewClient(l.Client)
 	l.Config = filepath.Join(l.Dir, "config.yaml")
-	text := fmt.Sprintf("pipeline: p\nkafka: {brokers: [%s], session: 10s%s}\nstorage: {url: \"file://%s/lake\"}\nhealth: {enabled: false}\n%s",
+	text := fmt.Sprintf("pipeline: p\nkafka: {brokers: [%s], session: 10s%s}\nstorage: {url: \"file://%s/lake\"}\nhealth: {enabled: false}\nops: {listen: \"\"}\n%s",
 		strings.Join(cluster.ListenAddrs(), ", "), section, filepath.ToSlash(l.Dir), sections)
 	if !strings.Contains(sections, "defaults:") {
 		text += "\ndefaults: {schema: \"n int\", commit: {every: 100ms}, bad_records: hold}"

@@ -12,18 +12,24 @@ import (
 // NewLogger returns a logger with the level and format of c that writes to w. On a terminal, text has colours, and its long
 // values are cut.
 func NewLogger(c config.Log, w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
+	logger, _, err := NewVarLogger(c, w)
+	return logger, err
+}
+
+// NewVarLogger is [NewLogger] with the level, which may change while the process runs.
+func NewVarLogger(c config.Log, w io.Writer) (*slog.Logger, *slog.LevelVar, error) {
+	level := &slog.LevelVar{}
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		return nil, fmt.Errorf("log.level: %w", err)
+		return nil, nil, fmt.Errorf("log.level: %w", err)
 	}
 	if s, ok := w.(*Screen); ok && s.terminal != nil && c.Format != "json" {
-		return slog.New(newTerminalLog(s, level)), nil
+		return slog.New(newTerminalLog(s, level)), level, nil
 	}
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	if c.Format == "text" {
-		return slog.New(slog.NewTextHandler(w, o)), nil
+		return slog.New(slog.NewTextHandler(w, o)), level, nil
 	}
-	return slog.New(slog.NewJSONHandler(w, o)), nil
+	return slog.New(slog.NewJSONHandler(w, o)), level, nil
 }
 
 // readable formats durations with units: 1.5s, not 1500000000.

@@ -8,6 +8,8 @@
 //	{"seq":2,"id":"<uuid>","prev":"<SHA-256 of the object before, in hex; empty in the first>","at":"<RFC 3339, UTC>",
 //	 "operator":"…","host":"…","kind":"pause","reason":"…","body":{…},"sum":"<SHA-256 of all bytes before ,"sum">"}
 //
+// An entry may also have a field "once" before its body, with the hashes of a key and of a request; see [Once].
+//
 // The sum reveals a damaged object by itself. The prev field reveals an object that is missing or was rewritten. Only
 // a kept head, a seq with its hash, reveals that entries were cut off at the end ([Log.Verify]).
 //

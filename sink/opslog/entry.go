@@ -42,6 +42,7 @@ type Operation struct {
 	Operator string // name of the operator; never empty
 	Host     string // host of the command; may be empty
 	Reason   string // why; never empty
+	Once     Once   // zero: the operation may be repeated
 	Body     Body
 }
 
@@ -55,6 +56,7 @@ type Entry struct {
 	Host     string          `json:"host,omitempty"`
 	Kind     Kind            `json:"kind"`
 	Reason   string          `json:"reason"`
+	Once     *Once           `json:"once,omitempty"`
 	Body     json.RawMessage `json:"body"`
 
 	hash string

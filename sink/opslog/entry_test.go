@@ -167,7 +167,10 @@ func drawBody(t *rapid.T) Body {
 func TestEntry_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := drawBody(t)
-		op := Operation{rapid.StringN(1, 20, -1).Draw(t, "operator"), rapid.String().Draw(t, "host"), rapid.StringN(1, 50, -1).Draw(t, "reason"), body}
+		op := Operation{rapid.StringN(1, 20, -1).Draw(t, "operator"), rapid.String().Draw(t, "host"), rapid.StringN(1, 50, -1).Draw(t, "reason"), Once{}, body}
+		if rapid.Bool().Draw(t, "once") {
+			op.Once = Once{hashOf([]byte(op.Operator)), hashOf([]byte(op.Reason))}
+		}
 		head := Head{}
 		if rapid.Bool().Draw(t, "later") {
 			head = Head{rapid.Int64Range(1, 1<<40).Draw(t, "seq"), hashOf([]byte("x"))}

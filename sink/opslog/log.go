@@ -91,6 +91,15 @@ func (l *Log) Entries(ctx context.Context, from int64) iter.Seq2[Entry, error] {
 	}
 }
 
+// Entry reads one entry, without verifying the chain. The error is a [BrokenError] if it is missing or cannot be parsed.
+func (l *Log) Entry(ctx context.Context, seq int64) (Entry, error) {
+	object, err := l.read(ctx, seq)
+	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+		return Entry{Seq: seq}, fmt.Errorf("read the operations log: %w", err)
+	}
+	return entryAt(seq, object)
+}
+
 // entryAt parses the object at a seq; nil means that the entry was deleted. The error is a BrokenError.
 func entryAt(seq int64, object []byte) (Entry, error) {
 	s := inspect(seq, object)
@@ -103,7 +112,7 @@ func entryAt(seq int64, object []byte) (Entry, error) {
 // Append adds an operation after the newest entry. Before each try it calls pre with the state that the entry would
 // follow. An error of pre ends the append and is returned unchanged. pre may be nil.
 //
-// Errors: that of pre; a [BrokenError] if the log is broken, because members would not read an entry after the break;
+// Errors: a [RepeatedError] if the log has the operation's key; that of pre; a [BrokenError] if the log is broken, because members would not read an entry after the break;
 // Fatal if the store denies; Canceled when ctx ends. [ErrUndecided] is in the chain if a put of the entry has an
 // unknown outcome; the returned entry is then the one that may be in the log.
 func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) (Entry, error) {
@@ -118,6 +127,9 @@ func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) 
 			return Entry{}, fmt.Errorf("append to the operations log: %w", err)
 		}
 		// 2. Precondition: may the operation follow this state?
+		if err := l.own.state.repeated(op.Once, time.Now()); err != nil {
+			return Entry{}, err
+		}
 		if pre != nil {
 			if err := pre(l.own.state); err != nil {
 				return Entry{}, err
@@ -162,6 +174,8 @@ func (op Operation) check() error {
 		return errors.New("the operation does not say who")
 	case op.Reason == "":
 		return errors.New("the operation does not say why")
+	case op.Once != (Once{}) && op.Once.check() != nil:
+		return op.Once.check()
 	}
 	return op.Body.check()
 }
@@ -175,6 +189,9 @@ func propose(op Operation, head Head) (e Entry, object []byte, err error) {
 	e = Entry{
 		Seq: head.Seq + 1, ID: uuid.NewString(), Prev: head.Hash, At: time.Now().UTC().Round(0),
 		Operator: op.Operator, Host: op.Host, Kind: op.Body.Kind(), Reason: op.Reason, Body: body,
+	}
+	if op.Once != (Once{}) {
+		e.Once = &op.Once
 	}
 	if object, err = encode(e); err != nil {
 		return e, nil, err

@@ -17,8 +17,9 @@ type State struct {
 	forget   map[source]int64          // offset below which fingerprints do not count
 	rechecks map[Target]int64          // seq of the newest operation that members must act on at once
 	letters  letterBook
-	moved    map[string]int64 // by topic: seq of the newest [OffsetsIntent]
-	moving   map[int64]Moving // intents of moves without an outcome, by seq
+	moved    map[string]int64     // by topic: seq of the newest [OffsetsIntent]
+	moving   map[int64]Moving     // intents of moves without an outcome, by seq
+	once     map[string]performed // by key; those of the last [KeyLife]
 }
 
 // source identifies a partition by topic, topic id and number.
@@ -144,6 +145,7 @@ func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
 func (s *State) after(e Entry) *State {
 	next := *s
 	next.head = e.Head()
+	next.once = s.performedBefore(e)
 	body, err := e.Decode()
 	if err != nil {
 		return &next // a kind of a later version: parse accepts no other unknown body

@@ -33,6 +33,7 @@ storage: {url: s3://%[3]s/%[1]s, s3: {endpoint: %[4]s, region: %[5]s, path_style
 defaults: {schema: %[6]q}
 topics: {%[7]s: {}}
 health: {listen: %[8]q}
+ops: {listen: ""}
 memory: {limit: %[9]s}
 `, table, b.kafka.Addr, b.bucket.Name, b.minio.Endpoint, lab.Region, gen.DDL, topic, listen, limit)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {

@@ -198,6 +198,7 @@ defaults:
   bad_records: %[16]s
 topics: {%[1]s: {%[17]s}%[10]s}
 health: {listen: %[7]q%[19]s}
+ops: {listen: ""}
 shutdown: {drain: 10s}
 `, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout,
 		c.bad, c.own, c.sasl, c.health, c.log, c.paced)

@@ -210,6 +210,7 @@ defaults:
   commit: {every: 500ms}
 topics: {%s: {}}
 health: {listen: %q}
+ops: {listen: ""}
 shutdown: {drain: 5s}
 `, address, topic, strings.ReplaceAll(kafka, "\n", "\n  "), dir, gen.DDL, topic, listen)
 	return certs.Write(t, dir, "config.yaml", []byte(text)), listen

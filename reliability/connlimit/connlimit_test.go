@@ -1,9 +1,8 @@
-package ops
+package connlimit
 
 import (
 	"bufio"
-	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,35 +12,40 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-
-	"sluice/health"
 )
 
 // flooded is a server with few places for connections.
 type flooded struct {
-	*Server
+	conns   *Listener
 	address string
 }
 
-func serveFlooded(t *testing.T, limit int, live func() error) flooded {
+// serveFlooded starts a server whose answer calls live.
+func serveFlooded(t *testing.T, limit int, live func()) flooded {
 	t.Helper()
-	report := func() health.Report { return health.Report{Joined: true, Resumed: true} }
-	s := NewServer("127.0.0.1:0", report, live, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	s.conns.limit = limit
-	addr, err := s.Listen(t.Context())
+	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	l := New("test", limit, prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total", Help: "closed"}), slog.New(slog.DiscardHandler))
+	l.On(inner)
+	s := &http.Server{
+		Handler: l.Marks(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/live" {
+				live()
+			}
+		})),
+		ConnState: l.Follow,
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
+	go func() { ended <- s.Serve(l) }()
 	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
+		_ = s.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
 	})
-	return flooded{s, addr.String()}
+	return flooded{l, inner.Addr().String()}
 }
 
 // client is a connection with its reader.
@@ -103,15 +107,15 @@ func (f flooded) is(t *testing.T, n int, s state) {
 	}
 }
 
-const live = "GET /health/live HTTP/1.1\r\nHost: x\r\n"
+const live = "GET /live HTTP/1.1\r\nHost: x\r\n"
 
-// TestConnections_Flood opens many more connections than the limit, none of which the client closes. A probe is answered at
+// TestListener_Flood opens many more connections than the limit, none of which the client closes. A probe is answered at
 // any time, and the server never has more connections than the limit.
-func TestConnections_Flood(t *testing.T) {
+func TestListener_Flood(t *testing.T) {
 	const limit, flood = 16, 150
 	for name, text := range map[string]string{"Silent": "", "SlowHeader": live, "KeepAlive": live + "\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			f := serveFlooded(t, limit, func() error { return nil })
+			f := serveFlooded(t, limit, func() {})
 			for i := range flood {
 				c := f.dial(t, text)
 				if name == "KeepAlive" {
@@ -140,21 +144,21 @@ func TestConnections_Flood(t *testing.T) {
 	}
 }
 
-// TestConnections_Order: an idle connection goes first, then one without a request, and the oldest of each.
-func TestConnections_Order(t *testing.T) {
+// TestListener_Order: an idle connection goes first, then one without a request, and the oldest of each.
+func TestListener_Order(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	first := sync.OnceFunc(func() {
 		close(asked)
 		<-goOn
 	})
-	f := serveFlooded(t, 4, func() error { first(); return nil })
+	f := serveFlooded(t, 4, first)
 	working := f.dial(t, live+"\r\n")
 	<-asked
 	slow := f.dial(t, live)
 	f.is(t, 1, reading)
 	var rested [2]client
 	for i := range rested {
-		rested[i] = f.dial(t, "GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n")
+		rested[i] = f.dial(t, "GET /other HTTP/1.1\r\nHost: x\r\n\r\n")
 		if code := rested[i].code(t); code != http.StatusOK {
 			t.Fatal(code)
 		}
@@ -170,18 +174,17 @@ func TestConnections_Order(t *testing.T) {
 	}
 }
 
-// TestConnections_HandlerHangs: requests that never end occupy all places; a probe still gets its answer.
-func TestConnections_HandlerHangs(t *testing.T) {
+// TestListener_HandlerHangs: requests that never end occupy all places; a probe still gets its answer.
+func TestListener_HandlerHangs(t *testing.T) {
 	places := make(chan struct{}, 2)
 	hung, goOn := make(chan struct{}), make(chan struct{})
-	f := serveFlooded(t, cap(places), func() error {
+	f := serveFlooded(t, cap(places), func() {
 		select {
 		case places <- struct{}{}:
 			hung <- struct{}{}
 			<-goOn
 		default:
 		}
-		return nil
 	})
 	defer close(goOn)
 	for range cap(places) {
@@ -190,41 +193,5 @@ func TestConnections_HandlerHangs(t *testing.T) {
 	}
 	if code := f.dial(t, live+"\r\n").code(t); code != http.StatusOK {
 		t.Error(code)
-	}
-}
-
-// TestConnections_LargeAnswers: if clients do not read their large responses, the server keeps only a few, and probes do not
-// wait for them.
-func TestConnections_LargeAnswers(t *testing.T) {
-	f := serveFlooded(t, 16, func() error { return nil })
-	for range maxReportRequests {
-		f.reports <- struct{}{}
-	}
-	for range maxMetricRequests {
-		f.scraped <- struct{}{}
-	}
-	want := func(path string, want int) {
-		t.Helper()
-		if code := f.dial(t, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)).code(t); code != want {
-			t.Errorf("%s: %d, want %d", path, code, want)
-		}
-	}
-	for _, path := range []string{"/health", "/metrics", "/actuator/health", "/actuator/prometheus", "/actuator/metrics"} {
-		want(path, http.StatusTooManyRequests)
-	}
-	for _, path := range []string{"/health/live", "/livez", "/health/ready", "/readyz", "/health/startup"} {
-		want(path, map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusOK}[path == "/health/startup"])
-	}
-	<-f.reports
-	want("/health", http.StatusOK)
-	<-f.scraped
-	want("/metrics", http.StatusOK)
-}
-
-// TestServer_Bounds checks that the server bounds the times and the header size of a connection.
-func TestServer_Bounds(t *testing.T) {
-	s := NewServer("", nil, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)).server
-	if s.IdleTimeout <= 0 || s.IdleTimeout.Seconds() > 10 || s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= 0 || s.MaxHeaderBytes > 16<<10 {
-		t.Errorf("%+v", s)
 	}
 }

@@ -1,6 +1,8 @@
-package ops
+// Package connlimit bounds the connections of an HTTP server.
+package connlimit
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,11 +27,13 @@ const (
 	serving              // its request is being answered
 )
 
-// connections is a listener that holds at most limit connections. A new one is always let in: when all places are taken,
+// Listener is a listener that holds at most limit connections. A new one is always let in: when all places are taken,
 // it closes the oldest idle connection, else the oldest one. So a client that opens connections and sends nothing cannot
-// keep a probe out, and costs a bounded number of sockets and goroutines.
-type connections struct {
-	net.Listener
+// keep a request out, and costs a bounded number of sockets and goroutines.
+type Listener struct {
+	net.Listener // set by On
+
+	server string
 	limit  int
 	logger *slog.Logger
 	lines  *reliability.Sparse // about closed connections
@@ -40,27 +44,31 @@ type connections struct {
 	turns uint64 // counts changes of state
 }
 
-// conn is a connection that connections let in.
+// conn is a connection that the listener let in.
 type conn struct {
 	net.Conn
 	client string
 	ended  chan struct{} // closed when its goroutine in net/http ends
 
-	// Guarded by connections.mu.
+	// Guarded by Listener.mu.
 	state state
 	since uint64 // turn of its last change of state
 }
 
-func newConnections(limit int, logger *slog.Logger) *connections {
-	return &connections{limit: limit, logger: logger, lines: reliability.NewSparse(1, floodLogEvery), open: map[*conn]struct{}{}, closed: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "sluice_health_connections_closed_total",
-		Help: "Connections that the health server closed to make room for newer ones.",
-	})}
+// New returns the listener of a server, whose name log lines have. closed counts the connections that were closed to make
+// room for newer ones.
+func New(server string, limit int, closed prometheus.Counter, logger *slog.Logger) *Listener {
+	return &Listener{
+		server: server, limit: limit, logger: logger, lines: reliability.NewSparse(1, floodLogEvery), open: map[*conn]struct{}{}, closed: closed,
+	}
 }
+
+// On sets the listener that accepts the connections. Call it once, before Accept.
+func (l *Listener) On(inner net.Listener) { l.Listener = inner }
 
 // Accept implements net.Listener. If it closes a connection to make room, it waits for the end of its goroutine before it
 // returns the new one. So goroutines stay bounded, and under a flood each connection has time to read its request.
-func (l *connections) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // net/http tells the errors of a listener apart
@@ -80,7 +88,7 @@ func (l *connections) Accept() (net.Conn, error) {
 
 // admit adds c. If all places are taken, it removes another connection and returns it as victim. busy is true if a handler
 // is answering a request of the victim.
-func (l *connections) admit(c *conn) (victim *conn, busy bool) {
+func (l *Listener) admit(c *conn) (victim *conn, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) >= l.limit {
@@ -99,15 +107,15 @@ func (l *connections) admit(c *conn) (victim *conn, busy bool) {
 }
 
 // told counts a closed connection and logs the first one of a minute.
-func (l *connections) told() {
+func (l *Listener) told() {
 	l.closed.Inc()
 	if left, ok := l.lines.Next(); ok {
-		l.logger.Warn("health: too many connections; closing the oldest ones", "limit", l.limit, "left_out", left)
+		l.logger.Warn("too many connections; closing the oldest ones", "server", l.server, "limit", l.limit, "left_out", left)
 	}
 }
 
 // note sets the state of a connection. It returns false for one that was closed to make room.
-func (l *connections) note(c *conn, s state) bool {
+func (l *Listener) note(c *conn, s state) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.open[c]; !ok {
@@ -118,8 +126,11 @@ func (l *connections) note(c *conn, s state) bool {
 	return true
 }
 
-// follow is the ConnState hook of the server.
-func (l *connections) follow(nc net.Conn, is http.ConnState) {
+// Follow is the ConnState hook of the server.
+func (l *Listener) Follow(nc net.Conn, is http.ConnState) {
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn()
+	}
 	c, ok := nc.(*conn)
 	if !ok {
 		return
@@ -138,9 +149,9 @@ func (l *connections) follow(nc net.Conn, is http.ConnState) {
 	}
 }
 
-// marks lets the listener know which connections have a request that is being answered. A request finds its connection by
+// Marks lets the listener know which connections have a request that is being answered. A request finds its connection by
 // the address of its client.
-func (l *connections) marks(next http.Handler) http.Handler {
+func (l *Listener) Marks(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := l.from(r.RemoteAddr); c != nil && l.note(c, serving) {
 			next.ServeHTTP(w, r)
@@ -149,7 +160,7 @@ func (l *connections) marks(next http.Handler) http.Handler {
 }
 
 // from returns the connection of a client, nil if it was closed to make room.
-func (l *connections) from(client string) *conn {
+func (l *Listener) from(client string) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.open {

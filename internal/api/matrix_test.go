@@ -1,0 +1,246 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"sluice/internal/admin"
+	"sluice/secure/tokens"
+	"sluice/sink/opslog"
+)
+
+func auditAll(ctx context.Context, a *admin.Access) (all []opslog.Entry, err error) {
+	r, err := admin.Audit(ctx, a, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range r.Entries {
+		all = append(all, e.Entry)
+	}
+	return all, nil
+}
+
+// row is a request that an operation of the document accepts, by operationId. A new operation without a row fails the test.
+type row struct {
+	path   string // "" for that of the document
+	body   string
+	status int              // with the right role; 0 for 200
+	entry  *opslog.Kind     // the kind of the entry that it leaves
+	undo   func(w *world)   // makes the request possible again; may be nil
+	state  func(*world) any // what a refused request must not change; may be nil
+}
+
+func rows() map[string]row {
+	kindOf := func(k opslog.Kind) *opslog.Kind { return &k }
+	level := func(w *world) any { return w.s.Level.Level() }
+	resume := func(w *world) {
+		w.send(try{method: http.MethodPost, path: prefix + "resume", token: "admin", body: `{"all": true, "reason": "undo"}`})
+	}
+	pause := func(w *world) {
+		w.send(try{method: http.MethodPost, path: prefix + "pause", token: "admin", body: `{"all": true, "reason": "undo"}`})
+	}
+	return map[string]row{
+		"whoami": {}, "getStatus": {}, "listHolds": {}, "listPositions": {path: prefix + "positions?topic=orders&limit=1"}, "listPartitions": {},
+		"listMembers": {status: http.StatusNotFound}, "listTables": {}, "listOperations": {}, "listConfig": {}, "getLogLevel": {}, "getDocument": {},
+		"recheckHolds":     {body: `{"targets": ["orders"], "reason": "the schema is right now"}`, entry: kindOf(opslog.KindRecheck)},
+		"pause":            {body: `{"targets": ["orders:0"], "reason": "maintenance"}`, entry: kindOf(opslog.KindPause), undo: resume},
+		"resume":           {body: `{"all": true, "reason": "over"}`, entry: kindOf(opslog.KindResume), undo: pause},
+		"allowDeadLetters": {body: `{"topic": "users", "for": "1h", "reason": "known"}`, entry: kindOf(opslog.KindFloodAllow)},
+		"setLogLevel":      {body: `{"level": "debug", "reason": "look closer"}`, state: level},
+		"listProfiles":     {}, "getProfile": {path: prefix + "debug/pprof/goroutine"},
+	}
+}
+
+// newMatrix returns a world with a table, a held record and a paused pipeline.
+func newMatrix(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, "topics: {orders: {}, users: {bad_records: dead_letter}}", withTokens)
+	w.Create("orders", 2)
+	w.Create("users", 1)
+	w.Produce("orders", 3, 0, 1)
+	w.run()
+	return w
+}
+
+// operations returns the operations of the document with their paths and methods, by operationId.
+func operations(doc *openapi3.T) map[string]struct {
+	op           *openapi3.Operation
+	method, path string
+} {
+	all := map[string]struct {
+		op           *openapi3.Operation
+		method, path string
+	}{}
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			all[op.OperationID] = struct {
+				op           *openapi3.Operation
+				method, path string
+			}{op, method, path}
+		}
+	}
+	return all
+}
+
+// TestRoutes sends requests of every kind to every operation of the document. Refused ones have no effect.
+func TestRoutes(t *testing.T) {
+	w := newMatrix(t)
+	known, all := rows(), operations(w.doc)
+	for id := range known {
+		if _, ok := all[id]; !ok {
+			t.Errorf("the document has no operation %s", id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		row, ok := known[id]
+		if !ok {
+			t.Errorf("operation %s has no row in the table of requests", id)
+			continue
+		}
+		op := all[id]
+		good := try{method: op.method, path: op.path, body: row.body}
+		if row.path != "" {
+			good.path = row.path
+		}
+		role, err := tokens.ParseRole(fmt.Sprint(op.op.Extensions["x-role"]))
+		if err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		t.Run(id, func(t *testing.T) {
+			w.T = t
+			if row.undo != nil {
+				row.undo(w)
+			}
+			w.refused(good, row, role)
+			w.accepted(good, row, role)
+		})
+	}
+	w.T = t
+	if strings.Contains(w.log.String(), canary) {
+		t.Error("the log shows a secret")
+	}
+}
+
+// refused sends requests that the API refuses.
+func (w *world) refused(good try, row row, role tokens.Role) {
+	w.T.Helper()
+	state := func() string {
+		text := fmt.Sprint(len(w.entries()))
+		if row.state != nil {
+			text += fmt.Sprint(row.state(w))
+		}
+		return text
+	}
+	before := state()
+	right := role.String()
+	want := func(name string, status int, code code, change func(*try)) {
+		w.T.Helper()
+		bad := good
+		bad.token, bad.header = right, map[string]string{}
+		change(&bad)
+		if got := w.send(bad); got.status != status || got.code() != string(code) {
+			w.T.Errorf("%s: %d %s, want %d %s\n%s", name, got.status, got.code(), status, code, got.text)
+		}
+		if after := state(); after != before {
+			w.T.Errorf("%s: a refused request had an effect: %s, before %s", name, after, before)
+		}
+	}
+	want("no token", http.StatusUnauthorized, codeNoToken, func(r *try) { r.token = "" })
+	want("wrong token", http.StatusUnauthorized, codeBadToken, func(r *try) { r.token = "nobody" })
+	want("other scheme", http.StatusUnauthorized, codeBadToken, func(r *try) { r.header["Authorization"] = "Basic " + secretOf(right) })
+	want("expired token", http.StatusUnauthorized, codeExpired, func(r *try) { r.token = right + "-old" })
+	if role > tokens.Viewer {
+		want("lesser role", http.StatusForbidden, codeForbidden, func(r *try) { r.token = (role - 1).String() })
+	}
+	want("wrong host", http.StatusMisdirectedRequest, codeHost, func(r *try) { r.host = "evil.example.com" })
+	want("no host", http.StatusMisdirectedRequest, codeHost, func(r *try) { r.host = "[]" })
+	for _, origin := range []string{"https://evil.example.com", "http://evil@127.0.0.1:8090", "null"} {
+		want("origin "+origin, http.StatusForbidden, codeOrigin, func(r *try) { r.header["Origin"] = origin })
+	}
+	want("cross-site", http.StatusForbidden, codeOrigin, func(r *try) { r.header["Sec-Fetch-Site"] = "cross-site" })
+	want("wrong method", http.StatusMethodNotAllowed, codeMethod, func(r *try) { r.method = http.MethodDelete })
+	want("oversized body", http.StatusRequestEntityTooLarge, codeTooLarge, func(r *try) { r.body = `{"reason": "` + strings.Repeat("x", bodyBytes) + `"}` })
+	want("unknown parameter", http.StatusBadRequest, codeInvalid, func(r *try) { r.path, _, _ = strings.Cut(r.path, "?"); r.path += "?access_token=" + secretOf(right) })
+	if good.body == "" {
+		want("body", http.StatusBadRequest, codeInvalid, func(r *try) { r.body = "{}" })
+		return
+	}
+	want("unknown field", http.StatusBadRequest, codeInvalid, func(r *try) { r.body = strings.Replace(r.body, "{", `{"surprise": 1, `, 1) })
+	want("field twice", http.StatusBadRequest, codeInvalid, func(r *try) { r.body = strings.Replace(r.body, "{", `{"reason": "x", `, 1) })
+	want("more JSON", http.StatusBadRequest, codeInvalid, func(r *try) { r.body += "{}" })
+	want("no JSON", http.StatusBadRequest, codeInvalid, func(r *try) { r.body = "reason=x" })
+	want("form", http.StatusUnsupportedMediaType, codeMediaType, func(r *try) { r.header["Content-Type"] = "text/plain" })
+	want("no reason", http.StatusBadRequest, codeInvalid, func(r *try) { r.body = withoutReason(r.body) })
+}
+
+func withoutReason(body string) string {
+	before, after, _ := strings.Cut(body, `"reason": "`)
+	_, after, _ = strings.Cut(after, `"`)
+	return strings.TrimSuffix(before, ", ") + after
+}
+
+// accepted sends a request with the role that it needs: as a dry run, as it is, and repeated.
+func (w *world) accepted(good try, row row, role tokens.Role) {
+	w.T.Helper()
+	status := max(row.status, http.StatusOK)
+	good.token = role.String()
+	send := func(name string, r try) reply {
+		w.T.Helper()
+		got := w.send(r)
+		if got.status != status {
+			w.T.Errorf("%s: %d, want %d\n%s", name, got.status, status, got.text)
+		}
+		return got
+	}
+	before := len(w.entries())
+	if good.body != "" {
+		dry := good
+		dry.body = strings.Replace(withoutReason(dry.body), "{", `{"dry_run": true, `, 1)
+		if got := send("dry run", dry); got.json(w.T)["dry_run"] != true {
+			w.T.Errorf("dry run: %s", got.text)
+		}
+	} else {
+		head := good
+		head.method = http.MethodHead
+		send("HEAD", head)
+	}
+	if n := len(w.entries()); n != before {
+		w.T.Errorf("%d entries after reads and dry runs, before %d", n, before)
+	}
+	good.header = map[string]string{"Idempotency-Key": "key of " + good.path}
+	first := send("right role", good)
+	again := send("again", good)
+	entries := w.entries()
+	if row.entry == nil {
+		if len(entries) != before {
+			w.T.Errorf("%d entries, before %d", len(entries), before)
+		}
+		return
+	}
+	if len(entries) != before+1 {
+		w.T.Fatalf("%d entries, before %d", len(entries), before)
+	}
+	e := entries[before]
+	if e.Kind != *row.entry || e.Operator != role.String() || e.Once == nil || e.Reason == "" {
+		w.T.Errorf("%+v", e)
+	}
+	if fmt.Sprint(first.json(w.T)["entry"]) != fmt.Sprint(again.json(w.T)["entry"]) || again.header.Get("Idempotent-Replayed") != "true" || first.header.Get("Idempotent-Replayed") != "" {
+		w.T.Errorf("the repeat: %v %s\nfirst: %s", again.header, again.text, first.text)
+	}
+	other := good
+	other.body = strings.Replace(other.body, `"reason": "`, `"reason": "not `, 1)
+	if got := w.send(other); got.status != http.StatusUnprocessableEntity || got.code() != string(codeKeyReused) {
+		w.T.Errorf("another request with the key: %d %s", got.status, got.text)
+	}
+	if n := len(w.entries()); n != before+1 {
+		w.T.Errorf("%d entries, before %d", n, before)
+	}
+}

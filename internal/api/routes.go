@@ -1,0 +1,84 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"sluice/secure/tokens"
+)
+
+const prefix = "/internal/v1/"
+
+// kind says what a request costs. The number of requests at a time is bounded for each kind.
+type kind int
+
+const (
+	light   kind = iota // answered from memory
+	heavy               // opens Kafka or the store
+	change              // writes to the operations log
+	profile             // profiles the process
+	kinds
+)
+
+// places returns how many requests of each kind may run at the same time.
+func places() [kinds]int { return [kinds]int{light: 32, heavy: 4, change: 2, profile: 1} }
+
+// route is a method and a path of the API. Each constructor below names a role, so that no route is without one.
+type route struct {
+	method, path string // below prefix
+	role         tokens.Role
+	kind         kind
+	query        []string // accepted parameters
+	do           func(s *Server, r *request) (answer, error)
+}
+
+func (r route) name() string { return r.method + " " + r.path }
+
+// answer is the response of a route.
+type answer struct {
+	body   []byte
+	media  string // "" for JSON
+	header map[string]string
+}
+
+// The deadlines of a request. A client that does not read its answer has the difference to writeTimeout.
+const (
+	requestDeadline = 30 * time.Second
+	profileDeadline = 40 * time.Second
+)
+
+func view(path string, k kind, do func(*Server, *request) (answer, error), query ...string) route {
+	return route{http.MethodGet, path, tokens.Viewer, k, query, do}
+}
+
+func decide(path string, do func(*Server, *request) (answer, error)) route {
+	return route{http.MethodPost, path, tokens.Operator, change, nil, do}
+}
+
+func administer(method, path string, k kind, do func(*Server, *request) (answer, error), query ...string) route {
+	return route{method, path, tokens.Admin, k, query, do}
+}
+
+// routes returns all routes.
+func routes() []route {
+	return []route{
+		view("whoami", light, (*Server).whoami),
+		view("status", light, (*Server).status),
+		view("holds", heavy, (*Server).holds, "topic", "cursor", "limit"),
+		decide("holds/recheck", (*Server).recheck),
+		view("positions", heavy, (*Server).positions, "topic", "cursor", "limit"),
+		view("partitions", light, (*Server).partitions, "topic", "cursor", "limit"),
+		view("members", heavy, (*Server).members, "cursor", "limit"),
+		view("tables", heavy, (*Server).tables, "topic", "cursor", "limit"),
+		view("audit", heavy, (*Server).audit, "cursor", "limit"),
+		decide("pause", (*Server).pause),
+		decide("resume", (*Server).resume),
+		decide("deadletters/allow", (*Server).allow),
+		view("config", light, (*Server).configuration, "cursor", "limit"),
+		view("loglevel", light, (*Server).logLevel),
+		administer(http.MethodPut, "loglevel", light, (*Server).setLogLevel),
+		view("openapi.yaml", light, (*Server).openAPI),
+		administer(http.MethodGet, "debug/pprof/", light, (*Server).profiles),
+		administer(http.MethodGet, "debug/pprof/{profile}", profile, (*Server).profile, "seconds", "debug", "gc"),
+	}
+}

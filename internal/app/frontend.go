@@ -1,0 +1,34 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"sluice/internal/fail"
+)
+
+// startFrontEnd runs the front end until lasting ends. If its address is the default one and in use, the member runs
+// without it: a second member on the same machine must not need a setting. Any other address was chosen by an operator.
+func (s *Member) startFrontEnd(ctx, lasting context.Context, background *sync.WaitGroup) error {
+	if s.frontEnd == nil {
+		return nil
+	}
+	address, err := s.frontEnd.Listen(ctx)
+	if errors.Is(err, syscall.EADDRINUSE) && s.config.Ops.IsDefault() {
+		s.logger.WarnContext(ctx, "ops API is off: its default address is in use; set ops.listen to another one", "address", s.config.Ops.Listen)
+		return nil
+	}
+	if err != nil {
+		return fail.Usage(fmt.Errorf("ops.listen: %w", err))
+	}
+	s.logger.InfoContext(ctx, "ops API", "address", address.String())
+	background.Go(func() {
+		if err := s.frontEnd.Run(lasting); err != nil {
+			s.logger.ErrorContext(ctx, "ops API failed", "err", err)
+		}
+	})
+	return nil
+}

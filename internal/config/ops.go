@@ -1,0 +1,97 @@
+package config
+
+import (
+	"net"
+
+	"sluice/secure"
+	"sluice/secure/tokens"
+	"sluice/secure/webconfig"
+)
+
+// Ops is the section ops: the ops API.
+type Ops struct {
+	Listen        string // "" for no API
+	TokensFile    string // members read it again when it changes; "" makes the API read-only
+	WebConfigFile string // TLS and limits; "" for none
+}
+
+const defaultOpsListen = "127.0.0.1:8090"
+
+// IsDefault reports whether the address is the default one. A second member on the same machine runs without the API then.
+func (o *Ops) IsDefault() bool { return o.Listen == defaultOpsListen }
+
+func (o *Ops) keys() []key {
+	return []key{
+		{"ops.listen", text(&o.Listen, opsAddress), ""},
+		{"ops.tokens_file", text(&o.TokensFile, nil), ""},
+		{"ops.web_config_file", text(&o.WebConfigFile, nil), ""},
+	}
+}
+
+func opsAddress(s string) error {
+	if s == "" {
+		return nil
+	}
+	return listenAddress(s)
+}
+
+// checkOps checks that others can reach the API only over TLS and with a token.
+func (l *loader) checkOps() {
+	o := &l.config.Ops
+	const listen, tokensFile, webFile = "ops.listen", "ops.tokens_file", "ops.web_config_file" //nolint:gosec // names of keys, not keys
+	if o.Listen == "" && !l.failed(listen) {
+		l.opsIsOff(tokensFile, o.TokensFile)
+		l.opsIsOff(webFile, o.WebConfigFile)
+		return
+	}
+	withTLS := l.checkWebConfig(webFile)
+	l.checkTokens(tokensFile)
+	host, _, err := net.SplitHostPort(o.Listen)
+	if err != nil || secure.Loopback(host) || l.failed(listen) || l.failed(tokensFile) || l.failed(webFile) {
+		return
+	}
+	switch {
+	case o.TokensFile == "":
+		l.report(l.at(listen), "%s can be reached by other machines, which needs ops.tokens_file: write a file with the hashes of tokens, or listen on 127.0.0.1", o.Listen)
+	case !withTLS:
+		l.report(l.at(listen), "%s can be reached by other machines, and tokens would travel unprotected: write ops.web_config_file with tls_server_config, or listen on 127.0.0.1", o.Listen)
+	}
+}
+
+// opsIsOff reports a file that nothing reads.
+func (l *loader) opsIsOff(at, file string) {
+	if file != "" {
+		l.report(l.at(at), `has no effect with listen: "": remove it`)
+	}
+}
+
+// checkTokens resolves the path of the tokens and checks that the file can be used.
+func (l *loader) checkTokens(at string) {
+	path := &l.config.Ops.TokensFile
+	if *path == "" || l.failed(at) {
+		return
+	}
+	*path = l.beside(*path)
+	if _, err := tokens.Read(*path); err != nil && !l.missingFile(at, err) {
+		l.report(l.at(at), "%v", unnamed(err))
+	}
+}
+
+// checkWebConfig resolves the path of the web configuration and reports whether it has TLS. A file that cannot be checked
+// on this host counts as one that has.
+func (l *loader) checkWebConfig(at string) (withTLS bool) {
+	path := &l.config.Ops.WebConfigFile
+	if *path == "" || l.failed(at) {
+		return false
+	}
+	*path = l.beside(*path)
+	c, err := webconfig.Read(*path)
+	switch {
+	case l.missingFile(at, err):
+		return true
+	case err != nil:
+		l.report(l.at(at), "%v", unnamed(err))
+		return false
+	}
+	return c.TLS != nil
+}

@@ -1,0 +1,72 @@
+// Package reload keeps the parsed content of a file up to date while the process runs.
+package reload
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Every is the pause between two reads of a file: a revoked secret works no longer than this.
+const Every = 5 * time.Second
+
+// File holds the parsed content of a file, of other files that it names included. The last usable content stays in force
+// while the file is broken, for example while another process writes it.
+type File[T any] struct {
+	path   string
+	read   func(path string) (*T, error)
+	notice func(ctx context.Context, before, now *T)
+	logger *slog.Logger
+	value  atomic.Pointer[T]
+
+	mu     sync.Mutex // serializes Refresh
+	broken string     // the error logged last, so that each one is logged once
+}
+
+// Open reads a file; the error is that of an unusable one. read must not quote secrets in its errors: they are logged.
+// notice is called with the content before, nil at first, and the content read, at each read of a usable file.
+func Open[T any](ctx context.Context, path string, read func(string) (*T, error), notice func(ctx context.Context, before, now *T), logger *slog.Logger) (*File[T], error) {
+	f := &File[T]{path: path, read: read, notice: notice, logger: logger}
+	return f, f.Refresh(ctx)
+}
+
+// Value returns the content in force. Any goroutine may call it.
+func (f *File[T]) Value() *T { return f.value.Load() }
+
+// Refresh reads the file again. It returns an error only if the file has never been usable.
+func (f *File[T]) Refresh(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, err := f.read(f.path)
+	before := f.value.Load()
+	switch {
+	case err != nil && before == nil:
+		return err
+	case err != nil:
+		if f.broken != err.Error() {
+			f.broken = err.Error()
+			f.logger.ErrorContext(ctx, "failed to read a changed file; keeping its last content", "file", f.path, "err", err)
+		}
+		return nil
+	}
+	f.broken = ""
+	f.value.Store(now)
+	f.notice(ctx, before, now)
+	return nil
+}
+
+// Watch refreshes the content until ctx ends.
+func (f *File[T]) Watch(ctx context.Context) {
+	turn := time.NewTicker(Every)
+	defer turn.Stop()
+	for {
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return
+		}
+		_ = f.Refresh(ctx) // cannot fail: Open found the file usable
+	}
+}
