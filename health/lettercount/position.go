@@ -16,12 +16,12 @@ func (p Position) Pending(offset int64) bool {
 	return offset >= p.Next && offset >= p.Log.Start && offset < p.Log.End
 }
 
-// Counts reports whether a dead letter about an offset counts as unresolved. row says that the table has a row of the
-// record: of this offset and of the same topic id. It decides only once the table is past the record. Before, a position was
-// set back over the row, and what will be at its offset is open.
-func (p Position) Counts(offset int64, row bool) bool {
-	if offset < p.Next {
-		return !row
+// Counts reports whether a dead letter about an offset counts as unresolved. resolved says that an operator discarded or
+// acknowledged it. row says that the table has a row of the record: of this offset and of the same topic id. It decides only
+// once the table is past the record. Before, a position was set back over the row, and what will be at its offset is open.
+func (p Position) Counts(offset int64, row, resolved bool) bool {
+	if resolved || p.Pending(offset) {
+		return false
 	}
-	return !p.Pending(offset)
+	return offset >= p.Next || !row
 }
