@@ -1,12 +1,12 @@
-# `make` prints what there is. Everything runs from a clean clone; what tests download lies in the user's cache.
+# `make` lists the targets. Everything runs from a clean clone; downloads of the tests lie in the user's cache.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 SUITE := go run ./test/suite
-# What a release is built with. The tag leaves the broker of the demo out.
+# The build tags of a release: nodemo leaves out the broker of the demo.
 TAGS := nodemo
-# The version that make build writes into the binary. Without a tag of the repository Go makes one of the commit.
+# The version that make build writes into the binary. If it is empty, because git has no tag, Go derives one from the commit.
 VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null)
 # The database of make vulncheck: a path, or a URL.
 VULNDB ?= https://vuln.go.dev
@@ -16,19 +16,19 @@ RUNS ?= 20
 SCHEDULES ?= 20000
 # Tests that fill memory in one goroutine: the race detector finds nothing in them and takes minutes. `make hermetic` runs them.
 ONE_GOROUTINE := ^(TestBounds_Positions|TestBounds_CheckpointMemory|TestLargeCheckpoint|TestCheckpoints_NoTemporaryFile|TestSpare|TestOracle)$$
-# What `make test` runs on the older Kafka, too; `make test-all` runs everything there.
+# The tests of test/e2e that `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
 .PHONY: help build demo test test-all hermetic race lint prose fmt modules notice vulncheck rules schedules fuzz flakes adapters lab lab-all scripts mutants bench golden lab-install clean
 
-help: ## this list
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## the static binary, dist/connector
 	CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=auto -tags $(TAGS) -ldflags '-s -w$(if $(VERSION), -X main.stamped=$(VERSION))' \
 		-o dist/connector ./cmd/connector
 
-demo: ## a Delta table on the local disk, from an in-process broker
+demo: ## fill a Delta table on the local disk, from an in-process broker
 	go run ./cmd/connector demo
 
 test: hermetic race lint modules scripts rules lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
@@ -47,11 +47,11 @@ lint: prose ## golangci-lint, as .golangci.yml says, and prose
 prose: ## Vale over documentation, comments and texts, with the rules of test/prose
 	@$(SUITE) -name prose go run ./test/prose "$$(test/lab/install vale)"
 
-modules: ## the modules in the cache are those of go.sum, and go.mod needs no change
+modules: ## check that the modules in the cache are those of go.sum, and that go.mod needs no change
 	@$(SUITE) -name modules go mod verify
 	@$(SUITE) -name readonly go build -mod=readonly ./...
 
-notice: ## write NOTICE and THIRD_PARTY_LICENSES anew, after a module came, changed or went
+notice: ## rewrite NOTICE and THIRD_PARTY_LICENSES after a change of modules
 	go run ./test/licences -write
 
 vulncheck: ## govulncheck against the database VULNDB (a path or a URL; default: the public one, over the network)
@@ -60,7 +60,7 @@ vulncheck: ## govulncheck against the database VULNDB (a path or a URL; default:
 fmt: ## format the code
 	@"$$(test/lab/install lint)" fmt ./...
 
-scripts: ## Python and shell scripts parse
+scripts: ## check that Python and shell scripts parse
 	@$(SUITE) -name scripts test/lab/parse
 
 rules: ## promtool and Alertmanager check the alerts in deploy/ and run their tests
@@ -95,21 +95,21 @@ schedules: ## SCHEDULES (20000) seeded schedules with log cleanup and expiry of 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@$(SUITE) -name fuzz -fuzz $(FUZZTIME) ./...
 
-flakes: ## the hermetic tests RUNS times (20) beside four busy loops; again: continues
+flakes: ## the hermetic tests RUNS times (20) beside four busy loops; continues an interrupted run
 	@$(SUITE) -flakes $(RUNS) ./...
 
 mutants: ## break the code rule by rule: each named test must turn red
 	@$(SUITE) -name mutants go run ./test/mutants
 
-bench: ## the whole way into Kafka and MinIO beside a tuned Python pipeline; AGAINST=FILE: beside another connector, in pairs
+bench: ## from Kafka to MinIO, beside a tuned Python pipeline; AGAINST=FILE: in turns with another connector binary
 	go run ./test/bench $(if $(AGAINST),-against $(AGAINST) -rounds 12 -memory 256MiB)
 
 golden: ## rewrite testdata, then show what changed
 	go test ./internal/config ./cmd/connector ./sink/delta ./test/story -update
 	git diff --stat -- '*testdata*' docs
 
-lab-install: ## everything the lab needs, into the cache
+lab-install: ## download everything that the lab needs into the cache
 	@test/lab/install kafka minio postgres redis prometheus promtool amtool alertmanager readers spark lint vale
 
-clean: ## what was built here
+clean: ## delete what build wrote
 	rm -rf dist

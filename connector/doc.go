@@ -23,39 +23,46 @@
 //
 // # The rule
 //
-// The table is the truth about progress: each commit holds the rows AND, for every claim in it, a Delta txn with
-// the next offset to read. A commit is legal only if the table's txn equals the offset at which the batch started,
-// in exactly the log prefix that the commit extends. Every other step may fail, repeat, or be done by two members
-// at once.
+// The table is the truth about progress: each commit contains the rows AND, for every claim in it, a Delta txn with the
+// next offset to read. A commit is legal only if, in exactly the log prefix that it extends, the txn of each of its
+// claims equals the offset at which the batch started for that claim. Every other step may fail, repeat, or be done by
+// two members at once.
 //
 // # The words
 //
 // Each thing has one word. Brackets give the name that Kafka or Delta uses.
 //
-//	record       a Kafka record; record batch as in Kafka's protocol
+//	record       a Kafka record; a record batch is Kafka's unit of records in a log
 //	coordinates  cluster, topic id, partition, offset: the identity of a record
 //	block        at most 1000 records of one claim on their way to a lane
 //	row          a decoded record
-//	candidate    a record that could not become a row
-//	dead letter  the unchanged record of a candidate, with the reason; written to its topic before a position passes it
+//	candidate    a record that cannot become a row: it becomes a dead letter, or it holds its claim
+//	dead letter  the unchanged record of a candidate, with the reason; durable before a position passes the record
+//	pending      a dead letter whose offset no txn has passed yet: its record will be read again
+//	void         a dead letter whose record has become a row after all: it no longer counts
 //	chunk        rows of one lane and table; becomes a row group
-//	run          adjacent rows of a chunk that come from one claim
-//	batch        the rows of one table between two commits; open until it is sealed at {claim → [from, next)}
-//	barrier      passes through the queues of all lanes and seals a batch
+//	run          adjacent rows of a chunk that come from one session of a claim
+//	batch        the rows and candidates of one table between two commits; open until it is sealed
+//	sealed       of a batch: it takes no more records, and {claim → [from, next)} says which offsets it covers
+//	barrier      passes through the queues of all lanes; each lane adds its part of the sealed batch to it
 //	plan         what a sealed batch will commit
 //	commit       a version of the table
 //	partition    Kafka's partition
 //	claim        a partition that this member works on [assigned partition]
-//	session      one life of a claim, from resume to loss, hold or dropped batch; data of an older session is dropped
+//	session      a stretch of reading a claim from one position on; data that carries an older session is dropped
 //	position     the next offset to read, kept in the table [txn.version]
-//	initial commit  the first commit of a claim: it sets positions and adds no rows
+//	snapshot     the table as of one version
+//	initial commit  the first commit of a topic or of added partitions: it sets positions and adds no rows
 //	precondition what must be true of the log prefix that a commit extends
 //	committed offset  the group's offset in Kafka: a hint, written after the table
-//	guard        retry and breaker around one dependency
+//	guard        the retries and the circuit breaker around one dependency
+//	finding      the result of a check that says why a claim must not be read, for example a position outside its log
 //	hold         a claim that stopped for a named reason; no record is skipped
 //	drain        the time between the signal to stop and the exit
 //	member       one process of the group [group member]
+//	reader       the goroutine that owns the claims of a member: it fetches, enqueues and seals
 //	lane         a goroutine that decodes
+//	writer       the goroutine of one table that decides and commits its batches, and reads positions
 //	backpressure stops enqueueing to the lanes while too many records are queued
 //	class        the kind of an error: transient, poison, fatal, fenced, canceled
 package connector

@@ -9,6 +9,7 @@ import (
 
 	"sluice/classify"
 	"sluice/idempotency"
+	"sluice/reliability/hold"
 )
 
 // Partition is Kafka's partition together with the identity of its topic and cluster.
@@ -62,13 +63,13 @@ type Log interface { //nolint:interfacebloat // three methods read records, thre
 	// Topic returns the topic from the cluster's current metadata. For a missing topic the error is a [hold.Error]
 	// with hold.TopicMissing.
 	Topic(ctx context.Context, name string) (Topic, error)
-	// Bounds asks the leaders for the first and last offsets of partitions. A partition is left out if its topic id
-	// is no longer the topic's id. A position with Epoch >= 0 also checks whether the log was truncated below it
-	// (KIP-320). A negative Next asks for the offsets alone. Beside an error it returns the bounds it got; an
-	// [UnreadError] names the partitions it could not read although the cluster answers.
+	// Bounds asks the leaders for the first and last offsets of partitions. A partition is left out if its topic has
+	// another id by now. A position with Epoch >= 0 also checks whether the log was truncated below it (KIP-320). A
+	// negative Next asks for the offsets alone. Beside an error it returns the bounds it got; an [UnreadError] names
+	// the partitions it could not read although the cluster answers.
 	Bounds(ctx context.Context, partitions []Position) (map[Partition]Bounds, error)
-	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp is not before at.
-	// It leaves out partitions without such a record, and partitions whose topic id is no longer the topic's id.
+	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp is not before at. It
+	// leaves out partitions without such a record, and partitions whose topic has another id by now.
 	OffsetsAt(ctx context.Context, partitions []Partition, at time.Time) (map[Partition]int64, error)
 }
 
@@ -94,9 +95,23 @@ type Bounds struct {
 	LastStable    int64 // end of what a read_committed consumer sees
 	HighWatermark int64
 	LeaderEpoch   int32
-	// DivergedAt is the offset at which the leader's log differs from the log that was read, below the position; -1
-	// if it does not differ.
+	// DivergedAt is the offset, below the position, from which the leader's log differs from the log that was read; -1
+	// if no difference is known.
 	DivergedAt int64
+}
+
+// Unreadable returns why reading cannot continue at a position, or "" if it can. The bounds must be those that [Log.Bounds] read
+// for this position, because DivergedAt depends on it.
+func (b Bounds) Unreadable(next int64) hold.Reason {
+	switch {
+	case next < b.LogStart:
+		return hold.BehindLogStart
+	case next > b.HighWatermark:
+		return hold.AheadOfLogEnd
+	case b.DivergedAt >= 0 && b.DivergedAt < next:
+		return hold.Truncated
+	}
+	return ""
 }
 
 // UnreadError says why [Log.Bounds] could not read the bounds of some partitions although the cluster answers: a
@@ -115,7 +130,8 @@ func (e *UnreadError) Error() string {
 // Unwrap returns the cause that Error names.
 func (e *UnreadError) Unwrap() error { return e.Causes[e.first()] }
 
-// first returns a partition whose cause is transient, or else the first of all.
+// first returns the first partition with a transient cause, or else the first of all: a cause that an operator must end
+// must not hide one that ends by itself.
 func (e *UnreadError) first() Partition {
 	all := slices.SortedFunc(maps.Keys(e.Causes), Partition.Compare)
 	for _, p := range all {
@@ -129,7 +145,7 @@ func (e *UnreadError) first() Partition {
 // FetchRequest asks for the records of one partition from a position on.
 type FetchRequest struct {
 	Position
-	// Session returns unchanged in the fetch result, so that the reader recognizes results of an older session.
+	// Session is copied to the fetch result, so that the reader recognizes results of an older session.
 	Session uint64
 }
 

@@ -8,8 +8,8 @@ import (
 
 // Pools are the memory budgets. They never borrow from each other. [Pools.WithDefaults] replaces a nil pool by an unbounded one.
 //
-// Fetch holds the responses of brokers and the records in them until they are rows. Log allocates from it; the
-// reader only watches it, to drop fetch results that wait.
+// Fetch holds the responses of brokers and the records in them until they are decoded. Log allocates from it. The
+// reader only watches it, and drops waiting fetch results when it is short.
 //
 // Batch holds blocks on their way to a lane (an estimate), chunks (the size of their columns), encoded files until
 // they are put, and bad records until their dead letters are durable. Only the reader reserves from it, before it

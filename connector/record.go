@@ -11,9 +11,8 @@ import (
 // Records are the records of one fetch result, parsed while they are read. The bytes of a record stay valid and
 // unchanged until Release.
 type Records interface {
-	// Read parses the next records into block, starting at its first element. It returns 0 and io.EOF at the end.
-	// Before a damaged record it returns the n > 0 records that precede it together with a [hold.Error] with
-	// hold.CorruptBatch.
+	// Read parses the next records into block, starting at its first element. It returns 0 and io.EOF at the end. At
+	// damage it returns the records before it, perhaps none, with a [hold.Error] with hold.CorruptBatch.
 	Read(block []Record) (n int, err error)
 	// Release returns the memory of the fetch result. It must be called once, from any goroutine. Afterwards no
 	// record, key, value or header of the result may be used.
@@ -35,7 +34,7 @@ type Header struct {
 	Value []byte
 }
 
-// Decoder turns records of one topic into rows of its table.
+// Decoder turns records into rows of one table.
 type Decoder interface {
 	// Builder returns a builder for one lane. It fails with a [hold.Error] (hold.SchemaConflict) if no row of this
 	// schema can be built.
@@ -51,7 +50,8 @@ type Builder interface { //nolint:interfacebloat // what goes in, what comes out
 	// Rows and Bytes return the size of the open chunk; Bytes counts the column buffers.
 	Rows() int
 	Bytes() int64
-	// Allocated returns the memory of the open chunk in bytes, unused capacity included; 0 before its first row.
+	// Allocated returns the memory of the open chunk in bytes, unused capacity included; 0 from Seal to the next Add. A
+	// record that Add refuses may leave buffers, which count.
 	Allocated() int64
 	// Seal returns the rows and starts the next chunk. The caller must release them. It returns nil if there are no
 	// rows.

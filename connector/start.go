@@ -64,10 +64,10 @@ func (s Start) ForNewTopic() Start {
 	return s
 }
 
-// First returns the first position of each partition that has bounds. at is the result of [Log.OffsetsAt] for the
-// time of the start; only StartTimestamp uses it. The caller must ask for it after bounds, so that no record of
-// that time or later lies between. The error is a [hold.Error] if an explicit offset lies outside of its log or
-// names a missing partition.
+// First returns the first position of each partition that has bounds. at is the result of [Log.OffsetsAt] for the time
+// of the start; only StartTimestamp uses it. The caller must request at after bounds: in the other order, a record that
+// is produced between the two requests could lie before the last stable offset and be skipped. The error is a
+// [hold.Error] if an explicit offset lies outside of its log or names a missing partition.
 func (s Start) First(bounds map[Partition]Bounds, at map[Partition]int64) (map[Partition]int64, error) {
 	starts := make(map[Partition]int64, len(bounds))
 	there := map[int32]bool{}

@@ -46,7 +46,7 @@ func TestStartFirst(t *testing.T) {
 		"before the log": {
 			Start{Policy: StartExplicit, Offsets: map[int32]int64{0: 9}}, nil, nil, hold.BehindLogStart, "orders:0 to offset 9, but its log is [10, 25]",
 		},
-		"behind the log": {
+		"after the log": {
 			Start{Policy: StartExplicit, Offsets: map[int32]int64{1: 1}}, nil, nil, hold.AheadOfLogEnd, "orders:1 to offset 1, but its log is [0, 0]",
 		},
 		"no such partition": {

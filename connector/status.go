@@ -16,8 +16,8 @@ type Status struct {
 	Paused   bool  // whether backpressure stops reading for at least one table
 	Queued   int64 // records that wait for a lane
 	Claims   []ClaimStatus
-	// Left are the holds of paused partitions that other members may work on and whose position is before the end
-	// at which a run until current stops.
+	// Left is for a run until current: the holds of paused partitions that are no claims of this member and whose
+	// position is before the end that the log had at the start of the run.
 	Left []hold.Hold
 }
 
@@ -27,14 +27,15 @@ type ClaimStatus struct {
 	Table     string
 	// Since is when the member got the claim. A claim that was lost and comes back has a new Since.
 	Since    time.Time
-	State    string
-	Position int64 // in the table
-	Next     int64 // next offset to read
-	End      int64 // last stable offset
-	Lag      int64 // End - Position
+	State    string // "resuming", "reading" or "held"
+	Position int64  // in the table
+	Next     int64  // next offset to read
+	End      int64  // last stable offset
+	Lag      int64  // End - Position
 	Hold     *hold.Hold
-	// Consumed is the offset after the records that are rows in the table, in the open batch or in the sealed
-	// batch. Records that wait for a lane are not included, nor are records after one that will hold the claim.
+	// Consumed is the offset after the records that are rows in the table, in the open batch or in the sealed batch.
+	// Records that wait for a lane are not included, nor are a record that will hold the claim and the records after
+	// it.
 	Consumed int64
 	// Waiting is when the first row or dead letter of the table, of any claim, began to wait for its commit; the
 	// sealed batch is included. It is zero if none waits. Every is how long they may wait (commit.every).

@@ -13,31 +13,32 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Table is a table that takes rows. Only the table's writer calls its methods. The guard of the store retries its
-// failures until ctx ends. So methods return a [hold.Error], Fenced or Canceled, and Stage and Rehearse also a
-// [LocalError].
-type Table interface { //nolint:interfacebloat // one way to write, and two questions about rows that cannot be
+// Table is a table that takes rows. In a member only the table's writer calls its methods; a command that moves
+// positions has a Table of its own. The guard of the store retries failed requests until ctx ends. So the errors of all
+// methods are a [hold.Error], Fenced or Canceled; those of Stage and Rehearse may also be a [LocalError].
+type Table interface { //nolint:interfacebloat // one way to write, and the questions that a writer asks about rows
 	// Load returns the newest snapshot. It creates a missing table if the configuration allows it.
 	Load(ctx context.Context) (*Snapshot, error)
 	// Stage encodes pieces into data files and puts them: step (b) of a commit. Rows, row groups and adds keep the
 	// order of pieces. batch is the id of the sealed batch, for log lines. Stage calls progress on the caller's
-	// goroutine: the first done pieces are encoded and no longer used, and files of encoded bytes wait in memory
-	// until they are put.
+	// goroutine: done is the number of pieces, from the first on, that are encoded and no longer used; encoded is the
+	// size of the encoded files that are still in memory because they are not put yet.
 	Stage(ctx context.Context, s *Snapshot, batch string, pieces []Piece, progress func(done int, encoded int64)) (*Staged, error)
 	// Rehearse encodes pieces as Stage would, without putting or keeping anything. It keeps no reference to the
 	// pieces, so that they may be encoded again. Its errors are those of Stage, without those of the store.
 	Rehearse(ctx context.Context, s *Snapshot, pieces []Piece) error
 	// OffsetOf returns the Kafka offset of a row, from its Kafka columns; false if it has none.
 	OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bool)
-	// Commit appends one version to the log: step (d). It calls pre with each log prefix that the version would
-	// extend, before the first attempt too; an error of pre ends the commit and is returned unchanged. The result
-	// is the snapshot that includes the commit. The error is also Fenced if a version in between invalidated the
-	// staged files. It contains [ErrUndecided] if ctx ended while the outcome of a PUT was unknown: then the files
-	// stay, and the caller must read the position from the log again.
+	// Commit appends one version to the log: step (d). It calls pre with each log prefix that the version would extend,
+	// before the first attempt too; an error of pre ends the commit and is returned unchanged. The result is the
+	// snapshot that includes the commit. The error is also Fenced if a version of another writer made the staged files
+	// invalid. It contains [ErrUndecided] if ctx ended while the outcome of a PUT was unknown: then the files stay, and
+	// the caller must read the position from the log again.
 	Commit(ctx context.Context, c *Commit, pre func(*Snapshot) error) (*Snapshot, error)
-	// HasRows reports which of the rows the table has, as of a snapshot that it returned. It uses the statistics of
-	// the data files, and reads the Kafka columns of files whose statistics do not decide. Without thorough it
-	// reads no files for whole topics; it then finds only topics that have a data file of their own.
+	// HasRows reports which of the rows the table has, as of a snapshot that it returned. It uses the statistics of the
+	// data files, and reads the Kafka columns of files whose statistics do not decide. Without thorough it reads no
+	// files for [AnyPartition]: it finds rows of a topic only if the statistics show a data file with rows of this
+	// topic alone.
 	HasRows(ctx context.Context, s *Snapshot, of []RowsOf, thorough bool) (map[RowsOf]bool, error)
 	// Discard deletes the data files of a commit that has certainly failed. It keeps files that may be in the log.
 	Discard(ctx context.Context, s *Staged)
@@ -88,8 +89,7 @@ type PastRows struct {
 // ErrUndecided says that a commit ended before its outcome was known.
 var ErrUndecided = errors.New("commit undecided")
 
-// Snapshot is the table as of one version: the state that a commit extending this version must check. It is
-// immutable.
+// Snapshot is the table as of one version, immutable. A commit that extends this version checks its precondition on it.
 type Snapshot struct {
 	TableID string
 	Version int64

@@ -13,7 +13,8 @@ type TopicConfig struct {
 	Table  string // many topics may feed one table if they agree on Commit
 	Start  Start
 	Refuse Refusals
-	// Rare excludes the topic's table from the tables that share memory, because it gets few records.
+	// Rare says that the topic gets few records. Its table is not counted when the batch pool is divided among the
+	// tables.
 	Rare bool
 	// Retry is the retry policy for single failing records. Topics of one table agree on it.
 	Retry  reliability.RecordRetry
@@ -25,7 +26,7 @@ type TopicConfig struct {
 	Letters *LetterRules
 }
 
-// Limits say when a batch is due: when the first of them is reached.
+// Limits say when a batch is due: as soon as it reaches one of them.
 type Limits struct {
 	Every time.Duration
 	Rows  int64
@@ -46,14 +47,14 @@ type Target struct {
 
 // LetterRules say when bad records of a topic become dead letters.
 type LetterRules struct {
-	// HoldAbove is the share, from 0 to 1, of bad records among all records of the topic in a sealed batch. Above
-	// it the claim is held (reason flood) until an operator decides.
+	// HoldAbove is the share, from 0 to 1, of bad records among all records of the topic in a sealed batch. Above it
+	// the claims with bad records are held (reason flood) until an operator decides.
 	HoldAbove float64
 }
 
-// Duplicates configures which records of a table are the same for their producer, and the store that remembers
-// them. Records of one source partition with the same identity within the window become one row. Partitions are not
-// compared.
+// Duplicates configures which records of a table are the same for their producer, and the store that remembers them.
+// Records of one source partition with the same identity within the window become one row. Records of different
+// partitions are never duplicates of each other.
 type Duplicates struct {
 	Identity idempotency.Identity
 	Window   time.Duration

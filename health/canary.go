@@ -2,13 +2,14 @@ package health
 
 import "time"
 
-// Canary is how the records fare that a member sends to itself, from Kafka into a table.
+// Canary is the state of the canary: records that a member produces to Kafka and then searches in the table.
 type Canary struct {
 	Topic string `json:"topic"`
-	// Seen is when the last one was seen in the table, nil if none was; Seconds is how long it took.
+	// Seen is when a canary record was last found in the table, nil if none was yet. Seconds is how long it took to get
+	// there.
 	Seen    *time.Time `json:"seen"`
 	Seconds *float64   `json:"seconds"`
-	// Failing is when the first one was sent of those that failed since, nil if the last one arrived.
+	// Failing is when the first canary record of the present failures was sent, nil if the last record arrived.
 	Failing *time.Time `json:"failing_since,omitempty"`
 	Stage   string     `json:"stage,omitempty"` // of the last failure: produce, or visible
 	Error   string     `json:"error,omitempty"`

@@ -33,14 +33,15 @@ func (r Report) Components() (all []Component) {
 	return all
 }
 
-// trouble is how a dependency is, by its requests and by the holds that it causes.
+// trouble is the status of a dependency, as its requests and the holds that wait for it show it. reason is "" if the
+// status is OK.
 type trouble struct {
 	status Status
 	reason string
 }
 
-// trouble searches for failures of a dependency. It is Down if all of its breakers are open, or if a hold of all topics
-// waits for it.
+// trouble searches for failures of a dependency. It is Degraded if any is found, and Down if all of its breakers are
+// open or a hold of all topics waits for it.
 func (r Report) trouble(of hold.Dependency) trouble {
 	t := trouble{status: OK}
 	breakers, open := 0, 0
@@ -75,7 +76,7 @@ func (r Report) trouble(of hold.Dependency) trouble {
 	return t
 }
 
-// guarded reports whether the dependency has a circuit breaker. "kafka broker 1" is seen failing and has none of its own.
+// guarded reports whether the dependency has a circuit breaker. A single broker, such as "kafka broker 1", has none.
 func (d Dependency) guarded() bool { return !strings.Contains(d.Name, " ") }
 
 func (d Dependency) text() string {
@@ -206,7 +207,7 @@ func (r Report) lagPart() (Component, bool) {
 		if level && c.Status == OK {
 			c.Status, c.Reason = Degraded, fmt.Sprintf("topic %s: the lag is %s", p.Topic, p.Level)
 		}
-		current := p.Adjusted != nil && *p.Adjusted == 0 // its topic may be behind, it is not
+		current := p.Adjusted != nil && *p.Adjusted == 0 // the level of the topic then comes from other partitions
 		if !verdict && (!level || current) {
 			continue
 		}
@@ -230,12 +231,12 @@ func (r Report) lagPart() (Component, bool) {
 		PartitionLags map[string]int64 `json:"partition_lags"`
 		LastCheckTime *time.Time       `json:"last_check_time"`
 		Error         string           `json:"error,omitempty"`
-		Conspicuous   []lagging        `json:"conspicuous"` // partitions with a verdict that is not well, or behind in a topic whose level is not
+		Conspicuous   []lagging        `json:"conspicuous"` // verdict neither OK nor HELD, or behind in a topic whose level is not ok
 	}{r.Lag.Healthy, r.TotalLag(), r.Lag.lags(), r.Lag.checked(), r.Lag.Error, conspicuous}
 	return c, true
 }
 
-// lags are the partition's lags, never nil.
+// lags returns the lag of each partition, an empty map before the first check.
 func (l *LagStatus) lags() map[string]int64 {
 	if l == nil || l.PartitionLags == nil {
 		return map[string]int64{}
@@ -243,7 +244,7 @@ func (l *LagStatus) lags() map[string]int64 {
 	return l.PartitionLags
 }
 
-// checked is when the lag was looked at last, nil if never.
+// checked returns the time of the last check of the lag, nil before the first one.
 func (l *LagStatus) checked() *time.Time {
 	if l == nil || l.LastCheckTime.IsZero() {
 		return nil

@@ -27,7 +27,7 @@ type Report struct {
 	Holds        []Hold
 	Partitions   []Partition
 	Dependencies []Dependency
-	// Canary is nil if there is none.
+	// Canary is nil if no canary is configured.
 	Canary *Canary
 	// Lag is nil while the lag is not watched.
 	Lag *LagStatus
@@ -46,7 +46,7 @@ type Report struct {
 	Operations *Operations
 }
 
-// Hold is a held partition.
+// Hold is the hold of a partition, of a whole topic if Partition is negative, or of all topics if Topic is "".
 type Hold struct {
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
@@ -54,11 +54,11 @@ type Hold struct {
 	Detail    string    `json:"detail"`
 	Since     time.Time `json:"since"`
 	Offset    int64     `json:"offset"` // the position of the hold, -1 if unknown
-	// Ending is the command that ends it, "" for the one that [Command] returns
+	// Ending is the command line that ends the hold, "" for the usual one of its reason: see [Hold.Held].
 	Ending string `json:"-"`
 }
 
-// Partition is how far the table has taken a partition.
+// Partition is the progress and the lag of a partition.
 type Partition struct {
 	Topic string
 	ID    int32
@@ -68,16 +68,16 @@ type Partition struct {
 	End int64
 	// Table is the path of the table that it feeds.
 	Table string
-	// Verdict and Level are those of the last check of the lag, "" before the first one. Level is that of the topic, by the sum
-	// over the partitions of it that this member has.
+	// Verdict and Level are from the last check of the lag, "" before the first one. Level is that of the topic: it judges the
+	// sum of the adjusted lags of the topic's partitions that this member has.
 	Verdict Verdict
 	Level   Level
-	// Adjusted is the lag that readiness uses, of the last check: rows of an open batch count as consumed while the batch is not
-	// overdue. nil if unknown.
+	// Adjusted is the lag at the last check by which readiness is judged: rows that wait for their commit count as consumed
+	// until that commit is overdue. nil if unknown.
 	Adjusted   *int64
 	Thresholds LagThresholds
-	// Freshness is how old the oldest record is that is not in the table, in seconds, by its timestamp; 0 if all are in
-	// it, nil if unknown.
+	// Freshness is the age in seconds of the oldest record that is not in the table, by its timestamp: 0 if all records are
+	// in the table, nil if unknown.
 	Freshness *float64
 }
 
@@ -86,15 +86,15 @@ type Dependency struct {
 	Name string `json:"name"`
 	// Table is the path of the only table that depends on it, "" if all do.
 	Table string `json:"table,omitempty"`
-	// Open is true while the breaker sends it no requests, since it failed too often.
+	// Open is true while the circuit breaker lets no requests through, because too many failed.
 	Open bool `json:"open"`
 	// Failing is the time of the first failure since the last success, nil if the last request succeeded.
 	Failing *time.Time `json:"failing_since,omitempty"`
 	Error   string     `json:"error,omitempty"`
 }
 
-// Lag returns the number of offsets that the table is behind, false if unknown. It is never negative: the position may be newer than
-// the last known end.
+// Lag returns how many offsets the table is behind; known is false if the position or the end is unknown. The lag is 0
+// if the position was read later than the end and is beyond it.
 func (p Partition) Lag() (lag int64, known bool) {
 	if p.Position < 0 || p.End < 0 {
 		return 0, false
@@ -119,9 +119,9 @@ var (
 	ErrNotResumed = errors.New("not resumed: positions are not read from the table yet")
 )
 
-// Ready says why the connector is not ready, nil if it is. An unhealthy lag is an [UnhealthyError]. Holds by themselves do
-// not count: a restart or another member would meet the same hold, and the other partitions continue. The error names the
-// dependency that does not answer.
+// Ready returns why the connector is not ready, nil if it is. An unhealthy lag is an [UnhealthyError]. Holds by themselves
+// do not count: a restart or another member would meet the same hold, and the other partitions continue. Before the member
+// has joined and resumed, the error also names the dependency that fails.
 func (r Report) Ready() error {
 	switch {
 	case r.Draining:
@@ -140,7 +140,7 @@ func (r Report) Ready() error {
 	return nil
 }
 
-// because adds what a dependency has to why the connector is not ready.
+// because adds to err the trouble of a dependency that may be its cause, if there is any.
 func because(err error, t trouble) error {
 	if t.status == OK {
 		return err

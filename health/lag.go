@@ -13,9 +13,9 @@ type LagStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// PartitionLags are end - position, by topic-partition.
 	PartitionLags map[string]int64 `json:"partition_lags"`
-	// LastCheckTime is when the log ends were last fetched; all other fields are as old as this.
+	// LastCheckTime is when the log ends were last fetched; the lags are as old as this.
 	LastCheckTime time.Time `json:"last_check_time"`
-	// Error says why the ends could not be learnt since, for all partitions or some; "" if they could.
+	// Error says why the last request for the log ends failed for some or all partitions, "" if it succeeded.
 	Error string `json:"error,omitempty"`
 }
 
@@ -23,14 +23,15 @@ type LagStatus struct {
 // Rules").
 type Verdict string
 
-// The verdicts. "Moves" is about the position, and about rows on their way while their commit is not overdue.
+// The verdicts. A partition moves if its position rises, or if rows are added to those on their way to the table while
+// their commit is not overdue.
 const (
 	VerdictOK     Verdict = "OK"
 	VerdictWarn   Verdict = "WARN"   // it moves, and over a whole window the lag never shrinks
 	VerdictStall  Verdict = "STALL"  // it did not move over a whole window, and there was a lag all along
 	VerdictStop   Verdict = "STOP"   // a STALL, and it has not moved for longer than two windows
-	VerdictRewind Verdict = "REWIND" // the position went back, and has not caught up with itself
-	VerdictHeld   Verdict = "HELD"   // held on purpose: the hold says why, and what ends it
+	VerdictRewind Verdict = "REWIND" // the position is below an earlier one of the window
+	VerdictHeld   Verdict = "HELD"   // the partition is held: the hold says why, and what ends it
 )
 
 // Level is how the lag of a topic compares with its thresholds.
@@ -43,7 +44,8 @@ const (
 	LevelCritical Level = "critical"
 )
 
-// LagThresholds are those of a topic, in records; 0 is none. A lag strictly above counts.
+// LagThresholds are the thresholds for the lag of a topic, in records. A lag strictly above one has its level; 0 turns a
+// threshold off.
 type LagThresholds struct {
 	Warning, Critical int64
 }
@@ -59,8 +61,8 @@ func (t LagThresholds) Level(lag int64) Level {
 	return LevelOK
 }
 
-// Freshness returns the age of the oldest record that is not in the table, in seconds by its timestamp, of a partition with
-// this lag. oldest is the zero time if unknown; then the result is nil, unless the lag is 0.
+// Freshness returns the age in seconds of a partition's oldest record that is not in the table: 0 if the lag is known to
+// be 0, nil if oldest is zero. oldest is the timestamp of that record, the zero time if unknown.
 func Freshness(now time.Time, lag int64, known bool, oldest time.Time) *float64 {
 	seconds := 0.0
 	switch {
@@ -86,7 +88,7 @@ func compareTopicPartitions(a, b TopicPartition) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// UnhealthyError is why a member is not ready although it works: its lag. The text is that of [LagStatus].
+// UnhealthyError says that a member is not ready because of its lag. The text is the reason in [LagStatus].
 type UnhealthyError struct{ Reason string }
 
 func (e *UnhealthyError) Error() string { return e.Reason }

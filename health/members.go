@@ -35,7 +35,7 @@ type Member struct {
 	Lag *int64 `json:"consumer_lag"`
 }
 
-// MemberFinding is something about a member that a person should see.
+// MemberFinding is a problem of a member that an operator should see.
 type MemberFinding struct {
 	ID       string `json:"id"`
 	Severity Level  `json:"severity"` // warning or critical

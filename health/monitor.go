@@ -10,11 +10,11 @@ import (
 
 // LagRules decide when a lag makes a member unhealthy.
 type LagRules struct {
-	Max    int64         // of a partition's adjusted lag; strictly above is unhealthy
-	Every  time.Duration // from one look to the next
-	Window int           // looks that count
-	Rises  int           // so many rises, one after the other, mean a stuck partition
-	// Topic is the only topic that the pipeline is for, whose name reasons leave out; "" if there are several.
+	Max    int64         // largest healthy adjusted lag of a partition
+	Every  time.Duration // interval between two checks
+	Window int           // number of checks that a verdict covers
+	Rises  int           // number of rises of the lag in a row that mean a stuck partition
+	// Topic is the only topic of the pipeline, whose name the reasons leave out; "" if there are several.
 	Topic string
 }
 
@@ -27,11 +27,11 @@ type LagSample struct {
 	Table    string
 	End      int64 // last stable offset
 	Position int64 // in the table
-	Consumed int64 // behind the rows that are in the table or on their way there
+	Consumed int64 // next offset after the last row that is in the table or on its way there
 	// Hold is the reason of the partition's hold, "" if it is not held.
 	Hold string
-	// Waiting is since when rows of the table wait for their commit, the zero time if none do; CommitEvery is how long they
-	// should.
+	// Waiting is the time since which rows of the table have waited for their commit, the zero time if none wait.
+	// CommitEvery is the longest time that rows should wait.
 	Waiting     time.Time
 	CommitEvery time.Duration
 	Thresholds  LagThresholds
@@ -39,12 +39,12 @@ type LagSample struct {
 
 // PartitionLag is the lag of a partition after an observation.
 type PartitionLag struct {
-	// Lag is end - position, Adjusted the lag that the rules judge. -1 as long as they were never known.
+	// Lag is end - position, Adjusted the lag that the rules judge; both as last known, -1 if they never were.
 	Lag, Adjusted int64
-	// Overdue says that rows of the partition wait for a commit that should have come long ago.
+	// Overdue is true if the commit of rows of the partition is overdue: see [LagSample.overdue].
 	Overdue bool
 	Verdict Verdict // "" before the first known lag
-	// Level is that of the topic, by the sum over the partitions of it that this member has.
+	// Level is that of the topic: it judges the sum of the adjusted lags of the topic's partitions that this member has.
 	Level Level
 }
 
@@ -56,9 +56,9 @@ type LagReport struct {
 
 // Monitor judges the lag of a member's partitions from regular samples. It does no I/O and has no clock.
 //
-// It judges an adjusted lag: rows of an open batch count as consumed until the batch is overdue, so that a batch that fills
-// for a minute is not a stuck consumer. After that only rows in the table count. A held partition counts for the maximum
-// lag, but never as stuck.
+// It judges an adjusted lag: rows that wait for their commit count as consumed until the commit is overdue, so that a batch
+// that fills for a minute is not a stuck consumer. After that only rows in the table count. The maximum lag also applies to
+// a held partition, which never counts as stuck.
 type Monitor struct {
 	rules      LagRules
 	partitions map[TopicPartition]*lagHistory
@@ -118,8 +118,8 @@ func (m *Monitor) report() LagReport {
 	return l
 }
 
-// topicLags returns the sum of the adjusted lags of each topic, as far as they are known: thresholds are of a topic, so
-// many partitions that are each a little behind exceed them, too.
+// topicLags returns the sum of the known adjusted lags of each topic. Thresholds apply to the sum, so that many partitions
+// that are each a little behind exceed them, too.
 func (m *Monitor) topicLags() map[string]int64 {
 	lags := map[string]int64{}
 	for p, h := range m.partitions {
@@ -141,8 +141,8 @@ func bounded(reasons []string) string {
 // lagHistory is the history of a partition.
 type lagHistory struct {
 	sample LagSample  // the newest one
-	window []lagPoint // of the last looks that knew the lag, the oldest first; empty in a hold
-	moved  time.Time  // when the window's largest position was first seen
+	window []lagPoint // of the last checks in which the lag was known, the oldest first; empty during a hold
+	moved  time.Time  // time of the last point whose progress was larger than that of the point before
 	lag    PartitionLag
 }
 
@@ -150,11 +150,11 @@ type lagHistory struct {
 type lagPoint struct {
 	at       time.Time
 	position int64 // in the table
-	progress int64 // the same, or behind rows on their way
+	progress int64 // position, or the next offset after rows on their way if their commit is not overdue
 	lag      int64 // adjusted
 }
 
-// observe takes a sample and reports whether the lag was in it.
+// observe takes a sample and reports whether the sample has a lag, so both position and end.
 func (h *lagHistory) observe(now time.Time, s LagSample, rules LagRules) (known bool) {
 	h.sample = s
 	known = s.End >= 0 && s.Position >= 0
@@ -174,14 +174,14 @@ func (h *lagHistory) observe(now time.Time, s LagSample, rules LagRules) (known 
 	case known:
 		h.add(point, rules.Window)
 		h.lag.Verdict = h.verdict(rules.Window)
-	case h.lag.Verdict == VerdictHeld: // it has just ended
+	case h.lag.Verdict == VerdictHeld: // the hold has just ended
 		h.lag.Verdict = VerdictOK
 	}
 	return known
 }
 
-// overdue reports whether rows wait for longer than two of the intervals in which they should be committed. An observation cannot
-// see less than the time between two of them.
+// overdue reports whether rows of the table have waited for their commit longer than twice CommitEvery, and longer than
+// every, the interval between two checks.
 func (s *LagSample) overdue(now time.Time, every time.Duration) bool {
 	return !s.Waiting.IsZero() && now.Sub(s.Waiting) > max(2*s.CommitEvery, every)
 }
@@ -195,7 +195,7 @@ func (h *lagHistory) add(p lagPoint, size int) {
 	}
 }
 
-// rises counts how often the lag rose without a pause, up to the newest point.
+// rises counts the rises of the lag in a row that end at the newest point.
 func (h *lagHistory) rises() (n int) {
 	for i := len(h.window) - 1; i > 0 && h.window[i].lag > h.window[i-1].lag; i-- {
 		n++
@@ -203,7 +203,7 @@ func (h *lagHistory) rises() (n int) {
 	return n
 }
 
-// verdict judges the window, which is not empty. One that is not full yet says only what a few points can prove.
+// verdict judges the window, which must not be empty. A window that is not full yet is OK or a REWIND.
 func (h *lagHistory) verdict(size int) Verdict {
 	first, last := h.window[0], h.window[len(h.window)-1]
 	furthest, least, moves, shrinks := last.position, last.lag, false, false
@@ -213,7 +213,7 @@ func (h *lagHistory) verdict(size int) Verdict {
 		moves = moves || next.progress > p.progress
 		shrinks = shrinks || next.lag < p.lag
 	}
-	// The next rows wait behind those on their way, whose commit is not overdue.
+	// Rows are on their way and their commit is not overdue, so a position that does not move is no stall.
 	waits := last.progress > last.position
 	switch span := last.at.Sub(first.at); {
 	case last.position < furthest:
@@ -232,7 +232,7 @@ func (h *lagHistory) verdict(size int) Verdict {
 	return VerdictOK
 }
 
-// reasons words what makes the member unhealthy.
+// reasons returns the texts that say why the partition makes the member unhealthy, nil if it does not.
 func (h *lagHistory) reasons(rules LagRules) (all []string) {
 	s := &h.sample
 	name := fmt.Sprintf("Partition %d", s.Partition)

@@ -43,7 +43,7 @@ func (s seen) sample(now time.Time) health.LagSample {
 	return l
 }
 
-// TestLagHistories: the verdict on a partition after the last of its polls.
+// TestLagHistories checks the verdict and the reason for a partition after the last poll of a history.
 func TestLagHistories(t *testing.T) {
 	const (
 		rising  = "Partition 0 lag consistently increasing"
@@ -55,8 +55,8 @@ func TestLagHistories(t *testing.T) {
 		verdict health.Verdict
 		reason  string
 	}{
-		// The requirement's own numbers.
-		{"a healthy one", lags(3, 4, 5, 4, 5), "STALL", ""}, // the table has moved nothing for it, see "reads on" below
+		// The numbers of the requirement.
+		{"a healthy one", lags(3, 4, 5, 4, 5), "STALL", ""}, // its position does not move; "reads on" below is the same with one that does
 		{"two rises", lags(1000, 1500, 2100), "OK", ""},
 		{"three rises", lags(1000, 1500, 2100, 2800), "OK", rising},
 		{"four points rise three times", lags(100, 150, 200, 280), "OK", rising},
@@ -171,7 +171,7 @@ func TestLagHistories(t *testing.T) {
 	}
 }
 
-// TestLagOfPartitions: the lag of several partitions in one poll.
+// TestLagOfPartitions covers several partitions in one poll.
 func TestLagOfPartitions(t *testing.T) {
 	rules := usual
 	rules.Topic = "" // several
@@ -209,7 +209,7 @@ func TestLagOfPartitions(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
-	// Kafka does not answer: LastCheckTime stays. Members that left are removed nevertheless.
+	// Kafka does not answer: LastCheckTime stays. Partitions without a sample are removed nevertheless.
 	l = m.Observe(midnight.Add(time.Minute), []health.LagSample{unread})
 	if len(l.Partitions) != 1 || len(l.Status.PartitionLags) != 0 || !l.Status.Healthy || !l.Status.LastCheckTime.Equal(midnight) {
 		t.Errorf("%+v", l)
@@ -230,7 +230,8 @@ func TestLagOfPartitions(t *testing.T) {
 	}
 }
 
-// TestLagOfAnotherPartition: a partition that left and comes back, and one of the same name, start with an empty window.
+// TestLagOfAnotherPartition: a partition that was lost and is claimed again starts with an empty window, and so does another
+// partition of the same name.
 func TestLagOfAnotherPartition(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -283,7 +284,7 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
-// TestLagProperties draws histories of several partitions and compares the monitor with the rules, said in another way.
+// TestLagProperties draws histories of several partitions and compares the monitor with a second implementation of the rules.
 func TestLagProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := health.LagRules{
@@ -292,7 +293,7 @@ func TestLagProperties(t *testing.T) {
 		rules.Window = rules.Rises + rapid.IntRange(1, 3).Draw(t, "more")
 		m := health.NewMonitor(rules)
 		type known struct {
-			lags   []int64 // adjusted, since the window is one
+			lags   []int64 // adjusted lags of the present window
 			newest int64
 		}
 		all := map[int32]*known{}

@@ -2,22 +2,22 @@ package health
 
 // Letters is the state of the dead letters of the pipeline.
 type Letters struct {
-	// Unresolved are records with a dead letter and without a row, of all members: nil until they were counted once.
+	// Unresolved counts the records with a dead letter and without a row, of all members: nil before the first count.
 	Unresolved []UnresolvedLetters `json:"unresolved"`
 	// PerMinute are the dead letters that this member wrote in the last five minutes, as a rate.
 	PerMinute float64 `json:"per_minute"`
-	// Error says why the count is not complete or old, "" if it is.
+	// Error says why the count is incomplete or old, "" if it is neither.
 	Error string `json:"error,omitempty"`
 }
 
-// UnresolvedLetters counts those of one topic and class of error.
+// UnresolvedLetters is the number of unresolved records of one topic and one class of error.
 type UnresolvedLetters struct {
 	Topic string `json:"topic"` // of the records
 	Class string `json:"class"`
 	Count int64  `json:"count"`
 }
 
-// Fingerprints is how much of a topic's window of duplicates this member has in memory.
+// Fingerprints is the part of a topic's dedup window that this member has in memory.
 type Fingerprints struct {
 	Topic   string `json:"topic"`
 	Entries int64  `json:"entries"`
@@ -31,7 +31,7 @@ type Pool struct {
 	Used int64  `json:"used"`
 }
 
-// Operations is how well a member knows what operators decided.
+// Operations is what a member has read of the operations log.
 type Operations struct {
 	// Known is true once the log was read whole. Seq is the newest entry known then, 0 if there is none.
 	Known bool  `json:"known"`

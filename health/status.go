@@ -13,10 +13,10 @@ type Status string
 // The statuses.
 const (
 	OK       Status = "ok"
-	Unknown  Status = "unknown"  // the component that would know does not answer
+	Unknown  Status = "unknown"  // the source of the status does not answer
 	Degraded Status = "degraded" // something is wrong and work continues
-	Down     Status = "down"     // of the whole: not ready because of its lag, or not at work any more. Of a part: nothing of it works
-	Starting Status = "starting" // of the whole: not at work so far. Of a part: not checked yet
+	Down     Status = "down"     // connector: unhealthy lag, or not joined or resumed any more; component: nothing of it works
+	Starting Status = "starting" // connector: never yet joined and resumed; component: not checked yet
 	Draining Status = "draining" // stopping, committing the open batch
 )
 
@@ -69,7 +69,7 @@ func (r Report) Sum() Sum {
 	return s
 }
 
-// WaitsFor returns the holds of all topics: the member waits for them before it can start.
+// WaitsFor returns the holds that hold all topics at once: the member reads nothing until they end.
 func (r Report) WaitsFor() []Held {
 	waits := []Held{}
 	for _, h := range r.Holds {
@@ -80,15 +80,15 @@ func (r Report) WaitsFor() []Held {
 	return waits
 }
 
-// Held is a hold with what ends it.
+// Held is a hold with the event or the command that ends it.
 type Held struct {
 	Hold
 	EndsBy string `json:"ends_by"`
-	// Command is the command line that ends it, "" if no command does
+	// Command is the command line that ends the hold, "" if no command does.
 	Command string `json:"command,omitempty"`
 }
 
-// Held returns the hold with what ends it.
+// Held adds to the hold the event and the command that end it.
 func (h Hold) Held() Held {
 	command := h.Ending
 	if command == "" {

@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// anyReport is a report that need not make sense.
+// anyReport generates reports, which need not make sense.
 func anyReport() *rapid.Generator[health.Report] {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	topics := rapid.SampledFrom([]string{"", "orders", "users"})
@@ -97,7 +97,7 @@ func TestStatusesAgree(t *testing.T) {
 			names[c.Name] = true
 			switch c.Status {
 			case health.OK:
-				continue // why it is well, some say, too
+				continue // some components have a reason although they are well
 			case health.Unknown:
 				if worst == health.OK {
 					worst = health.Unknown
@@ -137,7 +137,7 @@ func TestStatusesAgree(t *testing.T) {
 	})
 }
 
-// TestAComponentThatIsDown: nothing is degraded beside it, and the whole is.
+// TestAComponentThatIsDown: if one component is down and no other is degraded, the connector is degraded.
 func TestAComponentThatIsDown(t *testing.T) {
 	r := health.Report{
 		Joined: true, Resumed: true, Started: true, Tested: true,

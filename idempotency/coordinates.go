@@ -97,8 +97,8 @@ func ReplayAppID(pipeline, tableID string) string {
 	return TableAppID(pipeline, tableID) + ":" + replay
 }
 
-// NewestAppID is the key of the Delta txn that holds the newest timestamp among the rows of p, in milliseconds, where
-// fingerprints are remembered (see [Judge]): the appId of p with one part more.
+// NewestAppID is the key of the Delta txn that holds the newest timestamp among the rows of p, in milliseconds: the end
+// of the dedup window (see [Judge]). It is the appId of p with one part more. Only topics with an identity need it.
 func (p Partition) NewestAppID(pipeline string) string { return p.AppID(pipeline) + ":" + newest }
 
 // EpochAppID is the key of the Delta txn that holds the leader epoch of the last record batch before the position of p, -1
@@ -106,7 +106,7 @@ func (p Partition) NewestAppID(pipeline string) string { return p.AppID(pipeline
 // nothing about a position of another commit (see [EpochOf]).
 func (p Partition) EpochAppID(pipeline string) string { return p.AppID(pipeline) + ":" + epoch }
 
-// EpochOf returns the appId of the position that an appId of [Partition.EpochAppID] stands beside, and false for any other
+// EpochOf returns the appId of the position that an appId of [Partition.EpochAppID] belongs to. ok is false for any other
 // appId.
 func EpochOf(appID string) (position string, ok bool) {
 	position, ok = strings.CutSuffix(appID, ":"+epoch)
@@ -119,7 +119,8 @@ const (
 	replay = "replay"
 )
 
-// OfPipeline reports whether a txn is one of a pipeline: a position, what belongs to one, or the mark of a table.
+// OfPipeline reports whether an appId is one of a pipeline: of a position, a leader epoch or a newest timestamp of a
+// partition, or of the mark of a table.
 func OfPipeline(appID, pipeline string) bool {
 	return strings.HasPrefix(appID, scheme+":"+escape(pipeline)+":")
 }

@@ -9,14 +9,14 @@ import (
 	"math"
 )
 
-// Fingerprint is the first half of the SHA-256 of an identity. Zero says that the record has none: nothing is known to
-// be the same as it. It can be a map key.
+// Fingerprint is the first half of the SHA-256 of an identity. Zero means that the record has no identity, so it is never
+// a duplicate. A Fingerprint can be a map key.
 type Fingerprint [16]byte
 
 // IsZero reports whether the record has no identity.
 func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 
-// String renders the fingerprint as 32 hexadecimal digits, and none as "".
+// String renders the fingerprint as 32 hexadecimal digits, and zero as "".
 func (f Fingerprint) String() string {
 	if f.IsZero() {
 		return ""
@@ -42,8 +42,8 @@ func ParseFingerprint(s string) (Fingerprint, error) {
 // domain keeps these hashes apart from all others; its number changes if the encoding ever does.
 const domain = "sluice identity 1\x00"
 
-// Tags of the values that are hashed. A value of one type never equals one of another, save that integers of all widths
-// are the same numbers: widening a column must not make yesterday's records strangers.
+// Tags of the types of hashed values: values of two types never have the same fingerprint. Integers of all widths share
+// one tag, so that the fingerprints of a column stay the same when it is widened.
 const (
 	tagInteger byte = 'i'
 	tagFloat   byte = 'f'
@@ -83,7 +83,7 @@ func (h *Hasher) Boolean(v bool) Fingerprint {
 	return h.word(tagBoolean, 0)
 }
 
-// Float is the fingerprint of a floating-point number: 0 and -0 are the same, and so are all that are not a number.
+// Float is the fingerprint of a floating-point number: 0 and -0 are the same, and so are all NaNs.
 func (h *Hasher) Float(v float64) Fingerprint {
 	switch {
 	case v == 0:
@@ -108,7 +108,7 @@ func (h *Hasher) Text(v []byte) Fingerprint {
 	return h.bytes(tagText, v)
 }
 
-// Header is the fingerprint of a header's value; null and empty ones are no identity.
+// Header returns the fingerprint of a header's value, zero for a null or empty value, which is not an identity.
 func (h *Hasher) Header(v []byte) Fingerprint {
 	if len(v) == 0 {
 		return Fingerprint{}

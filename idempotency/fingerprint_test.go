@@ -36,7 +36,7 @@ func TestParseIdentity(t *testing.T) {
 	}
 }
 
-// The encoding is in tables that exist: it may never change unnoticed.
+// Fingerprints are computed again from the rows of existing tables and must match stored ones, so they must never change.
 func TestFingerprintsStayWhatTheyAre(t *testing.T) {
 	field := func(s string) *idempotency.Hasher { return idempotency.NewHasher(identity(t, s)) }
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestFingerprintsStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// No two of these are the same identity, although most have the same bytes in them.
+// All of these identities differ, although most contain the same bytes, so their fingerprints differ, too.
 func TestIdentitiesNeverMeet(t *testing.T) {
 	seen := map[idempotency.Fingerprint]string{}
 	add := func(what string, f idempotency.Fingerprint) {

@@ -9,7 +9,7 @@ import (
 const MaxIDBytes = 200
 
 // IsID reports whether a store can keep a value as the id of an [Entry]: 1 to [MaxIDBytes] bytes of UTF-8 without NUL,
-// which PostgreSQL has no place for in a text.
+// which PostgreSQL cannot store in a text.
 func IsID(v []byte) bool {
 	return len(v) > 0 && len(v) <= MaxIDBytes && utf8.Valid(v) && bytes.IndexByte(v, 0) < 0
 }
@@ -32,7 +32,7 @@ func (i *IDs) Add(v []byte) {
 // Allocated returns the memory that the IDs take, in bytes.
 func (i *IDs) Allocated() int64 { return int64(cap(i.text)) + 8*int64(cap(i.ends)) }
 
-// MoveTo sets the ids of entries, one for each row that was added, and starts again with none.
+// MoveTo sets the ids of entries, one for each row that was added, and empties i for the next chunk.
 func (i *IDs) MoveTo(entries []Entry) {
 	const usual = 64 << 10
 	text, from := string(i.text), 0

@@ -13,7 +13,7 @@ type By uint8
 const (
 	ByNone    By = iota
 	ByField      // a column of the table
-	ByHeader     // the last header of a name
+	ByHeader     // the last header with a given name
 	ByContent    // key and value
 )
 

@@ -9,14 +9,15 @@ import (
 
 // An index maps fingerprints to times, at about 23 bytes each: 16 and 4, with one slot in seven empty.
 //
-// Fingerprints are random already, so that the first 64 bits say where one belongs. Open addressing keeps those of a
-// shard in ascending order: a lookup ends at the first greater one, growing and sweeping are one pass in order, and a
-// shard grows by an eighth alone. So nothing ever needs twice the memory. A small index is one shard.
+// Each shard is a hash table with open addressing. Fingerprints are random, so their first 64 bits are the hash, and the
+// entries of a shard are in ascending order: a lookup ends at the first greater entry, and growing and sweeping are one
+// pass in order. Shards grow one at a time and by an eighth, so the index never needs twice its memory. A small index has
+// one shard.
 type index struct {
-	base   int64 // milliseconds; the times of slots count from here
-	count  int
-	shift  uint8   // 2^shift shards, by the first bits
-	shards []shard // none as long as it is empty
+	base   int64   // milliseconds; the times of slots count from here
+	count  int     // of entries
+	shift  uint8   // the first shift bits of a fingerprint are the number of its shard
+	shards []shard // nil while the index is empty
 }
 
 const (
@@ -24,9 +25,9 @@ const (
 	shardBytes = 40
 	// indexBytes is the size of an empty index in bytes.
 	indexBytes = 128
-	// An index of so many entries is split into shards.
+	// An index with splitAt entries is split into 2^splitBits shards.
 	splitAt, splitBits = 8192, 6
-	// A shard is grown when it is filled to 9/10, by an eighth.
+	// A shard grows once its entries are fillNum/fillDen of its home slots.
 	fillNum, fillDen = 9, 10
 )
 
@@ -36,15 +37,15 @@ type slot struct {
 }
 
 type shard struct {
-	slots []slot // those where entries belong, and a tail for what the last of them push on
-	n     int
-	shift uint8 // the first bits, which all of its entries share
+	slots []slot // the home slots, then a tail for entries that find the last home slots taken
+	n     int    // of entries
+	shift uint8  // number of leading bits that all of its entries share
 }
 
-// newIndex returns an index with room for so many entries, if they are many.
+// newIndex returns an index with room for this number of entries. Below 1000 entries per shard it is empty and grows.
 func newIndex(entries int) index {
 	var x index
-	// Fingerprints spread like a draw: six deviations more than the mean.
+	// Random fingerprints do not fill all shards alike: each shard has room for six standard deviations more than the mean.
 	mean := float64(entries) / (1 << splitBits)
 	if mean < 1000 {
 		return x
@@ -56,27 +57,28 @@ func newIndex(entries int) index {
 	return x
 }
 
-// width is how many slots so many entries need.
+// width returns how many slots a shard needs for this number of entries.
 func width(entries int) int {
 	homes := entries*fillDen/fillNum + 4
 	return homes + tail(homes)
 }
 
+// tail returns the number of slots after the home slots.
 func tail(homes int) int { return homes/128 + 16 }
 
-// homes is how many slots of a shard entries may belong to.
+// homes returns the number of home slots of a shard: the inverse of tail.
 func (s *shard) homes() int {
 	n := len(s.slots)
 	return max((n-16)*128/129, 1)
 }
 
-// home is where a fingerprint belongs. It never decreases from one fingerprint to the next greater one.
+// home returns the home slot of a fingerprint. A greater fingerprint never has a lower home slot.
 func (s *shard) home(f *Fingerprint) int {
 	hi, _ := bits.Mul64(binary.BigEndian.Uint64(f[:8])<<s.shift, uint64(s.homes())) //nolint:gosec // not negative
 	return int(hi)                                                                  //nolint:gosec // below homes
 }
 
-// find returns where a fingerprint is, or the slot that it would take.
+// find returns the slot of a fingerprint, or with ok = false the slot where it must be inserted.
 func (s *shard) find(f *Fingerprint) (i int, ok bool) {
 	hi, lo := words(f)
 	for i = s.home(f); i < len(s.slots); i++ {
@@ -90,15 +92,15 @@ func (s *shard) find(f *Fingerprint) (i int, ok bool) {
 	return i, false
 }
 
-// words are the fingerprint as two numbers, in its order.
+// words returns the fingerprint as two numbers whose order is that of fingerprints.
 func words(f *Fingerprint) (hi, lo uint64) {
 	return binary.BigEndian.Uint64(f[:8]), binary.BigEndian.Uint64(f[8:])
 }
 
-// shard is where a fingerprint belongs.
+// shard returns the shard of a fingerprint.
 func (x *index) shard(f *Fingerprint) *shard { return &x.shards[f[0]>>(8-x.shift)] }
 
-// split makes one shard many. Its entries come in order, so that those of each lie side by side.
+// split divides the only shard into 2^splitBits shards. Its entries are in order, so those of each new shard are adjacent.
 func (x *index) split() {
 	old := x.shards[0].slots
 	x.shift, x.shards = splitBits, make([]shard, 1<<splitBits)
@@ -136,8 +138,8 @@ func (x *index) get(f Fingerprint) (at int64, ok bool) {
 }
 
 // put adds a fingerprint, or moves its time forward. before is the time that it had, Never if it is new; stored is false
-// for a time that is too old for every window. put removes times that are too old beside this one, and calls
-// forgotten for each.
+// if at is too old for every window. If at is much newer than the other times, put removes entries that are then too old
+// for every window, and calls forgotten for each.
 func (x *index) put(f Fingerprint, at int64, forgotten func(at int64)) (before int64, stored bool) {
 	switch {
 	case x.count == 0:
@@ -173,14 +175,15 @@ func (x *index) put(f Fingerprint, at int64, forgotten func(at int64)) (before i
 	}
 }
 
-// span is how far apart times may be, in milliseconds: seven weeks. A window is at most a quarter of it, so that what does
-// not fit is never missed.
+// span is the largest difference between two times, in milliseconds: seven weeks. A window is at most a quarter of it, so
+// an entry that does not fit is older than every window.
 const span = int64(math.MaxUint32)
 
 // MaxWindow is the longest window.
 const MaxWindow = 12 * 24 * time.Hour
 
-// insert puts an entry at a slot and moves those behind it on to the next empty one. It returns false if there is none.
+// insert puts an entry into slot i. It moves the entries from i up to the next empty slot on by one, and returns false if
+// there is no empty slot.
 func (s *shard) insert(i int, e slot) bool {
 	j := i
 	for ; j < len(s.slots) && !s.slots[j].f.IsZero(); j++ {
@@ -194,7 +197,7 @@ func (s *shard) insert(i int, e slot) bool {
 	return true
 }
 
-// resize gives a shard room for so many entries.
+// resize gives a shard room for this number of entries.
 func (s *shard) resize(entries int) {
 	old := s.slots
 	for {
@@ -203,11 +206,11 @@ func (s *shard) resize(entries int) {
 			*s = to
 			return
 		}
-		entries += entries/8 + 8 // they crowd at the end
+		entries += entries/8 + 8 // too many of the entries belong near the end
 	}
 }
 
-// fill puts entries that come in order. It returns false if the tail is too short.
+// fill adds entries, which are in ascending order, to an empty shard. It returns false if the tail is too short for them.
 func (s *shard) fill(entries []slot) bool {
 	next := 0
 	for i := range entries {
@@ -244,7 +247,8 @@ func (x *index) sweep(before int64, forgotten func(at int64)) {
 				forgotten(at)
 				continue
 			}
-			// Never before its old slot: entries in front of it are still there, or were removed.
+			// Never after its old slot j, so no entry is overwritten before it was read: the entries before it were removed, or
+			// moved towards the start.
 			at := max(s.home(&e.f), next)
 			s.slots[at] = e
 			next, kept = at+1, kept+1

@@ -11,9 +11,9 @@ import (
 
 // Memory is the [Store] of one process: an [index] for each scope, within a limit for all of them together.
 //
-// At the limit it forgets the oldest hours of the largest window and calls forgotten: records keep flowing, with a shorter
-// memory. Holding them instead would trade a possible duplicate for a certain standstill. The configuration computes what a limit can
-// hold (see [SizeOf]), so this happens only if a declared rate was wrong.
+// At the limit it deletes the oldest hours of the largest window and calls forgotten. Records continue with a shorter
+// window: a possible duplicate is better than a hold. The configuration checks the limit against declared rates (see
+// [SizeOf]), so this happens only if a declared rate was wrong.
 type Memory struct {
 	limit     int64
 	forgotten func(Forgotten)
@@ -36,7 +36,7 @@ type Forgotten struct {
 type window struct {
 	index
 	through int64
-	hours   map[int64]int64 // entries by the hour of their time
+	hours   map[int64]int64 // number of entries by the hour of their time
 	bytes   int64           // as counted in Memory
 }
 
@@ -58,7 +58,7 @@ const BytesPerEntry = 24
 
 // SizeOf is the memory in bytes that a rate of records per second needs over a window.
 func SizeOf(rate float64, length time.Duration) int64 {
-	const slack = 1 // hour: the sweep comes once in a while
+	const slack = 1 // in hours: entries stay until the next sweep
 	return int64(rate * (length.Seconds() + slack*time.Hour.Seconds()) * BytesPerEntry)
 }
 
@@ -112,7 +112,7 @@ func (m *Memory) remember(s Scope, from, next int64, entries iter.Seq[Entry]) (t
 	n := 0
 	for e := range entries {
 		w.remember(e)
-		if n++; n%1024 == 0 { // not long beyond the limit
+		if n++; n%1024 == 0 { // so that the limit is never exceeded by much
 			m.account(w)
 			told = append(told, m.shorten()...)
 		}
@@ -140,7 +140,7 @@ func (w *window) forget(at int64) {
 	}
 }
 
-// account brings the sum up to date.
+// account updates m.bytes to the present size of w.
 func (m *Memory) account(w *window) {
 	now := w.size()
 	m.bytes += now - w.bytes
@@ -157,9 +157,9 @@ func (m *Memory) shorten() (told []Forgotten) {
 			}
 		}
 		if largest == nil {
-			return told // the windows themselves are more than the limit
+			return told // all windows are empty and still exceed the limit
 		}
-		// An eighth at once: it is a pass over the whole window.
+		// It removes an eighth at once, because each sweep is a pass over the whole window.
 		before, count, going := int64(0), largest.count, int64(0)
 		for _, h := range slices.Sorted(maps.Keys(largest.hours)) {
 			before = (h + 1) * hour
@@ -196,7 +196,7 @@ func (m *Memory) Reset(_ context.Context, s Scope) error {
 // For implements [Store]. This store never retries.
 func (m *Memory) For(string) Store { return m }
 
-// Release implements [Store]: no other member can use the fingerprints of this process.
+// Release implements [Store]. It deletes the scope, because no other member can use the fingerprints of this process.
 func (m *Memory) Release(s Scope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +206,7 @@ func (m *Memory) Release(s Scope) {
 	}
 }
 
-// Entries is how many fingerprints of a scope are remembered.
+// Entries returns the number of fingerprints of a scope.
 func (m *Memory) Entries(s Scope) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,13 +216,13 @@ func (m *Memory) Entries(s Scope) int64 {
 	return 0
 }
 
-// MemoryUse is how much a [Memory] has of a topic.
+// MemoryUse is the part of a [Memory] that one topic takes.
 type MemoryUse struct {
 	Entries int64
 	Bytes   int64
 }
 
-// ByTopic returns how much there is of each topic that has a window.
+// ByTopic returns the use of each topic that has a window.
 func (m *Memory) ByTopic() map[string]MemoryUse {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -241,10 +241,10 @@ type MemoryStats struct {
 	Entries int64
 	Bytes   int64
 	Limit   int64
-	Lost    int64 // entries that the limit cost, ever
+	Lost    int64 // entries that were deleted because of the limit, since the start
 }
 
-// Stats returns the numbers of now.
+// Stats returns the present numbers.
 func (m *Memory) Stats() MemoryStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

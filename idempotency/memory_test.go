@@ -16,7 +16,7 @@ func TestMemory(t *testing.T) {
 	storetest.Run(t, func(*testing.T) idempotency.Store { return idempotency.NewMemory(1<<30, nil) })
 }
 
-// hashed is a fingerprint as they are, one for each number.
+// hashed returns a random-looking fingerprint, a different one for each number.
 func hashed(n int64) idempotency.Fingerprint {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(n))
@@ -24,7 +24,7 @@ func hashed(n int64) idempotency.Fingerprint {
 	return idempotency.Fingerprint(sum[:16])
 }
 
-// stream yields the records of one partition, so many an hour.
+// stream yields the entries of offsets [from, to) of one partition, perHour entries for each hour.
 func stream(from, to, perHour int64) func(func(idempotency.Entry) bool) {
 	return func(yield func(idempotency.Entry) bool) {
 		for i := from; i < to; i++ {
@@ -84,7 +84,7 @@ func TestTheLimitForgetsTheOldestAndSaysSo(t *testing.T) {
 	m := (*idempotency.Memory)(nil)
 	m = idempotency.NewMemory(limit, func(f idempotency.Forgotten) {
 		told = append(told, f)
-		_ = m.Stats() // may be asked meanwhile
+		_ = m.Stats() // must not change the result
 	})
 	small := scope
 	small.Partition.ID = 4
@@ -187,7 +187,7 @@ func BenchmarkTenMillion(b *testing.B) {
 	})
 }
 
-// A partition that has few records must not cost what one with many does.
+// The window of a partition with few records takes little memory.
 func TestASmallWindowIsSmall(t *testing.T) {
 	m := idempotency.NewMemory(1<<30, nil)
 	for id := range int32(1000) {

@@ -6,11 +6,12 @@ import (
 	"iter"
 )
 
-// Scope separates the fingerprints of a store: a partition that one pipeline moves into one table.
+// Scope is a partition that one pipeline writes into one table by one identity. A store keeps the fingerprints of each
+// scope apart.
 type Scope struct {
 	Pipeline  string
 	TableID   string
-	Identity  Identity // another identity makes other records equal
+	Identity  Identity // fingerprints of two identities cannot be compared
 	Partition Partition
 }
 
@@ -22,19 +23,19 @@ func (s Scope) String() string {
 // Store remembers the fingerprints of rows. Callers add only rows that are in the table, so forgetting makes a duplicate
 // possible and can never lose a record.
 //
-// For each scope the store knows the offset up to which it remembers. That offset moves only forward and only from its last value, so
-// two members that work on one partition never leave a gap between them. The caller fills gaps from the table.
+// For each scope the store knows the offset up to which it remembers. That offset moves only forward and only from its last
+// value, so two members that work on one partition never leave a gap between them. The caller fills gaps from the table.
 //
 // Scopes are independent; the caller makes the calls for one scope one after the other. Errors carry a class.
 type Store interface { //nolint:interfacebloat // two methods read, four write, one names the caller
 	// Through returns the offset below which the rows of a scope are remembered, if they lie in the window; 0 if none are.
 	Through(ctx context.Context, s Scope) (int64, error)
-	// Seen returns the times of those entries whose fingerprints are remembered, in milliseconds: the newest of rows with the same
-	// fingerprint. It may return fingerprints that are older than the window.
+	// Seen returns the times of those entries whose fingerprints are remembered, in milliseconds: for each fingerprint the
+	// newest time of its rows. It may return times that are older than the window.
 	Seen(ctx context.Context, s Scope, entries iter.Seq[Entry]) (map[Fingerprint]int64, error)
-	// Remember adds rows at offsets [from, next) and moves Through from from to next; next may be from. ErrMoved if
-	// Through is not from, with nothing changed. Each entry has a fingerprint and its effective time. Through
-	// moves only if all entries are added.
+	// Remember adds the rows at offsets [from, next), each with its fingerprint and effective time, and then moves Through
+	// to next, which may equal from. Through moves only if all entries are added. The error is ErrMoved if Through is not
+	// from; nothing has changed then.
 	Remember(ctx context.Context, s Scope, from, next int64, entries iter.Seq[Entry]) error
 	// Sweep deletes entries older than before, in milliseconds.
 	Sweep(ctx context.Context, s Scope, before int64) error
@@ -47,5 +48,5 @@ type Store interface { //nolint:interfacebloat // two methods read, four write, 
 	For(batch string) Store
 }
 
-// ErrMoved says that Through has another value than the caller expected: fill the gap first.
+// ErrMoved means that Through has another value than the caller expected: the caller must fill the gap first.
 var ErrMoved = errors.New("the fingerprints are remembered up to another offset")

@@ -20,12 +20,12 @@ const EntryBytes = 48
 // not end the window of all others.
 const ahead = int64(time.Hour / time.Millisecond)
 
-// Never is the clock of a partition that has no row yet.
+// Never is the newest timestamp of a partition that has no row yet.
 const Never = int64(-1)
 
-// Effective is the timestamp that counts for a record, both in milliseconds. now is the time at which the record is
-// decided about, or was written. It is false for a record without a timestamp, or one before 1970: that has no place
-// in any window, is never a duplicate and is not remembered.
+// Effective returns the timestamp that counts for a record with timestamp at, both in milliseconds. now is the time at
+// which the record is judged, or was written. The result is false for a record without a timestamp or with one before
+// 1970: it is in no window, is never a duplicate and is not remembered.
 func Effective(at, now int64) (int64, bool) {
 	switch {
 	case at < 0:
@@ -36,18 +36,18 @@ func Effective(at, now int64) (int64, bool) {
 	return at, true
 }
 
-// A Judge decides about the records of one partition in the order of their offsets. It is pure: what it says follows
-// from its arguments alone.
+// A Judge decides which records of one partition are duplicates, in the order of their offsets. It is pure: the result
+// depends on its arguments alone.
 //
-// A record is a duplicate if its fingerprint was remembered with a timestamp that is not more than the length of the
-// window before the newest one of the partition, its own included. The newest one moves with what becomes a row, never
-// with a duplicate: so it can be told from the table.
+// A record is a duplicate if a row with its fingerprint has a timestamp in the window. The window ends at the newest
+// timestamp of the partition, that of the record included. Only rows move the newest timestamp, never duplicates, so it
+// can be computed from the table.
 type Judge struct {
 	length int64
 	now    int64
 	newest int64
 	seen   map[Fingerprint]int64
-	cut    index
+	cut    index // fingerprints of the rows that this Judge has accepted
 	counts Counts
 }
 
@@ -59,8 +59,9 @@ type Counts struct {
 	Undated int64 // records with an identity that have no timestamp
 }
 
-// NewJudge returns a Judge. newest is the newest timestamp among the rows of the partition, Never if it has none; seen
-// is what a store remembers of the fingerprints to be judged; rows is how many will be, so that there is room.
+// NewJudge returns a Judge for a window of a length. newest is the newest timestamp among the rows of the partition, Never
+// if it has none. seen has the times that a store remembers of the fingerprints to be judged: see [Store]. rows is the
+// expected number of records.
 func NewJudge(length time.Duration, now time.Time, newest int64, seen map[Fingerprint]int64, rows int) *Judge {
 	return &Judge{length: length.Milliseconds(), now: now.UnixMilli(), newest: newest, seen: seen, cut: newIndex(rows)}
 }
@@ -68,7 +69,7 @@ func NewJudge(length time.Duration, now time.Time, newest int64, seen map[Finger
 // JudgeBytes is the largest memory of a Judge per row, in bytes.
 const JudgeBytes = 26
 
-// Duplicate reports whether a record is one. If not, it counts as a row from now on.
+// Duplicate reports whether a record is a duplicate. If not, it counts as a row from now on.
 func (j *Judge) Duplicate(e Entry) bool {
 	at, dated := Effective(e.At, j.now)
 	none := e.Fingerprint.IsZero()

@@ -8,11 +8,11 @@ import (
 )
 
 // Backoff is the pause between tries: Initial, doubled each time up to Max, then spread by ±Jitter so that members do
-// not retry at the same moments. The spread comes after the cap: in a long outage it matters most.
+// not retry at the same moments. The spread comes after Max, because in a long outage all pauses have reached Max.
 type Backoff struct {
-	Initial time.Duration // 1s
-	Max     time.Duration // 30s
-	Jitter  float64       // fraction of the pause: 0.25
+	Initial time.Duration // by default 1s
+	Max     time.Duration // by default 30s
+	Jitter  float64       // fraction of the pause, by default 0.25
 }
 
 // Pause returns the pause after the n-th failure, counted from 1. It is never negative.

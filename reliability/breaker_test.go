@@ -20,32 +20,33 @@ import (
 	"sluice/reliability"
 )
 
-// dependency is what a guard stands before, seen from its own side: who asks when, and what the breaker said of itself.
+// dependency records what the dependency of a guard sees: when requests arrive, and the state of the breaker that the
+// guard's log gives.
 type dependency struct {
 	successes int
 
 	mu        sync.Mutex
 	began     time.Time
-	state     string // of the breaker, as it logged it
+	state     string // of the breaker, from the log
 	changes   []string
-	first     time.Duration   // when it opened first, since began
-	asked     []time.Duration // since began
-	flying    int             // requests that began while it was half-open and are under way
-	round     int             // of the breaker
-	whileOpen int
-	crowded   int // half-open, and more under way than may be
+	first     time.Duration   // from began to when the breaker first opened
+	asked     []time.Duration // from began to each request
+	flying    int             // requests under way that began in the present half-open state
+	round     int             // number of state changes of the breaker
+	whileOpen int             // requests that began while the breaker was open
+	crowded   int             // requests beyond the allowed probes while it was half-open
 }
 
 func watch(successes int) *dependency {
 	return &dependency{successes: successes, began: time.Now(), state: "closed"}
 }
 
-// guard returns a guard whose log tells d how its breaker stands.
+// guard returns a guard that logs to d, so that d learns the state of the breaker.
 func (d *dependency) guard(c reliability.Config, reg prometheus.Registerer) *reliability.Guard {
 	return reliability.NewGuard("store", c, slog.New(d), reg, errGone)
 }
 
-// Enabled, Handle, WithAttrs and WithGroup make d the handler of the guard's log.
+// Enabled, Handle, WithAttrs and WithGroup make d a [slog.Handler].
 func (d *dependency) Enabled(context.Context, slog.Level) bool { return true }
 
 func (d *dependency) WithAttrs([]slog.Attr) slog.Handler { return d }
@@ -72,7 +73,7 @@ func (d *dependency) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// enter notes a request, leave its end.
+// enter notes the beginning of a request, leave its end.
 func (d *dependency) enter() (round int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,14 +97,14 @@ func (d *dependency) leave(round int) {
 	}
 }
 
-// simulation is one dependency with callers that come, are cancelled, and come again.
+// simulation is one dependency with callers that come, cancel their calls, and come again.
 type simulation struct {
 	config  reliability.Config
 	callers int
 	seed    uint64
-	downs   []time.Duration // when it goes down, up, down, …; it is up in the end
-	slowest time.Duration   // request
-	deaf    bool            // requests do not notice that their callers have gone
+	downs   []time.Duration // when the dependency goes down, up, down, …; it is up in the end
+	slowest time.Duration   // longest duration of a request
+	deaf    bool            // requests continue although their callers have canceled them
 }
 
 func drawSimulation(t *rapid.T) simulation {
@@ -137,8 +138,8 @@ func (w simulation) down(at time.Duration) bool {
 	return n%2 == 1
 }
 
-// run lets the callers work, and cancels many of their calls, until the last outage is over; then one more caller comes and
-// stays. It returns how long that one waited, with the dependency and its status.
+// run lets the callers work, and cancels many of their calls, until the last outage is over. Then one more caller comes
+// and is not canceled. run returns how long that one waited, the dependency, and the status of the guard at the end.
 func (w simulation) run(t *testing.T) (waited time.Duration, d *dependency, status reliability.Status) {
 	t.Helper()
 	d = watch(int(w.config.Successes))
@@ -202,9 +203,9 @@ func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(d)))
 }
 
-// TestBreakerProperties, for random cancellations, durations and errors: no request is sent
-// while the breaker is open, no more than the probes while it is half-open, it always gets them, and only failures of the
-// dependency open it.
+// TestBreakerProperties: with random cancellations, durations and errors, no request is sent while the breaker is open,
+// and while it is half-open only the allowed probes are. A caller that stays is served in bounded time, and only
+// failures of the dependency open the breaker.
 func TestBreakerProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := drawSimulation(rt)
@@ -214,7 +215,8 @@ func TestBreakerProperties(t *testing.T) {
 			status reliability.Status
 		)
 		synctest.Test(t, func(t *testing.T) { waited, d, status = w.run(t) })
-		// A failure that began before, its breaker's time and ramp, a pause, a round of others, and once more in a crowd.
+		// The bound allows for a failure that began earlier, OpenFor with its ramp, a pause, a round of other callers,
+		// and a second round.
 		bound := 4*w.slowest + 3*w.config.OpenFor + time.Minute
 		switch {
 		case d.whileOpen > 0:
@@ -231,7 +233,7 @@ func TestBreakerProperties(t *testing.T) {
 	})
 }
 
-// TestOpenMeansQuiet: while the dependency is down, however many wait, at most the probes of each round reach it.
+// TestOpenMeansQuiet: while the dependency is down, only the probes of each round reach it, however many callers wait.
 func TestOpenMeansQuiet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := config
@@ -258,7 +260,7 @@ func TestOpenMeansQuiet(t *testing.T) {
 			stop()
 			all.Wait()
 			for _, at := range d.asked {
-				if at > d.first { // what opened it came before
+				if at > d.first { // earlier requests opened the breaker
 					asked = append(asked, at)
 				}
 			}
@@ -273,7 +275,7 @@ func TestOpenMeansQuiet(t *testing.T) {
 	})
 }
 
-// TestRecoveryIsNoStampede: when the breaker's time is over, those who wait continue one after the other.
+// TestRecoveryIsNoStampede: once OpenFor is over, the waiting callers continue spread over the ramp, not all at once.
 func TestRecoveryIsNoStampede(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers = 200
@@ -302,7 +304,8 @@ func TestRecoveryIsNoStampede(t *testing.T) {
 	})
 }
 
-// TestMembersDoNotProbeInStep: members whose breakers opened in the same moment look again at different ones, each time.
+// TestMembersDoNotProbeInStep: members whose breakers opened at the same moment probe at different moments, in each
+// round.
 func TestMembersDoNotProbeInStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const members = 40
@@ -310,7 +313,7 @@ func TestMembersDoNotProbeInStep(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range members {
-			g := guard(t) // not d's: only the requests are of interest
+			g := guard(t) // one that does not log to d, which only counts requests here
 			for range config.Failures {
 				_ = g.Try(ctx, func(context.Context) error { return hiccup })
 			}
@@ -329,7 +332,7 @@ func TestMembersDoNotProbeInStep(t *testing.T) {
 	})
 }
 
-// most is how many of the moments lie within one window, at most.
+// most returns the largest number of moments within one window.
 func most(at []time.Duration, window time.Duration) (n int) {
 	slices.Sort(at)
 	for i, from := range at {
@@ -340,7 +343,7 @@ func most(at []time.Duration, window time.Duration) (n int) {
 	return n
 }
 
-// TestStateChangesAreSeen: in the log at WARN, in the gauge, in the counter.
+// TestStateChangesAreSeen: a state change of the breaker appears in the log at WARN, in the gauge and in the counter.
 func TestStateChangesAreSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, reg := watch(3), prometheus.NewPedanticRegistry()
@@ -387,7 +390,7 @@ func TestStateChangesAreSeen(t *testing.T) {
 	})
 }
 
-// TestPoisonNeverCounts: a thousand bad records between failures neither open the breaker nor hide that it should open.
+// TestPoisonNeverCounts: a thousand Poison errors in a row do not open the breaker and leave no failure in the status.
 func TestPoisonNeverCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := watch(3)
@@ -404,8 +407,8 @@ func TestPoisonNeverCounts(t *testing.T) {
 	})
 }
 
-// TestCancelledCallsDoNotCount: a call whose caller has gone says nothing about the dependency, neither that it fails nor
-// that it works.
+// TestCancelledCallsDoNotCount: a call that its caller canceled counts neither as a failure nor as a success of the
+// dependency.
 func TestCancelledCallsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := watch(3)
@@ -454,13 +457,13 @@ func TestCancelledCallsDoNotCount(t *testing.T) {
 	})
 }
 
-// TestASlowProbeIsNoEnd: while a probe takes its time, nothing is known to be better, and since when stays the first
-// failure.
+// TestASlowProbeIsNoEnd: while a slow probe is under way, the status stays open, with the time and the error of the
+// failure. A late success of an earlier request changes nothing.
 func TestASlowProbeIsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, began := guard(t), time.Now()
 		slow := make(chan error, 1)
-		go func() { // of before; it succeeds while the probe is under way
+		go func() { // begins before the breaker opens, and succeeds during the probe
 			slow <- g.Try(t.Context(), func(context.Context) error {
 				time.Sleep(config.OpenFor + 30*time.Second)
 				return nil
@@ -492,7 +495,8 @@ func TestASlowProbeIsNoEnd(t *testing.T) {
 	})
 }
 
-// TestALeftBreakerIsNotOpen: when all waiting callers have gone, the breaker holds no request back, and the next caller passes.
+// TestALeftBreakerIsNotOpen: when OpenFor is over and no caller waits, the status is not open, and the next request
+// passes.
 func TestALeftBreakerIsNotOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(t)

@@ -14,12 +14,12 @@ const (
 	laterLines = 5 * time.Minute
 )
 
-// FailureLog keeps a long failure from filling the log. It writes the first line at once, the second after a minute, then
-// one every five minutes. Each line after the first says since when the failure lasts and how many lines were left out.
+// FailureLog keeps a long failure from filling the log. It writes the first line at once, the second after a minute,
+// then one every five minutes. Each line after the first says when the failure began and how many lines were left out.
 // The first success writes one line.
 //
-// A failure that returns within a minute counts as the same failure, so a dependency that works now and then writes no
-// more lines than one that never works. A failure with a higher level than before starts anew. At DEBUG every line is
+// A failure that returns within a minute counts as the same failure, so a dependency that works now and then causes no
+// more lines than one that never works. A failure with a higher level than before counts as new. At DEBUG every line is
 // written.
 //
 // Use one FailureLog for each dependency and table. The zero FailureLog is ready to use, from any goroutine.
@@ -32,7 +32,7 @@ type FailureLog struct {
 	level   slog.Level // highest level of the failure
 	lines   int        // written for this failure
 	left    int64      // lines left out since the last one
-	open    bool       // a line was written since the last recovery
+	open    bool       // whether a line was written since the last success
 }
 
 // Failed logs a failure at the given level. A line that is left out is counted and logged at DEBUG instead.
@@ -47,8 +47,8 @@ func (f *FailureLog) Failed(ctx context.Context, log *slog.Logger, level slog.Le
 	log.Log(ctx, level, msg, args...) //nolint:sloglint // callers give constants
 }
 
-// Over logs the end of a failure at INFO, or at DEBUG if no line about the failure was written. Without a failure it logs
-// nothing.
+// Over logs the first success after a failure at INFO, or at DEBUG if no line about the failure was written. Without a
+// failure it logs nothing.
 func (f *FailureLog) Over(ctx context.Context, log *slog.Logger, msg string, args ...any) {
 	after, left, was, tell := f.over(time.Now())
 	if !was {
@@ -87,7 +87,8 @@ func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, le
 	return f.since, left, f.lines == 1, true
 }
 
-// over ends the failure. was reports whether there was one, tell reports whether a line was written since the last recovery.
+// over ends the failure. was reports whether there was one, tell reports whether a line was written since the last
+// success.
 func (f *FailureLog) over(now time.Time) (after time.Duration, left int64, was, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

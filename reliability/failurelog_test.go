@@ -30,17 +30,18 @@ func (l *failureLines) fails() { l.Failed(l.t.Context(), l.log, slog.LevelWarn, 
 
 func (l *failureLines) works() { l.Over(l.t.Context(), l.log, "it works again", "n", 1) }
 
-// lines are those since the last call.
+// lines returns the lines since the last call.
 func (l *failureLines) lines() []string {
 	defer l.out.Reset()
 	return strings.Split(strings.TrimSpace(l.out.String()), "\n")
 }
 
-// TestFailureLog_TenHours: one line at once, one after a minute, then one in five minutes, and one at the end.
+// TestFailureLog_TenHours: a failure of ten hours has a line at once, one after a minute, then one every five minutes,
+// and one at its end.
 func TestFailureLog_TenHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFailureLines(t)
-		l.works() // nothing has failed: nothing is over
+		l.works() // no failure has begun, so this logs nothing
 		began := time.Now()
 		var at []time.Duration
 		for time.Since(began) < 10*time.Hour {
@@ -80,8 +81,8 @@ func TestFailureLog_TenHours(t *testing.T) {
 	})
 }
 
-// TestFailureLog_NowAndThen: what works for a moment between its failures fills no log, either. What becomes worse says so
-// at once.
+// TestFailureLog_NowAndThen: a dependency that works for a moment between its failures does not fill the log either. A
+// failure of a higher level is logged at once.
 func TestFailureLog_NowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFailureLines(t)

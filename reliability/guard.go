@@ -20,18 +20,18 @@ import (
 // Config sets the retries and the circuit breaker of a guard. config.yaml lists the defaults.
 type Config struct {
 	Backoff
-	Failures  uint32        // consecutive failures that open the breaker: 5
-	OpenFor   time.Duration // time until a waiting request may probe: 60s
-	Successes uint32        // consecutive successes that close the breaker: 3
+	Failures  uint32        // consecutive failures that open the breaker, by default 5
+	OpenFor   time.Duration // time until a waiting request may probe, by default 60s
+	Successes uint32        // consecutive successes that close the breaker, by default 3
 }
 
-// Guard protects one dependency: the store of a table, or the Kafka cluster. It retries Transient errors without limit,
-// behind a circuit breaker. The clients below it must not retry. Callers
-// above it retry only other errors: they start again from the table.
+// Guard protects one dependency, for example the store of a table. It retries Transient errors without limit, and its
+// circuit breaker stops requests while the dependency is down. The clients that op calls must not retry. Callers of the
+// guard may retry only other errors, by starting again from the table.
 //
-// While the breaker is open, callers wait inside [Guard.Do]. When OpenFor is over, each caller continues at a random moment
-// within the ramp, which is a tenth of OpenFor. The first caller is the probe; the others find the breaker open again or
-// closed. So the callers, and the members of the group, do not overload a dependency that has just recovered.
+// While the breaker is open, callers wait inside [Guard.Do]. When OpenFor is over, each caller continues at a random
+// moment within the ramp, which is a tenth of OpenFor. The first one probes; the others find the breaker open again, or
+// closed. So the callers, also those of other members, do not overload a dependency that has just recovered.
 type Guard struct {
 	name    string
 	backoff Backoff
@@ -55,8 +55,8 @@ type Guard struct {
 // Status describes the state of a dependency.
 type Status struct {
 	Name string
-	// Open is true from when the breaker opens until a probe succeeds, which may take long. It is false once the breaker's time is
-	// over and no caller waits: the next request is let through then.
+	// Open is true from when the breaker opens until a probe ends without a Transient error. It is false if OpenFor is
+	// over and no caller waits: the breaker then lets the next request through.
 	Open bool
 	// Failing is when the first failure since the last success happened, zero if the last request succeeded.
 	Failing time.Time
@@ -65,8 +65,8 @@ type Status struct {
 }
 
 // NewGuard returns a guard for the dependency called name. answers are errors that are valid responses, such as "not
-// found": the guard returns them at once and counts them as success. reg may be nil. Zero values of c are replaced by the
-// smallest ones that work: one failure opens the breaker, one success closes it.
+// found": the guard returns them at once and counts them as success. reg may be nil. Values of c that cannot work are
+// raised to the smallest that do: one failure opens the breaker, one success closes it.
 func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer, answers ...error) *Guard {
 	c.Failures, c.Successes, c.OpenFor = max(c.Failures, 1), max(c.Successes, 1), max(c.OpenFor, time.Millisecond)
 	g := &Guard{
@@ -100,7 +100,7 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ..
 	loop := pulse.Of(ctx)
 	loop.Wait()
 	defer loop.Done()
-	var last error // of the attempt before
+	var last error // error of the previous attempt
 	for failures := 1; ; failures++ {
 		err := g.Try(ctx, op)
 		pause := g.backoff.Pause(failures)
@@ -129,7 +129,7 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ..
 	}
 }
 
-// explained adds the last failure to the error of a wait or an attempt that ended early, so that the error says why the
+// explained adds the last failure to err, the error of a wait or an attempt that ended early, so that it says why the
 // caller waited. The class stays that of err.
 func explained(err, last error) error {
 	if last == nil {
@@ -138,9 +138,9 @@ func explained(err, last error) error {
 	return classify.Mark(fmt.Errorf("%w; the last failure: %w", err, last), classify.Of(err))
 }
 
-// Try runs op once if the breaker allows it. While the breaker is open, Try returns a Transient error that names the last
-// failure. If the deadline of ctx ends op, that counts as a failure: the dependency did not answer in time. If the caller
-// cancels op, the breaker does not count it.
+// Try runs op once if the breaker allows it. While the breaker is open, Try returns a Transient error that names the
+// last failure. If the deadline of ctx ends op, that counts as a failure, because the dependency did not answer in
+// time. If the caller cancels ctx, the call does not count.
 func (g *Guard) Try(ctx context.Context, op func(context.Context) error) error {
 	loop := pulse.Of(ctx)
 	loop.Wait()
@@ -194,7 +194,8 @@ func (g *Guard) wants(n int) {
 	g.wanting += n
 }
 
-// now returns the current round. A request keeps the round it began in, so that a late result can be recognized.
+// now returns the current round. A request remembers the round in which it began, so that note recognizes a late
+// result.
 func (g *Guard) now() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -152,8 +152,8 @@ func TestBreakerOpensHoldsProbesAndCloses(t *testing.T) {
 	})
 }
 
-// TestALateSuccessDoesNotCloseTheBreaker: a request from before it opened may still succeed; the last failure stays known
-// as long as requests wait.
+// TestALateSuccessDoesNotCloseTheBreaker: a request that began before the breaker opened may still succeed. The breaker
+// stays open, and the last failure stays known.
 func TestALateSuccessDoesNotCloseTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(t)
@@ -198,8 +198,8 @@ func TestCancellationIsNotAFailure(t *testing.T) {
 	})
 }
 
-// TestGuard_NoAnswerInTime: a dependency that stays silent until the caller's deadline has failed; only a caller that
-// gives up for a reason of its own says nothing about it.
+// TestGuard_NoAnswerInTime: a dependency that stays silent until the deadline of the caller has failed. A caller that
+// cancels its call says nothing about the dependency.
 func TestGuard_NoAnswerInTime(t *testing.T) {
 	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	type op = func(context.Context) error
@@ -235,9 +235,9 @@ func TestGuard_NoAnswerInTime(t *testing.T) {
 				g := guard(t)
 				for range 2 * config.Failures {
 					ctx, cancel := context.WithCancel(t.Context())
-					asking, end := context.WithTimeout(ctx, 10*time.Second) // a bound of its own changes nothing
+					asking, end := context.WithTimeout(ctx, 10*time.Second) // a deadline that is not reached changes nothing
 					time.AfterFunc(time.Second, cancel)
-					broken := func(ctx context.Context) error { <-ctx.Done(); return hiccup } // the connection was closed for the end
+					broken := func(ctx context.Context) error { <-ctx.Done(); return hiccup } // the end closed the connection
 					if err := ask(g, asking, broken); classify.Of(err) != classify.Canceled {
 						t.Errorf("%v", err)
 					}
@@ -251,8 +251,8 @@ func TestGuard_NoAnswerInTime(t *testing.T) {
 	}
 }
 
-// TestGuard_EndedAttempt: if the context ends while an attempt waits for its answer, the error also names the failure
-// before it, which says more to a person than a deadline.
+// TestGuard_EndedAttempt: if the context ends during an attempt, the error also names the failure of the attempt
+// before, which tells an operator more than a deadline.
 func TestGuard_EndedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, end := range map[string]func() (context.Context, context.CancelFunc){
@@ -280,7 +280,7 @@ func TestGuard_EndedAttempt(t *testing.T) {
 	})
 }
 
-// expired is a context whose deadline comes at once.
+// expired returns a context whose deadline comes after a millisecond.
 func expired(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -288,7 +288,7 @@ func expired(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestGuard_OpenBreakerNamesTheFailure: what a caller shows a person is why the breaker is open, not only that it is.
+// TestGuard_OpenBreakerNamesTheFailure: an error of an open breaker says why the breaker is open.
 func TestGuard_OpenBreakerNamesTheFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(t)
@@ -310,8 +310,8 @@ func TestGuard_OpenBreakerNamesTheFailure(t *testing.T) {
 	})
 }
 
-// TestGuard_TenHours: an outage of ten hours that many requests wait for is a few hundred lines, the first of each kind at
-// once and with the batch that waits, and its end is one.
+// TestGuard_TenHours: an outage of ten hours in which many requests wait causes a few hundred log lines. The first line
+// of each kind comes at once and names the batch that waits. The end of the outage is one line of each kind.
 func TestGuard_TenHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

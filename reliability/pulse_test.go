@@ -10,8 +10,8 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// TestAGuardsLoopWaits: while a guard tries, pauses or holds behind an open breaker, the loop that called it waits on
-// purpose, and works again when it is answered.
+// TestAGuardsLoopWaits: while a guard tries, pauses or waits for its open breaker, the loop that called it counts as
+// waiting, and no longer once the guard returns.
 func TestAGuardsLoopWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var loops pulse.Loops

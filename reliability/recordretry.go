@@ -10,9 +10,9 @@ import (
 type RecordRetry struct {
 	// Max is the number of attempts after the first failure; 0 means none. With [Scheduled] it is ignored.
 	Max int
-	// Wait is the pause from which Curve grows.
+	// Wait is the first pause of Exponential and Linear.
 	Wait time.Duration
-	// Curve is how the pauses grow.
+	// Curve says how the pauses grow.
 	Curve Curve
 	// Schedule lists the pause before each attempt. [Scheduled] uses it, with as many attempts as there are pauses.
 	Schedule []time.Duration
@@ -22,7 +22,7 @@ type RecordRetry struct {
 	Jitter float64
 }
 
-// Curve is how pauses grow from one attempt to the next.
+// Curve says how pauses grow from one attempt to the next.
 type Curve string
 
 // The curves. n counts the attempts from 1.
@@ -40,7 +40,8 @@ func (r RecordRetry) Attempts() int {
 	return max(r.Max, 0)
 }
 
-// Pause returns the pause before attempt n, counted from 1. It is never negative.
+// Pause returns the pause before attempt n, counted from 1. It is never negative, and 0 for an n outside of the
+// Schedule.
 func (r RecordRetry) Pause(n int) time.Duration {
 	switch r.Curve {
 	case Scheduled:

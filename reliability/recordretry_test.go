@@ -16,7 +16,7 @@ const (
 	minute = time.Minute
 )
 
-// TestWorkers are the retry policies of seven workers as they are known from practice, and the pauses that each has.
+// TestWorkers checks the pauses of seven retry policies that workers use in practice.
 func TestWorkers(t *testing.T) {
 	long, deadlines, delivery := []time.Duration{second, 5 * second, 30 * second, 5 * minute, 30 * minute},
 		[]time.Duration{second, 5 * second, 30 * second}, []time.Duration{second, 10 * second, 60 * second}
@@ -53,7 +53,7 @@ func waited(r reliability.RecordRetry) (pauses []time.Duration) {
 	return pauses
 }
 
-// TestLinear: attempt × wait, without a cap and without a spread.
+// TestLinear: the pause before attempt n is n × wait, without a cap and without a spread.
 func TestLinear(t *testing.T) {
 	r := reliability.RecordRetry{Curve: reliability.Linear, Max: 5, Wait: 10 * second, Cap: second, Jitter: 1}
 	if d := cmp.Diff([]time.Duration{10 * second, 20 * second, 30 * second, 40 * second, 50 * second}, waited(r)); d != "" {
@@ -65,7 +65,8 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// TestExponential: wait × 2^n up to the cap, spread after it, as a guard's pauses are.
+// TestExponential: the pause before attempt n is wait × 2^(n-1) up to the cap, and is spread afterwards, like the
+// pauses of a guard.
 func TestExponential(t *testing.T) {
 	r := reliability.RecordRetry{Curve: reliability.Exponential, Max: 7, Wait: second, Cap: 30 * second}
 	want := []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 30 * second, 30 * second}

@@ -6,8 +6,9 @@ import (
 )
 
 // Sparse keeps a line that may come with every record from filling the log: it lets at most burst lines pass in each
-// interval and counts the others, so that the next line can say how many there were. It is for lines only; what must be
-// exact is a metric. Code that would log a line per record calls Next first, mostly on one Sparse per topic:
+// interval and counts the others, so that the next line can say how many there were. It limits lines only: count with a
+// metric if the number must be exact. Code that would log a line per record calls Next first, mostly on one Sparse per
+// topic:
 //
 //	if left, ok := s.Next(); ok {
 //		logger.Info("DEAD LETTER", …, "left_out", left)

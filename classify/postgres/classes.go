@@ -20,7 +20,7 @@ var classes = map[string]classify.Class{
 	"3F":           classify.Fatal,     // no such schema
 	"40":           classify.Transient, // transaction rollback: deadlock, serialization
 	"42":           classify.Fatal,     // no privilege, or the tables have another shape
-	undefinedTable: classify.Transient, // the next connection makes the table again
+	undefinedTable: classify.Transient, // the next try creates the table again
 	"53":           classify.Transient, // insufficient resources
 	"54":           classify.Fatal,     // program limit exceeded
 	"55":           classify.Transient, // object not in prerequisite state: locks

@@ -32,7 +32,7 @@ type Tables struct {
 
 	Columns   []string // that the last migration leaves, as table.column
 	First     []string // of these, those that the first migration makes
-	Unnoted   []string // tables of Sluice that exist although goose has not recorded their migration
+	Unnoted   []string // that a table of Sluice has if it exists and goose has recorded no migration
 	Functions []string // that members call, each with the number of its arguments: "name/2"
 	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote. It tells rows of other programs
 	// from ours. "" for none.

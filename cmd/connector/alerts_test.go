@@ -48,7 +48,7 @@ func (f ruleFile) rules(keep func(rule) bool) (all []rule) {
 func (f ruleFile) alerts() []rule   { return f.rules(func(r rule) bool { return r.Alert != "" }) }
 func (f ruleFile) recorded() []rule { return f.rules(func(r rule) bool { return r.Record != "" }) }
 
-// strictYAML reads a file that may have no other keys than v has.
+// strictYAML decodes a YAML file into v and fails the test if the file has a key that v lacks.
 func strictYAML(t *testing.T, path string, v any) {
 	t.Helper()
 	d := yaml.NewDecoder(bytes.NewReader([]byte(read(t, path))))
@@ -58,7 +58,7 @@ func strictYAML(t *testing.T, path string, v any) {
 	}
 }
 
-// known has the metrics that expressions may use, with their labels.
+// known has the labels of each metric that expressions may use.
 type known map[string][]string
 
 // targetLabels are the labels that Prometheus adds to each scraped series.
@@ -112,7 +112,7 @@ func describedMetrics(t *testing.T) known {
 	return k
 }
 
-// labels returns the labels of a metric, or of its histogram.
+// labels returns the labels of a metric. The name may be a histogram's with _bucket, _sum or _count; then le is added.
 func (k known) labels(metric string) ([]string, bool) {
 	if labels, ok := k[metric]; ok {
 		return labels, true
@@ -126,7 +126,8 @@ func (k known) labels(metric string) ([]string, bool) {
 	return nil, false
 }
 
-// check reports wrong names in an expression, and returns the labels that its result may have.
+// check fails the test for each wrong name in an expression: metrics, labels, hold reasons, and metrics under rate that
+// are no counters. It returns the labels that the result may have.
 func (k known) check(t *testing.T, where, expr string) (labels []string) {
 	t.Helper()
 	q := parseQuery(t, expr)
@@ -177,7 +178,7 @@ func anchors(text string) (all []string) {
 	return all
 }
 
-// TestMetricNames: names, units and texts are as Prometheus has them. test/e2e asks promtool the same of real members.
+// TestMetricNames expects names, units and help texts of metrics to follow Prometheus' conventions.
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	s, _ := everything(t)
@@ -194,8 +195,8 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestAlerts compares the rules with the code and the page: a connector has each metric and label, each alert has a
-// description and an instruction, and each hold reason raises an alert.
+// TestAlerts compares the alert rules with the code and docs/operations.md. A connector must have each metric and label,
+// each alert must have a description and an instruction, and each hold reason must raise an alert.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	var rules ruleFile
@@ -282,13 +283,13 @@ type ruleTest struct {
 	} `yaml:"alert_rule_test"`
 }
 
-// TestAlertTests: each alert has a test in which it fires, and one in which its metrics exist but it does not fire.
+// TestAlertTests expects for each alert a test in which it fires, and one in which its metrics exist but it does not fire.
 func TestAlertTests(t *testing.T) {
 	var rules ruleFile
 	strictYAML(t, alertsFile, &rules)
 	var tests ruleTests
 	strictYAML(t, alertTestsFile, &tests)
-	made := map[string][]string{} // the metrics that recorded ones are made of
+	made := map[string][]string{} // the metrics from which each recorded metric is computed
 	for _, r := range rules.recorded() {
 		for _, s := range parseQuery(t, r.Expr).selectors {
 			made[r.Record] = append(append(made[r.Record], s.metric), made[s.metric]...)

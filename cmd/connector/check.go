@@ -42,7 +42,7 @@ configuration, 3 if something failed.`,
 	return cmd
 }
 
-// result returns an error without text for the exit code of the findings; nil if there is no failure and no problem.
+// result returns an error without text for the exit code of the findings; nil if none has failed and none is a problem.
 func result(findings []admin.Finding) (err error) {
 	for _, f := range findings {
 		switch f.Status {

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestCheckForeignGroup: check names a consumer of another program in the group, and a connector that fails to join logs
-// why.
+// TestCheckForeignGroup has a consumer of another program in the group. The command check must name it, and a connector
+// that fails to join must log why.
 func TestCheckForeignGroup(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")

@@ -12,7 +12,7 @@ import (
 	"sluice/connector"
 )
 
-// TestCheckLetters: the findings about a dead-letter topic, from missing to correct.
+// TestCheckLetters expects the findings of check about a dead-letter topic that is missing, wrong, or correct.
 func TestCheckLetters(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...)
@@ -51,7 +51,7 @@ func TestCheckLetters(t *testing.T) {
 	}
 }
 
-// TestCheckLettersDenied: check reports missing rights on a dead-letter topic before the first dead letter.
+// TestCheckLettersDenied expects check to report missing rights on a dead-letter topic before the first dead letter.
 func TestCheckLettersDenied(t *testing.T) {
 	topic := func(name string, op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
@@ -75,7 +75,7 @@ func TestCheckLettersDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(root.Close)
-	(&broker{t: t, client: root}).commit("orders", 0, 0) // this broker, unlike Kafka, denies a group that never was
+	(&broker{t: t, client: root}).commit("orders", 0, 0) // unlike Kafka, this broker denies requests about a group that does not exist
 	for name, want := range map[string][2]string{
 		"readable": {"problem dead letters readable: ", "grant Write and Describe on it"},
 		"hidden":   {"problem dead letters hidden: ", "refused"},

@@ -16,7 +16,7 @@ import (
 	"sluice/test/certs"
 )
 
-// TestCheckStore: a request that the store refuses is one line with the store's code, and a hint.
+// TestCheckStore expects one finding for a request that the store refuses, with the store's error code and a hint.
 func TestCheckStore(t *testing.T) {
 	const nowhere = "http://127.0.0.1:1"
 	const key = `put-if-absent _sluice/selftest/KEY: bucket "lake" at ENDPOINT: `

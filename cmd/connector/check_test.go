@@ -28,7 +28,7 @@ import (
 func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines []string, all []admin.Finding) {
 	t.Helper()
 	timeout := "5s"
-	if wantCode == exitOK || wantCode == exitFound { // it gets its answers
+	if wantCode == exitOK || wantCode == exitFound { // all servers respond, however slow the machine is
 		timeout = "5m"
 	}
 	code, out, errs := connectorRun(t, append([]string{"check", "--config", cfg, "-o", "json", "--timeout", timeout}, args...)...)
@@ -49,7 +49,7 @@ func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines [
 	return lines, report.Findings
 }
 
-// hasLine reports whether there is a finding with this beginning and text.
+// hasLine fails the test unless a line begins with begin and contains a text.
 func hasLine(t *testing.T, lines []string, begin, contains string) {
 	t.Helper()
 	for _, l := range lines {
@@ -60,7 +60,7 @@ func hasLine(t *testing.T, lines []string, begin, contains string) {
 	t.Errorf("nothing begins with %q and says %q:\n%s", begin, contains, strings.Join(lines, "\n"))
 }
 
-// TestCheck: a correct pipeline, before its first record and later.
+// TestCheck runs check on a correct pipeline, before its first record and later.
 func TestCheck(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...)
@@ -95,7 +95,7 @@ func TestCheck(t *testing.T) {
 	expect(t, 0, "2 partitions in the table, 7 records behind\n", "", "check", "--config", w.config)
 }
 
-// TestCheck_MeantTopic: for a topic that does not exist, the hint names similar topics of the cluster.
+// TestCheck_MeantTopic expects the hint about a topic that does not exist to name similar topics of the cluster.
 func TestCheck_MeantTopic(t *testing.T) {
 	b := newBroker(t)
 	for name, want := range map[string]string{
@@ -112,13 +112,14 @@ func TestCheck_MeantTopic(t *testing.T) {
 		}
 	}
 	w := newTable(t, b.topic, b.addresses...)
-	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {}, ordres: {}}") // one that is there is not meant by another
+	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {}, ordres: {}}") // orders is configured, so ordres is not a typo of it
 	if _, all := checkFound(t, 1, w.config); slices.ContainsFunc(all, func(f admin.Finding) bool { return strings.Contains(f.Hint, "did you mean") }) {
 		t.Errorf("%+v", all)
 	}
 }
 
-// TestCheck_NullableInTable: the table decides which columns need a value, not the configuration.
+// TestCheck_NullableInTable expects a warning if a column is not null in the configuration but nullable in the table: the
+// table decides.
 func TestCheck_NullableInTable(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -128,7 +129,7 @@ func TestCheck_NullableInTable(t *testing.T) {
 	hasLine(t, lines, "warning table file:///lake/orders: ", "not null in schema, but nullable in the table: n. ")
 }
 
-// TestCheck_Paused: the hint has the command that ends the pause, as it can be pasted.
+// TestCheck_Paused expects the hint about a pause to have the command that ends it, ready to be pasted.
 func TestCheck_Paused(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -144,7 +145,7 @@ func TestCheck_Paused(t *testing.T) {
 	}
 }
 
-// TestCheckPrints: the lines that people read.
+// TestCheckPrints expects the text output of check.
 func TestCheckPrints(t *testing.T) {
 	findings := []admin.Finding{
 		{Status: admin.StatusOK, Area: "broker", Subject: "a:9092", Text: "cluster c, plaintext"},
@@ -162,7 +163,7 @@ func TestCheckPrints(t *testing.T) {
 	}
 }
 
-// TestCheckFinds: a fault that an operator must fix is a problem with a hint, and exit code 1.
+// TestCheckFinds expects a fault that an operator must fix to be a problem with a hint, and exit code 1.
 func TestCheckFinds(t *testing.T) {
 	b := newBroker(t)
 	for _, tt := range []struct {
@@ -213,7 +214,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// rewrite changes a text in a file.
+// rewrite replaces a text in a file, and fails the test if the file does not have it.
 func rewrite(t *testing.T, path, from, to string) {
 	t.Helper()
 	text := read(t, path)
@@ -225,7 +226,7 @@ func rewrite(t *testing.T, path, from, to string) {
 	}
 }
 
-// TestCheckRetention: topics whose records are deleted within a weekend, or by compaction.
+// TestCheckRetention has topics whose records are deleted within a weekend, or by compaction.
 func TestCheckRetention(t *testing.T) {
 	b := newBroker(t)
 	admin := kadm.NewClient(b.client)
@@ -244,7 +245,7 @@ func TestCheckRetention(t *testing.T) {
 	hasLine(t, lines, "warning topic orders: ", "compacted")
 }
 
-// TestCheckFails: check names a dependency that fails, skips the checks that need it, and runs the others.
+// TestCheckFails expects check to name a dependency that fails, to skip the checks that need it, and to run the others.
 func TestCheckFails(t *testing.T) {
 	t.Run("no broker", func(t *testing.T) {
 		w := newTable(t, noTopic).create()
@@ -279,7 +280,7 @@ func TestCheckFails(t *testing.T) {
 	})
 }
 
-// TestCheckConfiguration: an invalid configuration ends the check; a warning does not.
+// TestCheckConfiguration expects an invalid configuration to end the check, but not a warning about it.
 func TestCheckConfiguration(t *testing.T) {
 	path := write(t, "pipeline: p\nkafka: {brokers: [a]}\nstorage: {url: \"file:///nowhere\"}\ndefaults: {schema: a int}\ntopics: {orders: {}}\n")
 	lines, _ := checkFound(t, 2, path)
@@ -293,7 +294,7 @@ func TestCheckConfiguration(t *testing.T) {
 	hasLine(t, lines, "warning configuration /config.yaml:2: kafka.session: ", "")
 }
 
-// TestCheckSecurity: the findings about correct and wrong TLS and SASL.
+// TestCheckSecurity expects the findings of check about correct and wrong settings of TLS and SASL.
 func TestCheckSecurity(t *testing.T) {
 	dir := t.TempDir()
 	ca := certs.NewCA(t, "ours")
@@ -313,7 +314,7 @@ func TestCheckSecurity(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	(&broker{t: t, client: client}).commit("orders", 0, 0) // this broker, unlike Kafka, denies a group that never was
+	(&broker{t: t, client: client}).commit("orders", 0, 0) // unlike Kafka, this broker denies requests about a group that does not exist
 	cfg := func(tls, sasl string) string {
 		w := newTable(t, connector.Topic{}, at)
 		rewrite(t, w.config, "session: 10s}", "session: 10s, tls: {"+tls+"}, sasl: {"+sasl+"}}")
@@ -338,7 +339,7 @@ func TestCheckSecurity(t *testing.T) {
 	hasLine(t, lines, "failed broker "+at+": ", "demands SASL")
 }
 
-// TestCheckAdvertised: a broker that advertises an address without a listener.
+// TestCheckAdvertised has a broker that advertises an address at which nothing listens.
 func TestCheckAdvertised(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -363,7 +364,7 @@ func TestCheckAdvertised(t *testing.T) {
 	}
 }
 
-// serverTLS is the TLS of a broker.
+// serverTLS returns a broker's TLS configuration with this certificate.
 func serverTLS(t *testing.T, p certs.Pair) *tls.Config {
 	t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{p.TLS(t)}}

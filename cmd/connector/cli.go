@@ -77,7 +77,8 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 	return root
 }
 
-// namesCommands makes a command that takes only subcommands suggest one for a misspelled name, and so do its subcommands.
+// namesCommands makes cmd and all commands below it suggest a subcommand for a misspelled name, if they take only
+// subcommands.
 func namesCommands(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && cmd.ValidateArgs([]string{"x"}) != nil {
 		cmd.SuggestionsMinimumDistance = 2

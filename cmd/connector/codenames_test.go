@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestCodeNamesInDocs: each file that docs/architecture.md and CONTRIBUTING.md name exists, and each function or type that stands
-// before its file, as in `Guard.Do` (`reliability/guard.go`), is declared there.
+// TestCodeNamesInDocs expects each file that docs/architecture.md and CONTRIBUTING.md name to exist. A function or type
+// before a file, as in `Guard.Do` (`reliability/guard.go`), must be declared in it.
 func TestCodeNamesInDocs(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	path := regexp.MustCompile("`((?:connector|sink|reliability|health|internal|cmd|classify|idempotency|test)/[a-z_/0-9]+(?:\\.go)?)`")

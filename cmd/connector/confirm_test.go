@@ -13,7 +13,7 @@ import (
 	"sluice/internal/terminal"
 )
 
-// asked is a command line, with or without a terminal, and the line that answers its question.
+// asked returns a program that runs with or without a terminal and gets answer from stdin.
 func asked(terminal bool, answer string) (c *cli, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return &cli{
@@ -104,8 +104,7 @@ func TestTerminal_NullDevice(t *testing.T) {
 	}
 }
 
-// TestPlan_ShownOnce: with a question, the question shows the plan and the result only the outcome; without one, the result
-// has both.
+// TestPlan_ShownOnce expects a command to show its plan once: in the question if it asks one, otherwise with the result.
 func TestPlan_ShownOnce(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -33,7 +33,7 @@ type dashboard struct {
 type dashboardVariable struct {
 	Name, Type, AllValue string
 	IncludeAll, Multi    bool
-	Query                json.RawMessage // a text, or an object with one
+	Query                json.RawMessage // a string, or an object with the field query
 }
 
 type dashboardAnnotation struct {
@@ -78,7 +78,8 @@ func (v *dashboardVariable) values(t *testing.T) (query, label string) {
 	return m[1], m[2]
 }
 
-// TestDashboard compares the dashboard with the code: a connector has each metric and label, and Grafana can show it.
+// TestDashboard compares the dashboard with the code: a connector must have each metric and label, and each panel must
+// have what Grafana needs to show it.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
@@ -181,8 +182,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestDashboard_Namespace: each query filters by the variable namespace. Its All is ".*", which also matches series without
-// that label; a list of all namespaces would not.
+// TestDashboard_Namespace expects each query to filter by the variable namespace. All must mean ".*", which also matches
+// series without that label; a list of all namespaces would not.
 func TestDashboard_Namespace(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
@@ -211,7 +212,8 @@ func TestDashboard_Namespace(t *testing.T) {
 	}
 }
 
-// TestDashboard_Alerts: annotations show each alert of the rules while it fires, with labels that alerts have.
+// TestDashboard_Alerts expects annotations to show each alert of the rules while it fires, and only labels that alerts
+// have.
 func TestDashboard_Alerts(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
@@ -237,7 +239,7 @@ func TestDashboard_Alerts(t *testing.T) {
 	}
 	names := matchers["alertname"]
 	delete(matchers, "alertname")
-	// The alert that nothing is scraped has no target labels.
+	// The alert that fires when nothing is scraped has no target labels, so the matchers must accept empty ones.
 	if d := cmp.Diff(map[string]string{"alertstate": "=firing", "namespace": "=~$namespace|", "job": "=~$job|"}, matchers); d != "" {
 		t.Errorf("annotations %q (-want +got):\n%s", a.Name, d)
 	}
@@ -383,8 +385,8 @@ members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 1
 	return all
 }
 
-// TestDashboard_Scrape: a member exports each metric that a panel or a variable shows, with each label that the query filters or
-// groups by, and with the values that it filters for.
+// TestDashboard_Scrape expects a member to export each metric that a panel or a variable shows, with each label that the
+// query filters or groups by, and with the values that it filters for.
 func TestDashboard_Scrape(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
@@ -414,7 +416,7 @@ func TestDashboard_Scrape(t *testing.T) {
 	}
 }
 
-// TestSamples_Missing: the comparison with a scrape finds missing names.
+// TestSamples_Missing expects missing to find the names that a scrape lacks.
 func TestSamples_Missing(t *testing.T) {
 	t.Parallel()
 	all := parseScrape(t, `# TYPE a_total counter

@@ -25,18 +25,23 @@ each dead letter with the table. It needs no running connector and disturbs
 none. Copies of a dead letter share a line: COPIES counts them. STATE is the
 state of its record:
 
-  unresolved  it has no row, and no member will read it again: the position has
-              passed it, or Kafka has deleted it
-  unknown     the table cannot show whether it has a row; a note says why. It
-              counts as unresolved
-  void        it has a row: the commit after the dead letter failed, and a
-              member read the record again
-  pending     the position has not passed it yet, and Kafka still has it: it
-              can still become a row
-  foreign     its topic is not in topics: it is listed but not counted
+  unresolved    it has no row, and no member will read it again: the position has
+                passed it, or Kafka has deleted it
+  unknown       the table cannot show whether it has a row; a note says why
+  replaying     a replay of it has begun, and its outcome is not known yet
+  parked        three replays of it failed
+  acknowledged  an operator has taken note of it
+  discarded     an operator has given it up
+  replayed      it has a row: an operator replayed it
+  void          it has a row: the commit after the dead letter failed, and a
+                member read the record again
+  pending       the position has not passed it yet, and Kafka still has it: it
+                can still become a row
+  foreign       its topic is not in topics
 
-Dead letters that are void or pending are counted, and listed with --void. TOPIC
-may be a topic or a dead-letter topic. Exit code 0 with or without dead letters.`,
+The first four count as unresolved. They and the foreign ones are listed; --state
+lists others. TOPIC may be a topic or a dead-letter topic. Exit code 0 with or
+without dead letters.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -47,8 +52,8 @@ may be a topic or a dead-letter topic. Exit code 0 with or without dead letters.
 	}
 	cmd.Flags().IntVar(&o.Limit, "limit", 100, "the most dead letters to list, 0 for all")
 	cmd.Flags().StringVar(&o.since, "since", "", "only dead letters since a time, or of a duration back, such as 24h")
-	cmd.Flags().StringVar(&o.Reason, "reason", "", "only dead letters with this reason code")
-	cmd.Flags().BoolVar(&o.Void, "void", false, "list void and pending dead letters, too")
+	cmd.Flags().StringVar(&o.Reason, "code", "", "only dead letters with this reason code")
+	cmd.Flags().StringVar(&o.states, "state", "", "only dead letters in these states, such as parked,void; or all")
 	cmd.Flags().DurationVar(&o.Within, "timeout", time.Minute, "how long to wait for each response of Kafka")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
@@ -57,13 +62,16 @@ may be a topic or a dead-letter topic. Exit code 0 with or without dead letters.
 
 // letterListing has the flags of deadletters list.
 type letterListing struct {
-	since string
+	since, states string
 	admin.LetterQuery
 }
 
 func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
 	if o.Since, err = parseSince(o.since, time.Now()); err != nil {
 		return fail.Usage(fmt.Errorf("--since: %w", err))
+	}
+	if o.States, err = parseStates(o.states); err != nil {
+		return fail.Usage(fmt.Errorf("--state: %w", err))
 	}
 	if o.Limit < 0 {
 		return fail.Usage(fmt.Errorf("--limit %d: write 0 or more", o.Limit))
@@ -106,9 +114,21 @@ func printLetters(w io.Writer, l *admin.LetterList) error {
 		}
 	}
 	_, _ = terminal.Printf(&b, "%s of %s: %d unresolved", admin.Counting(l.Letters, "dead letter"), admin.Counting(int64(l.Distinct), "record"), l.Unresolved)
-	if l.Unknown > 0 {
-		_, _ = terminal.Printf(&b, " (%d of them unknown)", l.Unknown)
+	var among []string
+	for _, s := range []struct {
+		n    int
+		what string
+	}{{l.Unknown, "unknown"}, {l.Replaying, "replaying"}, {l.Parked, "parked"}} {
+		if s.n > 0 {
+			among = append(among, strconv.Itoa(s.n)+" of them "+s.what)
+		}
 	}
+	if len(among) > 0 {
+		_, _ = terminal.Printf(&b, " (%s)", strings.Join(among, ", "))
+	}
+	count(l.Acknowledged, "acknowledged")
+	count(l.Discarded, "discarded")
+	count(l.Replayed, "replayed")
 	count(l.Void, "void")
 	count(l.Pending, "pending")
 	count(l.Foreign, "foreign")

@@ -17,7 +17,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// TestLetterTables: dead letters become rows of letter tables without configuration.
+// TestLetterTables expects dead letters to become rows of letter tables without configuration.
 func TestLetterTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
 	l.Create("orders", 2)
@@ -74,7 +74,8 @@ func TestLetterTables(t *testing.T) {
 	}
 }
 
-// TestLettersOfARunUntilCurrent: a run until current keeps the topics of its start; the next run reads its dead letters.
+// TestLettersOfARunUntilCurrent expects a run until current to read only topics that exist at its start. The dead-letter
+// topic that it creates is read by the next run.
 func TestLettersOfARunUntilCurrent(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}}")
 	l.Create("orders", 1)
@@ -86,8 +87,8 @@ func TestLettersOfARunUntilCurrent(t *testing.T) {
 	l.Has("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
 }
 
-// TestLetterTopicsAppear: a running member reads dead-letter topics once they exist, also those of patterns, and creates
-// their tables. It does not report the missing topics before.
+// TestLetterTopicsAppear expects a running member to read dead-letter topics once they exist, also those of patterns, and
+// to create their tables. Before, it must not report them as missing.
 func TestLetterTopicsAppear(t *testing.T) {
 	l := newLake(t, `
 topics:
@@ -156,7 +157,7 @@ func listed(t *testing.T, l *lake, code int, args ...string) *admin.LetterList {
 	return &list
 }
 
-// states are the letters that are listed, as partition@offset state copies.
+// statesOf returns the listed letters, each as "partition@offset state copies".
 func statesOf(l *admin.LetterList) (all []string) {
 	for _, s := range l.Listed {
 		all = append(all, fmt.Sprintf("%d@%d %s %d", s.Partition, s.Offset, s.State, s.Copies))
@@ -164,7 +165,7 @@ func statesOf(l *admin.LetterList) (all []string) {
 	return all
 }
 
-// TestDeadLettersList: the list distinguishes void dead letters from unresolved ones.
+// TestDeadLettersList expects the list to distinguish void dead letters from unresolved ones.
 func TestDeadLettersList(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: hold}}`)
 	l.Create("orders", 2)
@@ -190,7 +191,7 @@ func TestDeadLettersList(t *testing.T) {
 	l.WriteLetters(form, "orders-dlq", old, foreign)
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders-dlq", Value: []byte("no letter")})
 
-	all := listed(t, l, 0, "--void")
+	all := listed(t, l, 0, "--state", "all")
 	want := []string{"0@9 foreign 1", "0@7 pending 1", "0@3 unresolved 2", "0@2 unknown 1", "0@1 void 1", "1@0 unknown 1"}
 	if d := cmp.Diff(want, statesOf(all)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -210,7 +211,7 @@ func TestDeadLettersList(t *testing.T) {
 		{nil, []string{"0@9 foreign 1", "0@3 unresolved 2", "0@2 unknown 1", "1@0 unknown 1"}},
 		{[]string{"orders"}, []string{"0@3 unresolved 2", "0@2 unknown 1", "1@0 unknown 1"}},
 		{[]string{"orders-dlq"}, []string{"0@9 foreign 1", "0@3 unresolved 2", "0@2 unknown 1", "1@0 unknown 1"}},
-		{[]string{"--reason", "syntax"}, []string{"0@9 foreign 1"}},
+		{[]string{"--code", "syntax"}, []string{"0@9 foreign 1"}},
 		{[]string{"--limit", "1"}, []string{"0@9 foreign 1"}},
 		{[]string{"--since", "2026-03-01T12:00:04Z"}, []string{"0@9 foreign 1"}},
 		{[]string{"--since", "0s"}, nil},
@@ -236,7 +237,7 @@ func TestDeadLettersList(t *testing.T) {
 	}
 }
 
-// TestDeadLettersList_TableWithoutCoordinates: the table lacks the columns by which the command finds rows.
+// TestDeadLettersList_TableWithoutCoordinates has a table without the columns by which the command finds rows.
 func TestDeadLettersList_TableWithoutCoordinates(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
 	l.Create("orders", 1)

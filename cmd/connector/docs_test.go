@@ -67,7 +67,7 @@ func execute(t *testing.T, command string, member func() string) {
 		switch args[0] {
 		case "demo":
 			args = append(args, "--records", "500", "--dir", t.TempDir())
-		case "run": // as far as it gets without its servers: its context has ended before it begins
+		case "run": // has no servers, so it only starts and ends: its context is canceled before
 			cancel()
 		}
 		var out, errs bytes.Buffer

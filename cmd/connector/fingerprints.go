@@ -58,7 +58,7 @@ fingerprints of running members are in their metrics sluice_fingerprint*.`,
 	return cmd
 }
 
-// printWindows prints the windows of a table.
+// printWindows prints the windows of a table, and the memory that they need.
 func printWindows(out io.Writer, w *admin.WindowReport) error {
 	if _, err := terminal.Printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
 		return err

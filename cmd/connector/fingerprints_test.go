@@ -29,7 +29,8 @@ const lakeOfTwins = `
 defaults: {schema: "n int, id string", commit: {every: 100ms}, bad_records: hold}
 topics: {orders: {identity: {by: 'field:id'}}, users: {identity: {by: 'header:event-id'}}, plain: {}}`
 
-// TestDuplicates_AcrossRuns: records that a producer sends again in a later run of the connector become no rows.
+// TestDuplicates_AcrossRuns expects records that a producer sends again during a later run of the connector to become no
+// rows.
 func TestDuplicates_AcrossRuns(t *testing.T) {
 	l := newLake(t, lakeOfTwins)
 	topics, first := []string{"orders", "users", "plain"}, time.Now().Add(-72*time.Hour).Truncate(time.Second)
@@ -91,7 +92,7 @@ func TestDuplicates_AcrossRuns(t *testing.T) {
 	}
 }
 
-// TestFingerprintsReset_RunningMember: a running member applies a reset without a restart.
+// TestFingerprintsReset_RunningMember expects a running member to apply a reset without a restart.
 func TestFingerprintsReset_RunningMember(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, lakeOfTwins)
@@ -113,7 +114,7 @@ func TestFingerprintsReset_RunningMember(t *testing.T) {
 	l.Awaits("orders", map[string][]int64{"orders:0": {0, 2}})
 }
 
-// counted is the sum of a counter of a member.
+// counted returns the value of a member's counter, summed over its labels.
 func (l *lake) counted(s *app.Member, name string) (sum float64) {
 	l.T.Helper()
 	families, err := s.Registry().Gather()

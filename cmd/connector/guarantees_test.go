@@ -11,7 +11,7 @@ import (
 	"sluice/classify/classtest"
 )
 
-// TestGuaranteesPage keeps the lists of docs/guarantees.md equal to the table of the classes of errors.
+// TestGuaranteesPage compares the lists of errors in docs/guarantees.md with classify/classtest. -update writes them.
 func TestGuaranteesPage(t *testing.T) {
 	const (
 		page  = "../../docs/guarantees.md"
@@ -37,7 +37,7 @@ func TestGuaranteesPage(t *testing.T) {
 	}
 }
 
-// classTables renders the table: for each source what belongs to each class.
+// classTables returns the lists of errors in Markdown: a table for each source of errors, with the errors of each class.
 func classTables(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -86,7 +86,7 @@ func classTables(t *testing.T) string {
 	return b.String()
 }
 
-// classTitle is a class as people read it.
+// classTitle returns the name of a class on the page.
 func classTitle(class string) string {
 	switch class {
 	case "answer":

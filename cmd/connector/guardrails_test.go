@@ -16,7 +16,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// setBack restores a table to an older version.
+// setBack deletes the log entries of a table after a version.
 func (l *lake) setBack(table string, to int64) {
 	l.T.Helper()
 	store := objstore.Sub(l.Store, table)
@@ -31,7 +31,7 @@ func (l *lake) setBack(table string, to int64) {
 	}
 }
 
-// member runs a connector until the function that it returns is called, which returns what it logged.
+// member runs a connector until stop is called, which returns the connector's log.
 func (l *lake) member() (stop func() string) {
 	l.T.Helper()
 	ctx, cancel := context.WithCancel(l.T.Context())
@@ -48,7 +48,7 @@ func (l *lake) member() (stop func() string) {
 	}
 }
 
-// until waits for an effect of a running member.
+// until waits until a condition is true. what completes the sentence "waited in vain until".
 func (l *lake) until(what string, condition func() bool) {
 	l.T.Helper()
 	look := time.NewTicker(50 * time.Millisecond)
@@ -64,8 +64,8 @@ func (l *lake) until(what string, condition func() bool) {
 	}
 }
 
-// TestTable_TwoPipelines: a second pipeline does not start a topic that the first one has in the table, not even with another
-// group.
+// TestTable_TwoPipelines expects that a second pipeline does not start a topic that the table already has from the first
+// one, not even with another group.
 func TestTable_TwoPipelines(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -80,7 +80,8 @@ func TestTable_TwoPipelines(t *testing.T) {
 	l.Has("orders", laketest.UpTo(7, "orders:0", "orders:1"))
 }
 
-// TestCluster_Changed: the cluster id changes, with topics of the same names. The table gets no record of the other cluster.
+// TestCluster_Changed connects the pipeline to a cluster with another id and topics of the same names. The table must get
+// no record of that cluster.
 func TestCluster_Changed(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -98,8 +99,8 @@ func TestCluster_Changed(t *testing.T) {
 	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
 }
 
-// TestOlderTable_AtStart: the table was restored from an older copy, also one before its initial commit. The committed
-// offsets reveal it.
+// TestOlderTable_AtStart restores the table to an older version before a member starts. The committed offsets are ahead of
+// it: the member must warn and read the records again, or hold them if the version is from before the initial commit.
 func TestOlderTable_AtStart(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5) // version 0 creates the table, 1 is the initial commit, 2 has the rows
@@ -130,8 +131,8 @@ func TestOlderTable_AtStart(t *testing.T) {
 	}
 }
 
-// TestOlderTable_RunningMember: the table is set back under a running member. The member reads the missing records again,
-// leaves no hole in the versions, and the table ends with every record once.
+// TestOlderTable_RunningMember restores the table to an older version while a member runs. The member must read the
+// missing records again and leave no hole in the versions. In the end the table must have every record once.
 func TestOlderTable_RunningMember(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -156,8 +157,8 @@ func TestOlderTable_RunningMember(t *testing.T) {
 	l.runs(0, "verify", "--kafka")
 }
 
-// An operator moves positions many times beside a running member: each move commits or fails as a whole, and the table has
-// the rows that follow from the moves and the records.
+// TestOffsetsSetBesideARunningMember moves positions many times while a member runs. Each move must commit or fail as a
+// whole, and the table must have the rows that follow from the moves and the records.
 func TestOffsetsSetBesideARunningMember(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -25,7 +25,7 @@ func (l *lake) listens() {
 	}
 }
 
-// listening starts a member that works and returns its health address.
+// listening starts a member, waits until it works, and returns the address of its health server.
 func listening(t *testing.T) string {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {}}")
@@ -207,7 +207,7 @@ func TestHealthOfARun(t *testing.T) {
 	everyMeter(t, base)
 }
 
-// TestCommandOfAPause: partitions of a paused topic show the command that resumes the topic.
+// TestCommandOfAPause expects the holds of a paused topic's partitions to show the command that resumes the topic.
 func TestCommandOfAPause(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}, users: {}}")
@@ -259,8 +259,8 @@ func everyMeter(t *testing.T, base string) {
 	}
 }
 
-// TestStart_ServersDown: a member that cannot reach Kafka, the store or its database is alive, reports what it waits for, and
-// shows no secret of an address.
+// TestStart_ServersDown expects a member that cannot reach Kafka, the store or its database to be alive, to report the
+// dependency that it waits for, and to show no password of an address.
 func TestStart_ServersDown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,7 +19,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// check produces a record with headers and a valid value.
+// check produces a record with a valid value and these headers, given as name and value in turns.
 func (l *lake) check(topic string, headers ...string) {
 	l.T.Helper()
 	r := &kgo.Record{Topic: topic, Value: []byte(`{"n":7}`)}
@@ -51,8 +51,8 @@ func counted(t *testing.T, reg prometheus.Gatherer, name string) map[string]floa
 	return values
 }
 
-// TestHealthCheckRecords: a record with HEALTHCHECK=TRUE becomes no row and is counted, and verify distinguishes it from a
-// lost one. If a secret is configured, only records with the secret are dropped.
+// TestHealthCheckRecords expects a record with the header HEALTHCHECK=TRUE to become no row, to be counted, and not to
+// count as lost for verify. If a secret is configured, only records with the secret are left out.
 func TestHealthCheckRecords(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `
@@ -97,8 +97,8 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	}
 }
 
-// TestVerify_EveryKindOfRecord: one topic has rows, bad records, tombstones, health checks and duplicates, and several runs
-// read it. Each record is handled once according to its kind, and verify has no findings.
+// TestVerify_EveryKindOfRecord has a topic with rows, bad records, tombstones, health-check records and duplicates, which
+// several runs read. Each record must be handled once according to its kind, and verify must find nothing.
 func TestVerify_EveryKindOfRecord(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `
@@ -187,7 +187,8 @@ topics: {orders: {dead_letters: {archive: none, hold_above: 100%}}}`)
 	}
 }
 
-// TestHealthRecords_DeadLetterTopic: a dead letter with a health-check header is not dropped.
+// TestHealthRecords_DeadLetterTopic expects a dead letter whose record has a health-check header to become a row of the
+// letter table.
 func TestHealthRecords_DeadLetterTopic(t *testing.T) {
 	l := newLake(t, "topics: {orders: {bad_records: dead_letter, health_records: {secret_file: secret}}}")
 	if err := os.WriteFile(filepath.Join(l.Dir, "secret"), []byte("right"), 0o600); err != nil {
@@ -202,5 +203,5 @@ func TestHealthRecords_DeadLetterTopic(t *testing.T) {
 	l.start()
 	l.Awaits("orders", map[string][]int64{"orders:0": {1}})
 	l.Awaits("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
-	l.runs(exitOK, "verify", "--kafka", "--topic", "orders") // it claims to be a health check, and is a letter
+	l.runs(exitOK, "verify", "--kafka", "--topic", "orders") // the record without the secret is a dead letter, so it is not lost
 }

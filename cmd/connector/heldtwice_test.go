@@ -13,8 +13,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestTableFolderDeleted: a running member reports the deleted table, the commands show one reason for each partition, and
-// after offsets start the member continues without a warning about another writer.
+// TestTableFolderDeleted deletes the folder of a table while a member runs. The member must report it, and commands must
+// show one reason for each partition. After offsets start the member must continue without an error in the log.
 func TestTableFolderDeleted(t *testing.T) {
 	t.Parallel()
 	l := newLakeOn(t, "topics: {orders: {}}", ", offset_commit_interval: 100ms", nil)
@@ -42,7 +42,7 @@ func TestTableFolderDeleted(t *testing.T) {
 		}
 	}
 
-	// A lake has no HTTP address for its members, so this replaces it.
+	// Members of a lake have no HTTP server, so this one answers with the member's holds.
 	holds := s.Report().Holds
 	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var all []string
@@ -72,7 +72,7 @@ func TestTableFolderDeleted(t *testing.T) {
 	if err := os.WriteFile(l.Config, []byte(alone), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ = l.runs(1, "holds") // without a member, no system remembers the table
+	out, _ = l.runs(1, "holds") // only a member knows that the table existed
 	if !strings.Contains(out, "the table does not exist or is empty, so its folder was deleted, or another program has used the group") {
 		t.Error(out)
 	}

@@ -74,7 +74,7 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	return nil
 }
 
-// printHolds prints holds as a table, and what ends them.
+// printHolds prints holds as a table, and below it the detail and the end of each.
 func printHolds(w io.Writer, r *admin.HoldReport) error {
 	if len(r.Holds) == 0 {
 		text := "nothing is held"
@@ -119,7 +119,7 @@ func printHolds(w io.Writer, r *admin.HoldReport) error {
 	return nil
 }
 
-// ending returns the line about the end of a hold.
+// ending returns a line that says what ends a hold.
 func ending(endsBy string) string {
 	if strings.HasPrefix(endsBy, "by itself ") {
 		return "ends " + endsBy

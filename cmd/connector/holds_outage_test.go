@@ -22,7 +22,7 @@ const refusing = "127.0.0.1:1"
 // silentServer returns the address of a server that accepts connections and never responds, like a stopped process.
 func silentServer(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts for it
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections without a call of Accept
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +41,8 @@ func slowServer(t *testing.T) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// TestHolds_Outages: while any one system is silent or fails, holds ends in time, shows the holds that the other systems
-// know, and names the dependency whose holds are missing.
+// TestHolds_Outages makes one system silent, slow or unreachable. The command holds must end in time, show the holds that
+// the other systems know, and name the system whose holds are missing.
 func TestHolds_Outages(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*testing.T) string{
@@ -60,7 +60,7 @@ func TestHolds_Outages(t *testing.T) {
 				l := newOrders(t, 5)
 				l.deleteRecords("orders", 0, 5)
 				l.Produce("orders", 2, 0)
-				l.deleteRecords("orders", 0, 6) // a hold that table and Kafka show
+				l.deleteRecords("orders", 0, 6) // leads to a hold that table and Kafka show
 				lost := "orders:0 behind_log_start at 5 from table and Kafka: connector offsets accept-gap orders:0 --reason behind_log_start"
 				var unknown []string
 				switch dependency {
@@ -79,7 +79,7 @@ func TestHolds_Outages(t *testing.T) {
 					rewrite(t, l.Config, fmt.Sprintf("{url: \"file://%s/lake\"}", filepath.ToSlash(l.Dir)),
 						fmt.Sprintf("{url: s3://bucket/lake, s3: {endpoint: \"http://%s\", region: r, access_key: a, secret_key: b}}", address(t)))
 					lost, unknown = "", storeUnknown
-				case "redis", "postgres": // observers, and asked by members alone
+				case "redis", "postgres": // holds does not request the store of registrations
 					file := filepath.Join(l.Dir, "url")
 					url := map[string]string{"redis": "redis://" + address(t), "postgres": "postgres://u:p@" + address(t) + "/d"}[dependency]
 					if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
@@ -92,9 +92,9 @@ func TestHolds_Outages(t *testing.T) {
 				}))
 				defer member.Close()
 
-				within := "12s" // of which each has a half
+				within := "12s" // each system gets half of it
 				if unknown == nil {
-					within = laketest.HangGuard.String() // all of them answer, however busy the machine is
+					within = laketest.HangGuard.String() // every system responds, however busy the machine is
 				}
 				want := []string{"orders:1 kafka_down at 5 from " + member.URL + ": "}
 				if lost != "" {
@@ -115,7 +115,7 @@ func TestHolds_Outages(t *testing.T) {
 	}
 }
 
-// TestHolds_NothingKnown: if a dependency does not respond, the command does not report that nothing is held.
+// TestHolds_NothingKnown expects holds not to say that nothing is held if a system does not respond.
 func TestHolds_NothingKnown(t *testing.T) {
 	t.Parallel()
 	w := newTable(t, noTopic).create()
@@ -130,14 +130,14 @@ func TestHolds_NothingKnown(t *testing.T) {
 	if want := "the member at http://" + silent + " did not respond within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, errs)
 	}
-	rewrite(t, w.config, "127.0.0.1:1\"}", silent+"\"}") // the member of this configuration: there is one, and it hangs
+	rewrite(t, w.config, "127.0.0.1:1\"}", silent+"\"}") // the configured address of the member now accepts and hangs
 	code, _, errs = connectorRun(t, "holds", "--config", w.config, "--timeout", "3s")
 	if want := "the member at http://" + silent + " did not respond within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, errs)
 	}
 }
 
-// TestHolds_TwoOutages: an outage of the store does not hide one of Kafka.
+// TestHolds_TwoOutages expects that an outage of the store does not hide an outage of Kafka.
 func TestHolds_TwoOutages(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 1)
@@ -152,8 +152,8 @@ func TestHolds_TwoOutages(t *testing.T) {
 	}
 }
 
-// TestHolds_FailingDependency: a failing dependency causes no hold before its breaker opens, but the command names it. Beside
-// holds, the command names only dependencies that no hold explains.
+// TestHolds_FailingDependency expects holds to name a dependency that fails before its breaker opens and a claim is held.
+// If claims are held, it names only failing dependencies that no hold explains.
 func TestHolds_FailingDependency(t *testing.T) {
 	t.Parallel()
 	const failing = `"dependencies":[

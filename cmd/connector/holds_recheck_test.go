@@ -9,7 +9,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// TestHoldsRecheck: the request is in the operations log with its targets, and a member reads it there.
+// TestHoldsRecheck expects holds recheck to write its targets to the operations log, from which members read them.
 func TestHoldsRecheck(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

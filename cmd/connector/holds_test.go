@@ -47,8 +47,8 @@ func (l *lake) wantHolds(code int, want []string, args ...string) {
 	}
 }
 
-// holds finds every hold that needs no member, with the command that ends it. After that command the hold is no longer
-// listed.
+// TestHolds expects the command holds to find every hold that table, Kafka and operations log show, with the command that
+// ends it. After that command the hold must not be listed.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -66,7 +66,7 @@ func TestHolds(t *testing.T) {
 	if err := l.Client.ProduceSync(t.Context(), bad).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	l.wantHolds(1, []string{"orders:1 poison at 5 from table and Kafka: connector offsets skip orders:1@5 --reason poison"}) // and orders:0 only lags
+	l.wantHolds(1, []string{"orders:1 poison at 5 from table and Kafka: connector offsets skip orders:1@5 --reason poison"}) // orders:0 has lag, but no hold
 	l.deleteRecords("orders", 0, 6)
 	l.runs(0, "pause", "orders", "--yes", "--reason", "a test", "--operator", "ann")
 	l.wantHolds(1, []string{
@@ -100,7 +100,8 @@ func TestHoldsBeforeTheFirstStart(t *testing.T) {
 	})
 }
 
-// holds asks members for the holds that only members know, and for the start times of the others.
+// TestHoldsOfMembers expects holds to show the holds that only members know, and to take the start times of the others
+// from members.
 func TestHoldsOfMembers(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -143,7 +144,7 @@ func TestHoldsOfMembers(t *testing.T) {
 	}
 }
 
-// TestHoldsOfAMember: offsets show and check also show holds that only a member knows, such as flood.
+// TestHoldsOfAMember expects offsets show and check to show holds that only a member knows, such as flood.
 func TestHoldsOfAMember(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -172,7 +173,8 @@ func TestHoldsOfAMember(t *testing.T) {
 	l.runs(0, "offsets", "show")
 }
 
-// TestHolds_OneLineForManyPartitions: what holds many partitions of a topic alike is one line and one command; JSON has them all.
+// TestHolds_OneLineForManyPartitions expects one line and one command for many partitions of a topic that are held for the
+// same reason. JSON must list each partition.
 func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	t.Parallel()
 	var all []*admin.Hold

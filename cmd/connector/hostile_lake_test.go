@@ -76,8 +76,8 @@ func (x *tampered) position(version string) {
 	x.l.T.Fatalf("no position in %v", slices.Sorted(maps.Keys(x.state.Txns)))
 }
 
-// hostileInputs has content that other programs may write to the log of a table, by the topic that feeds it. The member must
-// hold that topic with the reason and a detail with the text, or, without a reason, continue.
+// hostileInputs has content that other programs may write to the log of a table, by the topic that feeds the table. The
+// member must hold the topic for the reason, with a detail that contains the text. Without a reason it must continue.
 var hostileInputs = map[string]struct {
 	reason, detail string
 	put            func(x *tampered)
@@ -150,8 +150,8 @@ var hostileInputs = map[string]struct {
 	}},
 }
 
-// TestHostileLake: with hostile content in the logs of tables, the member keeps running. It holds each such table with a
-// reason that says what to do, and the other tables continue.
+// TestHostileLake runs a member whose tables have hostileInputs in their logs. The member must hold each such topic with a
+// detail that says what to do, and the other tables must continue.
 func TestHostileLake(t *testing.T) {
 	t.Parallel()
 	topics := slices.Sorted(maps.Keys(hostileInputs))

@@ -18,8 +18,8 @@ import (
 	"sluice/internal/terminal"
 )
 
-// hostile returns a new string, of one of many shapes that break a program which makes labels from the content of
-// records.
+// hostile returns a string with the number i, in one of many forms that break a program which makes metric labels from
+// the content of records.
 func hostile(i int) string {
 	shapes := []string{
 		"%d", "customer-%d", "\",topic=\"%d", "}\n# TYPE x%d counter\nx 1\n", "le=\"%d\"", "\x00\x01%d", "\xff\xfe%d", "\\%d\\\"", "ключ-%d", "🦀%d",
@@ -31,7 +31,7 @@ func hostile(i int) string {
 // hostileRecord returns the i-th record of a producer that puts hostile text into each field. A fifth of the records are bad.
 func hostileRecord(i int) *kgo.Record {
 	quoted := func(s string) string {
-		text, err := json.Marshal(s) // takes any string
+		text, err := json.Marshal(s) // never fails for a string
 		if err != nil {
 			panic(err)
 		}
@@ -50,7 +50,7 @@ func hostileRecord(i int) *kgo.Record {
 	case 3: // a name inside of a field
 		r.Value = fmt.Appendf(nil, `{"n":1,"o":{%s:{%s:%s}}}`, quoted(odd), quoted(odd), quoted(odd))
 	case 4: // a tombstone
-	case 5: // a health check that proves nothing
+	case 5: // a health-check record with a wrong secret
 		r.Value = fmt.Appendf(nil, `{"n":%d}`, i)
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "HEALTHCHECK", Value: []byte("TRUE")}, kgo.RecordHeader{Key: "HEALTHCHECK-SECRET", Value: []byte(odd)})
 	case 6: // bytes that are no text
@@ -63,7 +63,8 @@ func hostileRecord(i int) *kgo.Record {
 	return r
 }
 
-// TestSeriesAreBounded: a hundred thousand records with hostile content add no series after the first few of each kind.
+// TestSeriesAreBounded expects a hundred thousand records with hostile content to add no metric series after the first few
+// records of each kind.
 func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	const warm = 2000
@@ -114,10 +115,10 @@ topics: {loose: {unknown_fields: ignore}, strict: {unknown_fields: dead_letter}}
 			return behind == 0
 		})
 	}
-	// The watches over lag and retention add the series of a partition with their next poll.
+	// The watches over lag and retention add the series of a partition only at their next poll.
 	looks := regexp.MustCompile(`^sluice_(seconds_to_data_loss|topic_retention_seconds|adjusted_lag_records|partition_(verdict|freshness_seconds))\{` +
 		`(group="p",)?(partition="0",)?topic="(loose|strict)(-dlq)?"(,verdict="[A-Z]+")?\}$`)
-	// On a busy machine slow connections and requests add series, whose labels are codes of closed lists.
+	// On a busy machine slow connections and requests add series. The values of their labels are a fixed list of codes.
 	troubles := regexp.MustCompile(`^sluice_(lag_checked_timestamp_seconds|fetch_errors_total|kafka_connects_total|group_rejoins_total|store_operation_seconds_[a-z]+)` +
 		`(\{[a-z]+="[a-zA-Z0-9_+.-]{1,20}"(,[a-z]+="[a-zA-Z0-9_+.-]{1,20}")*\})?$`)
 	seen := func() []string {

@@ -52,7 +52,7 @@ func (l *lake) start() *app.Member {
 	return s
 }
 
-// heldIn returns the holds of a running member: the partitions of each topic and reason; -1 means the whole topic.
+// heldIn returns the held partitions of a running member by topic and reason; -1 stands for the whole topic.
 func heldIn(s *app.Member) map[string][]int32 {
 	held := map[string][]int32{}
 	for _, h := range s.Report().Holds {

@@ -17,6 +17,7 @@ var layers = map[string][]string{
 	"classify/classtest":     {"classify"},
 	"classify/postgres":      {"classify", "secure/pgconfig"},
 	"idempotency":            {},
+	"idempotency/offsets":    {},
 	"idempotency/storetest":  {"idempotency"},
 	"reliability":            {"classify", "reliability/pulse"},
 	"reliability/pulse":      {},
@@ -28,7 +29,7 @@ var layers = map[string][]string{
 	"secure":                 {},
 	"secure/pgconfig":        {"secure"},
 	// Pipeline: the path of a record. Package connector has the words and the interfaces.
-	"connector":               {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "idempotency"},
+	"connector":               {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "idempotency", "idempotency/offsets"},
 	"connector/connectortest": {"classify", "connector", "idempotency"},
 	"connector/plan":          {"connector", "classify", "idempotency", "reliability/deadletter", "reliability/hold"},
 	"connector/lane":          {"connector", "connector/plan", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/pulse"},
@@ -65,9 +66,9 @@ var layers = map[string][]string{
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "connector/schema", "reliability/hold", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore"},
 	"sink/logappend":                   {"classify", "sink/delta/objstore"},
-	"sink/opslog":                      {"classify", "reliability", "reliability/hold", "sink/delta/objstore", "sink/logappend"},
+	"sink/opslog":                      {"classify", "idempotency", "idempotency/offsets", "reliability", "reliability/hold", "sink/delta/objstore", "sink/logappend"},
 	"health/canary":                    {"health", "reliability"},
-	"health/lettercount":               {"classify", "idempotency"},
+	"health/lettercount":               {"classify", "idempotency", "idempotency/offsets"},
 	"health/liveness":                  {"reliability", "reliability/pulse"},
 	"health/membership":                {"health", "reliability", "reliability/panics"},
 	"health/membership/membershiptest": {"health/membership"},
@@ -78,7 +79,7 @@ var layers = map[string][]string{
 	// Wiring.
 	"internal/admin": {
 		"classify", "connector", "connector/commit", "connector/plan", "connector/decode", "connector/kafka", "connector/kafka/dial", "connector/schema", "health", "health/membership",
-		"idempotency", "internal/config", "internal/fail", "internal/lookup", "internal/open", "reliability", "reliability/deadletter",
+		"idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open", "internal/replay", "reliability", "reliability/deadletter",
 		"reliability/hold", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
 	},
 	"internal/app": {
@@ -88,6 +89,10 @@ var layers = map[string][]string{
 		"sink/delta/objstore", "sink/delta/scan", "sink/opslog",
 	},
 	"internal/fail": {},
+	"internal/replay": {
+		"classify", "connector", "connector/plan", "idempotency", "idempotency/offsets", "internal/lookup", "reliability", "sink/delta", "sink/delta/scan",
+		"sink/opslog",
+	},
 	"internal/config": {
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
 		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "connector/schema",

@@ -9,7 +9,8 @@ import (
 	"sluice/internal/fail"
 )
 
-// probeFile checks that the process that writes a liveness file is alive.
+// probeFile prints ok if the process that writes a liveness file is alive, and otherwise returns an error of
+// [fail.KindFound].
 func (c *cli) probeFile(path string) error {
 	if err := liveness.Fresh(path, time.Now()); err != nil {
 		return fail.Found(fmt.Errorf("probe: %w", err))
@@ -18,5 +19,5 @@ func (c *cli) probeFile(path string) error {
 	return err
 }
 
-// errOnlyLive means that a command requests readiness from a liveness file.
+// errOnlyLive means that the arguments ask a liveness file for ready or startup, which it cannot show.
 var errOnlyLive = errors.New("a liveness file only shows whether a process is alive: ask for live, or over HTTP")

@@ -35,7 +35,7 @@ func TestProbeFile(t *testing.T) {
 	expect(t, 2, "", "[config url file] are set", "probe", "--file", path, "--config", shipped)
 }
 
-// TestProbeConfigWithAFile: probe reads the file only if no server answers over HTTP.
+// TestProbeConfigWithAFile expects probe to read the liveness file only if no server responds over HTTP.
 func TestProbeConfigWithAFile(t *testing.T) {
 	const rest = "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///d}\ndefaults: {schema: a int}\ntopics: {t: {}}\n"
 	cfg := write(t, "health: {enabled: false, liveness_file: alive}\n"+rest)
@@ -58,7 +58,7 @@ func TestProbeConfigWithAFile(t *testing.T) {
 	}
 }
 
-// TestLivenessFile_Unusable: an unusable file ends a connector at its start, with the reason.
+// TestLivenessFile_Unusable expects a connector to end at its start, with the reason, if it cannot write its liveness file.
 func TestLivenessFile_Unusable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "precious"), []byte("mine"), 0o600); err != nil {

@@ -31,7 +31,7 @@ import (
 	"sluice/internal/terminal"
 )
 
-// newLogged returns a logger of level debug, as a configuration makes it.
+// newLogged returns a logger of level debug, made as from a configuration, and the log that it writes.
 func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	t.Helper()
 	out := &laketest.Log{}
@@ -42,8 +42,8 @@ func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	return logger, out
 }
 
-// hush is a part of every text that no output may show: keys, values, names and values of headers, names inside of values,
-// secrets of the configuration.
+// hush is the mark, a part of every text that no output may show, such as keys, values, headers and field names of records,
+// and secrets of the configuration.
 const hush = "hush7f3a"
 
 // badValues are values that do not fit the schema of TestLog_NoSecrets, one for each kind of poison.
@@ -109,7 +109,7 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 	odd := fmt.Sprintf(`{"n":1,"s":%q,"new-field":{"%s":1}}`, hush, hush)
 	l.Create("orders", 1)
 	records := []*kgo.Record{
-		record("orders", odd), record("orders", ""), // a tombstone
+		record("orders", odd), record("orders", ""), // the second one is a tombstone
 		record("orders", odd, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-health"),
 		record("orders", odd, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, hush+"-wrong"),
 	}
@@ -127,8 +127,8 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 	return l
 }
 
-// tellsNothing fails the test if the log, the metrics or the HTTP responses of a member show a mark. It returns the response
-// of /health.
+// tellsNothing fails the test if the log, the metrics or the HTTP responses of a member contain hush. It returns the
+// response of /health.
 func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (report string) {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)
@@ -227,7 +227,7 @@ func TestLog_NoSecrets(t *testing.T) {
 				}
 			}
 		}
-		l.runs(exitOK, "verify", "--kafka") // each record is a row, a letter, or explained
+		l.runs(exitOK, "verify", "--kafka") // no record is lost
 	})
 }
 
@@ -251,7 +251,8 @@ func (l *lake) letter(topic string) *kgo.Record {
 	}
 }
 
-// TestLog_ShuttingDown: a signal to stop writes one line; an end without a signal writes none.
+// TestLog_ShuttingDown expects one line "Shutting down gracefully" after a signal to stop, and none at an end without a
+// signal.
 func TestLog_ShuttingDown(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")
@@ -293,12 +294,12 @@ func TestLog_ShuttingDown(t *testing.T) {
 // spoken is a log call in the source.
 type spoken struct {
 	where string
-	level string // "" if it is decided while running
+	level string // "" if the level is not a constant
 	keys  []string
-	open  bool // it may have more keys
+	open  bool // the call passes a slice of attributes, so it may have more keys
 }
 
-// spokenLines finds the log calls in the sources of the product, by text.
+// spokenLines returns the log calls in the sources of the product, by message.
 func spokenLines(t *testing.T) map[string][]spoken {
 	t.Helper()
 	found := map[string][]spoken{}
@@ -345,7 +346,8 @@ func spokenLines(t *testing.T) map[string][]spoken {
 	return found
 }
 
-// speaks returns the level of a log call and the index of its text argument, -1 for any other call.
+// speaks returns the level of a log call, "" if that is not a constant, and the index of its message argument, -1 for any
+// other call.
 func speaks(call *ast.CallExpr) (level string, at int) {
 	switch f := call.Fun.(type) {
 	case *ast.SelectorExpr:
@@ -353,7 +355,7 @@ func speaks(call *ast.CallExpr) (level string, at int) {
 		switch {
 		case name == "Log":
 			return "", 2
-		case name == "Failed" && len(call.Args) > 3: // of a reliability.FailureLog, like Over
+		case name == "Failed" && len(call.Args) > 3: // Failed and Over are methods of reliability.FailureLog
 			return "", 3
 		case name == "Over" && len(call.Args) > 2:
 			return "", 2
@@ -363,7 +365,7 @@ func speaks(call *ast.CallExpr) (level string, at int) {
 		default:
 			return strings.ToUpper(name), 0
 		}
-	case *ast.CallExpr: // what Reason.LogFunc returned
+	case *ast.CallExpr: // a call of the function that Reason.LogFunc returned
 		if of, ok := f.Fun.(*ast.SelectorExpr); ok && of.Sel.Name == "LogFunc" {
 			return "", 0
 		}
@@ -380,13 +382,13 @@ func literal(e ast.Expr) (string, bool) {
 	return s, err == nil
 }
 
-// TestLog_ReplacedConnectors: the log has the words of the connectors that this one replaces, at their levels, so that
-// existing alarms and searches work. Each line is shown by a test of its own.
+// TestLog_ReplacedConnectors expects log calls with the key words and levels of the connectors that this one replaces, so
+// that existing alarms and searches work. Other tests show that the lines are written.
 func TestLog_ReplacedConnectors(t *testing.T) {
 	source := spokenLines(t)
 	for _, c := range []struct{ begins, level string }{
 		{"Scheduled checkpointing", "INFO"},
-		{"Nothing to be checkpointed", "DEBUG"}, // elsewhere a warning about a wrong call; here only that no record came
+		{"Nothing to be checkpointed", "DEBUG"}, // the others warn of a wrong call; here it only means that no record came
 		{"Exception during checkpointing loop", ""},
 		{"Received a healthcheck message. Discarding message", "DEBUG"},
 		{"Skipping duplicate", "INFO"},
@@ -409,7 +411,7 @@ func TestLog_ReplacedConnectors(t *testing.T) {
 	}
 }
 
-// TestLogTable compares the tables of docs/operations.md with the log calls in the sources: texts, levels and keys.
+// TestLogTable compares the tables of docs/operations.md with the log calls in the sources: messages, levels and keys.
 func TestLogTable(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, "../../docs/operations.md"), "\n## What the log says\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -436,7 +438,7 @@ func TestLogTable(t *testing.T) {
 			if len(source[msg]) == 0 {
 				t.Errorf("%q is not in the source", msg)
 			}
-			said := []string{"batch_id", "table"} // which a logger may bring along
+			said := []string{"batch_id", "table"} // keys that a logger may add to each of its lines
 			for _, s := range source[msg] {
 				said = append(said, s.keys...)
 				if s.open {

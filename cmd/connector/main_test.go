@@ -23,8 +23,9 @@ import (
 	"sluice/reliability/panics"
 )
 
-// TestMain runs eight parallel tests at a time instead of one per core: most of them wait for a time limit or for a running
-// member. With the race detector they compute for longer than they wait. -parallel N is kept.
+// TestMain runs eight parallel tests at a time instead of one per core, because most of them wait for a time limit or for a
+// running member. It changes nothing with the race detector, with which they compute for longer than they wait, or if the
+// flag -parallel is given.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -69,8 +70,8 @@ func TestUsage(t *testing.T) {
 	expect(t, 2, "", `--output "xml" is unknown: write table or json`, "version", "--output", "xml")
 }
 
-// TestExitCode_Panic: a panic has its own exit code, and its output has the stack without the data that caused it. The same
-// holds for a panic that another goroutine caught.
+// TestExitCode_Panic expects a panic to have its own exit code, and its output to have the stack without the data that
+// caused it. The same holds for a panic that another goroutine caught.
 func TestExitCode_Panic(t *testing.T) {
 	for name, op := range map[string]func() error{
 		"in the command":  func() error { panic("secret") },
@@ -87,7 +88,7 @@ func TestExitCode_Panic(t *testing.T) {
 	}
 }
 
-// TestHelp: every command and every flag has a description.
+// TestHelp expects a description of every command and every flag.
 func TestHelp(t *testing.T) {
 	c := &cli{}
 	for _, cmd := range c.root().Commands() {
@@ -167,7 +168,7 @@ func TestValidate(t *testing.T) {
 	expect(t, 0, `"valid": true`, "", "validate", "-c", shipped, "-o", "json")
 }
 
-// TestValidateWarns: a warning is printed and does not change the exit code.
+// TestValidateWarns expects validate to print a warning without changing its exit code.
 func TestValidateWarns(t *testing.T) {
 	slow := write(t, strings.Replace(read(t, shipped), "drain: 20s", "drain: 60s", 1))
 	expect(t, 0, ": ok: ", "warning: shutdown.drain: Kubernetes kills a pod 30s after SIGTERM", "validate", "-c", slow)
@@ -260,7 +261,7 @@ func TestProbe(t *testing.T) {
 	expect(t, 4, "", "health.enabled is false", "probe", "--config", off)
 }
 
-// TestProbeTimeout: a process that accepts a connection and does not respond is not healthy.
+// TestProbeTimeout expects probe to fail for a process that accepts a connection and does not respond.
 func TestProbeTimeout(t *testing.T) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

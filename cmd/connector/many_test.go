@@ -13,7 +13,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestTwoTopicsTwoTables: each topic has its own table, and the commands show both tables or one.
+// TestTwoTopicsTwoTables has two topics with a table each. Commands must show both tables, or the one that is asked for.
 func TestTwoTopicsTwoTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {}, users: {table: "people/{topic}"}}`)
 	l.Create("orders", 2)
@@ -58,7 +58,7 @@ func TestTwoTopicsTwoTables(t *testing.T) {
 	}
 }
 
-// TestTwoTopicsOneTable: topics with the same table fill it together, and the commands show it once.
+// TestTwoTopicsOneTable has two topics with the same table. Both must fill it, and commands must show it once.
 func TestTwoTopicsOneTable(t *testing.T) {
 	l := newLake(t, `topics: {orders: {table: all}, users: {table: all}}`)
 	l.Create("orders", 2)
@@ -75,7 +75,7 @@ func TestTwoTopicsOneTable(t *testing.T) {
 	}
 }
 
-// TestHeldTableAlone: a table that cannot be written holds its topics; the others continue.
+// TestHeldTableAlone expects a table that cannot be written to hold only its own topics.
 func TestHeldTableAlone(t *testing.T) {
 	l := newLake(t, `
 topics: {orders: {}, users: {}}
@@ -97,7 +97,7 @@ defaults: {schema: "n int", commit: {every: 100ms}}`)
 	l.Has("users", laketest.UpTo(2, "users:0"))
 }
 
-// TestManyTables: twenty tables in one process.
+// TestManyTables fills twenty tables in one process.
 func TestManyTables(t *testing.T) {
 	var topics []string
 	for i := range 20 {

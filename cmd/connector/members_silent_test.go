@@ -39,8 +39,8 @@ func parrot(t *testing.T, text string) (address string) {
 	return l.Addr().String()
 }
 
-// TestMembers_HostileStore: a store of registrations that never responds, or responds nonsense, does not delay or stop a
-// member: records become rows, the member is ready, and reports that the other members are unknown.
+// TestMembers_HostileStore has a store of registrations that never responds, or responds nonsense. Records must become
+// rows all the same, and the member must be ready and report that the other members are unknown.
 func TestMembers_HostileStore(t *testing.T) {
 	const redis, postgres = "redis://%s/0", "postgres://u:p@%s/db?sslmode=disable"
 	for name, tt := range map[string]struct{ url, text, why string }{

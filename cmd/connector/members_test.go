@@ -32,7 +32,7 @@ func newRegisteringLake(t *testing.T, address string) *lake {
 	return newLake(t, "topics: {orders: {}}\nmembers: {store: redis, url_file: "+filepath.ToSlash(file)+", beat: 1s, ttl: 10s}")
 }
 
-// registrations returns the store as an observer opens it.
+// registrations opens the Redis server at this address as a store of registrations, as the members command does.
 func registrations(t *testing.T, address string) membership.Store {
 	t.Helper()
 	s, err := redis.Open(redis.Options{URL: "redis://" + address, Scope: membership.Scope{Pipeline: "p", Group: "p"}})
@@ -43,7 +43,8 @@ func registrations(t *testing.T, address string) membership.Store {
 	return s
 }
 
-// TestMembersCommand: active members, missing members, and how a cleanup forgets them.
+// TestMembersCommand expects the command to show active and missing members, and members cleanup to forget the missing
+// ones.
 func TestMembersCommand(t *testing.T) {
 	server := miniredis.RunT(t)
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
@@ -155,8 +156,8 @@ func TestMembersCommand(t *testing.T) {
 	}
 }
 
-// TestMemberRegisters: a running member is registered, with its work, until it stops. During an outage of the store it keeps
-// moving records.
+// TestMemberRegisters expects a running member to be registered, with its partitions and counts, until it stops. During an
+// outage of the store it must keep moving records.
 func TestMemberRegisters(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -168,7 +169,7 @@ func TestMemberRegisters(t *testing.T) {
 	store := registrations(t, server.Addr())
 	t.Run("run", func(t *testing.T) {
 		l := *l
-		l.T = t // it ends with this part of the test
+		l.T = t // the member ends with this subtest
 		s := l.start()
 		l.Awaits("orders", laketest.UpTo(3, "orders:0", "orders:1"))
 		l.Await("the registration says so", func() bool {
@@ -202,7 +203,8 @@ func TestMemberRegisters(t *testing.T) {
 	}
 }
 
-// TestMembers_SilentStore: a store that accepts connections and never responds delays neither records nor the shutdown.
+// TestMembers_SilentStore expects a store that accepts connections and never responds to delay neither records nor the
+// shutdown.
 func TestMembers_SilentStore(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -216,7 +218,7 @@ func TestMembers_SilentStore(t *testing.T) {
 	l.Has("orders", laketest.UpTo(5, "orders:0"))
 }
 
-// TestMembersCleanup_BrokenLog forgets no member if the operations log takes no entry.
+// TestMembersCleanup_BrokenLog expects members cleanup to forget no member if the operations log accepts no entry.
 func TestMembersCleanup_BrokenLog(t *testing.T) {
 	server := miniredis.RunT(t)
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
@@ -236,7 +238,7 @@ func TestMembersCleanup_BrokenLog(t *testing.T) {
 	}
 }
 
-// TestMembers_HostileStatus: a program with access to the database of registrations can write any status.
+// TestMembers_HostileStatus expects the output of members to escape ids and statuses that other programs wrote.
 func TestMembers_HostileStatus(t *testing.T) {
 	var out bytes.Buffer
 	h := health.Members{Members: []health.Member{{ID: "a\x1b[2J", Status: "RUN\x1b[2J"}}, Reason: "\x1b[2J"}

@@ -19,8 +19,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// everything runs a connector with all features that have metrics, until it has rows, duplicates and dead letters. Its log is
-// out.
+// everything starts a connector with all features that have metrics, and waits until it has rows, duplicates and bad
+// records. out is its log.
 func everything(t *testing.T) (s *app.Member, out *laketest.Log) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "url")
@@ -93,8 +93,8 @@ func series(text string) (all []string) {
 	return all
 }
 
-// TestMetrics_Required: what the documents that this connector follows want to see, each found on a scrape under the
-// name and with the labels that it has here.
+// TestMetrics_Required expects on a scrape each metric that the requirements of this connector ask for, under the name and
+// with the labels that it has here.
 func TestMetrics_Required(t *testing.T) {
 	t.Parallel()
 	_, out := everything(t)

@@ -12,10 +12,10 @@ import (
 	"sluice/internal/laketest"
 )
 
-// Topics and partitions that come and go while a connector runs.
+// This file tests topics and partitions that are added and deleted while a connector runs.
 
-// TestPattern: topics that match feed their tables, those that are denied or never match do not. One that is created while
-// the connector runs is read from its first record, even if others begin at their end.
+// TestPattern expects topics that match a pattern to feed their tables, and topics that are denied or do not match to feed
+// none. A topic that is created while the connector runs must be read from its first record, even with start latest.
 func TestPattern(t *testing.T) {
 	l := newLake(t, `
 topics:
@@ -43,7 +43,7 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 	}
 }
 
-// TestPatternCommands: the output of commands about topics that match.
+// TestPatternCommands expects the output of commands about topics that match a pattern.
 func TestPatternCommands(t *testing.T) {
 	l := newLake(t, `topics: {all: {pattern: ".*", deny: [nobody]}}`)
 	if _, errs := l.runs(1, "run", "--until-current"); !strings.Contains(errs, "no topic matches a pattern now") {
@@ -74,7 +74,7 @@ func TestPatternCommands(t *testing.T) {
 	}
 }
 
-// TestTooManyTopics: members, commands and a run until current report topics beyond max_topics.
+// TestTooManyTopics expects members, commands and a run until current to report topics beyond max_topics.
 func TestTooManyTopics(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `topics: {all: {pattern: "t.*", deny: [], max_topics: 1}}`)
@@ -103,7 +103,7 @@ func TestTooManyTopics(t *testing.T) {
 	}
 }
 
-// TestPartitionsAdded: members read added partitions from their first record.
+// TestPartitionsAdded expects a member to read added partitions from their first record.
 func TestPartitionsAdded(t *testing.T) {
 	l := newLake(t, `
 topics: {orders: {}}
@@ -122,9 +122,9 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 	l.Awaits("orders", laketest.UpTo(3, names...))
 }
 
-// TestTopicDeletedAndCreatedAgain: the member gives up the claims of a deleted topic. A topic that is listed in the
-// configuration is held until it exists again. A new topic of the same name counts as another topic: its partitions are
-// held, whether it has fewer or more records than the old one. The other topics continue.
+// TestTopicDeletedAndCreatedAgain expects a member to give up the claims of a deleted topic, and to report a hold while a
+// configured topic does not exist. A new topic of the same name counts as another topic: its partitions must be held,
+// whether it has fewer or more records than the old one. Other topics must continue.
 func TestTopicDeletedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	for name, records := range map[string]int{"fewer records": 2, "more records": 9} {

@@ -30,7 +30,7 @@ func newForeign(t *testing.T, txns map[string]int64) *lake {
 	l := newLake(t, "topics: {orders: {}}")
 	l.Create("orders", 3)
 	l.Create("other", 1)
-	l.group("p", "other", 0, 0) // this broker, unlike Kafka, denies a group that never was
+	l.group("p", "other", 0, 0) // unlike Kafka, this broker denies requests about a group that does not exist
 	l.Produce("orders", foreignRecords, 0, 1, 2)
 	columns, err := schema.ParseDDL("n int")
 	if err != nil {
@@ -51,7 +51,8 @@ func newForeign(t *testing.T, txns map[string]int64) *lake {
 	return l
 }
 
-// adopts adopts positions, runs a member, and expects exactly the records from the positions on as rows.
+// adopts runs offsets adopt with these arguments and expects the positions want and the notes. Then it runs a member and
+// expects exactly the records from these positions on as rows.
 func (l *lake) adopts(want map[int32]int64, notes []string, args ...string) {
 	l.T.Helper()
 	args = append([]string{"adopt", "orders"}, args...)
@@ -100,7 +101,7 @@ func TestOffsetsAdoptFromAGroup(t *testing.T) {
 	}, "--from", "group", "--group", "other")
 }
 
-// The own group's committed offsets forbid an initial commit, and are adopted.
+// TestOffsetsAdoptFromTheOwnGroup adopts the committed offsets of the pipeline's own group, which forbid an initial commit.
 func TestOffsetsAdoptFromTheOwnGroup(t *testing.T) {
 	t.Parallel()
 	l := newForeign(t, nil)
@@ -115,7 +116,7 @@ func TestOffsetsAdoptFromIngest(t *testing.T) {
 		t.Parallel()
 		// The version is the offset of the last record written.
 		l := newForeign(t, map[string]int64{"ingest-orders-0": 2, "ingest-orders-1": 4, "2c7d3a56-8d9e-4a5b-9c1d-0123456789ab": 7})
-		l.adopts(map[int32]int64{0: 3, 1: 5, 2: 0}, []string{"begins there; behind the last record of kafka-delta-ingest's ingest-orders"}, "--from", "kdi")
+		l.adopts(map[int32]int64{0: 3, 1: 5, 2: 0}, []string{"begins there; after the last record of kafka-delta-ingest's ingest-orders"}, "--from", "kdi")
 	})
 	t.Run("of several", func(t *testing.T) {
 		t.Parallel()
@@ -129,7 +130,7 @@ func TestOffsetsAdoptFromIngest(t *testing.T) {
 		l := newForeign(t, map[string]int64{"a-0": 2, "a-7": 0})
 		l.refuses(4, "there is a position for partition 7", "adopt", "orders", "--from", "kdi")
 		l = newForeign(t, map[string]int64{"a-0": 5})
-		l.refuses(4, "orders:0 would begin at 6 (behind the last record of kafka-delta-ingest's a), and its log ends at 5", "adopt", "orders", "--from", "kdi")
+		l.refuses(4, "orders:0 would begin at 6 (after the last record of kafka-delta-ingest's a), and its log ends at 5", "adopt", "orders", "--from", "kdi")
 		l = newForeign(t, nil)
 		l.refuses(4, "the table has no txn of kafka-delta-ingest", "adopt", "orders", "--from", "kdi")
 	})
@@ -242,8 +243,8 @@ func TestOffsetsAdoptFromSpark(t *testing.T) {
 	})
 }
 
-// TestOffsetsAdoptComparesTheOtherProgramsPosition: the move is refused if the other program commits while the operator reads
-// the plan.
+// TestOffsetsAdoptComparesTheOtherProgramsPosition expects a move to be refused if the other program commits after the plan
+// was shown.
 func TestOffsetsAdoptComparesTheOtherProgramsPosition(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -27,7 +27,8 @@ type mover struct {
 	timeout time.Duration
 }
 
-// moverCommand completes a command that moves positions. plan plans the moves for the arguments.
+// moverCommand completes a command that moves positions with the common flags and steps. plan turns the arguments into
+// the plan.
 func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error)) *cobra.Command {
 	m := &mover{cli: c}
 	m.change = c.changeFlags(cmd)
@@ -53,7 +54,7 @@ func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a 
 	return cmd
 }
 
-// effect describes what a move does.
+// effect describes the effect of a move on the records of its partition.
 func effect(s *admin.PlannedMove) string {
 	var words []string
 	switch {

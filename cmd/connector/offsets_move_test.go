@@ -24,7 +24,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// why has the flags with a reason and without a question.
+// why has the flags of a command that needs a reason and must not ask.
 var why = []string{"--yes", "--operator", "ann", "--reason", "a test"}
 
 // moves runs a command that moves positions and returns its result.
@@ -81,7 +81,7 @@ func (l *lake) operations() (bodies []opslog.Body) {
 	return bodies
 }
 
-// positions returns the output of offsets show by partition of the topic orders.
+// positions returns the positions of topic orders that offsets show prints, by partition.
 func (l *lake) positions(code int) map[int32]int64 {
 	l.T.Helper()
 	out, _ := l.runs(code, "offsets", "show", "-o", "json")
@@ -169,8 +169,8 @@ func TestOffsetsSet(t *testing.T) {
 	}
 }
 
-// TestOffsetsSet_Where: a position is also set by a number of offsets, to an end of the log, or to a time, for a partition or
-// all of a topic.
+// TestOffsetsSet_Where sets positions by a number of offsets, to an end of the log, or to a time, for one partition or all
+// of a topic.
 func TestOffsetsSet_Where(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -228,8 +228,8 @@ func (l *lake) topicID(name string) string {
 	return p.ID.String()
 }
 
-// TestOffsetsSet_TableMovedOn: the position changes between the plan and the commit. The command is refused, and the operations log
-// has the outcome.
+// TestOffsetsSet_TableMovedOn changes the position between the plan and the commit of a command. The command must be
+// refused, and the operations log must have the outcome.
 func TestOffsetsSet_TableMovedOn(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -244,7 +244,7 @@ func TestOffsetsSet_TableMovedOn(t *testing.T) {
 	if done, ok := log[len(log)-1].(opslog.OffsetsDone); !ok || done.Outcome != opslog.Conflict || done.Version != -1 || done.Intent != 3 {
 		t.Errorf("%+v", log[len(log)-1])
 	}
-	// A member commits in between: the same.
+	// A commit of a member in between has the same effect.
 	a, p = l.planned("orders:0", "2")
 	l.runs(0, "run", "--until-current")
 	if err := admin.Move(t.Context(), a, p, admin.By{Operator: "ann", Reason: "a test"}, 20*time.Second); err == nil || p.Outcome != opslog.Conflict {
@@ -253,7 +253,7 @@ func TestOffsetsSet_TableMovedOn(t *testing.T) {
 	l.runs(0, "verify")
 }
 
-// planned is a plan of offsets set that the test carries out later.
+// planned returns the plan of offsets set with these arguments, and the access that the test needs to carry it out.
 func (l *lake) planned(args ...string) (*admin.Access, *admin.MovePlan) {
 	l.T.Helper()
 	a := &admin.Access{Config: mustLoad(l.T, l.Config, nil)}
@@ -403,8 +403,8 @@ func TestOffsetsSkip(t *testing.T) {
 	l.refuses(4, "orders:0 stands at offset 1, not at 0", "skip", "orders:0@0")
 	l.refuses(4, "there is no committed record at offset 2 of orders:1 yet", "skip", "orders:1@2")
 	l.refuses(4, "has no partition 4", "skip", "orders:4@2")
-	l.refuses(2, "--to 1 is not behind offset 1", "skip", "orders:0@1", "--to", "1")
-	l.refuses(4, "--to 4 is behind the last stable offset 3", "skip", "orders:0@1", "--to", "4")
+	l.refuses(2, "--to 1 is not after offset 1", "skip", "orders:0@1", "--to", "1")
+	l.refuses(4, "--to 4 is after the last stable offset 3", "skip", "orders:0@1", "--to", "4")
 	l.refuses(2, "none of the others can be", "skip", "orders:0@1", "--to", "2", "--batch")
 	for flag, to := range map[string]int64{"": 2, "--batch": 3, "--to=3": 3} {
 		args := []string{"offsets", "skip", "orders:0@1", "--dry-run", "-o", "json"}
@@ -441,8 +441,9 @@ func (l *lake) deleteRecords(topic string, id int32, before int64) {
 	}
 }
 
-// The leader does not have what was read: its log continues from where it parts. The epoch that tells is the group's, or,
-// where the group's offset is older than the position, that of the commit.
+// TestOffsetsAcceptGapOfATruncatedLog has a position with a leader epoch that the log does not have: the log was truncated.
+// The epoch comes from the table's txn, from the committed offset, or from the range of the commit. The command must move
+// the position back to where the logs differ.
 func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(l *lake){
@@ -480,7 +481,7 @@ func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 	}
 }
 
-// ordersOf is partition 0 of the topic orders.
+// ordersOf returns partition 0 of the topic orders.
 func ordersOf(l *lake) connector.Partition {
 	l.T.Helper()
 	topic, err := l.PartitionsOf("orders")

@@ -58,7 +58,7 @@ func newBroker(t *testing.T) *broker {
 	if b.topic, err = client.Topic(t.Context(), "orders"); err != nil {
 		t.Fatal(err)
 	}
-	b.commit("other", 0, 0) // this broker, unlike Kafka, denies a group that never was
+	b.commit("other", 0, 0) // unlike Kafka, this broker denies requests about a group that does not exist
 	return b
 }
 
@@ -72,7 +72,7 @@ func (b *broker) commit(topic string, id int32, next int64) {
 	}
 }
 
-// shown runs offsets show.
+// shown runs offsets show and returns its exit code and JSON.
 func shown(t *testing.T, w *written) (code int, lines []admin.Position) {
 	t.Helper()
 	code, out, errs := connectorRun(t, "offsets", "show", "--config", w.config, "-o", "json")
@@ -98,7 +98,7 @@ func TestOffsetsShow(t *testing.T) {
 	})
 
 	w.create().append(0, 0, 3, 3, 0, 1, 2)
-	b.commit("orders", 0, 2) // behind, as a hint may be
+	b.commit("orders", 0, 2) // the committed offset may be behind the position
 	t.Run("at work", func(t *testing.T) {
 		code, got := shown(t, w)
 		want := []admin.Position{
@@ -123,7 +123,7 @@ func TestOffsetsShow(t *testing.T) {
 	})
 }
 
-// TestOffsetsShowHolds: what the table and Kafka alone show to be wrong.
+// TestOffsetsShowHolds expects offsets show to find the holds that the table and Kafka show without a member.
 func TestOffsetsShowHolds(t *testing.T) {
 	b := newBroker(t)
 	b.commit("orders", 1, 4)
@@ -164,7 +164,7 @@ func TestOffsetsShowHolds(t *testing.T) {
 	})
 }
 
-// TestOffsetsShow_RowsWithoutPosition: a table with rows whose positions are missing does not count as a new table.
+// TestOffsetsShow_RowsWithoutPosition expects that a table with rows but without positions does not count as new.
 func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -187,7 +187,7 @@ func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 			t.Errorf("%+v", l.Hold)
 		}
 	}
-	// The command that the detail names begins the topic where the operator says.
+	// The command that the detail names sets the positions.
 	code, _, errs := connectorRun(t, "offsets", "start", "orders", "--at", "latest", "--config", w.config, "--yes", "--operator", "ada", "--reason", "a test")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs)
@@ -197,8 +197,8 @@ func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 	}
 }
 
-// TestOffsetsShow_RowsWithoutPosition_BesidePositions: a partition whose txn was dropped is held for its own rows. The
-// initial commit of other partitions does not include it.
+// TestOffsetsShow_RowsWithoutPosition_BesidePositions has a partition whose txn was dropped beside one with a txn. It must
+// be held because of its own rows, and offsets start --at position must leave it out.
 func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -211,7 +211,7 @@ func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 	left := *s
 	left.Txns = maps.Clone(s.Txns)
 	delete(left.Txns, w.partition(1).AppID("p"))
-	delete(left.Txns, idempotency.TableAppID("p", w.at.TableID)) // as old as that
+	delete(left.Txns, idempotency.TableAppID("p", w.at.TableID)) // it is as old as the other one, so it expires, too
 	if _, err := deltalog.WriteCheckpoint(t.Context(), w.store, &left, time.Now(), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -241,8 +241,8 @@ func TestOffsetsShowWithoutKafka(t *testing.T) {
 	expect(t, 3, "", "connector: kafka: ", "offsets", "show", "--config", w.config, "--timeout", "300ms")
 }
 
-// TestOffsets_PartitionWithoutLeader: the commands show what can be learnt, and name the partition that has no leader. What
-// moves positions does not act on half of the truth.
+// TestOffsets_PartitionWithoutLeader expects offsets show and holds to show the other partitions, and to name the one that
+// has no leader. Commands that move positions must be refused meanwhile.
 func TestOffsets_PartitionWithoutLeader(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -23,7 +23,7 @@ import (
 
 const twoTopics = `topics: {orders: {}, users: {}}`
 
-// TestPause_UntilResume: a pause holds over several runs until resume.
+// TestPause_UntilResume expects a pause to last over several runs until resume.
 func TestPause_UntilResume(t *testing.T) {
 	l := newLake(t, twoTopics)
 	l.Create("orders", 2)
@@ -46,7 +46,7 @@ func TestPause_UntilResume(t *testing.T) {
 	l.runs(1, "run", "--until-current")
 	l.Has("users", laketest.UpTo(3, "users:0"))
 
-	// A topic that was paused as a whole is resumed as a whole.
+	// A pause with --all can only end with --all.
 	_, errs = l.runs(4, "resume", "orders:1", "--reason", "cool", "--yes")
 	if !strings.Contains(errs, "orders:1 is paused with everything: by eva") || !strings.Contains(errs, "write --all instead of orders:1") {
 		t.Error(errs)
@@ -74,7 +74,7 @@ func TestPause_NothingToDo(t *testing.T) {
 	if out, errs := l.runs(4, "resume", "orders:0", "--reason", "why", "--yes"); out != "" || !strings.Contains(errs, "it can only be resumed as a whole: write orders instead of orders:0\n") {
 		t.Errorf("%q %q", out, errs)
 	}
-	// One of two is news.
+	// Of two targets only one is not paused yet.
 	if out, errs := l.runs(0, "pause", "orders", "users:0", "--reason", "why", "--yes"); !strings.Contains(out, "paused users:0 (operation 2)") || !strings.Contains(errs, "already") {
 		t.Errorf("%q %q", out, errs)
 	}
@@ -141,7 +141,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 
-	// A changed byte in the middle.
+	// A byte of an entry in the middle is changed.
 	good := read(t, entryFile(l, "2"))
 	if err := os.WriteFile(entryFile(l, "2"), []byte(strings.Replace(good, "done", "dune", 1)), 0o600); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The end is cut off.
+	// The last entry is deleted: only --head shows it.
 	if err := os.Remove(entryFile(l, "3")); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// holdsEverything expects that a new member reads no record and reports why.
+// holdsEverything expects a new member to hold all topics for this reason and detail, and not to join its group.
 func holdsEverything(t *testing.T, l *lake, reason hold.Reason, detail string) {
 	t.Helper()
 	s, err := app.New(t.Context(), mustLoad(t, l.Config, nil), app.Options{}, slog.New(slog.DiscardHandler))
@@ -235,7 +235,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestAudit_HostileEntry: a program that can write to the bucket can write any topic name to the log.
+// TestAudit_HostileEntry has an entry of the operations log with a topic name that controls terminals.
 func TestAudit_HostileEntry(t *testing.T) {
 	target := opslog.Topic("a\x1b[2J")
 	log := opslog.Open(objstore.NewMem(), "p", opslog.Options{Guard: reliability.NewGuard("log", reliability.Config{}, slog.New(slog.DiscardHandler), nil)})
@@ -256,7 +256,8 @@ func TestAudit_HostileEntry(t *testing.T) {
 	}
 }
 
-// TestPause_PatternTopics, one by one; a pause that outlives its entry can be ended.
+// TestPause_PatternTopics pauses one of two topics that a pattern matches. The pause can be ended even if the configuration
+// no longer has the topic.
 func TestPause_PatternTopics(t *testing.T) {
 	l := newLake(t, "topics:\n  sales: {pattern: 'sales\\.[a-z]+', deny: []}")
 	l.Create("sales.eu", 1)
@@ -283,14 +284,14 @@ func TestPause_PatternTopics(t *testing.T) {
 	}
 }
 
-// TestPause_StoreDown: the commands end at their time limit and name the cause.
+// TestPause_StoreDown expects commands to end at their time limit while the store is down, and to name the cause.
 func TestPause_StoreDown(t *testing.T) {
 	l := newLake(t, twoTopics)
 	path := write(t, strings.ReplaceAll(read(t, l.Config), "storage: {url: \"file://"+filepath.ToSlash(l.Dir)+"/lake\"}",
 		"storage: {url: \"s3://bucket\", s3: {endpoint: \"http://127.0.0.1:1\", region: r, path_style: true, access_key: a, secret_key: s}}"))
 	for _, args := range []string{"pause orders --reason r --yes", "resume --all --reason r --yes", "audit list", "audit verify"} {
 		t.Run(args, func(t *testing.T) {
-			t.Parallel() // each takes the whole timeout, which is long enough for one request of a busy machine
+			t.Parallel() // each command takes its whole timeout of 3 s, so that a busy machine can send one request
 			code, out, errs := connectorRun(t, append(strings.Fields(args), "--timeout", "3s", "--config", path)...)
 			if code != exitDependency || out != "" || !strings.Contains(errs, "connection refused") {
 				t.Errorf("exit code %d, %q %q", code, out, errs)
@@ -299,8 +300,8 @@ func TestPause_StoreDown(t *testing.T) {
 	}
 }
 
-// TestAudit_AbsurdObject: an object with an impossible seq neither makes audit list and audit verify panic nor hides the
-// problems of other entries.
+// TestAudit_AbsurdObject expects that an object with an impossible seq in the operations log neither makes audit list and
+// audit verify panic nor hides the problems of other entries.
 func TestAudit_AbsurdObject(t *testing.T) {
 	l := newLake(t, twoTopics)
 	l.runs(0, "pause", "orders", "--operator", "ada", "--reason", "why", "--yes")

@@ -8,8 +8,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestPrintedCommands: each command that ends a hold runs when it is pasted. A command that has nothing to do is refused; it
-// is never a usage error.
+// TestPrintedCommands expects each command that is printed for a hold to run when it is pasted. It may be refused because
+// it has nothing to do, but must never be a usage error.
 func TestPrintedCommands(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {bad_records: dead_letter}}")
@@ -24,7 +24,7 @@ func TestPrintedCommands(t *testing.T) {
 			offset    int64
 		}{{"orders", 1, 3}, {"orders", 1, -1}, {"orders", -1, -1}, {"", -1, -1}} {
 			command := reason.Command(target.topic, target.partition, target.offset)
-			if command == "" || target.topic == "" && reason != "paused" { // the other reasons have a topic
+			if command == "" || target.topic == "" && reason != "paused" { // only a pause can be without a topic
 				continue
 			}
 			seen++

@@ -12,9 +12,9 @@ import (
 // A promQuery is the part of a PromQL expression that a test checks. promtool checks that the expression is valid.
 type promQuery struct {
 	selectors []promSelector
-	lists     []string // the labels that by, on and their like name
-	by        []promBy // from left to right: an outer one comes before those inside of it
-	rates     []string // the metrics that rate and its like are taken of
+	lists     []string // the labels in lists such as by (...) and on (...)
+	by        []promBy // from left to right, so an outer aggregation comes before those in its operand
+	rates     []string // the metrics to which rate and similar functions are applied
 }
 
 // promBy is an aggregation: its operand and the labels that it keeps.
@@ -100,7 +100,7 @@ func parseQuery(t *testing.T, text string) (q promQuery) {
 	return q
 }
 
-// argument returns what the parentheses hold that a text begins with.
+// argument returns the text inside the parentheses with which text begins.
 func argument(t *testing.T, text string) string {
 	t.Helper()
 	rest := strings.TrimSpace(text)

@@ -18,7 +18,7 @@ import (
 	"sluice/test/gen"
 )
 
-// TestDocsReasonCodes: the page has a row for each code and for nothing else.
+// TestDocsReasonCodes expects docs/reason-codes.md to have a row for each code and no others.
 func TestDocsReasonCodes(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reason-codes.md")
 	if err != nil {
@@ -38,8 +38,8 @@ func TestDocsReasonCodes(t *testing.T) {
 	}
 }
 
-// TestPoisonHolds: with bad_records: hold each kind of poison stops its partition at its offset, under its code, for the
-// running connector and for who looks from outside. The rows before it are in the table.
+// TestPoisonHolds expects, with bad_records: hold, each kind of poison to hold its partition at its offset. A member and the
+// commands must name its code, and the rows before it must be in the table.
 func TestPoisonHolds(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}\ndefaults: {schema: \""+gen.DDL+"\", commit: {every: 100ms}, bad_records: hold, "+

@@ -33,6 +33,6 @@ offsets of its start: exit code 0, or 1 if a partition is held.`,
 		},
 	}
 	c.configFlag(cmd)
-	cmd.Flags().BoolVar(&untilCurrent, "until-current", false, "end at the end offsets of the start")
+	cmd.Flags().BoolVar(&untilCurrent, "until-current", false, "end once the tables have all records up to the end offsets at the start")
 	return cmd
 }

@@ -24,7 +24,7 @@ import (
 // invisible character, line separators, and bytes that are not UTF-8.
 const evil = "\x1b[2J\u009b2J\u202e\u2066\u200b\u2028\x7f\r\x9b!"
 
-// steers returns the first character of a text that could control a terminal.
+// steers describes the first character of a text that could control a terminal, "" if there is none.
 func steers(text string) string {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRuneInString(text[i:])
@@ -36,7 +36,7 @@ func steers(text string) string {
 	return ""
 }
 
-// TestScreen_JSON: escaped JSON has the same meaning.
+// TestScreen_JSON expects JSON to have the same value after escaping.
 func TestScreen_JSON(t *testing.T) {
 	want := map[string]string{"a" + evil[:len(evil)-2]: "\U000e0001" + strings.ToValidUTF8(evil, "?")}
 	var out bytes.Buffer
@@ -52,7 +52,7 @@ func TestScreen_JSON(t *testing.T) {
 	}
 }
 
-// everyCommand calls do for each command that does something.
+// everyCommand calls do with the words of each command that can be run.
 func everyCommand(cmd *cobra.Command, do func(path []string)) {
 	if cmd.Runnable() && cmd.Name() != "help" && cmd.Name() != "completion" {
 		do(strings.Fields(cmd.CommandPath())[1:])
@@ -62,7 +62,7 @@ func everyCommand(cmd *cobra.Command, do func(path []string)) {
 	}
 }
 
-// TestHostileText_EveryCommand: no file, configuration or argument can control the terminal of an operator.
+// TestHostileText_EveryCommand expects that no file name, configuration or argument can control the terminal of an operator.
 func TestHostileText_EveryCommand(t *testing.T) {
 	dir := t.TempDir()
 	hostileConfig := filepath.Join(dir, "hostile.yaml")
@@ -92,7 +92,7 @@ func TestHostileText_EveryCommand(t *testing.T) {
 	}
 }
 
-// TestHostileText_Lake: commands escape the text that other programs write to a table and the operations log.
+// TestHostileText_Lake expects commands to escape text that other programs write to a table and the operations log.
 func TestHostileText_Lake(t *testing.T) {
 	l := newLake(t, twoTopics)
 	l.Create("orders", 2)

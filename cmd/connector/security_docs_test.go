@@ -16,7 +16,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestSecurityPage_Keys finds each key that SECURITY.md names in the configuration.
+// TestSecurityPage_Keys expects each key that SECURITY.md names to be a key of the configuration.
 func TestSecurityPage_Keys(t *testing.T) {
 	paths, seen := map[string]bool{}, 0
 	for _, path := range documentedKeys(t) {
@@ -39,7 +39,8 @@ func TestSecurityPage_Keys(t *testing.T) {
 	}
 }
 
-// kafkaRights reads the table of Kafka's permissions: operations by resource, with or without the optional ones.
+// kafkaRights returns the operations by resource from the table of Kafka's permissions in SECURITY.md, with or without the
+// optional ones.
 func kafkaRights(t *testing.T, optional bool) map[string][]string {
 	t.Helper()
 	_, section, found := strings.Cut(read(t, filepath.Join("..", "..", "SECURITY.md")), "\n### Kafka\n")
@@ -61,8 +62,8 @@ func kafkaRights(t *testing.T, optional bool) map[string][]string {
 	return rights
 }
 
-// TestSecurityPage_KafkaRights runs a member, with dead letters, their table and a canary, and check with the rights that
-// SECURITY.md asks for. Without any one of them there is a hold, or the canary fails.
+// TestSecurityPage_KafkaRights runs a member, with dead letters, their table and a canary, and the command check, with the
+// rights that SECURITY.md asks for. All must work. Without any one right there must be a hold, or the canary must fail.
 func TestSecurityPage_KafkaRights(t *testing.T) {
 	rights := kafkaRights(t, false)
 	for resource, want := range map[string]string{"each source topic": "Read", "each dead-letter topic": "Write Create Read", "the canary topic": "Create Write Read", "the group": "Read"} {
@@ -80,8 +81,8 @@ func TestSecurityPage_KafkaRights(t *testing.T) {
 		t.Errorf("the canary fails: %+v", failing)
 	}
 	all := lakeWithRights(t, kafkaRights(t, true), "", "")
-	(&broker{t: t, client: all.Client}).commit("orders", 0, 0)                                                                                                          // this broker, unlike Kafka, denies a group that never was
-	if out, _ := all.runs(exitFound, "check"); strings.Contains(out, "refused") || strings.Contains(out, "denied") || !strings.Contains(out, "ok       dead letters") { // found: that offset
+	(&broker{t: t, client: all.Client}).commit("orders", 0, 0)                                                                                                          // unlike Kafka, this broker denies requests about a group that does not exist
+	if out, _ := all.runs(exitFound, "check"); strings.Contains(out, "refused") || strings.Contains(out, "denied") || !strings.Contains(out, "ok       dead letters") { // exitFound, because check finds the committed offset
 		t.Error(out)
 	}
 	for resource, ops := range rights {
@@ -100,7 +101,7 @@ func TestSecurityPage_KafkaRights(t *testing.T) {
 	}
 }
 
-// lakeWithRights returns a lake whose user has the rights of a table without one operation on one resource.
+// lakeWithRights returns a lake whose user has these rights, except for the operation without on a resource.
 func lakeWithRights(t *testing.T, rights map[string][]string, resource, without string) *lake {
 	t.Helper()
 	names := map[string]string{"each source topic": "orders", "each dead-letter topic": "orders-dlq", "the canary topic": "p-canary", "the group": "p"}

@@ -28,8 +28,8 @@ var storedCommands = [][]string{
 
 var updateStored = flag.Bool("stored", false, "write testdata/stored anew: members of the version before may not read it")
 
-// TestStored reads tables and an operations log that an earlier version wrote, and compares the names in them with those that
-// this version writes: names in stored data stay.
+// TestStored reads tables and an operations log that an earlier version wrote. This version must write the same names, and
+// its commands must print the same.
 func TestStored(t *testing.T) {
 	const golden = "testdata/stored"
 	dir, fresh := t.TempDir(), t.TempDir()
@@ -76,8 +76,8 @@ defaults: {schema: "id string not null, n int", commit: {every: 100ms}, identity
 topics: {orders: {}}
 `
 
-// writeStored has this version store everything that it can: rows, dead letters, ignored fields, moved positions, pauses and
-// allowances.
+// writeStored runs this version so that it stores everything that it can: rows, dead letters, ignored fields, moved
+// positions, pauses and allowances.
 func writeStored(t *testing.T, to string) {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {}}")
@@ -111,10 +111,11 @@ func writeStored(t *testing.T, to string) {
 	}
 }
 
-// storedNames returns the paths in all JSON files, each once, with the texts that are names.
+// storedNames returns the distinct paths of fields in all JSON files below dir. A path whose value is a name of ours ends
+// with that value.
 func storedNames(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	ids := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[A-Za-z0-9_-]{22}`) // of a table, a topic
+	ids := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[A-Za-z0-9_-]{22}`) // ids of tables and topics
 	isName := regexp.MustCompile(`\.(appId|operation|kind|command|outcome|name|type|outputMode|queryId|isolationLevel|provider)$`)
 	seen := map[string]bool{}
 	var walk func(path string, v any)
@@ -131,7 +132,7 @@ func storedNames(t *testing.T, dir string) (names []string) {
 		case string:
 			var inner any
 			switch {
-			case strings.HasPrefix(v, "{") && json.Unmarshal([]byte(v), &inner) == nil: // statistics and schemas
+			case strings.HasPrefix(v, "{") && json.Unmarshal([]byte(v), &inner) == nil: // statistics and schemas are JSON in a string
 				walk(path+":", inner)
 			case isName.MatchString(path):
 				seen[path+" = "+ids.ReplaceAllString(v, "ID")] = true

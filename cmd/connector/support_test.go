@@ -10,7 +10,7 @@ import (
 	"sluice/internal/config"
 )
 
-// update has tests write testdata and docs.
+// update makes tests write testdata and docs instead of comparing them.
 var update = flag.Bool("update", false, "write what is found into testdata and docs")
 
 const shipped = "../../config.yaml"
@@ -29,7 +29,7 @@ func mustLoad(t *testing.T, path string, env map[string]string) *config.Config {
 	return c
 }
 
-// envOf returns the environment of a map.
+// envOf returns a function that looks variables up in a map, in place of os.LookupEnv.
 func envOf(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, set := vars[name]
@@ -65,7 +65,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// documentedKeys are the keys of a configuration, by docs/configuration.md.
+// documentedKeys returns the keys of a configuration that docs/configuration.md lists.
 func documentedKeys(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, m := range regexp.MustCompile("(?m)^`([a-z0-9_.]+)`: ").FindAllStringSubmatch(read(t, "../../docs/configuration.md"), -1) {

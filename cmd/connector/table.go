@@ -64,7 +64,8 @@ type tableResult struct {
 	wrong bool // exit with code 1
 }
 
-// eachTable calls inspect for each table and prints the results. It reports all failures at its end.
+// eachTable calls inspect for each table and prints the results. A failure does not stop it: it returns all failures at
+// the end.
 func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.Table) (tableResult, error)) error {
 	access, err := c.access()
 	if err != nil {

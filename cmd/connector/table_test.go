@@ -32,7 +32,7 @@ import (
 type written struct {
 	t       *testing.T
 	config  string // path of config.yaml
-	dir     string // of the table
+	dir     string // folder of the table
 	store   objstore.Store
 	table   *delta.Table
 	at      *connector.Snapshot
@@ -40,7 +40,7 @@ type written struct {
 	topic   connector.Topic
 }
 
-// newTable returns a place for the table of topic orders, which Kafka has at brokers. Nothing is created yet.
+// newTable writes a config.yaml for the table of topic orders, with these brokers. It does not create the table.
 func newTable(t *testing.T, topic connector.Topic, brokers ...string) *written {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,7 +98,7 @@ func (w *written) commit(c *connector.Commit) {
 	w.at = s
 }
 
-// append commits rows of a partition with a range that need not fit them.
+// append commits rows with these offsets, the range [from, next) and a position. They need not fit each other.
 func (w *written) append(id int32, from, next, position int64, offsets ...int64) {
 	w.t.Helper()
 	s := w.at.Schema
@@ -187,7 +187,7 @@ func TestVerify(t *testing.T) {
 				w.move(0, 6, 5)
 				w.append(0, 5, 7, 7, 5, 6)
 				w.append(1, 0, 3, 3, 0, 1, 2)
-				w.move(1, 3, 1) // and nothing was read since
+				w.move(1, 3, 1) // no commit follows
 			}, 0,
 			[]string{
 				"note: orders:0: version 3 moved the position to 4, offsets [2, 4) were left out: offsets set by somebody, \"a test\"",
@@ -291,7 +291,7 @@ func TestTableInspect(t *testing.T) {
 	}
 }
 
-// TestIgnoredFields has the names of fields without a column in the log, and in the table's own log for table inspect.
+// TestIgnoredFields expects the names of fields without a column in the member's log and in the output of table inspect.
 func TestIgnoredFields(t *testing.T) {
 	l := newLake(t, `
 log: {level: debug, format: json}
@@ -309,7 +309,7 @@ topics: {orders: {}}`)
 	for text := range strings.Lines(log) {
 		var at laketest.Line
 		if err := json.Unmarshal([]byte(text), &at); err != nil {
-			continue // not of the log
+			continue // the output has lines that are no log lines
 		}
 		switch at["msg"] {
 		case "record":
@@ -339,7 +339,7 @@ topics: {orders: {}}`)
 	}
 }
 
-// TestInspectRefusal: the command shows a table that must not be written, and exits with code 1.
+// TestInspectRefusal expects table inspect to show a table that must not be written, with exit code 1.
 func TestInspectRefusal(t *testing.T) {
 	w := newTable(t, noTopic).create()
 	body := `{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["deletionVectors"],"writerFeatures":["deletionVectors"]}}`

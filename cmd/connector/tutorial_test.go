@@ -79,8 +79,8 @@ var (
 	spaces   = regexp.MustCompile(` +`)
 )
 
-// asOnPage reports whether a program printed what a page shows. Times and the width of columns may differ, and "…" stands for
-// any text.
+// asOnPage reports whether the output of a program is as a page shows it. Times and the width of columns may differ, and
+// "…" on the page stands for any text.
 func asOnPage(page, printed string) bool {
 	normal := func(s string) string {
 		return strings.TrimSpace(spaces.ReplaceAllString(pageTime.ReplaceAllString(s, "TIME"), " "))
@@ -152,7 +152,7 @@ func (p *tutorial) console(text string) {
 	}
 }
 
-// execute executes a command and returns what it prints. page is what the page shows.
+// execute executes a command and returns its output. page is the output that the page shows.
 func (p *tutorial) execute(command, page string) string {
 	p.T.Helper()
 	words := strings.Fields(command)
@@ -205,7 +205,7 @@ var (
 	duckdbQuery = regexp.MustCompile(`^duckdb -c "INSTALL delta; LOAD delta; SELECT \* FROM delta_scan\('file://([^']+)'\)"$`)
 )
 
-// query looks whether a query is about the table of the page, and whether the page shows its rows.
+// query checks a command with a query in place of executing it: the table must exist, and the page must show its rows.
 func (p *tutorial) query(command, page string) {
 	p.T.Helper()
 	if m := duckdbQuery.FindStringSubmatch(command); m != nil {
@@ -233,7 +233,7 @@ func (p *tutorial) query(command, page string) {
 		}
 	}
 	if len(got) > 3 {
-		got = slices.Delete(got, 1, 3) // a line, and the types
+		got = slices.Delete(got, 1, 3) // the line below the head, and the types
 	}
 	if d := gocmp.Diff(want, got); d != "" {
 		p.T.Errorf("rows of the table, and of the page (-want +got):\n%s", d)
@@ -243,7 +243,7 @@ func (p *tutorial) query(command, page string) {
 	}
 }
 
-// values reads columns of a table, as polars prints them.
+// values returns the rows of some columns of a table, in the way polars prints them.
 func (l *lake) values(table string, columns []string) (rows [][]string) {
 	l.T.Helper()
 	store, err := objstore.NewLocal(l.T.Context(), table)
@@ -291,7 +291,7 @@ func polarsText(c arrow.Array, i int) string {
 func timeOf(c arrow.Array, i int) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, c.ValueStr(i))
 	if err != nil {
-		panic(err) // Arrow writes timestamps otherwise now
+		panic(err) // Arrow has changed its format of timestamps
 	}
 	return at.UTC()
 }
@@ -300,7 +300,7 @@ var logHead = regexp.MustCompile(`^[0-9:]{8} ([A-Z]+) +(.+?)  `)
 
 var logValue = regexp.MustCompile(`([a-z_]+)=("(?:[^"\\]|\\.)*"|\S+)`)
 
-// logged finds the lines of a block in the log of the last command.
+// logged expects each line of a block to be in the log of the last command.
 func (p *tutorial) logged(text string) {
 	p.T.Helper()
 	for want := range strings.Lines(text) {
@@ -323,7 +323,7 @@ func (p *tutorial) logged(text string) {
 	}
 }
 
-// TestReadmeConfig loads the config of the README.
+// TestReadmeConfig loads the configuration in the README.
 func TestReadmeConfig(t *testing.T) {
 	text := firstBlock(t, read(t, "../../README.md"), "yaml")
 	cfg, problems := config.Load(write(t, text), noEnv)
@@ -340,7 +340,7 @@ func TestReadmeConfig(t *testing.T) {
 	}
 }
 
-// tableRows returns the cells of the first table of a page whose head begins so.
+// tableRows returns the cells of a page's first table whose head begins with a text, by row.
 func tableRows(t *testing.T, page, head string) (rows [][]string) {
 	t.Helper()
 	_, rest, found := strings.Cut(page, "\n| "+head)
@@ -371,7 +371,7 @@ func codes(cell string) (all []string) {
 	return all
 }
 
-// decoded makes a row of a record with one field and returns the column, or the code of why it is none.
+// decoded decodes a record with one field of a type and returns the column, or the reason code if it becomes no row.
 func decoded(t *testing.T, typ, value string) (arrow.Array, string) {
 	t.Helper()
 	s, err := schema.ParseDDL("c " + typ)
@@ -461,7 +461,8 @@ type evolving struct {
 	table string
 }
 
-// runs moves the records of the topic into the table, under this schema, and returns the details of the remaining holds.
+// runs produces records, runs a member until it is current with this schema, and returns the reasons and details of the
+// remaining holds.
 func (e *evolving) runs(ddl string, records ...string) (details []string) {
 	e.T.Helper()
 	for _, r := range records {
@@ -504,7 +505,7 @@ func (e *evolving) alter(was, is string) {
 	e.Append(e.table, strings.TrimSpace(string(body)))
 }
 
-// TestDocsSchema_Changes makes the changes that docs/schema.md explains, and meets the holds that it quotes.
+// TestDocsSchema_Changes makes the schema changes that docs/schema.md explains, and expects the holds that it quotes.
 func TestDocsSchema_Changes(t *testing.T) {
 	t.Parallel()
 	page := read(t, "../../docs/schema.md")
@@ -554,13 +555,13 @@ func TestDocsSchema_Changes(t *testing.T) {
 	goes("id int not null, item string not null, channel string", `{"item":"pan","channel":"shop"}`)
 	has("id item channel", "0 1 tea null", "1 2 cup web", "2 3 pot shop", "3 null pan shop")
 
-	// A NOT NULL is dropped.
+	// A column becomes nullable.
 	conflict("id int, item string, channel string", `{"id":5}`)
 	e.alter(`"item","type":"string","nullable":false`, `"item","type":"string","nullable":true`)
 	goes("id int, item string, channel string")
 	has("id item", "0 1 tea", "1 2 cup", "2 3 pot", "3 null pan", "4 5 null")
 
-	// A type changes: in a rewritten table, and in a new one.
+	// A type changes: records go to a new table.
 	conflict("id bigint, item string, channel string", `{"id":6000000000,"item":"jar"}`)
 	e.table = "sales_v2"
 	v2 := "id bigint, item string, price double, sold_at timestamp"
@@ -575,7 +576,7 @@ func TestDocsSchema_Changes(t *testing.T) {
 	goes(v2)
 	has("id item", "5 6000000000 jar")
 
-	// What the page writes into the config for it is one.
+	// The configuration that the page shows for it is valid.
 	base := "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///data}\n"
 	cfg, problems := config.Load(write(t, base+firstBlock(t, page, "yaml")), noEnv)
 	if len(problems) > 0 || cfg.Topics["sales"].Table != "sales_v2" {
@@ -583,7 +584,8 @@ func TestDocsSchema_Changes(t *testing.T) {
 	}
 }
 
-// TestDocsSymptoms holds the queries of the page to the metrics and to the lines of the log.
+// TestDocsSymptoms compares docs/symptoms.md with the code: metrics in queries, texts and keys of log lines, and alerts
+// must exist.
 func TestDocsSymptoms(t *testing.T) {
 	t.Parallel()
 	page := read(t, "../../docs/symptoms.md")
@@ -591,7 +593,7 @@ func TestDocsSymptoms(t *testing.T) {
 	strictYAML(t, alertsFile, &rules)
 	metrics, lines := knownMetrics(t, rules), spokenLines(t)
 	keys := map[string]bool{"msg": true}
-	for row := range strings.Lines(read(t, "../../docs/operations.md")) { // TestLogTable holds them to the source
+	for row := range strings.Lines(read(t, "../../docs/operations.md")) { // TestLogTable compares that page with the sources
 		if cells := strings.Split(row, "|"); strings.HasPrefix(row, "| `") && len(cells) == 6 {
 			for _, key := range codes(cells[3]) {
 				keys[key] = true
@@ -643,8 +645,8 @@ func TestDocsSymptoms(t *testing.T) {
 	}
 }
 
-// TestDocsComingFrom finds the keys that the page names in the configuration, and each environment variable on the page and in
-// config.yaml.
+// TestDocsComingFrom expects each key that docs/coming-from.md names to be a key of the configuration. Each environment
+// variable that replaces a key must be on the page, with its key, and in config.yaml.
 func TestDocsComingFrom(t *testing.T) {
 	page := read(t, "../../docs/coming-from.md")
 	paths := documentedKeys(t)
@@ -687,7 +689,7 @@ func TestDocsComingFrom(t *testing.T) {
 	}
 }
 
-// TestDocsLinks follows the links from page to page.
+// TestDocsLinks expects each link from page to page to have a target.
 func TestDocsLinks(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	pages := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", "test/README.md"}

@@ -33,7 +33,7 @@ func TestVerifyKafka(t *testing.T) {
 
 	t.Run("the same", func(t *testing.T) {
 		w := newTable(t, b.topic, b.addresses...).create()
-		w.append(0, 0, 3, 3, 0, 1, 2) // two records are not read yet
+		w.append(0, 0, 3, 3, 0, 1, 2) // two records of the partition are not read yet
 		w.append(1, 0, 6, 6, 0, 1, 2, 3, 4)
 		code, v := verify(t, w)
 		if code != exitOK || len(v.Findings) != 0 || len(v.Notes) != 0 {
@@ -45,7 +45,7 @@ func TestVerifyKafka(t *testing.T) {
 		}
 		expect(t, exitOK, "ok: no gap, no overlap, no duplicate; the rows are those of the topic", "", "verify", "--kafka", "--config", w.config)
 	})
-	// The commits agree with their own rows: only the topic shows it.
+	// The ranges of the commits fit the rows, so only a comparison with the topic shows the fault.
 	t.Run("a record is lost, a row is invented", func(t *testing.T) {
 		w := newTable(t, b.topic, b.addresses...).create()
 		w.append(0, 0, 5, 5, 0, 1, 2, 4)
@@ -79,7 +79,7 @@ func TestVerifyKafka(t *testing.T) {
 	})
 }
 
-// TestVerifyKafka_Deleted: rows that another program deleted are no loss; a record beyond those is.
+// TestVerifyKafka_Deleted expects rows that another program deleted not to count as lost, but a missing row besides them to.
 func TestVerifyKafka_Deleted(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -21,7 +21,7 @@ type build struct {
 	// Version is a tag, a version that Go derives from the last tag and the commit
 	// (v0.0.0-20261122142138-e53f2de12345), or unversioned.
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // the commit, or "unknown"
+	Revision string `json:"revision"` // the commit of the source, or "unknown"
 	Time     string `json:"time,omitempty"`
 	Modified bool   `json:"modified,omitempty"` // the working tree had uncommitted changes
 	Go       string `json:"go"`

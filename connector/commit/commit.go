@@ -12,7 +12,7 @@ import (
 // crash there leaves behind. The letters of the steps are those of docs/guarantees.md. reserved is the memory of
 // the plan's batch in the batch pool; nil for an initial commit.
 func (c *committer) commit(ctx context.Context, p *plan.Plan, reserved *reservation) (*connector.Snapshot, error) {
-	// (a) Check the precondition on the latest snapshot, to avoid encoding rows that the log has already passed.
+	// (a) Check the precondition on the latest snapshot, to avoid encoding rows for a position that has moved.
 	// A crash here: nothing was written, the claims resume at their positions.
 	if err := p.Precondition(c.snapshot); err != nil {
 		return nil, fmt.Errorf("before encoding: %w", err)
@@ -30,9 +30,9 @@ func (c *committer) commit(ctx context.Context, p *plan.Plan, reserved *reservat
 	}
 
 	// (c) Write the dead letters and wait for them, before any txn passes their offsets.
-	// A crash here: dead letters that no txn has passed. They are void: the next owner reads the records again. It writes
-	// the dead letters again, or makes rows of the records if the schema was changed meanwhile. Readers of dead letters
-	// drop repeats by their coordinates.
+	// A crash here: dead letters that no txn has passed. They are pending: the next owner reads the records again. It
+	// writes the dead letters again, or makes rows of the records if the schema was changed meanwhile. Readers of dead
+	// letters drop repeats by their coordinates.
 	if len(p.Letters) > 0 {
 		if err := c.letters.Write(ctx, p.Letters); err != nil {
 			if staged != nil {
@@ -47,8 +47,8 @@ func (c *committer) commit(ctx context.Context, p *plan.Plan, reserved *reservat
 
 	// (d) Put the next version, only if it does not exist: rows and positions become visible together. The table checks
 	// the precondition again on every prefix that the version would extend.
-	// A crash before the put succeeds: as in (b). After: the commit is complete, and the next owner resumes from its
-	// positions.
+	// A crash before the put succeeds: as in (b) and (c), files that no version names and dead letters that no txn has
+	// passed. A crash after it: the commit is complete, and the next owner resumes from its positions.
 	p.Commit.Staged = staged
 	s, err := c.table.Commit(ctx, &p.Commit, p.Precondition)
 	if err != nil {

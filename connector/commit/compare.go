@@ -56,7 +56,7 @@ func (r *resolver) measure(ctx context.Context) (behind []connector.Position, ok
 	return behind, true
 }
 
-// currentEnds returns the last stable offsets of all partitions of the table's topics.
+// currentEnds returns the last stable offsets of all partitions of the table's topics, also of those of other members.
 func (r *resolver) currentEnds(ctx context.Context) (map[connector.Partition]int64, error) {
 	ends := map[connector.Partition]int64{}
 	for name := range r.start {

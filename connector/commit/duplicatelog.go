@@ -10,10 +10,10 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// maxLoggedDuplicates is the number of duplicates that a plan keeps for the log; all are counted.
+// maxLoggedDuplicates is the number of duplicates that a plan keeps for the log above DEBUG. All of them are counted.
 const maxLoggedDuplicates = 100
 
-// maxDebugDuplicates is the number of duplicates that a plan keeps, and that are logged per second, at DEBUG.
+// maxDebugDuplicates is the number that a plan keeps at DEBUG, and the number of lines per second about them.
 const maxDebugDuplicates = 1000
 
 // duplicatesToLog returns how many duplicates a plan should keep for the logger.

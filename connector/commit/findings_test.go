@@ -74,8 +74,8 @@ func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 	}
 }
 
-// TestFindings_PartitionWithoutLeader: the bounds of the other partitions are used, each hold has its own cause,
-// and the cluster does not count as down.
+// TestFindings_PartitionWithoutLeader: if a partition has no leader, the bounds of the others are used, each hold has
+// the cause of its own partition, and the cluster does not count as down.
 func TestFindings_PartitionWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fine, leaderless, denied, gone := connectortest.Partition(0), connectortest.Partition(1), connectortest.Partition(2), connectortest.Partition(3)
@@ -123,7 +123,7 @@ func TestFindings_PartitionWithoutLeader(t *testing.T) {
 	})
 }
 
-// TestUnreadError_NamesWhatPasses: a cause that needs an operator does not hide a transient one.
+// TestUnreadError_NamesWhatPasses: the error names a transient cause rather than one that needs an operator.
 func TestUnreadError_NamesWhatPasses(t *testing.T) {
 	denied := hold.New(hold.KafkaDenied, "not for you", nil)
 	passing := classify.Mark(errors.New("no leader"), classify.Transient)

@@ -14,7 +14,7 @@ import (
 	"sluice/connector/connectortest"
 )
 
-// TestIgnoredLog: the log has each name once per topic and hour, and a hostile producer cannot flood it.
+// TestIgnoredLog: the log has each name once per topic and hour, and at most MaxIgnoredNames of them.
 func TestIgnoredLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

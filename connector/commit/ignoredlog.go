@@ -14,6 +14,7 @@ const ignoredInterval = time.Hour
 // ignoredLog logs the name of each ignored field once per topic and hour. The table's writer owns it.
 type ignoredLog map[string]*ignoredSince // by topic
 
+// ignoredSince has the names of a topic that were logged since began.
 type ignoredSince struct {
 	began time.Time
 	names map[string]bool

@@ -12,9 +12,10 @@ import (
 	"sluice/reliability/hold"
 )
 
-// initialPositions computes the first positions: of all partitions of a topic without positions in the table, or else of
-// the missing partitions. The error is a [hold.Error] if Kafka does not provide the offsets, or if the configured
-// start is outside of the log.
+// initialPositions computes the positions of an initial commit. If the table has no position of the topic, it covers
+// all of its partitions; otherwise only missing, the partitions of resuming claims that have none. missing is not
+// empty. The error is a [hold.Error] if Kafka does not return the offsets, or if the configured start is outside of the
+// log.
 func (r *resolver) initialPositions(ctx context.Context, name string, missing []connector.Partition) (*plan.Initial, error) {
 	like := missing[0]
 	topic, err := r.kafka.topic(ctx, name)
@@ -30,7 +31,7 @@ func (r *resolver) initialPositions(ctx context.Context, name string, missing []
 		partitions, start = topic.All(), r.start[name]
 	}
 	bounds, err := r.kafka.bounds(ctx, positionsAt(partitions))
-	if added && len(bounds) > 0 { // each begins on its own; one without a leader is held
+	if added && len(bounds) > 0 { // added partitions begin one by one; the others are held
 		partitions = slices.Collect(maps.Keys(bounds))
 	} else if err != nil {
 		return nil, initialHold(err)
@@ -51,7 +52,7 @@ func (r *resolver) initialPositions(ctx context.Context, name string, missing []
 	return &plan.Initial{Topic: name, Added: added, Positions: starts}, nil
 }
 
-// initialHold returns an error of bounds as the [hold.Error] of an initial commit.
+// initialHold returns an error from reading log ends as a [hold.Error].
 func initialHold(err error) error {
 	if _, _, held := hold.Of(err); held {
 		return err
@@ -59,7 +60,7 @@ func initialHold(err error) error {
 	return hold.New(hold.KafkaDown, "failed to find the initial positions", err)
 }
 
-// offsetsAt returns the offsets at the time of a start.
+// offsetsAt returns the offset of the first record at or after the start time, by partition.
 func (k *kafka) offsetsAt(ctx context.Context, partitions []connector.Partition, start connector.Start) (at map[connector.Partition]int64, err error) {
 	since := start.At
 	if since.IsZero() {

@@ -15,11 +15,11 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Local failures, see [connector.LocalError]: a decoder or the encoder fails for an unknown reason. The claim of
-// the records leaves the batch, so that the others commit, and is read again as record_retry says. After the last
-// attempt the writer searches for the records that fail on their own while the rest passes. It remembers each as
-// isolated; when a lane meets it again, it is a bad record. If no single record is at fault, nothing is skipped and
-// the claim is retried.
+// Local failures, see [connector.LocalError]: a decoder or the encoder fails for an unknown reason. The claim of the
+// records leaves the batch, so that the others commit, and is read again as record_retry says. After the last attempt
+// the writer searches for the records that fail on their own while the rest passes. It remembers a verdict for each,
+// reason isolated, so that a lane treats the record as bad when it is read again. If no single record is at fault,
+// nothing is skipped and the claim is retried.
 
 // failedCode is the error label in metrics for failures of unknown cause.
 const failedCode = "unknown"
@@ -30,11 +30,11 @@ type trouble struct {
 	failures int
 	first    time.Time
 	next     int64 // of a claim: the offset after the records that failed
-	search   int   // failures before the next search for records at fault, because the last search found none
+	search   int   // after a search found no record at fault: the number of failures at which the next one may run
 }
 
-// Leave says that a claim leaves a batch, and when it may be read again: after Until, which may be in the past. The
-// next batch should be sealed soon after the claim was read up to Next, unless Next is 0.
+// Leave says that a claim leaves a batch, and that it may be read again after Until, which may be in the past. Unless
+// Next is 0, the next batch should be sealed as soon as the claim was read up to Next.
 type Leave struct {
 	Session uint64
 	Until   time.Time
@@ -54,8 +54,8 @@ func (c *committer) lanesFailed(ctx context.Context, batch *plan.SealedBatch, er
 	return o
 }
 
-// failuresByClaim returns the failures of lanes by claim. A chunk that cannot be sealed counts for each claim with rows in
-// it.
+// failuresByClaim returns the failures of lanes by claim. A chunk that cannot be sealed counts for each claim that has
+// rows in it.
 func failuresByClaim(batch *plan.SealedBatch) map[connector.Partition][]plan.Failure {
 	all := map[connector.Partition][]plan.Failure{}
 	for _, f := range batch.Failures {
@@ -74,8 +74,8 @@ func failuresByClaim(batch *plan.SealedBatch) map[connector.Partition][]plan.Fai
 	return all
 }
 
-// leaveBatch computes when a claim whose records failed is read again. failures are those of lanes; at are the records
-// that fail on their own.
+// leaveBatch counts a failure of a claim and returns how it leaves the batch. failures are those of lanes; at are the
+// records that fail on their own: after the last attempt they become isolated, and the claim may be read at once.
 func (c *committer) leaveBatch(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, failures, at []plan.Failure, err error) Leave {
 	t, now, attempts := c.troubleOf(p), time.Now(), c.retry.Attempts()
 	if t.failures++; t.first.IsZero() {
@@ -108,8 +108,8 @@ func (c *committer) leaveBatch(ctx context.Context, batch *plan.SealedBatch, p c
 	return l
 }
 
-// troubleOf returns the trouble of a claim. It begins with the first failure of the batch, before the claim was
-// known.
+// troubleOf returns the trouble of a claim. A new one begins with the first failure of the batch, when the claim at
+// fault was not yet known.
 func (c *committer) troubleOf(p connector.Partition) *trouble {
 	t := c.troubles[p]
 	if t == nil {
@@ -119,8 +119,8 @@ func (c *committer) troubleOf(p connector.Partition) *trouble {
 	return t
 }
 
-// encodeFailed returns the outcome of a batch that could not be encoded. If it has only one claim, that claim is at
-// fault.
+// encodeFailed returns the outcome of a batch that could not be encoded. If the batch has only one claim, that claim is
+// at fault.
 func (c *committer) encodeFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	if p, sole := soleClaim(batch); sole && c.retry.Attempts() > 0 {
 		c.metrics.failed.Inc()
@@ -173,7 +173,8 @@ func soleClaim(batch *plan.SealedBatch) (sole connector.Partition, ok bool) {
 	return sole, len(batch.Claims) == 1
 }
 
-// clearFailures deletes the troubles of records that are in the table now.
+// clearFailures runs after a commit. It deletes the trouble of batches, and that of each claim whose new position is
+// after the records that failed.
 func (c *committer) clearFailures(ctx context.Context, next map[connector.Partition]plan.Span) {
 	c.batchTrouble, c.notBefore = trouble{}, time.Time{}
 	for p, span := range next {
@@ -186,7 +187,7 @@ func (c *committer) clearFailures(ctx context.Context, next map[connector.Partit
 	}
 }
 
-// isolate remembers the records that fail on their own, so that lanes treat them as bad records.
+// isolate adds a verdict for each record that fails on its own, so that lanes treat it as a bad record.
 func (c *committer) isolate(ctx context.Context, batch *plan.SealedBatch, first time.Time, at []plan.Failure) {
 	for _, f := range at {
 		c.verdicts.Add(f.Partition, f.Offset, plan.Verdict{
@@ -200,7 +201,7 @@ func (c *committer) isolate(ctx context.Context, batch *plan.SealedBatch, first 
 	}
 }
 
-// isolatedBy returns the Poison error of a record that fails on its own with err.
+// isolatedBy returns the Poison error with reason isolated for a record that fails on its own with err.
 func isolatedBy(err error) error {
 	return classify.Mark(&connector.RefusedError{Reason: deadletter.Isolated, Detail: "it alone fails while the records around it pass", Err: err}, classify.Poison)
 }
@@ -241,8 +242,8 @@ func (c *committer) needsRehearsal(batch *plan.SealedBatch) bool {
 }
 
 // rehearseClaims encodes the plan of a sealed batch without writing it. If that fails, it encodes each claim by itself:
-// those that fail leave the batch, and rest is the plan of the others. failed is the outcome if nothing can be
-// written.
+// claims that fail leave the batch, and rest is the plan of the others. failed is the outcome of the batch if nothing
+// can be written, otherwise nil.
 func (c *committer) rehearseClaims(ctx context.Context, batch *plan.SealedBatch, decided *plan.Plan) (rest *plan.Plan, leaves map[connector.Partition]Leave, failed *Outcome) {
 	err := c.rehearse(ctx, decided.Pieces)
 	if err == nil {
@@ -294,14 +295,15 @@ func (c *committer) rehearseClaims(ctx context.Context, batch *plan.SealedBatch,
 	return rest, leaves, nil
 }
 
-// piecesOf returns the rows of one claim that a sealed batch would commit.
+// piecesOf returns the rows that a sealed batch would commit if it had only this claim.
 func (c *committer) piecesOf(ctx context.Context, batch *plan.SealedBatch, p connector.Partition) []connector.Piece {
 	only := *batch
 	only.Claims = map[connector.Partition]plan.Span{p: batch.Claims[p]}
 	return plan.Decide(&only, c.snapshot, c.terms(ctx, &only)).Pieces
 }
 
-// faults searches for the records of a claim that fail on their own, if this was its last attempt.
+// faults searches for the records of a claim that fail on their own, if this was the last attempt. stopped is the error
+// that ended the search early.
 func (c *committer) faults(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	t := c.troubleOf(p)
 	if failures := t.failures + 1; failures <= c.retry.Attempts() || failures < t.search {
@@ -329,7 +331,7 @@ const encoding = "encode"
 const maxSearchGap = 8
 
 const (
-	// maxFound and maxTries bound a search: beyond them the cause is not single records.
+	// maxFound and maxTries bound a search. If it exceeds them, single records are not the cause.
 	maxFound = 100
 	maxTries = 5_000
 )

@@ -34,7 +34,7 @@ func newLetterLog() letterLog {
 	return letterLog{lines(), lines(), map[cause]*reliability.Sparse{}}
 }
 
-// written counts and logs letters that are durable.
+// written counts and logs dead letters that have just become durable.
 func (c *committer) written(ctx context.Context, letters []deadletter.Letter) {
 	for i := range letters {
 		topic, reason := letters[i].Source.Topic, letters[i].Reason

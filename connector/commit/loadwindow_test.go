@@ -94,7 +94,8 @@ func (healthyCluster) Bounds(_ context.Context, at []connector.Position) (map[co
 	return map[connector.Partition]connector.Bounds{at[0].Partition: {HighWatermark: 20, LastStable: 20, DivergedAt: -1}}, nil
 }
 
-// TestWindow_ClaimLostBeforeResume: requests about a lost claim are dropped.
+// TestWindow_ClaimLostBeforeResume: a resume request from before the loss of a claim is dropped; one from after its
+// return is served.
 func TestWindow_ClaimLostBeforeResume(t *testing.T) {
 	a := connectortest.Partition(0)
 	for name, tc := range map[string]struct {

@@ -29,7 +29,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"topic"}),
 		failedRecords: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_records_failed_total",
-			Help: "Records of batches that were given up and of records that cannot be rows, by the class of the error: poison ones cannot be rows, all others are read again. A batch that waits for a dependency is not given up.",
+			Help: "Failed records, by the class of the error. Class poison: the record cannot become a row. Other classes: its batch was dropped, and the record is read again. A batch that waits for a dependency does not count.",
 		}, []string{"topic", "class"}),
 		commits: counter("sluice_commits_total", "Successful commits."),
 		failed:  counter("sluice_commit_failures_total", "Commits that failed for an unknown reason."),
@@ -91,7 +91,7 @@ func (m *Metrics) leaves(topic string) {
 	}
 }
 
-// committed counts a committed plan, which took so long.
+// committed counts a committed plan. took is the time from its decision to the end of the commit.
 func (m *Metrics) committed(p *plan.Plan, took time.Duration) {
 	m.commits.Inc()
 	m.commitSeconds.Observe(took.Seconds())
@@ -122,7 +122,7 @@ func (m *Metrics) stopped(p *plan.Plan) {
 	}
 }
 
-// failedCommit counts the records of a plan that was not committed.
+// failedCommit counts the records of a plan whose commit failed with an error of this class.
 func (m *Metrics) failedCommit(p *plan.Plan, class classify.Class) {
 	if class == classify.Canceled { // the process is stopping
 		return
@@ -132,7 +132,7 @@ func (m *Metrics) failedCommit(p *plan.Plan, class classify.Class) {
 	}
 }
 
-// failedBatch counts the records of a sealed batch that failed locally.
+// failedBatch counts the records of a sealed batch that a local failure made unusable.
 func (m *Metrics) failedBatch(c *plan.SealedBatch) {
 	rows := func(runs []plan.Run) {
 		for i := range runs {

@@ -8,9 +8,9 @@ import (
 	"sluice/connector/plan"
 )
 
-// Move commits the moves of an operator, all of them or none. Its precondition is checked on the prefix that the
-// commit extends: the table and each position are still those that the operator saw. The error is Fenced if they
-// are not, a [hold.Error] with hold.TableReplaced, or an error of [connector.Table], including
+// Move commits the moves of an operator, all of them or none. The precondition, checked on the log prefix that the
+// commit extends, is that the table and each position are still those that the operator saw. The error is Fenced if
+// they are not, a [hold.Error] with hold.TableReplaced, or an error of [connector.Table], including
 // [connector.ErrUndecided].
 func Move(ctx context.Context, t connector.Table, m *plan.Moves) (*connector.Snapshot, error) {
 	s, err := t.Load(ctx)

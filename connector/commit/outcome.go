@@ -40,7 +40,7 @@ const (
 	Measured              // partitions of all members whose position is before their end
 )
 
-// Found is the position of a claim, or the hold that it needs.
+// Found is the result of a resume for one claim: its position, or the hold that it needs.
 type Found struct {
 	Session       uint64
 	At            connector.Position

@@ -10,8 +10,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// requests are the reader's requests to the writer of a table. Each kind exists at most once: a newer request is
-// merged into the waiting one. No method blocks.
+// requests are the requests of the reader that the writer of a table has not taken yet. Each kind exists at most once:
+// a newer request is merged with the waiting one. No method blocks.
 type requests struct {
 	mu       sync.Mutex
 	todo     work
@@ -64,7 +64,8 @@ func (r *requests) Compare(expected map[connector.Partition]int64) {
 // request.
 func (r *requests) Measure() { r.post(func(todo *work) { todo.measure = true }) }
 
-// Lose tells the writer that the member lost a claim. session is larger than the claim's last session.
+// Lose tells the writer that the member lost a claim. session is larger than the claim's last one, so that the writer
+// can tell requests from before the loss from those after it.
 func (r *requests) Lose(p connector.Partition, session uint64) {
 	r.post(func(todo *work) {
 		if todo.lost == nil {
@@ -93,8 +94,8 @@ func (r *requests) post(add func(*work)) {
 	}
 }
 
-// take removes and returns the waiting requests. A barrier stays until notBefore, for which the writer should wait
-// pause, unless the process is stopping.
+// take removes and returns the waiting requests. Unless the process is stopping, it leaves a barrier until notBefore;
+// pause is then the time until that.
 func (r *requests) take(notBefore time.Time) (todo work, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +120,7 @@ type work struct {
 	resume   map[connector.Partition]ResumeRequest
 	compare  map[connector.Partition]int64
 	lost     map[connector.Partition]uint64 // lost claims, with a session larger than their last one
-	filled   []filledWindows                // of fingerprints
+	filled   []filledWindows                // results of filling dedup windows
 	measure  bool                           // a Measure request
 	stopping bool                           // the process is stopping
 }
@@ -143,7 +144,7 @@ func (now *work) merge(old work) {
 // ResumeRequest asks for the position of a claim.
 type ResumeRequest struct {
 	Session uint64
-	// Last is the position that the reader knows. If the table has not moved, its epoch is still valid.
+	// Last is the position that the reader knows. If it equals the table's, its epoch is still valid.
 	Last connector.Position
 	// Held is the reason of the claim's hold, "" if it has none: a finding with the same reason needs no
 	// confirmation.

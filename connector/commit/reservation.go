@@ -15,7 +15,7 @@ type reservation struct {
 	barrier    *lane.Barrier
 	chunks     []plan.Chunk
 	last       []int // for each chunk, the number of pieces up to its end
-	freed      int   // number of chunks
+	freed      int   // number of chunks released so far
 	encoded    int64 // bytes of encoded files in memory
 	batch      *plan.SealedBatch
 	letters    int64 // bytes of candidates
@@ -28,14 +28,14 @@ func (c *committer) reserve(barrier *lane.Barrier, batch *plan.SealedBatch) *res
 	r := &reservation{pool: c.batch, barrier: barrier, chunks: batch.Chunks, batch: batch, letters: lane.AllocatedBy(batch.Candidates), wakeReader: c.wakeReader}
 	for i := range r.chunks {
 		c := &r.chunks[i]
-		ids := idempotency.IDBytes(c.Entries) // counted with the rows until now, but outlive them
+		ids := idempotency.IDBytes(c.Entries) // counted with the rows until now, but they outlive the rows
 		r.entries += c.EntryBytes + ids
 		c.EntryBytes, c.Allocated = 0, c.Allocated-ids
 	}
 	return r
 }
 
-// plan notes which pieces belong to which chunk.
+// plan notes how many pieces of the plan each chunk has. progress needs it.
 func (r *reservation) plan(pieces []connector.Piece) {
 	r.last = make([]int, len(r.chunks))
 	n := 0
@@ -47,8 +47,8 @@ func (r *reservation) plan(pieces []connector.Piece) {
 	}
 }
 
-// progress is called while pieces are encoded. It releases the chunks of the first done pieces, and accounts for
-// the encoded bytes in memory.
+// progress is called while pieces are encoded: see [connector.Table]. It releases the chunks of which all pieces are
+// done, and accounts for the encoded bytes in memory.
 func (r *reservation) progress(done int, encoded int64) {
 	to := r.freed
 	for to < len(r.chunks) && r.last[to] <= done {
@@ -57,7 +57,7 @@ func (r *reservation) progress(done int, encoded int64) {
 	r.release(to, encoded)
 }
 
-// release releases the chunks before index to, and replaces the encoded bytes.
+// release releases the chunks before index to, and sets the encoded bytes in memory.
 func (r *reservation) release(to int, encoded int64) {
 	change := encoded - r.encoded
 	for _, c := range r.chunks[r.freed:to] {

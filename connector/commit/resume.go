@@ -32,8 +32,8 @@ type resolver struct {
 	committer *committer                     // makes initial commits
 	window    *window                        // nil if the table declares no identity
 	start     map[string]connector.Start     // by topic
-	rows      map[connector.RowsOf]rowsFound // rows without a position, for which partitions are held
-	ends      map[connector.Partition]int64  // of all partitions of the topics, at the first Measure request
+	rows      map[connector.RowsOf]rowsFound // found rows of partitions without a position, which are held for them
+	ends      map[connector.Partition]int64  // log ends of all partitions of the topics, at the first Measure request
 }
 
 // kafka sends requests to Kafka, each with a deadline.
@@ -121,7 +121,8 @@ func (r *resolver) epochBefore(p connector.Partition, next int64, last connector
 	return -1
 }
 
-// withTimeout calls op behind the guard, which retries, for at most kafkaTimeout. The error is a [hold.Error] or Canceled.
+// withTimeout calls op through the guard, which retries, for at most kafkaTimeout. what names the result of op for the
+// error. The error is a [hold.Error] or Canceled.
 func (k *kafka) withTimeout(ctx context.Context, what string, op func(context.Context) error) error {
 	asking, cancel := context.WithTimeout(ctx, kafkaTimeout)
 	defer cancel()
@@ -167,8 +168,8 @@ func (k *kafka) groupOffsets(ctx context.Context, claims map[connector.Partition
 // maxParallel is the maximum number of topics to request at once.
 const maxParallel = 16
 
-// inParallel calls ask for each topic, several at once: each request may take until its deadline, and the commits of
-// the table wait for all of them.
+// inParallel calls ask for each topic, for up to maxParallel at once, because each call may take until its deadline and
+// the commits of the table wait for all.
 func inParallel(topics []string, ask func(topic string)) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, maxParallel)
@@ -263,7 +264,7 @@ func (k *kafka) topic(ctx context.Context, name string) (topic connector.Topic, 
 	return topic, err
 }
 
-// positionsAt returns the argument of bounds that asks for the log ends alone.
+// positionsAt returns the argument with which bounds reads the log ends alone.
 func positionsAt(partitions []connector.Partition) []connector.Position {
 	at := make([]connector.Position, len(partitions))
 	for i, p := range partitions {
@@ -272,8 +273,8 @@ func positionsAt(partitions []connector.Partition) []connector.Position {
 	return at
 }
 
-// bounds returns the log ends of partitions. Beside an error it returns the bounds it got; see boundsError for the
-// others.
+// bounds returns the log ends of partitions. Beside an error it returns those that it could read; boundsError has the
+// cause for the others.
 func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	bounds := map[connector.Partition]connector.Bounds{}
 	var unread *connector.UnreadError
@@ -306,12 +307,12 @@ func boundsError(err error, p connector.Partition) error {
 	return hold.New(hold.KafkaDown, "failed to read the partition's log ends", cause)
 }
 
-// maxReadings is the maximum number of comparisons of a position with its log in a resume, if the leader keeps
-// changing.
+// maxReadings is how often a resume compares a position with its log at most, if the leader keeps changing.
 const maxReadings = 4
 
-// findings compares positions with the log ends of their partitions. A finding counts if it repeats after
-// confirmAfter under the same leader epoch: a leader elected in between may not know the end of its log yet.
+// findings compares positions with the log ends of their partitions, and puts the results into result. A finding counts
+// only if it repeats after confirmAfter under the same leader epoch: a leader that was just elected may not know the
+// end of its log yet.
 func (r *resolver) findings(ctx context.Context, at []connector.Position, claims map[connector.Partition]ResumeRequest, result map[connector.Partition]Found) error {
 	before := map[connector.Partition]sighting{}
 	for reading := 1; len(at) > 0; reading++ {

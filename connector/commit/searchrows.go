@@ -11,23 +11,24 @@ import (
 	"sluice/reliability/hold"
 )
 
-// A missing txn and a missing committed offset do not prove a first start. A table may drop txns if its properties
-// say so, and Kafka deletes the offsets of a group that was inactive for a week. The rows of the table prove
-// earlier work. They are searched under all table properties, because the property may have been removed since.
+// That a partition has neither a txn nor a committed offset does not prove a first start. A table may drop txns if its
+// properties say so, and Kafka deletes the offsets of a group that was inactive for a week. Rows of the table prove
+// earlier work. The search does not depend on the properties of the table, because the one that dropped the txns may
+// have been removed since.
 
-// rowsFoundValid is how long a finding of rows without a position is valid before the table is searched again: a search
-// may take long, and rows rarely disappear.
+// rowsFoundValid is how long the table is not searched again for rows that it was found to have: a search may take
+// long, and rows rarely disappear.
 const rowsFoundValid = time.Hour
 
-// rowsFound is a finding of rows without a position.
+// rowsFound says where and when rows of partitions without a position were found.
 type rowsFound struct {
-	table string // its id
+	table string // id of the table
 	at    time.Time
 }
 
-// rejectWithRows removes initial positions of partitions whose rows are already in the table. If those are the rows of
-// a whole topic, failures gets the topic's hold; added partitions are held one by one. One search covers all
-// topics; if it fails, failures gets its error for each of them.
+// rejectWithRows keeps partitions from an initial commit if the table already has their rows. For a new topic any of
+// its rows count, and failures gets the hold of the topic. Added partitions are held one by one and removed from their
+// plan. One search covers all topics; if it fails, failures gets its error for each of them.
 func (r *resolver) rejectWithRows(ctx context.Context, planned map[string]*plan.Initial, failures map[string]error, holdOne func(connector.Partition, hold.Reason, string)) {
 	search := map[connector.RowsOf]bool{}
 	for _, i := range planned {
@@ -66,7 +67,7 @@ func (r *resolver) rejectWithRows(ctx context.Context, planned map[string]*plan.
 	}
 }
 
-// searchRows searches the table for rows and remembers what it found.
+// searchRows searches the table for rows, and notes in r.rows those that it has.
 func (r *resolver) searchRows(ctx context.Context, of []connector.RowsOf) error {
 	found, err := r.table.HasRows(ctx, r.snapshot, of, !plan.Follows(r.snapshot, r.pipeline))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// refused is as large as a decoder's error.
+// refused is an error with the size of a decoder's error.
 type refused struct {
 	code   string
 	path   string
@@ -71,7 +71,7 @@ func TestCandidate_Weight(t *testing.T) {
 	}
 }
 
-// heap returns the bytes of live objects.
+// heap returns the bytes of live objects in the heap.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -71,15 +71,16 @@ func newWindow(d *connector.Duplicates, of *writerState, q *requests, turns Fill
 	}
 }
 
-// gap is what a window lacks: rows at offsets [from, next).
+// gap is the part that the window of a claim lacks: rows at offsets [from, next).
 type gap struct {
 	scope         idempotency.Scope
 	through       int64 // the offset that the store has reached
 	from, next    int64
-	newest, since int64 // the partition's newest timestamp, Never if it has no rows; and the start of its window
+	newest, since int64 // the partition's newest timestamp, Never if it has no rows; and the oldest time in its window
 }
 
-// gaps compares windows with the positions of claims in the snapshot. It resets windows that cannot be trusted.
+// gaps returns the gaps of the windows of claims, compared with their positions in the snapshot. It resets windows that
+// cannot be trusted.
 func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition]) (map[connector.Partition]gap, error) {
 	all := map[connector.Partition]gap{}
 	for p := range claims {
@@ -121,7 +122,7 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 	return all, nil
 }
 
-// prepare prepares reading the rows that gaps need. It returns nil if they need none.
+// prepare returns a read of the rows that gaps lack, nil if they lack none.
 func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, error) {
 	q := connector.FingerprintQuery{Identity: w.Identity, Claims: map[connector.Partition]connector.Offsets{}, IDs: w.IDs}
 	for p, g := range gaps {
@@ -147,8 +148,8 @@ func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, e
 	return read, err
 }
 
-// fill adds to the store what gaps lack. The store reaches the positions only after everything is there. It may run
-// on any goroutine, but only once at a time for each claim.
+// fill adds the rows that gaps lack to the store; read is the result of prepare. In the store a window reaches its
+// position only after all of its rows are there. It may run on any goroutine, but only once at a time for each claim.
 func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, read connector.Reading) error {
 	if len(gaps) == 0 {
 		return nil
@@ -214,7 +215,8 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 	return nil
 }
 
-// load looks up the fingerprints of a sealed batch. It runs right before Decide, so that Decide can be pure.
+// load looks up the fingerprints of a sealed batch, and puts those that the windows have into batch.Seen. It runs right
+// before Decide, so that Decide can be pure.
 func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 	if w == nil {
 		return nil
@@ -240,7 +242,7 @@ func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 	return classify.Mark(errors.New("other members keep changing the dedup windows"), classify.Fenced)
 }
 
-// maxLookups is the maximum number of look-ups if other members change a window meanwhile.
+// maxLookups is the number of attempts to look a batch up while other members change its windows.
 const maxLookups = 3
 
 // lookUp fills the windows of a sealed batch's claims and looks up its fingerprints. whole reports whether the
@@ -278,7 +280,7 @@ func (w *window) lookUp(ctx context.Context, batch *plan.SealedBatch, claims ite
 	return true, nil
 }
 
-// remember is step (f) of a commit. If the store fails, the next decision fills what is missing from the table.
+// remember is step (f) of a commit. If the store fails, the next load reads the missing fingerprints from the table.
 func (w *window) remember(ctx context.Context, p *plan.Plan) {
 	if w == nil || p.Judged == nil {
 		return
@@ -326,9 +328,9 @@ func (w *window) sweep(ctx context.Context) {
 	}
 }
 
-// fillForResume checks the windows of claims that resume. It leaves those with complete windows in result, and holds those
-// whose windows could not be filled. It removes the others from result; a goroutine fills their windows, after
-// which they resume again.
+// fillForResume checks the windows of claims that resume. Claims with complete windows stay in result, and so do those
+// whose windows could not be filled, with a hold. It removes the others from result; a goroutine fills their windows,
+// after which they resume again.
 func (w *window) fillForResume(ctx context.Context, claims map[connector.Partition]ResumeRequest, result map[connector.Partition]Found) error {
 	if w == nil {
 		return nil
@@ -381,7 +383,7 @@ func (w *window) fillForResume(ctx context.Context, claims map[connector.Partiti
 	return nil
 }
 
-// unfilled returns the hold of a claim whose window could not be filled.
+// unfilled returns the result of a resume with the hold of a claim whose window could not be filled.
 func (w *window) unfilled(p connector.Partition, q ResumeRequest, f Found, err error) Found {
 	reason, detail, held := hold.Of(err)
 	if !held {
@@ -398,7 +400,7 @@ type filledWindows struct {
 	err  error
 }
 
-// handleFilled returns the claims whose windows were filled, or failed to be, so that they resume again.
+// handleFilled returns the claims that must resume again, because filling their windows has finished or failed.
 func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again map[connector.Partition]ResumeRequest) {
 	again = map[connector.Partition]ResumeRequest{}
 	for _, d := range done {

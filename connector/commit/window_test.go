@@ -67,8 +67,8 @@ func TestWindow_RemembersAfterCommit(t *testing.T) {
 	}
 }
 
-// TestWindow_IDs: the producer's ids reach the store from the lanes and from the table. The pool accounts for them
-// until then.
+// TestWindow_IDs: the producer's ids reach the store, both from the lanes and from the table's rows. The pool accounts
+// for them until they are in the store.
 func TestWindow_IDs(t *testing.T) {
 	a := connectortest.Partition(0)
 	table := &recalling{rows: connector.PastRows{Topic: a.Topic, Partition: a.ID, Written: connectortest.Noon().Add(time.Minute).UnixMilli(), Entries: connectortest.Entries(8, "ab")}}
@@ -111,8 +111,8 @@ func TestWindow_IDs(t *testing.T) {
 	}
 }
 
-// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window meanwhile. If
-// the resets continue, nothing is decided.
+// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window while the window is searched.
+// If the resets continue, the batch is dropped.
 func TestWindow_SharedAndReset(t *testing.T) {
 	a := connectortest.Partition(0)
 	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {
@@ -142,8 +142,8 @@ func TestWindow_SharedAndReset(t *testing.T) {
 	}
 }
 
-// TestWindow_ClaimBackWhileFilling: a claim is lost and comes back while its window is filled. What is already
-// filled must stay: otherwise the window would count as complete without it.
+// TestWindow_ClaimBackWhileFilling: a claim is lost and comes back while its window is filled. The fingerprints that
+// are already filled must stay, because afterwards the window counts as complete.
 func TestWindow_ClaimBackWhileFilling(t *testing.T) {
 	a := connectortest.Partition(0)
 	store := idempotency.NewMemory(1<<20, nil)
@@ -260,7 +260,7 @@ func TestDuplicateLog(t *testing.T) {
 	})
 }
 
-// observed is a table that calls back on each commit.
+// observed is a table that calls commit at each commit, and then sets the positions of at.
 type observed struct {
 	connector.Table
 	at     *connector.Snapshot
@@ -283,7 +283,7 @@ func (o *observed) Stage(context.Context, *connector.Snapshot, string, []connect
 
 func (o *observed) Discard(context.Context, *connector.Staged) {}
 
-// namedStore records what it is asked to remember.
+// namedStore is a store that also keeps the entries that it is asked to remember.
 type namedStore struct {
 	idempotency.Store
 	remembered []idempotency.Entry
@@ -315,7 +315,7 @@ func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Se
 	return m.Store.Seen(ctx, s, entries)
 }
 
-// recalling is a table with these rows.
+// recalling is a table that returns these rows when their fingerprints are read.
 type recalling struct {
 	observed
 	rows connector.PastRows
@@ -327,7 +327,8 @@ func (r *recalling) ReadFingerprints(_ *connector.Snapshot, q connector.Fingerpr
 	return func(_ context.Context, each func(connector.PastRows) error) error { return each(r.rows) }, nil
 }
 
-// halting is a table whose rows come in two parts, with a pause between them.
+// halting is a table whose rows are read in two parts: it closes half after the first, and waits for on before the
+// second.
 type halting struct {
 	observed
 	rows     connector.PastRows

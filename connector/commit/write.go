@@ -110,7 +110,7 @@ func commitAttrs(p *plan.Plan, version int64, took time.Duration) []any {
 	return attrs
 }
 
-// terms returns the current terms of Decide.
+// terms returns the terms of Decide at this moment.
 func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Terms {
 	t := plan.Terms{Pipeline: c.pipeline, Member: c.member, Letters: c.rules, Allowed: map[string]bool{}}
 	if c.window != nil {
@@ -125,7 +125,8 @@ func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Ter
 	return t
 }
 
-// failureOutcome returns the outcome of a batch or request that failed, or whose outcome is unknown.
+// failureOutcome returns the outcome of a batch or request that failed, or whose effect is unknown. decided is the plan
+// of a batch, nil if there is none. After an unknown error it first pauses, longer each time.
 func (c *committer) failureOutcome(ctx context.Context, decided *plan.Plan, err error) Outcome {
 	held := (*hold.Error)(nil)
 	if decided != nil {
@@ -137,7 +138,7 @@ func (c *committer) failureOutcome(ctx context.Context, decided *plan.Plan, err 
 	case errors.As(err, &held):
 		return Outcome{Kind: Failed, Plan: decided, Err: err}
 	}
-	// An unknown error: the batch is dropped, and the claims resume from the log after a growing pause.
+	// An unknown error: the batch is dropped, and after a growing pause the claims resume from the table.
 	c.failures++
 	c.metrics.failed.Inc()
 	logger := c.logger
@@ -177,7 +178,7 @@ func (c *committer) gather(ctx context.Context, barrier *lane.Barrier) *plan.Sea
 	return batch
 }
 
-// discard releases the parts of a barrier that was given up before it was taken.
+// discard releases the parts of a barrier whose batch was given up, unless write has taken them.
 func (c *committer) discard(ctx context.Context, barrier *lane.Barrier) {
 	if barrier.Taken {
 		return

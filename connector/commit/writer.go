@@ -37,8 +37,9 @@ type Decisions interface {
 	FloodAllowed(topic string) bool
 }
 
-// A Writer commits the sealed batches of one table. Only it accesses the table: resume, initial commit, decide and
-// commit run one after the other on its goroutine. The reader sends Requests and receives outcomes.
+// A Writer commits the sealed batches of one table. In this member only the writer uses the table: resume, initial
+// commit, decide and commit run one after the other on its goroutine, and only filling a dedup window reads beside
+// them. The reader sends Requests and receives outcomes.
 type Writer struct {
 	*writerState
 
@@ -186,7 +187,7 @@ func (w *Writer) follow(topics map[string]connector.TopicConfig) {
 	}
 }
 
-// releaseLost forgets lost claims and requests about them, and releases their windows.
+// releaseLost deletes requests about lost claims, their troubles and their windows.
 func (w *Writer) releaseLost(todo *work) {
 	for p, session := range todo.lost {
 		if q, ok := todo.resume[p]; ok && q.Session < session {

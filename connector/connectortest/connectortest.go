@@ -1,4 +1,5 @@
-// Package connectortest has values that tests of the pipeline share: partitions, snapshots, entries.
+// Package connectortest has values that tests of the pipeline share: partitions, snapshots, entries, builders that
+// count.
 package connectortest
 
 import (
@@ -24,8 +25,8 @@ func Snapshot(positions map[string]int64) *connector.Snapshot {
 	return &connector.Snapshot{TableID: "T", Version: 7, Positions: positions, Schema: &Schema{}}
 }
 
-// Entries returns entries with offsets from from on, one per letter of text, a second apart. The letter is the
-// identity of the entry; a dot has none.
+// Entries returns one entry per character of text, at consecutive offsets that begin with from, and a second apart. The
+// character is the identity of the entry; a dot has none.
 func Entries(from int64, text string) []idempotency.Entry {
 	h := idempotency.NewHasher(idempotency.Identity{By: idempotency.ByHeader, Name: "id"})
 	var all []idempotency.Entry

@@ -60,8 +60,8 @@ func appendOrder(b []byte, r *rand.Rand, i, n int) []byte {
 		r.IntN(1024), pick(r, streets), cities[city], r.IntN(1<<17), city, rounded(r.Float64()*180-90, 6), note, strings.Join(list, ","))
 }
 
-// orders returns n records that lie one behind the other as in a decompressed record batch: behind a value come the
-// number of its headers and what precedes the next value.
+// orders returns n records that lie in one buffer as in a decompressed record batch: after each value come the number
+// of its headers and the bytes before the next value.
 func orders(n int) (records []connector.Record, bytes int) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var all []byte
@@ -139,7 +139,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestNoAllocations: once a chunk has its buffers, a record costs none; nor does a field that the schema lacks.
+// TestNoAllocations: once a chunk has its buffers, a record causes no allocation, nor does an undeclared field.
 func TestNoAllocations(t *testing.T) {
 	for _, ddl := range []string{orderDDL, strings.Replace(orderDDL, "status string, coupon string,", "", 1)} {
 		for _, copied := range []bool{false, true} {

@@ -38,7 +38,7 @@ type column struct {
 	elems   int       // list elements so far; elem may lag behind
 
 	// Statistics of earlier chunks.
-	rows, bytes int // capacities to reserve
+	rows, bytes int // capacities to reserve: rows, and bytes of plain text
 	dictLimit   int
 	plainChunks int // chunks to come before a dictionary is tried again
 }
@@ -50,13 +50,13 @@ const (
 	// retryDictionary is the number of chunks after which a column with too many distinct values tries a dictionary
 	// again.
 	retryDictionary = 16
-	// teachingRows is the number of rows from which on a chunk counts for the statistics.
+	// teachingRows is the smallest number of rows with which a chunk counts for the statistics of text.
 	teachingRows = 1024
 	// longText is the size above which a text is not looked up in the dictionary.
 	longText = 4 << 10
 )
 
-// fillTo adds the missing nulls before row.
+// fillTo adds nulls for the rows before row, of which at least one is missing.
 func (c *column) fillTo(row int) {
 	missed := row - c.n
 	c.nulls = append(c.nulls, span{c.n, row})
@@ -155,7 +155,7 @@ func (c *column) putPlain(b []byte, start, end int) {
 	c.endText()
 }
 
-// endText ends a value whose text is in data.
+// endText adds the value whose text was appended to data.
 func (c *column) endText() {
 	c.offsets = append(c.offsets, int32(len(c.data)))
 	c.n++
@@ -174,7 +174,7 @@ func (c *column) dropDictionary() {
 	c.plainChunks = retryDictionary
 }
 
-// text returns the size of all values without a dictionary.
+// text returns the number of bytes of all values, as if they were plain text.
 func (c *column) text() int { return int(c.offsets[len(c.offsets)-1]) }
 
 // truncate removes the rows from n on.
@@ -331,8 +331,8 @@ func (c *column) finish(n int) arrow.ArrayData {
 	return data
 }
 
-// learn updates the statistics for the next chunk. A small chunk does not count, and one unusually large chunk must
-// not reserve its size for ever.
+// learn updates the statistics for the next chunk. They fall by an eighth per chunk, so that one unusually large chunk
+// does not reserve its size for ever. The text of a small chunk does not count.
 func (c *column) learn(n int) {
 	fade := func(size int) int { return size - size/8 }
 	c.rows = max(n, fade(c.rows))
@@ -351,7 +351,7 @@ func release(buffers []*memory.Buffer) {
 	}
 }
 
-// validity returns the number of nulls and their bitmap, nil without nulls.
+// validity returns the number of nulls and the bitmap of the rows that are not null, nil if there are no nulls.
 func (c *column) validity() (nulls int, bitmap *memory.Buffer) {
 	if len(c.nulls) == 0 || !c.nullable {
 		// A NOT NULL column has gaps only below a null parent.

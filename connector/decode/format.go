@@ -5,13 +5,13 @@ import (
 	"sluice/idempotency"
 )
 
-// The formats whose meaning goes beyond their decoder: the default, and that of dead letters.
+// The formats that other packages name: the default, and that of dead letters.
 const (
 	FormatJSON        = "json"
 	FormatDeadLetters = "dead_letter"
 )
 
-// Options are what a configuration says about the decoder of a topic. A format uses those that apply to it.
+// Options are the settings of a topic that concern its decoder. A format uses those that apply to it.
 type Options struct {
 	Strict   bool // an unknown field refuses the record
 	Identity idempotency.Identity

@@ -50,7 +50,7 @@ func samples(t *testing.T) map[string]decodetest.Samples {
 	}
 }
 
-// letter is the record of a dead letter about the record at an offset.
+// letter returns the record of a dead letter about the record at an offset.
 func letter(t *testing.T, offset int64) connector.Record {
 	t.Helper()
 	encoded := deadletter.Form{}.Encode(deadletter.Letter{

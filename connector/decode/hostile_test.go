@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// hostile are shapes of records that make careless parsers slow; n is their size.
+// hostile makes records that careless parsers are slow at; n is their size.
 var hostile = map[string]func(n int) string{
 	"nested objects":    func(n int) string { return strings.Repeat(`{"x":`, n) },
 	"nested lists":      func(n int) string { return `{"u":` + strings.Repeat(`[`, n) },
@@ -37,8 +37,8 @@ func names(n int) string {
 	return b.String()
 }
 
-// TestHostile: the decoder judges each such record as the oracle does, and its allocations grow no faster than the size of
-// the record. A parser that copies its input repeatedly, and so is quadratic, would fail here.
+// TestHostile: the decoder accepts or refuses each hostile record as the oracle does, and its allocations grow no
+// faster than the record. A parser that copies its input repeatedly, which takes quadratic time, would fail here.
 func TestHostile(t *testing.T) {
 	s := parse(t, "s string, i bigint, f double, t timestamp, ls array<string>")
 	for name, shape := range hostile {
@@ -66,7 +66,7 @@ func allocated(t *testing.T, record []byte) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestNames_ConstantTime counts how far names lie from where their hash wants them.
+// TestNames_ConstantTime counts how far names lie from the slots of their hashes in the table.
 func TestNames_ConstantTime(t *testing.T) {
 	d := open(t, parse(t, "s string"), JSON{}, maxDistinct)
 	const n = 100_000
@@ -87,7 +87,7 @@ func TestNames_ConstantTime(t *testing.T) {
 	}
 }
 
-// TestMemory_ReleasedAfterLargeRecord: what one odd record needed is not held for ever.
+// TestMemory_ReleasedAfterLargeRecord: the decoder does not keep the memory that one large record needed.
 func TestMemory_ReleasedAfterLargeRecord(t *testing.T) {
 	d := open(t, parse(t, "s string"), JSON{}, maxDistinct)
 	for _, record := range []string{

@@ -17,11 +17,11 @@ var (
 	_ connector.IDDecoder       = JSON{}
 )
 
-// identities makes the fingerprints of rows. The identity is a column of the table, or it is only in the record, and
-// then its fingerprint becomes a column.
+// identities makes the fingerprints of rows. The identity field is a column of the table. The identities header and
+// content are only in the record, so their fingerprint gets a column.
 type identities struct {
 	identity   idempotency.Identity
-	identifier *schema.Identifier // nil: rows have none
+	identifier *schema.Identifier // nil if rows have no identity
 	hasher     *idempotency.Hasher
 	text       [2*len(idempotency.Fingerprint{}) + padding]byte
 	keepIDs    bool
@@ -43,7 +43,7 @@ func (j JSON) WithIDs() connector.Decoder {
 	return j
 }
 
-// print writes the fingerprint of a record into its column. Without an identity it stays null.
+// print writes the fingerprint of a record into its column c. It stays null if the record has no identity.
 func (i *identities) print(c *column, row int, r *connector.Record) {
 	var f idempotency.Fingerprint
 	switch i.identity.By {
@@ -71,7 +71,7 @@ func (i *identities) print(c *column, row int, r *connector.Record) {
 	c.putText(i.text[:], 0, 2*len(f))
 }
 
-// of computes the entries of a chunk.
+// of computes the fingerprint entries of a chunk's rows, which Entries returns.
 func (i *identities) of(rows arrow.RecordBatch) {
 	i.entries = nil
 	if i.identifier == nil {

@@ -123,7 +123,7 @@ func TestIdentityByHeaderAndContent(t *testing.T) {
 	value := []byte(`{"s":"x"}`)
 	for _, c := range []struct {
 		identity string
-		want     func(*idempotency.Hasher) idempotency.Fingerprint // of records 0 and 1, and of no other
+		want     func(*idempotency.Hasher) idempotency.Fingerprint // the fingerprint of records 0 and 1 only
 		records  []connector.Record
 	}{
 		{"header:id", func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Header([]byte("e-1")) }, []connector.Record{
@@ -161,7 +161,7 @@ func TestIdentityByHeaderAndContent(t *testing.T) {
 					t.Errorf("record %d: the column has %s, the entry %s", i, column[i], text)
 				}
 			}
-			// The first rows of a chunk may be those without one.
+			// The first rows of a chunk may have no identity.
 			if entries, column = sealed(t, d, c.records[2], c.records[0]); entries[1].Fingerprint != want || column[1] != want.String() {
 				t.Errorf("in the next chunk: %v, %v", entries, column)
 			}
@@ -191,7 +191,7 @@ func TestIdentity_None(t *testing.T) {
 	if entries, column := sealed(t, d, connector.Record{Value: []byte(`{"s":"x"}`)}); entries != nil || column != nil {
 		t.Errorf("%v, %v", entries, column)
 	}
-	// The column may be there from another time.
+	// The table may have the column from an earlier configuration.
 	s := parse(t, "s string").WithFingerprint()
 	if _, column := sealed(t, open(t, s, JSON{}, 10), connector.Record{Value: []byte(`{"s":"x"}`)}); column[0] != "null" {
 		t.Errorf("%v", column)

@@ -6,8 +6,8 @@ import (
 	"sluice/connector"
 )
 
-// ignoredFields counts the undeclared fields of accepted records and keeps their names. It identifies a name by its
-// hash, so a field with a known name costs one look-up and no memory.
+// ignoredFields counts the undeclared fields of accepted records and keeps their names. It knows names by their
+// hashes, so a field with a known name costs one look-up and no memory.
 type ignoredFields struct {
 	fields int64
 	names  []string
@@ -47,7 +47,7 @@ func (f *ignoredFields) add(o *object, hash uint64, name []byte) {
 	f.fresh = append(f.fresh, freshName{hash, o, nameOf(name)})
 }
 
-// keep ends a record that became a row.
+// keep counts the undeclared fields of a record that became a row.
 func (f *ignoredFields) keep() {
 	if f.now == 0 {
 		return
@@ -64,7 +64,7 @@ func (f *ignoredFields) keep() {
 	f.fresh = f.fresh[:0]
 }
 
-// drop ends a record that was refused: its fields do not count.
+// drop forgets the undeclared fields of a record that was refused.
 func (f *ignoredFields) drop() {
 	f.now = 0
 	for _, n := range f.fresh {

@@ -22,7 +22,8 @@ type slot struct {
 
 const (
 	shortText = 16
-	// maxProbes makes crafted collisions harmless: such a column only loses its dictionary. So no seed is needed.
+	// maxProbes bounds the search for a value. With crafted collisions the column only loses its dictionary, so the hash
+	// needs no random seed.
 	maxProbes = 64
 )
 
@@ -70,7 +71,7 @@ func (t *interner) short(lo, hi uint64, n, row int) int32 {
 	return -1
 }
 
-// long is short for values of more than shortText bytes.
+// long finds or adds a value of more than shortText bytes; results are as of short.
 func (t *interner) long(text []byte, row int) int32 {
 	lo := hash(text)
 	at := home(lo, 0, len(text))
@@ -157,7 +158,7 @@ func home(lo, hi uint64, n int) int {
 	return int(fold(lo^hashFactor, hi^uint64(n)<<56^hashFactor>>1))
 }
 
-// hash is for more than 8 bytes; the last word overlaps the one before it.
+// hash returns a hash of a text of more than 8 bytes. The last word overlaps the one before it.
 func hash(text []byte) uint64 {
 	h := uint64(0)
 	last := len(text) - 8

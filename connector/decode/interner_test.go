@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// intern finds or adds any text.
+// intern finds or adds a text of any length.
 func (t *interner) intern(text []byte, row int) int32 {
 	if len(text) > shortText {
 		return t.long(text, row)
@@ -17,7 +17,8 @@ func (t *interner) intern(text []byte, row int) int32 {
 	return t.short(load64(b, 0), load64(b, 8), len(text), row)
 }
 
-// TestTrailingZeros: values that differ only in NULs at their end look the same in their words.
+// TestTrailingZeros: values that differ only in NULs at their end have the same words, and are different values all
+// the same.
 func TestTrailingZeros(t *testing.T) {
 	in := newInterner(4096)
 	for letter := range 20 {
@@ -35,7 +36,7 @@ func TestTrailingZeros(t *testing.T) {
 	}
 }
 
-// collide returns texts with the same hash.
+// collide returns texts that all have the same hash.
 func collide(w uint64) []byte {
 	b := make([]byte, 24)
 	store64(b, 0, w)
@@ -43,7 +44,7 @@ func collide(w uint64) []byte {
 	return b
 }
 
-// TestCollisions: crafted values cost a bounded number of probes, then the dictionary is given up.
+// TestCollisions: crafted values cost a bounded number of probes. Then the column drops its dictionary.
 func TestCollisions(t *testing.T) {
 	if hash(collide(1)) != hash(collide(2)) {
 		t.Fatal("no collision")
@@ -63,8 +64,8 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
-// TestInterner: after any sequence of additions and rollbacks, the dictionary is the list of distinct values in order
-// of their first row, and the table is the one that exactly these values make.
+// TestInterner: after any sequence of additions and rollbacks, the dictionary has the distinct values in the order of
+// their first rows, and the hash table is the same as if only these values had been added.
 func TestInterner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := newInterner(200)
@@ -116,7 +117,7 @@ func TestInterner(t *testing.T) {
 	})
 }
 
-// TestDictionaryIsLearned: a column with too many values starts plain in the next chunk.
+// TestDictionaryIsLearned: a column with too many distinct values is plain text from the start of the next chunk.
 func TestDictionaryIsLearned(t *testing.T) {
 	d := open(t, parse(t, "id string, k string"), JSON{}, 100)
 	chunk := func(ids int) (id, k arrow.Type) {
@@ -145,7 +146,7 @@ func TestDictionaryIsLearned(t *testing.T) {
 	}
 }
 
-// TestShortChunksDoNotTeach: a handful of distinct values says nothing about the next chunk.
+// TestShortChunksDoNotTeach: a chunk of few rows does not take the dictionary from the next one.
 func TestShortChunksDoNotTeach(t *testing.T) {
 	d := open(t, parse(t, "k string"), JSON{}, maxDistinct)
 	for rows, want := range map[int]arrow.Type{1: arrow.STRING, 100: arrow.DICTIONARY} {

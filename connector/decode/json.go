@@ -60,12 +60,12 @@ type JSON struct {
 	// Strict refuses a record with an undeclared field instead of ignoring the field.
 	Strict bool
 
-	// Identity selects what identifies a record for its producer. With one, the rows have fingerprint entries.
+	// Identity says which part of a record identifies it for its producer. With one, each row has a fingerprint entry.
 	Identity idempotency.Identity
 	// IDs adds the producer's own id to the entries: see [idempotency.Entry].
 	IDs bool
 
-	// Spare recycles the buffers of columns after the rows are released; nil means Go's memory.
+	// Spare gets the buffers of columns once the rows are released, and lends them again; nil means Go's memory.
 	Spare Spare
 }
 
@@ -75,7 +75,7 @@ var _ connector.Decoder = JSON{}
 // than it saves.
 const maxDistinct = 4096
 
-// maxRecord keeps the offsets of a chunk within 32 bits, even with a larger MaxBytes.
+// maxRecord is the largest allowed MaxBytes. It keeps the offsets of a chunk within 32 bits.
 const maxRecord = 1 << 30
 
 // Builder implements [connector.Decoder]. The schema must be a [schema.Schema] with Kafka columns. The rows have its
@@ -125,7 +125,7 @@ type jsonDecoder struct {
 	identities
 	open    bool // the buffers of the chunk are reserved
 	rows    int
-	fed     int // bytes of records in the chunk; bounds every offset
+	fed     int // bytes of record values in the chunk; no offset into a text exceeds it
 	ignored ignoredFields
 	sealed  int64 // bytes of the last batch
 
@@ -145,7 +145,8 @@ type jsonDecoder struct {
 	field    string   // name of an undeclared field
 }
 
-// layOut makes the columns. Those of the record's value form the root object; the Kafka columns are separate.
+// layOut makes the columns of a table: those of the record's value as members of the root object, and the Kafka
+// columns.
 func (d *jsonDecoder) layOut(s *schema.Schema) error {
 	types := s.Arrow().Fields()
 	var fields []schema.Field
@@ -243,9 +244,9 @@ func (d *jsonDecoder) decode() bool {
 	return true
 }
 
-// padded returns the record with padding after it. A record without headers that lies in a record batch is followed
-// by a zero byte (its number of headers) and by more records: it is read in place, which saves 4 to 20 % of the time.
-// The zero byte ends every loop; the bytes after it are loaded without effect. They must not be written meanwhile,
+// padded returns the record with padding after it. A record without headers that lies in a record batch is followed by
+// a zero byte (its number of headers) and by more records: it is read in place, which saves 4 to 20 % of the time. The
+// zero byte ends every loop; the bytes after it are loaded, but have no effect. Nothing may write them meanwhile,
 // which [connector.Records] guarantees. A caller without that guarantee passes value[:n:n].
 func (d *jsonDecoder) padded(record []byte) []byte {
 	if n := len(record); cap(record) >= n+padding && record[:n+1][n] == 0 {
@@ -261,7 +262,7 @@ func (d *jsonDecoder) fail(why Reason, p int) int {
 	return -1
 }
 
-// refuse rolls back the columns of a refused record and returns its error.
+// refuse removes what a refused record added to the columns and returns its error.
 func (d *jsonDecoder) refuse() error {
 	d.root.truncate(d.rows)
 	d.ignored.drop()

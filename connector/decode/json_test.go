@@ -40,19 +40,19 @@ func open(tb testing.TB, s *schema.Schema, options JSON, distinct int) *jsonDeco
 	return d
 }
 
-// addValue appends a record with nothing but a value.
+// addValue adds a record that has only a value.
 func (d *jsonDecoder) addValue(value []byte) error {
 	return d.Add(connector.Partition{Topic: "orders"}, &connector.Record{Value: value})
 }
 
-// everything has each type, nesting, NOT NULL columns and names that are odd.
+// everything returns a schema with each type, nesting, NOT NULL columns and unusual names.
 func everything(tb testing.TB) *schema.Schema {
 	tb.Helper()
 	s := parse(tb, "s string, i bigint, f double, b boolean, t timestamp, i8 tinyint, i16 smallint, i32 int, f32 float, d date, "+
 		"a_rather_long_column_name string, sechzehn_bytes bigint, `quo\"te` string, ü bigint, "+
 		"o struct<r:bigint not null, n:string, deep:struct<x:double, l:array<string>>>, l array<bigint>, "+
 		"items array<struct<sku:string not null, tags:array<string>, q:tinyint>>, m array<array<boolean>>")
-	// Elements that must not be null cannot be said in DDL, nor names with control characters.
+	// DDL cannot declare elements NOT NULL, nor names with control characters.
 	text := strings.Replace(s.DeltaJSON(), `"type":"tinyint"`, `"type":"byte"`, 1)
 	text = strings.TrimSuffix(text, "]}") +
 		`,{"name":"strict","type":{"type":"array","elementType":"short","containsNull":false},"nullable":true},{"name":"tab\t","type":"string","nullable":true}]}`
@@ -63,7 +63,8 @@ func everything(tb testing.TB) *schema.Schema {
 	return s
 }
 
-// checkRecord compares a record with the oracle: accepted or refused, and its values; read in place and copied.
+// checkRecord compares the decoder with the oracle on a record, both read in place and copied: accepted or refused,
+// and the values.
 func checkRecord(t *testing.T, s *schema.Schema, options JSON, distinct int, record []byte) {
 	t.Helper()
 	d := open(t, s, options, distinct)
@@ -85,7 +86,7 @@ func checkRecord(t *testing.T, s *schema.Schema, options JSON, distinct int, rec
 	if (err != nil) != (refused != nil) {
 		t.Fatalf("%q\n   got: %v\noracle: %v", record, err, refused)
 	}
-	// A second look at the same record, in place, in front of other bytes.
+	// Decode the same record again, in place, with other bytes after it.
 	inPlace := append(append([]byte{}, record...), 0)
 	inPlace = append(inPlace, strings.Repeat(`"}],1"`, 40)...)
 	again := d.addValue(inPlace[:len(record)])
@@ -155,7 +156,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// TestTypes is the table of the documentation of JSON.
+// TestTypes checks the table in the documentation of JSON.
 func TestTypes(t *testing.T) {
 	const refused = "refused"
 	for _, c := range []struct {
@@ -418,7 +419,7 @@ func TestIgnored_NamesAreBounded(t *testing.T) {
 	if got, want := d.Ignored(), []string{"x", "list[].x", long[:maxName], strings.Repeat("a", maxName-1)}; !slices.Equal(got.Names, want) || got.Fields != 8 || got.More {
 		t.Errorf("%+v, want 8 fields named %q", got, want)
 	}
-	// A record that is refused takes its names with it, those of others stay.
+	// A refused record does not count with its names; those of other records stay.
 	add(`{"x":1}`)
 	for _, record := range []string{`{"x":1,"y":1,"y":2}`, `{"y":1,"a":"text"}`, `{"y":1`} {
 		if err := d.addValue([]byte(record)); err == nil {
@@ -445,7 +446,7 @@ func TestIgnored_NamesAreBounded(t *testing.T) {
 }
 
 func TestKafkaColumns(t *testing.T) {
-	// They need not come first in a table that exists.
+	// The Kafka columns need not come first in an existing table.
 	s, err := schema.FromDelta([]byte(`{"type":"struct","fields":[` +
 		`{"name":"_kafka_timestamp","type":"timestamp","nullable":true},{"name":"a","type":"integer","nullable":true},` +
 		`{"name":"_kafka_offset","type":"long","nullable":false},{"name":"price","type":"decimal(4,2)","nullable":true},` +
@@ -562,7 +563,7 @@ func TestChunkFull(t *testing.T) {
 		t.Fatalf("%v with %d rows", err, d.Rows())
 	}
 	d.Seal()
-	for range 2 { // the next chunk has all the room
+	for range 2 { // the next chunk has its full size again
 		if err := d.addValue(record); err != nil {
 			t.Fatal(err)
 		}
@@ -592,7 +593,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestLimitsAreOfOneRecord: each record has the whole of MaxValues and MaxBytes.
+// TestLimitsAreOfOneRecord: MaxValues and MaxBytes apply to each record alone.
 func TestLimitsAreOfOneRecord(t *testing.T) {
 	d := open(t, parse(t, "l array<int>"), JSON{MaxValues: 4, MaxBytes: 30}, maxDistinct)
 	for range 3 {
@@ -603,8 +604,8 @@ func TestLimitsAreOfOneRecord(t *testing.T) {
 	}
 }
 
-// TestBytes: what Bytes says is never less than what Seal returns, but for a little slack, and not more
-// than that without dictionaries.
+// TestBytes: Bytes is at least the size of what Seal returns, except for a small slack, and at most its size without
+// dictionaries.
 func TestBytes(t *testing.T) {
 	s := parse(t, "s string, i bigint, b boolean, l array<string>, o struct<x:int, y:string not null>, n date")
 	for _, distinct := range []int{0, 5, maxDistinct} {

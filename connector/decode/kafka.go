@@ -16,7 +16,7 @@ type kafkaColumns struct {
 	topic, partition, offset, timestamp *column
 	fingerprint                         *column // nil: the table has none
 
-	name string // last topic
+	name string // topic of the last record
 	text []byte // the same with padding
 }
 
@@ -35,8 +35,8 @@ func (k *kafkaColumns) set(c *column) {
 	}
 }
 
-// fits reports whether the record's timestamp in milliseconds fits the column in microseconds. Producers set it
-// freely.
+// fits reports whether the record's timestamp fits its column, in which milliseconds become microseconds. Producers
+// can set any timestamp.
 func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 	switch {
 	case r.Timestamp == noTimestamp && !k.timestamp.nullable:
@@ -50,7 +50,8 @@ func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 	return false
 }
 
-// put completes the row. It comes last, when no error is possible any more, so it is never rolled back.
+// put fills the Kafka columns of a row. It comes last, when the record can no longer be refused, so these columns are
+// never rolled back.
 func (k *kafkaColumns) put(p connector.Partition, r *connector.Record) {
 	if p.Topic != k.name || k.text == nil {
 		k.name, k.text = p.Topic, append([]byte(p.Topic), zeroPadding[:]...)

@@ -84,7 +84,7 @@ type letterBuilder struct {
 	table  *arrow.Schema
 	memory *counted
 	rows   *array.RecordBuilder // nil before the first row of a chunk, so that an idle builder holds no memory
-	fed    int                  // bytes of text in the chunk; bounds every offset
+	fed    int                  // bytes of text in the chunk; no offset into a text exceeds it
 	sealed int64
 }
 
@@ -179,7 +179,7 @@ func (b *letterBuilder) Sealed() int64 { return b.sealed }
 // Ignored implements [connector.Builder]. It is always empty: every part of a dead letter has its column.
 func (b *letterBuilder) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// counted is Go's memory with a count of the chunk's share. Other goroutines release rows, so the count is atomic.
+// counted is Go's memory and counts the bytes of one chunk. Other goroutines release rows, so the count is atomic.
 type counted struct {
 	memory.GoAllocator
 	bytes atomic.Int64
@@ -221,8 +221,8 @@ type kafkaRow struct {
 	timestamp int64 // milliseconds
 }
 
-// rendered are fields that only the JSON rendering names. They are parsed from it, so that table and rendering always
-// agree.
+// rendered has the fields that only the JSON rendering of a dead letter names. They are parsed from it, so that table
+// and rendering always agree.
 type rendered struct {
 	ErrorReason     string `json:"error_reason"`
 	ErrorMessage    string `json:"error_message"`
@@ -240,7 +240,7 @@ type rendered struct {
 	} `json:"original_value_link"`
 }
 
-// encoded is a text as a string column can hold it.
+// encoded is a text as string columns hold it: text is nil for null, and encoding is "base64" or nil.
 type encoded struct {
 	text, encoding *string
 }
@@ -291,7 +291,8 @@ func (r *row) size() int {
 	return n
 }
 
-// microseconds converts a timestamp for a column; ok is false if its year is outside of what common readers accept.
+// microseconds converts a timestamp for a column. ok is false if its year is not in 1 to 9999, because common readers
+// refuse such timestamps.
 func microseconds(t time.Time) (arrow.Timestamp, bool) {
 	return arrow.Timestamp(t.UnixMicro()), t.Year() >= 1 && t.Year() <= 9999
 }

@@ -78,7 +78,7 @@ func (r *row) put(name string, to array.Builder) {
 	}
 }
 
-// column returns a field of the rendering; ok is false if it has no such field.
+// column returns the text of a column that only the rendering has; ok is false for other columns.
 func (s *rendered) column(name string) (text string, ok bool) {
 	switch name {
 	case "error_reason":
@@ -162,8 +162,7 @@ func putOptional(to array.Builder, s *string) {
 	to.(*array.StringBuilder).Append(*s)
 }
 
-// putMillis appends Kafka's timestamp. It is null if the record has none, or one with a year outside of what common
-// readers accept.
+// putMillis appends Kafka's timestamp, or null if the record has none or putTime appends null.
 func putMillis(to array.Builder, ms int64) {
 	if ms == noTimestamp {
 		to.AppendNull()
@@ -172,7 +171,7 @@ func putMillis(to array.Builder, ms int64) {
 	putTime(to, time.UnixMilli(ms).UTC())
 }
 
-// putTime appends a time, null for the zero time.
+// putTime appends a time, or null for the zero time and for a year that is not in 1 to 9999.
 func putTime(to array.Builder, t time.Time) {
 	v, ok := microseconds(t)
 	if !ok || t.IsZero() {

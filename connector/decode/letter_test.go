@@ -48,7 +48,7 @@ func letterBuilderOf(t fataler, s *schema.Schema) connector.Builder {
 	return b
 }
 
-// cells returns a row of a batch by column, as Arrow's JSON has it; null columns are missing.
+// cells returns a row of a batch by column, with values as in Arrow's JSON. Null columns are missing.
 func cells(t fataler, batch arrow.RecordBatch, row int) map[string]any {
 	t.Helper()
 	var all []map[string]any
@@ -73,7 +73,7 @@ func cells(t fataler, batch arrow.RecordBatch, row int) map[string]any {
 	return all[row]
 }
 
-// original undoes what the columns of a text do to it.
+// original returns the bytes of a key, value or header from its text column and its encoding column.
 func original(t fataler, of map[string]any, name string) []byte {
 	t.Helper()
 	text, ok := of[name].(string)
@@ -138,8 +138,8 @@ func recordOf(r deadletter.Record, offset int64) *connector.Record {
 	return out
 }
 
-// TestLettersKeepEverything: a row of a dead letter has every byte of the dead letter, and its columns agree with the dead
-// letter's JSON.
+// TestLettersKeepEverything: the row of a dead letter has every byte of the record, and its columns agree with the
+// JSON rendering.
 func TestLettersKeepEverything(t *testing.T) {
 	s := letterTable(t, DeadLetterDDL)
 	rapid.Check(t, func(t *rapid.T) {
@@ -217,7 +217,7 @@ func checkTimes(t *rapid.T, l deadletter.Letter, got map[string]any) {
 	}
 }
 
-// TestDeadLetters_LinkedRecord keeps the link.
+// TestDeadLetters_LinkedRecord: the row has the link to the object that holds the record.
 func TestDeadLetters_LinkedRecord(t *testing.T) {
 	l := deadletter.Letter{
 		Source:    idempotency.Coordinates{Partition: idempotency.Partition{Cluster: "c", Topic: "orders", ID: 1}, Offset: 7},
@@ -243,7 +243,7 @@ func TestDeadLetters_LinkedRecord(t *testing.T) {
 	}
 }
 
-// notLetters are records that a dead-letter topic may have and that are no letters.
+// notLetters returns records that a dead-letter topic can have and that are not dead letters.
 func notLetters() map[string]*connector.Record {
 	good := deadletter.Form{Pipeline: "p"}.Encode(deadletter.Letter{
 		Source: idempotency.Coordinates{Partition: idempotency.Partition{Topic: "orders"}}, Class: classify.Poison, Reason: "syntax", Value: []byte("secret"),
@@ -306,8 +306,8 @@ func TestDeadLetters_NotALetter(t *testing.T) {
 	}
 }
 
-// FuzzLetters: every record of a dead-letter topic becomes a row or is Poison, and the row has the record that the
-// dead letter names.
+// FuzzLetters: every record of a dead-letter topic becomes a row or a Poison error, and the row holds the record that
+// the dead letter is about.
 func FuzzLetters(f *testing.F) {
 	for _, r := range notLetters() {
 		f.Add(r.Key, r.Value, "sluice.version", []byte("1.0"))
@@ -412,7 +412,8 @@ func TestLettersInMemory(t *testing.T) {
 	}
 }
 
-// TestLetterColumns: names are those of the JSON rendering, so that one page explains both.
+// TestLetterColumns: the columns have the names of the JSON rendering, so that one page of the documentation explains
+// both.
 func TestLetterColumns(t *testing.T) {
 	l := deadletter.Letter{Source: idempotency.Coordinates{Partition: idempotency.Partition{Topic: "t"}}, Class: classify.Poison, Reason: "syntax"}
 	var said map[string]any

@@ -15,8 +15,8 @@ var (
 // maxDigits is the number of decimal digits that always fit into 64 bits.
 const maxDigits = 19
 
-// leadingDigits counts the decimal digits at the start of w, a word of text XORed with "00000000". Only the lowest
-// mark is exact, and only that one is used.
+// leadingDigits counts the decimal digits at the start of w, a word of text XORed with "00000000". It marks bytes that
+// are no digits; only the lowest mark is exact, and only that one is used.
 func leadingDigits(w uint64) int {
 	return bits.TrailingZeros64(((w+ones*0x76)|w)&highs) >> 3
 }
@@ -29,16 +29,15 @@ func eightDigits(w uint64) uint64 {
 	return (w * (10000<<32 + 1)) >> 32
 }
 
-// firstDigits returns the number formed by the first digits at p, at most 8, and their count; a count of 0 is no
-// error here.
+// firstDigits returns the number formed by the first digits at p, at most 8, and how many they are, perhaps none.
 func firstDigits(b []byte, p int) (uint64, int) {
 	w := load64(b, p) ^ zeros
 	n := leadingDigits(w)
 	return eightDigits(w << (64 - 8*n)), n // the shift puts zeros in front; for n = 0 the result is 0
 }
 
-// digits appends the decimal digits at p to m and returns their end. It has no branch on the number of digits in a
-// word. m wraps beyond maxDigits: the caller counts.
+// digits appends the decimal digits at p to the number m and returns their end. It has no branch on the number of
+// digits in a word. m wraps beyond maxDigits, so the caller must count the digits.
 func digits(b []byte, p int, m uint64) (uint64, int) {
 	for {
 		v, n := firstDigits(b, p)
@@ -197,8 +196,8 @@ func parseFloat(b []byte, p, size int) (v float64, end int, why Reason) {
 	return v, end, 0
 }
 
-// float rounds the magnitude of numbers with up to maxDigits digits and a power of ten that fits into 64 bits. The
-// others are left to strconv.
+// float returns the magnitude of a number, correctly rounded. ok is false beyond maxDigits digits or if the power of
+// ten does not fit into 64 bits: strconv parses such numbers.
 func (x *number) float(size int) (v float64, ok bool) {
 	switch {
 	case !x.exact || x.exp < -maxDigits || x.exp > maxDigits:

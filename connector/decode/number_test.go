@@ -96,7 +96,7 @@ func TestIntegers(t *testing.T) {
 	}
 }
 
-// TestNoNumbers: each is refused by all parsers alike, at the same character.
+// TestNoNumbers: all parsers refuse each text at the same character.
 func TestNoNumbers(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -192,7 +192,7 @@ func TestTimestamps(t *testing.T) {
 	for n := 1; n <= 20; n++ {
 		for range 200 {
 			digits := fmt.Sprintf("%020d", r.Uint64())[20-n:]
-			if r.IntN(2) == 0 && n > 6 { // zeros behind the microseconds
+			if r.IntN(2) == 0 && n > 6 { // zeros after the microseconds
 				digits = digits[:6] + fmt.Sprintf("%0*d", n-6, 0)
 			}
 			padded := digits + "000000"

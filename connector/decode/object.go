@@ -19,12 +19,12 @@ type object struct {
 	members  []member
 	index    map[string]int
 	seen     []uint64 // one bit per member, for the current object
-	required []uint64
-	first    *member // predicted, as member.next
+	required []uint64 // one bit per NOT NULL member
+	first    *member  // the field predicted to come first
 }
 
-// member is a declared field. next is the field that followed it last time, so the decoder learns the field order of
-// a producer.
+// member is a declared field. next is the field that followed it last time and is predicted to follow again: producers
+// write fields in a fixed order.
 type member struct {
 	key
 	*column
@@ -33,7 +33,7 @@ type member struct {
 	bit  uint64
 }
 
-// key is the text `"name":`, compared in words.
+// key is the text `"name":` in words of eight bytes, so that two or three comparisons find it.
 type key struct {
 	head, mask, tail uint64
 	middle           string // text between the words, for more than 16 bytes
@@ -144,7 +144,7 @@ func (o *object) allocated() (size int64) {
 	return size
 }
 
-// finish also returns the fields with the types of this chunk.
+// finish returns the columns as Arrow data of n rows and empties them. The fields have the types of this chunk.
 func (o *object) finish(n int) ([]arrow.Field, []arrow.ArrayData) {
 	fields, data := make([]arrow.Field, len(o.members)), make([]arrow.ArrayData, len(o.members))
 	for i := range o.members {
@@ -153,7 +153,8 @@ func (o *object) finish(n int) ([]arrow.Field, []arrow.ArrayData) {
 	return fields, data
 }
 
-// finishField is finish with the field of this chunk's type.
+// finishField is finish, with the column's field as its first result. Its type is that of this chunk: a string column
+// may be a dictionary.
 func (c *column) finishField(n int) (arrow.Field, arrow.ArrayData) {
 	data := c.finish(n)
 	f := c.field

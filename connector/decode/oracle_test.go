@@ -20,8 +20,8 @@ import (
 	"sluice/connector/schema"
 )
 
-// The oracle reads a record with another strict parser into a tree and applies the rules of this package to it with the
-// standard library, slowly.
+// The oracle parses a record into a tree with another strict parser and applies the rules of this package to the tree
+// with the standard library, slowly.
 
 // literal is the text of a number.
 type literal string
@@ -192,7 +192,7 @@ func oracleTime(text string, truncate bool) (any, error) {
 	return at.Unix()*1e6 + micros, err
 }
 
-// rowOf reads a row back from the arrays, the Kafka columns included.
+// rowOf returns a row of a batch, with the Kafka columns.
 func rowOf(batch arrow.RecordBatch, i int) []any {
 	row := make([]any, batch.NumCols())
 	for c := range row {
@@ -245,12 +245,12 @@ func valueOf(a arrow.Array, i int) any {
 	panic(fmt.Sprintf("%T", a))
 }
 
-// same is DeepEqual that tells -0 from 0.
+// same is reflect.DeepEqual, except that -0 and 0 differ.
 func same(a, b []any) bool {
 	return reflect.DeepEqual(a, b) && fmt.Sprint(a...) == fmt.Sprint(b...)
 }
 
-// valid checks what Arrow's own constructors do not: offsets, lengths of children, null counts and UTF-8.
+// valid checks what Arrow's own constructors do not check: offsets, lengths of children, null counts and UTF-8.
 func valid(t interface {
 	Helper()
 	Fatal(args ...any)
@@ -290,7 +290,7 @@ func valid(t interface {
 			if a.Field(i).Len() != a.Len() {
 				t.Fatal("length of a struct field")
 			}
-			// A NOT NULL field has no value below a null struct, and says nothing of it.
+			// Below a null struct a NOT NULL field has no value and no null of its own.
 			if !a.DataType().(*arrow.StructType).Field(i).Nullable && a.Field(i).NullN() > 0 {
 				t.Fatal("null fields where none may be")
 			}
@@ -333,7 +333,7 @@ func plainType(t arrow.DataType) arrow.DataType {
 	return t
 }
 
-// sizeOf is the length of all buffers below an array.
+// sizeOf returns the length of all buffers of an array and its children.
 func sizeOf(a arrow.Array) (size int64) {
 	for _, b := range a.Data().Buffers() {
 		if b != nil {

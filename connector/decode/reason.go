@@ -28,9 +28,9 @@ const (
 	BadTimestamp                      // bad_timestamp: not an RFC 3339 timestamp, or not a date YYYY-MM-DD
 	TooPrecise                        // too_precise: a timestamp finer than microseconds
 	RequiredMissing                   // required_missing: null or no value in a NOT NULL column
-	TooLarge                          // too_large: JSON.MaxBytes
-	TooDeep                           // too_deep: JSON.MaxDepth
-	TooManyValues                     // too_many_values: JSON.MaxValues
+	TooLarge                          // too_large: the value has more than JSON.MaxBytes bytes
+	TooDeep                           // too_deep: values are nested deeper than JSON.MaxDepth
+	TooManyValues                     // too_many_values: more values than JSON.MaxValues
 	UnknownField                      // unknown_field: an undeclared field, and JSON.Strict is set
 )
 
@@ -56,8 +56,7 @@ func Codes() []deadletter.Reason {
 	return codes
 }
 
-// Error is why and where a decoder refused a record. Its class is Poison. It never holds a value of the
-// record.
+// Error says why and where a decoder refused a record. Its class is Poison. It never holds a value of the record.
 type Error struct {
 	Reason Reason
 	// Path is the column, such as "shipping.lat" or "items[3].sku"; "" is the record itself.
@@ -91,7 +90,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// explain adds the expected and the found type. c is nil outside of columns; at is the first byte of the value.
+// explain adds the expected and the found type to reasons that they explain. c is nil outside of columns; at is the
+// first byte of the value.
 func (e *Error) explain(c *column, at byte) {
 	switch e.Reason {
 	case TypeMismatch:

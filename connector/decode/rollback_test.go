@@ -53,7 +53,7 @@ func drawFields(t *rapid.T, depth int) string {
 	return strings.Join(fields, ",")
 }
 
-// drawValue draws a good value; strings are one of `distinct`.
+// drawValue draws a valid value of a type. There are at most distinct different strings.
 func drawValue(t *rapid.T, k schema.Type, nullable bool, distinct int) string {
 	if nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
 		return "null"
@@ -113,7 +113,7 @@ func drawObject(t *rapid.T, fields []schema.Field, distinct int) string {
 	return "{" + strings.Join(m, rapid.SampledFrom([]string{",", ", ", " ,\n    "}).Draw(t, "comma")) + "}"
 }
 
-// drawSpoiled draws a record with one thing wrong; it may happen to be good all the same.
+// drawSpoiled changes one thing in a record. The result may still be valid.
 func drawSpoiled(t *rapid.T, record string) string {
 	i := rapid.IntRange(0, len(record)-1).Draw(t, "at")
 	b := rapid.SampledFrom([]byte("{}[]\",:x9-.e \\\x00\xff")).Draw(t, "byte")
@@ -128,8 +128,8 @@ func drawSpoiled(t *rapid.T, record string) string {
 	return record[:i] + string([]byte{b}) + record[i:]
 }
 
-// TestRollback: refused records between good ones leave no trace in the chunk, not even in dictionaries, and all values
-// are the oracle's.
+// TestRollback: refused records between good ones leave nothing in the chunk, not even in dictionaries, and all values
+// are those of the oracle.
 func TestRollback(t *testing.T) {
 	refused, lucky, dictionaries := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -189,7 +189,7 @@ func TestRollback(t *testing.T) {
 				}
 				continue
 			}
-			// A refused record may be the one that overfills a small dictionary.
+			// A refused record may be the one for which a small dictionary is dropped.
 			if distinct != 5 && (!array.RecordEqual(a, b) || fmt.Sprint(a) != fmt.Sprint(b)) {
 				t.Fatalf("chunks differ\n%v\n%v", a, b)
 			}
@@ -212,7 +212,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestRollbackOfLargeRecord: a refused record leaves no size either.
+// TestRollbackOfLargeRecord: a refused record does not add to the reported size.
 func TestRollbackOfLargeRecord(t *testing.T) {
 	d := open(t, parse(t, "s string, l array<string>"), JSON{}, maxDistinct)
 	if err := d.addValue([]byte(`{"s":"x"}`)); err != nil {

@@ -3,8 +3,8 @@ package decode
 
 import "hash/maphash"
 
-// undeclared checks and skips an undeclared field, with its name at `at` and its value at p. Its value is checked
-// like all others, so that validity does not depend on the schema.
+// undeclared checks and skips an undeclared field of o with its name at `at` and its value at p, and returns its end.
+// The value is checked like all others, so that validity does not depend on the schema.
 func (d *jsonDecoder) undeclared(o *object, b []byte, at, p, serial int, name []byte) int {
 	if d.limits.Strict {
 		d.field = nameOf(name)
@@ -18,7 +18,8 @@ func (d *jsonDecoder) undeclared(o *object, b []byte, at, p, serial int, name []
 	return d.skip(b, p, o.depth+1)
 }
 
-// skip checks the undeclared value at p, which lies in depth-1 others, and returns its end.
+// skip checks the undeclared value at p and returns its end. depth is the depth of the value, if it is an object or
+// array.
 func (d *jsonDecoder) skip(b []byte, p, depth int) int {
 	if d.values++; d.values > d.limits.MaxValues {
 		return d.fail(TooManyValues, p)
@@ -80,8 +81,8 @@ func (d *jsonDecoder) skipNested(b []byte, p, depth int) int {
 	}
 }
 
-// name parses `"name":` and the white space in and after it. The result is valid until the next string with an
-// escape.
+// name parses `"name":` and the white space in and after it. It returns the name, valid until the next string with an
+// escape, and the position after it.
 func (d *jsonDecoder) name(b []byte, p int) ([]byte, int) {
 	if b[p] != '"' {
 		return nil, d.unexpected(p)
@@ -113,8 +114,8 @@ type seenName struct {
 
 func (s *nameSet) hash(name []byte) uint64 { return maphash.Bytes(s.seed, name) }
 
-// add reports whether the object, a serial number within the record, already has that name. It keeps a copy. Equal
-// names of different objects never have the same hash, because the factor is odd.
+// add adds a name of an object, given by its serial number within the record. It returns true if the object already
+// has that name. Equal names of different objects never have the same hash, because the factor is odd.
 func (s *nameSet) add(object int, hash uint64, name []byte) bool {
 	if 2*len(s.names) >= len(s.table) {
 		s.grow()
@@ -151,7 +152,8 @@ func (s *nameSet) grow() {
 	}
 }
 
-// reset costs what the last record used, and releases the memory of an unusually large one.
+// reset empties the set in the time that the last record's names took to add, and releases the memory of an unusually
+// large record.
 func (s *nameSet) reset() {
 	const usualNames, usualText = 1024, 256
 	if len(s.names) > usualNames {

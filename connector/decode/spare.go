@@ -19,7 +19,8 @@ type heap struct{}
 func (heap) Take(n int) []byte { return make([]byte, 0, n) }
 func (heap) Keep([]byte)       {}
 
-// lease returns Arrow's buffers to a Spare. It implements [memory.Allocator], of which Arrow only calls Free.
+// lease gives the memory of Arrow's buffers back to a Spare. It implements [memory.Allocator]; Arrow only calls its
+// Free.
 type lease struct{ Spare }
 
 var _ memory.Allocator = lease{}
@@ -33,7 +34,7 @@ func (l lease) Reallocate(n int, b []byte) []byte { return append(make([]byte, 0
 // Free implements [memory.Allocator].
 func (l lease) Free(b []byte) { l.Keep(b[:0]) }
 
-// smallBuffer is the size below which a buffer is not worth keeping.
+// smallBuffer is the size in bytes below which buffers come from Go's memory and are not kept.
 const smallBuffer = 4 << 10
 
 func (c *column) bytesOf(n int) []byte {
@@ -51,14 +52,14 @@ func (c *column) int32sOf(n int) []int32 {
 	return arrow.Int32Traits.CastFromBytes(b[:cap(b)&^3])[:0]
 }
 
-// keep returns integers that no array uses.
+// keep gives the memory of v, which no array uses, to the Spare.
 func (c *column) keep(v []int32) {
 	if b := arrow.Int32Traits.CastToBytes(v[:cap(v)]); len(b) >= smallBuffer {
 		c.spare.Keep(b[:0])
 	}
 }
 
-// buffer passes bytes to Arrow, which returns them when the last array that uses them is released.
+// buffer passes b to Arrow. The Spare gets it back when the last array that uses it is released.
 func (c *column) buffer(b []byte) *memory.Buffer {
 	if cap(b) < smallBuffer {
 		return memory.NewBufferBytes(b)

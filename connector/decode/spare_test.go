@@ -13,8 +13,8 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Chunks in used buffers, which are overwritten when they come back, are those in new ones, as long as they are not
-// released; each is as large as said, and memory is used again.
+// TestSpare: chunks in reused buffers, which are overwritten when they are returned, are equal to chunks in new ones.
+// Each has the reported size, and memory is reused after the release.
 func TestSpare(t *testing.T) {
 	records, _ := orders(9000)
 	p := idempotency.Partition{Topic: "orders", ID: 3}
@@ -60,15 +60,15 @@ func TestSpare(t *testing.T) {
 		for len(kept) > 0 {
 			check(0)
 		}
-		// A chunk of a size that occurred before allocates almost nothing but new dictionaries. With the race detector both
-		// chunks allocate more.
+		// A chunk as large as an earlier one allocates almost only its dictionaries. With the race detector both chunks
+		// allocate more.
 		if again, anew := chunkAllocates(t, p, records, used), chunkAllocates(t, p, records, fresh); again > anew/2 {
 			t.Errorf("a chunk of 5000 rows allocates %d bytes in used buffers, %d in new ones", again, anew)
 		}
 	}
 }
 
-// chunkAllocates is how many bytes a chunk of 5000 rows allocates, after some that warm up.
+// chunkAllocates returns how many bytes a chunk of 5000 rows allocates, after some chunks as a warm-up.
 func chunkAllocates(t *testing.T, p idempotency.Partition, records []connector.Record, d *jsonDecoder) uint64 {
 	t.Helper()
 	const chunks = 10

@@ -32,8 +32,8 @@ func space(b []byte, p int) int {
 	}
 }
 
-// text reads the string whose opening quote is at p. Its text is buf[start:end]. buf is b or, for a string with
-// escapes, d.scratch; both are padded. next < 0 after an error.
+// text reads the string whose opening quote is at p. Its text is buf[start:end], and next the position after the
+// string, negative after an error. buf is b or, for a string with escapes, d.scratch; both are padded.
 func (d *jsonDecoder) text(b []byte, p int) (buf []byte, start, end, next int) {
 	start = p + 1
 	plain := plainEnd(b, start)
@@ -64,7 +64,8 @@ func (d *jsonDecoder) text(b []byte, p int) (buf []byte, start, end, next int) {
 	return b, 0, 0, d.unexpected(end)
 }
 
-// unescape appends the string that starts at start to dst; its first backslash is at p. next < 0 after an error.
+// unescape appends the string that starts at start and has its first backslash at p to dst. next is the position after
+// the string, negative after an error.
 func (d *jsonDecoder) unescape(dst, b []byte, start, p int) (text []byte, next int) {
 	// Unescaping never makes text longer, and the padding of b makes room for whole words.
 	dst = slices.Grow(dst, len(b)-start)
@@ -152,7 +153,7 @@ func hex4(b []byte, p int) (rune, int) {
 	return r, p + 4
 }
 
-// literal returns the end of the word at p, or an error.
+// literal returns the end of the word at p, or the negative result of unexpected if another text stands there.
 func (d *jsonDecoder) literal(b []byte, p int, word string) int {
 	for i := range len(word) {
 		if b[p+i] != word[i] {

@@ -20,7 +20,7 @@ func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
 	if b[p] == '}' {
 		return d.complete(o, p)
 	}
-	serial := 0 // of the object, set at its first undeclared field
+	serial := 0 // the object's number, set at its first undeclared field
 	for predicted := &o.first; ; {
 		m, at := *predicted, p
 		if m.at(b, p) {
@@ -65,8 +65,9 @@ func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
 	}
 }
 
-// unpredicted reads the name at p. It returns the declared field and the start of its value, or no field and the end
-// of an undeclared one. serial is the object's number, 0 if it had no undeclared field before.
+// unpredicted reads the name at p, which is not the predicted one. It returns the declared field and the start of its
+// value, or no field and the end of the value of an undeclared one. serial is the object's number, 0 if it had no
+// undeclared field before.
 func (d *jsonDecoder) unpredicted(o *object, b []byte, p, serial int) (m *member, serialNow, end int) {
 	name, end := d.name(b, p)
 	if end < 0 {
@@ -93,20 +94,20 @@ func (d *jsonDecoder) complete(o *object, p int) int {
 	return p + 1
 }
 
-// inColumn adds a column to the path of a failure.
+// inColumn adds a column to the path of a failure, which is built from the inside out.
 func (d *jsonDecoder) inColumn(c *column) {
 	d.inElement(c)
 	d.path = append(d.path, "."+c.name)
 }
 
-// inElement records the innermost column of a failure.
+// inElement records c as the innermost column of a failure, unless there is one already.
 func (d *jsonDecoder) inElement(c *column) {
 	if d.failedIn == nil {
 		d.failedIn = c
 	}
 }
 
-// fillMissed adds the missing nulls before row.
+// fillMissed adds nulls for the rows before row that the column has missed.
 func (c *column) fillMissed(row int) {
 	if c.n != row {
 		c.fillTo(row)
@@ -203,8 +204,8 @@ func (d *jsonDecoder) string(c *column, b []byte, p int) int {
 	return end + 1
 }
 
-// escapedString reads a string that has escapes, non-ASCII characters or an error. Its opening quote is at p, the
-// first such byte at stop.
+// escapedString reads the string whose opening quote is at p. stop is the position of its first byte that is an
+// escape, not ASCII, or not allowed.
 func (d *jsonDecoder) escapedString(c *column, b []byte, p, stop int) int {
 	if b[stop] == '\\' && c.dict == nil {
 		data, next := d.unescape(c.data, b, p+1, stop)
@@ -308,7 +309,7 @@ func (d *jsonDecoder) list(c *column, b []byte, p int) int {
 	}
 }
 
-// endList ends a list whose closing bracket is at p.
+// endList adds the list whose closing bracket is at p to the column and returns the position after it.
 func (c *column) endList(p int) int {
 	c.offsets = append(c.offsets, int32(c.elems))
 	c.n++
@@ -323,7 +324,7 @@ func (d *jsonDecoder) null(c *column, b []byte, p int) int {
 	return end
 }
 
-// unexpected refuses a byte that is not valid JSON there.
+// unexpected refuses the byte at p, which cannot stand there: as Truncated at the end of the record, else as Syntax.
 func (d *jsonDecoder) unexpected(p int) int {
 	if p >= len(d.record) {
 		return d.fail(Truncated, len(d.record))
@@ -331,7 +332,8 @@ func (d *jsonDecoder) unexpected(p int) int {
 	return d.fail(Syntax, p)
 }
 
-// mismatch refuses a value whose first byte does not fit the column.
+// mismatch refuses the value at p, whose first byte does not fit the column: as TypeMismatch, or as Syntax if no JSON
+// value begins so.
 func (d *jsonDecoder) mismatch(b []byte, p int) int {
 	end := p
 	switch c := b[p]; {
@@ -351,7 +353,7 @@ func (d *jsonDecoder) mismatch(b []byte, p int) int {
 	return d.fail(TypeMismatch, p)
 }
 
-// badNumber refuses the text at p, where a number should be; end and why come from the parser.
+// badNumber refuses the text at p, where a number should be. end and why are results of the parser.
 func (d *jsonDecoder) badNumber(b []byte, p, end int, why Reason) int {
 	switch {
 	case b[p] != '-' && b[p]-'0' > 9:

@@ -19,11 +19,11 @@ const (
 func load64(b []byte, p int) uint64     { return binary.LittleEndian.Uint64(b[p : p+8]) }
 func store64(b []byte, p int, w uint64) { binary.LittleEndian.PutUint64(b[p:p+8], w) }
 
-// special marks the bytes of w at which a run of plain ASCII text ends: quote, backslash, control characters and
+// special marks each byte of w at which a run of plain ASCII text ends: quote, backslash, control characters and
 // non-ASCII. A subtraction borrows only out of a marked byte, so the lowest mark is exact; only that one is used.
 func special(w uint64) uint64 { return (stopsOrHigh(w) | w) & highs }
 
-// stops is special without the non-ASCII bytes.
+// stops marks the same bytes as special, except non-ASCII ones.
 func stops(w uint64) uint64 { return stopsOrHigh(w) &^ w & highs }
 
 // stopsOrHigh marks stops in the high bits of bytes; for non-ASCII bytes its result is arbitrary.

@@ -17,7 +17,7 @@ type assignment struct {
 	holds   *holds
 	batcher *batcher
 
-	byTopic     map[string]*tableState           // nil for a topic without a table
+	byTopic     map[string]*tableState           // nil for a topic that is not configured here
 	feeding     map[string]connector.TopicConfig // by topic, of topics that feed a table
 	health      map[string]*lane.HealthFilter    // by topic
 	beginWriter func(*commit.Writer)             // starts a writer; nil before Run, which starts the existing ones
@@ -30,8 +30,8 @@ func newAssignment(of *base, h *holds, b *batcher) *assignment {
 	}
 }
 
-// assign applies a new assignment. Claims that stay are not touched. The end of a generation changes nothing,
-// because the table's log fences the claims.
+// assign applies a new assignment. Claims that stay are not touched. The end of a generation (not Joined) changes no
+// claim: the table's log fences claims that other members take over.
 func (as *assignment) assign(a connector.Assignment) {
 	as.joined = a.Joined
 	if !a.Joined {
@@ -40,7 +40,7 @@ func (as *assignment) assign(a connector.Assignment) {
 	}
 	if as.UntilCurrent && !as.assigned {
 		for _, t := range as.tables {
-			t.measure() // now, so that the ends are those of the start
+			t.measure() // now, because the first result sets the ends that this run reads up to
 		}
 	}
 	as.assigned = true
@@ -105,7 +105,7 @@ func (as *assignment) tableFor(topic string) *tableState {
 	}
 	t := as.tables[i]
 	if target.Letters == nil {
-		conf.Letters = nil // the target has no writer for them
+		conf.Letters = nil // the target cannot write dead letters
 	}
 	t.writer.Requests.Follow(conf)
 	as.Metrics.keyWaits.WithLabelValues(topic)
@@ -114,8 +114,8 @@ func (as *assignment) tableFor(topic string) *tableState {
 	return t
 }
 
-// lose gives up a claim. Its rows in the open batch are left out when that is decided, because its session is not
-// in the batch.
+// lose gives up a claim that another member may own now. Decide leaves its rows out of the open batch, because seal no
+// longer lists the claim.
 func (as *assignment) lose(c *claim) {
 	as.holds.endSession(c)
 	as.holds.enter(c, lost)

@@ -20,7 +20,7 @@ type batcher struct {
 	batches       uint64      // sealed so far
 }
 
-// Why batches are sealed.
+// The reasons to seal a batch, in the order in which due tests them. They are labels of sluice_batches_sealed_total.
 const (
 	dueDrain     = "drain"
 	dueCurrent   = "current"
@@ -106,7 +106,8 @@ func openOffsets(t *tableState) (n int64) {
 	return n
 }
 
-// seal seals the open batch of a table: it enqueues a barrier to all lanes, after the records enqueued so far.
+// seal seals the open batch of a table: it enqueues a barrier to all lanes, after the records enqueued so far. If no
+// claim of the table has offsets in the batch, it drops the batch instead.
 func (b *batcher) seal(t *tableState, reason string) {
 	claims := map[connector.Partition]plan.Span{}
 	for p, c := range t.claims {
@@ -131,14 +132,14 @@ func (b *batcher) seal(t *tableState, reason string) {
 	b.Logger.Debug("batch sealed", "table", t.name, "batch_id", barrier.ID, "reason", reason, "partitions", len(claims))
 }
 
-// dropOpen makes the lanes drop what they hold of a table's open batch.
+// dropOpen makes the lanes drop their parts of the open batch of a table.
 func (b *batcher) dropOpen(t *tableState) {
 	for _, l := range b.lanes {
 		l.Discard(&t.Table)
 	}
 }
 
-// untilDue returns the time until the next batch is due by age, at most showEvery.
+// untilDue returns the time until the next batch is due by age, at least a millisecond and at most showEvery.
 func (b *batcher) untilDue() time.Duration {
 	now := time.Now()
 	next := now.Add(showEvery)
@@ -152,7 +153,7 @@ func (b *batcher) untilDue() time.Duration {
 	return max(next.Sub(now), time.Millisecond)
 }
 
-// dropAll drops the open batch of a table and its sealed batch.
+// dropAll drops the open batch of a table and its sealed batch. The writer releases the memory of the sealed one.
 func (b *batcher) dropAll(t *tableState) {
 	barrier := t.sealed
 	if barrier != nil {

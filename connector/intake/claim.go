@@ -25,15 +25,15 @@ type claim struct {
 	nextBlock
 	progress
 
-	// position is the last known position in the table: from, or less while a sealed batch is on its way.
-	// positionEpoch is the leader epoch of the last record before it, -1 if unknown.
+	// position is the last known position in the table. It equals from, or is smaller while a sealed batch is on its
+	// way. positionEpoch is the leader epoch of the last record before it, -1 if unknown.
 	position      int64
 	positionEpoch int32
 	bounds        connector.Bounds
-	target        int64 // until-current: the offset up to which it reads
+	target        int64 // in a run until current: the offset to reach; -1 before the first resume
 }
 
-// recordRules is the configuration of a claim's topic for its records.
+// recordRules are the rules of the claim's topic that lanes apply to its records.
 type recordRules struct {
 	refuse  connector.Refusals
 	health  *lane.HealthFilter // nil drops nothing
@@ -45,21 +45,21 @@ type claimState struct {
 	state state
 	hold  *hold.Hold // shown until records flow again
 	ends  endEvent   // what ends the hold
-	// inFailedCommit is true if the hold was found by a commit with the claim's records. Only a commit of them can
-	// end it.
+	// inFailedCommit is true if a commit that contained records of this claim failed with the hold. As long as any
+	// claim of the table has it, only a successful commit ends the hold.
 	inFailedCommit bool
 	nextCheck      time.Time // when a held claim is checked next
 	until          time.Time // leaving: when it is read again
-	refetchTo      int64     // leaving: the offset up to which it is read again before the next batch is sealed early; 0 to seal as usual
-	rechecks       int64     // number of the last operator's request to check the claim
+	refetchTo      int64     // leaving: a batch is sealed early once it is read up to here again; 0: as usual
+	rechecks       int64     // number of the last request of an operator to check the claim
 	fences         int       // how often its position was moved by others since the last successful commit of the table
 	unmovedChecks  int       // contested: consecutive checks with the same position
 	unmovedAt      int64     // contested: that position
 }
 
-// openSpan is the part of a claim in the open batch: offsets [from, next). next is the smallest offset that was not
-// enqueued or skipped yet. epoch is the leader epoch before next; earlier lists those before smaller offsets of the
-// batch.
+// openSpan is the part of a claim in the open batch: offsets [from, next). Every offset before next was enqueued or
+// skipped. epoch is the leader epoch of the last record batch before next, -1 if unknown; earlier lists the epochs
+// before smaller offsets of the batch.
 type openSpan struct {
 	from, next int64
 	epoch      int32
@@ -72,14 +72,14 @@ type fetchQueue struct {
 	parsed     *lane.Block
 	fetching   bool  // a request is under way
 	ahead      int64 // where the next request starts
-	aheadEpoch int32 // the leader epoch before ahead
+	aheadEpoch int32 // the leader epoch of the last record batch before ahead
 }
 
-// nextBlock is what the next block of a claim waits for.
+// nextBlock says what the next block of a claim waits for.
 type nextBlock struct {
-	// wantsBytes is the memory of the batch pool that the claim waits for since wantsSince, 0 if it does not wait.
-	// shedBytes is the memory that the block needs which was dropped while it waited, because memory to fetch with was
-	// short.
+	// wantsBytes is the memory of the batch pool that the claim has waited for since wantsSince, 0 if it does not wait.
+	// shedBytes is the memory of the batch pool that the claim needs before it is fetched again: its fetch results were
+	// dropped while it waited, because the fetch pool was short. 0 if none were dropped.
 	wantsBytes int64
 	wantsSince time.Time
 	shedBytes  int64
@@ -87,7 +87,7 @@ type nextBlock struct {
 	keyFull bool
 }
 
-// progress is how far the records of a claim have come.
+// progress shows how far the records of a claim have come.
 type progress struct {
 	inFlight []inFlight // blocks that the lane has not decoded yet
 	last     time.Time  // when a record was enqueued
@@ -97,9 +97,10 @@ type progress struct {
 	oldestUncommitted, newestCommitted int64
 }
 
-// pass notes that every offset before next was enqueued or skipped. epoch is the leader epoch of the last record
-// batch before next. It applies from first on, the offset of the first record or of the end of a batch. The epoch
-// of the offsets between is unknown: control records of either epoch may be there, or nothing.
+// pass notes that every offset before next was enqueued or skipped. epoch is the leader epoch of the last record batch
+// before next. It applies to positions after first, which is the offset of the first enqueued record, or next - 1 at
+// the end of a fetch result. At positions after the old next, up to first, the epoch is unknown: control records of
+// either epoch may lie there, or none.
 func (c *claim) pass(next int64, epoch int32, first int64) {
 	if c.epoch != epoch {
 		c.earlier = append(c.earlier, plan.EpochUntil{Epoch: c.epoch, Until: c.next})

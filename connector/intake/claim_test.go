@@ -6,7 +6,8 @@ import (
 	"sluice/connector/plan"
 )
 
-// TestSpan_EndAt: each offset in a batch has the leader epoch of the last record before it.
+// TestSpan_EndAt: a span that is shortened has the leader epoch of the last record batch before its new end, -1 where
+// that is unknown.
 func TestSpan_EndAt(t *testing.T) {
 	c := &claim{openSpan: openSpan{next: 10, epoch: 3}}
 	c.pass(14, 3, 11)

@@ -7,11 +7,12 @@ import (
 	"sluice/connector/commit"
 )
 
-// untilCurrent decides when a run until current is done: the tables have what the topics held at its start, or their
-// claims hold.
+// untilCurrent decides when a run until current is done: the tables have all records that the topics had at its start,
+// or the claims that lack some are held.
 type untilCurrent struct{ *base }
 
-// reached reports whether every claim was read up to its target, or is held.
+// reached reports whether every claim was read up to its target or is held. It is false without a generation, and while
+// records wait for a lane.
 func (cu *untilCurrent) reached() bool {
 	if !cu.joined || cu.backpressure.Queued.Load() > 0 {
 		return false
@@ -58,8 +59,9 @@ func (cu *untilCurrent) done() bool {
 	return all
 }
 
-// complete reports whether a table has everything. The ends are those of the start, so a table once complete stays
-// so. Paused partitions of other members are not waited for; they are listed in left.
+// complete reports whether, by the last measurement, the table has reached the ends that its topics had at the start.
+// Partitions of all members count. It does not wait for paused partitions of other members, and lists them in left. The
+// ends do not change, so a complete table stays complete.
 func (cu *untilCurrent) complete(t *tableState) bool {
 	if t.measured.IsZero() || t.behind == nil {
 		return false
@@ -83,7 +85,7 @@ func (cu *untilCurrent) measureEvery() time.Duration {
 	return max(time.Second, time.Duration(len(cu.tables))*10*time.Millisecond)
 }
 
-// measured stores the result of a measurement.
+// measured stores the result of a measurement. If Kafka or the table could not be read, behind becomes nil.
 func (cu *untilCurrent) measured(t *tableState, o commit.Outcome) {
 	t.measuring, t.measured = false, time.Now()
 	if t.behind = o.Behind; t.behind == nil && !o.Unknown {

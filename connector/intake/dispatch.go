@@ -41,8 +41,8 @@ func (d *dispatcher) enqueue() {
 	}
 }
 
-// enqueueBlock enqueues at most one block of a claim and reports whether anything moved. A block stays with the
-// claim if its key, the batch pool or the lane has no room for it.
+// enqueueBlock enqueues at most one block of a claim and reports whether it did, or has finished a fetch result. A
+// block stays with the claim if its key, the batch pool or the lane has no room for it.
 func (d *dispatcher) enqueueBlock(c *claim) bool {
 	if c.table.sealed != nil && d.room.batchFull(c.table) {
 		return false // one sealed batch is on its way and the next one is full: fetched records wait with the claim
@@ -173,7 +173,7 @@ func (d *dispatcher) send(c *claim, b *lane.Block) bool {
 	return false
 }
 
-// split moves the first records of a block into a block of their own.
+// split moves the first ready records of a block into a block of their own, and frees the old block.
 func (d *dispatcher) split(b *lane.Block, ready int) (out, rest *lane.Block) {
 	out, rest = d.blocks.Get(b.Result), d.blocks.Get(b.Result)
 	out.Records = append(out.Records, b.Records[:ready]...)
@@ -183,7 +183,7 @@ func (d *dispatcher) split(b *lane.Block, ready int) (out, rest *lane.Block) {
 	return out, rest
 }
 
-// join undoes split.
+// join undoes split: it returns the records of out followed by those of rest, which may be nil.
 func (d *dispatcher) join(out, rest *lane.Block) *lane.Block {
 	if rest == nil {
 		return out

@@ -14,6 +14,6 @@
 //	current       decides whether a run until current is done
 //	batcher       decides when a batch is due, and seals it
 //	assignment    maps partitions to claims, and topics to tables
-//	outcomes      acts on what the writers report
+//	outcomes      applies the writers' results to tables and claims
 //	status        publishes the status
 package intake

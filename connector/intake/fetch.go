@@ -19,8 +19,8 @@ type fetches struct {
 	holds *holds
 }
 
-// accept accepts a fetch result. It drops results of an earlier session, and of an offset that was dropped to free
-// memory.
+// accept queues a fetch result with its claim. It releases a result that the claim no longer waits for: one of an
+// earlier session, or one whose offset is not the requested one, because shed has moved the claim back.
 func (fs *fetches) accept(f connector.Fetched) {
 	c, ok := fs.claims[f.Partition]
 	if !ok || c.session != f.Session || !c.fetching || c.ahead != f.From {
@@ -36,8 +36,8 @@ func (fs *fetches) accept(f connector.Fetched) {
 	fs.request(c)
 }
 
-// finishResult ends a fetch result after its last record. It passes control and aborted batches at the end, or holds the
-// claim if its log cannot be read further.
+// finishResult ends a fetch result after its last record. It passes control and aborted batches at the end, or holds
+// the claim if its log cannot be read further. err is what ended the parsing: io.EOF, or the damage.
 func (fs *fetches) finishResult(c *claim, f *lane.FetchResult, err error) {
 	done := f.Fetched
 	c.queue = slices.Delete(c.queue, 0, 1)
@@ -85,7 +85,7 @@ func (fs *fetches) request(c *claim) {
 	fs.Log.Fetch(connector.FetchRequest{Position: connector.Position{Partition: c.Partition, Next: c.ahead, Epoch: c.aheadEpoch}, Session: c.session})
 }
 
-// startReading starts to read a claim at a position.
+// startReading starts to read a claim at a position. A hold of the claim stays until a record or a commit ends it.
 func (fs *fetches) startReading(c *claim, at connector.Position) {
 	switch {
 	case c.hold == nil:
@@ -100,15 +100,15 @@ func (fs *fetches) startReading(c *claim, at connector.Position) {
 	fs.request(c)
 }
 
-// isFull reports whether nothing more is fetched for a table: one sealed batch is on its way, and the next one is
-// full. While its barrier is in the lanes, rows of the sealed batch still count for the next one, so a table is not
-// yet full then, although [dispatcher.enqueueBlock] waits already.
+// isFull reports whether nothing more is fetched for a table: one sealed batch is on its way, and the next one is full.
+// Until the barrier has passed all lanes, the counters of the open batch still include rows of the sealed one. So
+// isFull returns false until then, although [dispatcher.enqueueBlock] waits already.
 func (fs *fetches) isFull(t *tableState) bool {
 	return t.sealed != nil && t.sealed.PassedAll(len(fs.lanes)) && fs.room.batchFull(t)
 }
 
-// updateFetching resumes requests of claims whose table can take records again. If memory to fetch with is short,
-// it drops what waits for tables that cannot take records; that is fetched again later.
+// updateFetching resumes requests of claims whose table can take records again. If the fetch pool is short, it drops
+// the fetch results of claims whose table is full; their records are fetched again later.
 func (fs *fetches) updateFetching() {
 	short := fs.Pools.Fetch.Short() && fs.starving()
 	for _, t := range fs.tables {
@@ -128,8 +128,8 @@ func (fs *fetches) updateFetching() {
 	fs.shedWaiting(short)
 }
 
-// shedWaiting drops what waits for memory in the batch pool that will not be free soon, if memory to fetch with is
-// short. It requests the records again once there may be room.
+// shedWaiting drops, if the fetch pool is short, the fetch results of claims that wait for memory of the batch pool,
+// except the claim that gets the next memory. It requests their records again once enough memory will be free soon.
 func (fs *fetches) shedWaiting(short bool) {
 	if short {
 		for _, c := range slices.Clone(fs.room.waiting) {

@@ -23,8 +23,8 @@ type silent struct{ connector.Log }
 func (silent) Fetch(connector.FetchRequest) {}
 func (silent) Forget(connector.Partition)   {}
 
-// TestFetches_Accept: a fetch result is accepted only for the offset of the last request; a dropped one is released
-// once.
+// TestFetches_Accept: a claim accepts a fetch result only for the offset that it requested last; every other result is
+// released once.
 func TestFetches_Accept(t *testing.T) {
 	r := readerOf(t, Config{})
 	tab := &tableState{}

@@ -65,7 +65,8 @@ func (hs *holds) hold(c *claim, h hold.Hold, attrs ...any) {
 	hs.dropQueued(c)
 }
 
-// recheckEvery is the interval at which holds and idle claims are compared with the table.
+// recheckEvery is the interval at which held claims are checked, and the positions of idle claims are compared with the
+// table.
 const recheckEvery = time.Minute
 
 // checkEvery returns the interval at which a held claim is checked. A contested claim is released when its position
@@ -80,8 +81,9 @@ func (c *claim) checkEvery() time.Duration {
 	return recheckEvery
 }
 
-// leaveBatch ends the session of a claim whose records failed locally, and lets the claim wait as l says. It returns
-// false if the claim may resume at once. A claim that was held meanwhile stays held.
+// leaveBatch ends the session of a claim whose records failed locally, and lets the claim wait until l.Until. It
+// returns false if the claim does not wait, so that the caller lets it resume. A claim that was held meanwhile stays
+// held.
 func (hs *holds) leaveBatch(c *claim, l commit.Leave) bool {
 	wait := time.Now().Before(l.Until)
 	hs.endSession(c)
@@ -136,7 +138,8 @@ func (hs *holds) enter(c *claim, next state) {
 	c.state = next
 }
 
-// releaseProvisionalHolds releases the claims whose holds a successful commit disproves.
+// releaseProvisionalHolds runs after a successful commit. It releases the claims that are read in state proving: a
+// failed commit had found their hold, and the success shows that the cause is gone.
 func (hs *holds) releaseProvisionalHolds(t *tableState) {
 	for _, c := range t.claims {
 		if c.fences = 0; c.state == proving {
@@ -145,8 +148,9 @@ func (hs *holds) releaseProvisionalHolds(t *tableState) {
 	}
 }
 
-// forgetFailedCommits releases holds that a failed commit found, if no claim of that commit is left: the claims
-// were lost, or another member moved their positions. No commit would come to release them.
+// forgetFailedCommits runs when a claim is lost or resumes. Once no claim is left whose records were in the failed
+// commit (each was lost, or another member moved its position), no commit of theirs will come. So claims in state
+// proving are released, and other holds wait for a check or a record instead of a commit.
 func (hs *holds) forgetFailedCommits(t *tableState) {
 	for _, c := range t.claims {
 		if c.inFailedCommit {
@@ -163,7 +167,8 @@ func (hs *holds) forgetFailedCommits(t *tableState) {
 	}
 }
 
-// maySucceed reports whether a held claim may be read again. The hold is shown until records flow.
+// maySucceed reports whether a held claim may be read again, given what the check has found. The hold is shown until
+// records flow.
 func (hs *holds) maySucceed(c *claim, f commit.Found) bool {
 	switch c.hold.Reason {
 	case hold.Poison:
@@ -182,7 +187,7 @@ func (hs *holds) maySucceed(c *claim, f commit.Found) bool {
 			c.hold.Offset = f.At.Next
 			return false
 		}
-	default: // the finding is gone, or only reading can show whether it is
+	default: // the cause is gone, or only reading can show whether it is
 	}
 	return true
 }

@@ -14,9 +14,12 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Offsets commits offsets to the group, as a hint for tools; they are never ahead of the table. It writes the
-// offsets that the reader notes: at each interval, when a generation ends, and during the drain. An offset is
-// removed only after it was written.
+// Offsets commits the positions of claims to the group, as a hint for tools. They are written after the table's commit,
+// so they are ahead of the table only if the table was set back. Members use them only where the table has no txn
+// ([plan.JudgePast]) or no epoch.
+//
+// Run writes the offsets that the reader notes: at each interval, when a generation ends, and during the drain. An
+// offset stays noted until it was written.
 type Offsets struct {
 	group   connector.Group
 	every   time.Duration
@@ -41,7 +44,8 @@ func NewOffsets(g connector.Group, every time.Duration, logger *slog.Logger, m *
 	return &Offsets{group: g, every: every, logger: logger, metrics: m, loops: loops, wake: make(chan struct{}, 1), pending: map[connector.Partition]pendingOffset{}}
 }
 
-// note keeps an offset for the next write. It replaces an older offset of the partition.
+// note keeps an offset for the next write. It replaces an older offset of the partition. batch is the batch whose
+// commit set the position, "" if none.
 func (k *Offsets) note(p connector.Partition, o connector.GroupOffset, batch string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

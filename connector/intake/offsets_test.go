@@ -89,7 +89,8 @@ func testScheduledCheckpointing(t *testing.T) {
 	}
 }
 
-// TestHolds_LogLevel: ERROR if an operator must act, WARN if it passes by itself, INFO if an operator wanted it.
+// TestHolds_LogLevel: a hold is logged at ERROR if an operator must act, at WARN if it ends by itself, at INFO if an
+// operator wanted it.
 func TestHolds_LogLevel(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))

@@ -15,7 +15,7 @@ func (hs *holds) applyDecisions() {
 	}
 }
 
-// applyRechecks makes a check due for each claim that an operator asks to check.
+// applyRechecks makes a check due for each claim that an operator asks to check, and a comparison of its table.
 func (hs *holds) applyRechecks(now time.Time) {
 	for _, c := range hs.claims {
 		asked := hs.Decisions.Rechecks(c.Partition)
@@ -23,7 +23,7 @@ func (hs *holds) applyRechecks(now time.Time) {
 			continue
 		}
 		c.rechecks = asked
-		if c.hold == nil || c.hold.Reason != hold.Contested { // contested claims count their checks
+		if c.hold == nil || c.hold.Reason != hold.Contested { // an extra check would release a contested claim too early
 			c.nextCheck, c.table.nextCompare = now, now
 		}
 	}
@@ -46,7 +46,7 @@ func (hs *holds) applyPauses() {
 	}
 }
 
-// pause holds a claim after the records that it has enqueued, which are still committed.
+// pause holds a claim for an operator, at the offset after its enqueued records: these are still committed.
 func (hs *holds) pause(c *claim, h *hold.Hold) {
 	pause := *h
 	pause.Offset = c.position

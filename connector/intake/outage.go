@@ -7,20 +7,22 @@ import (
 	"sluice/reliability/hold"
 )
 
-// outageKey identifies an outage: a dependency is down and stops claims of a table that have no hold of their own.
+// outageKey identifies an outage: a dependency whose failure has this reason stops claims of the table that have no
+// hold of their own.
 type outageKey struct {
 	table  string
 	reason hold.Reason
 }
 
-// outage is when an outage began, and which claims it has stopped.
+// outage says when an outage began, and which claims it has stopped so far.
 type outage struct {
 	since  time.Time
-	claims map[connector.Partition]bool // all that it has stopped so far
+	claims map[connector.Partition]bool
 }
 
-// outages counts and logs the claims that a dependency stops. Each claim counts once per outage. The log has one
-// line per table when an outage begins and one when it ends, because it may stop thousands of claims.
+// outages counts and logs the claims that a dependency stops; now has the holds at this moment. Each claim counts once
+// per outage. The log has one line per table when an outage begins and one when it ends, because it may stop thousands
+// of claims.
 func (st *status) outages(now map[outageKey][]*hold.Hold) {
 	for why, holds := range now {
 		o := st.outage[why]

@@ -9,7 +9,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// outcomes acts on the outcomes of writers.
+// outcomes applies the results that the tables' writers report ([commit.Outcome]) to the tables and claims of the
+// reader.
 type outcomes struct {
 	*base
 
@@ -20,7 +21,7 @@ type outcomes struct {
 	current    *untilCurrent
 }
 
-// handle acts on an outcome of a writer.
+// handle applies one outcome. It ignores the outcome of a batch that the reader has dropped in the meantime.
 func (oc *outcomes) handle(o commit.Outcome) {
 	t := oc.assignment.tableOf(o.Writer)
 	if t == nil {
@@ -60,10 +61,11 @@ func batchAttrs(o *commit.Outcome) []any {
 	return []any{"batch_id", o.Barrier.ID}
 }
 
-// committed applies a successful commit.
+// committed applies a successful commit. It also holds the claims that the plan stops at a bad record, and lets claims
+// leave whose records failed locally.
 func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 	p := o.Plan
-	cut, batch := t.sealed.Claims, t.sealed.ID
+	claims, batch := t.sealed.Claims, t.sealed.ID
 	t.sealed = nil
 	for _, c := range t.claims {
 		c.laneProgress.ClearSealed()
@@ -89,7 +91,7 @@ func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 		}
 	}
 	for _, h := range p.Holds {
-		if c, ours := oc.claims[h.Partition]; ours && c.session == cut[h.Partition].Session {
+		if c, ours := oc.claims[h.Partition]; ours && c.session == claims[h.Partition].Session {
 			c.position = h.Offset
 			oc.holds.endSession(c)
 			c.oldestUncommitted = p.HoldTimestamps[h.Partition]
@@ -110,7 +112,8 @@ func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 }
 
 // dropped drops the sealed batch and the open one, because another writer moved positions, the commit failed, or its
-// outcome is unknown. All claims of the table resume from the log.
+// outcome is unknown. The claims of the table resume at their positions in the table; a claim whose records failed may
+// have to wait first.
 func (oc *outcomes) dropped(t *tableState, o commit.Outcome) {
 	oc.logDropped(t, &o)
 	oc.batcher.dropAll(t)
@@ -136,8 +139,8 @@ func (oc *outcomes) dropped(t *tableState, o commit.Outcome) {
 	oc.holds.requestResume(t, again...)
 }
 
-// logDropped logs why records are dropped, unless the writer has logged it. Only a loss to another writer counts as
-// fenced.
+// logDropped logs why records are dropped, unless the writer has logged it. Only work that another writer overtook
+// counts as fenced.
 func (oc *outcomes) logDropped(t *tableState, o *commit.Outcome) {
 	attrs := append([]any{"table", t.name, "err", o.Err}, batchAttrs(o)...)
 	switch {
@@ -149,8 +152,8 @@ func (oc *outcomes) logDropped(t *tableState, o *commit.Outcome) {
 	}
 }
 
-// failed holds all claims of a table that cannot be written. If a commit found this, only a commit can end the
-// holds: that the table can be read proves nothing.
+// failed holds all claims of a table that cannot be written. If a commit found this, only a commit can end the holds: a
+// table that can be read may still refuse commits.
 func (oc *outcomes) failed(t *tableState, o commit.Outcome) {
 	reason, detail, _ := hold.Of(o.Err)
 	oc.batcher.dropAll(t)
@@ -168,7 +171,8 @@ func (oc *outcomes) failed(t *tableState, o commit.Outcome) {
 	}
 }
 
-// resumed starts to read a claim at its position in the table, or holds it.
+// resumed starts to read a claim at the position that the writer found, or holds it. It ignores a claim that no longer
+// waits for its position.
 func (oc *outcomes) resumed(c *claim, f commit.Found) {
 	if !c.state.awaitsPosition() {
 		return
@@ -181,7 +185,7 @@ func (oc *outcomes) resumed(c *claim, f commit.Found) {
 		moved = c.position >= 0 && f.At.Next != c.position
 		c.inFailedCommit = c.inFailedCommit && !moved
 		if moved {
-			c.oldestUncommitted = 0 // others committed the records, or they will not be committed
+			c.oldestUncommitted = 0 // others committed or skipped these records, or they are read again
 		}
 		c.position, c.positionEpoch = f.At.Next, f.At.Epoch
 	}

@@ -14,7 +14,8 @@ import (
 	"sluice/connector/commit"
 )
 
-// TestOutcomes_LogDropped: only work that another writer overtook is logged and counted as fenced.
+// TestOutcomes_LogDropped: only work that another writer overtook counts as fenced. A failure that the writer has
+// logged is not logged again.
 func TestOutcomes_LogDropped(t *testing.T) {
 	for _, c := range []struct {
 		name   string

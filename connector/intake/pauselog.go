@@ -15,7 +15,7 @@ type pauseLog struct {
 	room *room
 
 	queue, memory pause // pauses of all tables; that of one table is in its tableState
-	active        int   // number of current pauses
+	active        int   // number of pauses in effect
 	counted       time.Time
 	lines         *reliability.Sparse // limits the lines about single tables
 }
@@ -40,7 +40,7 @@ const (
 	pausedByCommit = "commit"
 )
 
-// queueOpen reports whether the queue takes records. It counts each time that it stops doing so, however short.
+// queueOpen reports whether the queue takes records. Each pause of the queue is counted, however short.
 func (pl *pauseLog) queueOpen() bool {
 	open := pl.backpressure.IsOpen()
 	pl.note(&pl.queue, !open, pausedByQueue, nil)
@@ -67,7 +67,8 @@ func (pl *pauseLog) count(now time.Time) {
 	pl.counted = now
 }
 
-// note updates a pause: on says whether it lasts. t is the table whose reading is paused, nil for all tables.
+// note updates a pause: on reports whether it is in effect now. t is the table whose reading is paused, nil for all
+// tables.
 func (pl *pauseLog) note(p *pause, on bool, cause string, t *tableState) {
 	now := time.Now()
 	switch lasted := now.Sub(p.since); {

@@ -7,13 +7,15 @@ import (
 	"sluice/connector/plan"
 )
 
-// inFlight is a block on its way to the lane: offsets [from, next) of the claim, and the smallest timestamp.
+// inFlight is a block on its way to the lane: offsets [from, next) of the claim, and the smallest timestamp of its
+// records.
 type inFlight struct{ from, next, oldest int64 }
 
-// maxInFlight is the maximum number of blocks that a claim remembers one by one: a lane's queue holds no more.
+// maxInFlight is the maximum number of blocks that a claim remembers one by one. A lane's queue takes no more, so
+// further ones are merged with the last.
 const maxInFlight = lane.QueueLength + 1
 
-// enqueued notes a block that was enqueued.
+// enqueued notes a block that was enqueued at the given time.
 func (c *claim) enqueued(f inFlight, at time.Time) {
 	c.dropDecoded()
 	if n := len(c.inFlight); n == maxInFlight {
@@ -53,7 +55,7 @@ func (c *claim) consumed() int64 {
 func (c *claim) oldest() int64 {
 	c.dropDecoded()
 	oldest := c.oldestUncommitted
-	for _, f := range c.inFlight { // before laneProgress, where a block is found once it is decoded
+	for _, f := range c.inFlight { // read before laneProgress: a block that is decoded meanwhile is found there
 		oldest = plan.Earliest(oldest, f.oldest)
 	}
 	return plan.Earliest(oldest, c.laneProgress.Oldest())

@@ -22,7 +22,8 @@ type Config struct {
 	Topics []string
 	Queue  connector.QueueConfig
 	Drain  time.Duration // maximum duration of the drain
-	// UntilCurrent ends the run once the tables have what the topics held at its start, or the claims are held.
+	// UntilCurrent ends the run once the tables have all records that the topics had at its start. It does not wait for
+	// claims that are held.
 	UntilCurrent bool
 	// Member is the prefix of batch ids. It must be unique among all members, past ones included.
 	Member string
@@ -46,19 +47,19 @@ type Tables interface {
 	// Open returns the table that a topic feeds, false if none. The reader calls it once per topic. Topics of one
 	// table get the same Target.
 	Open(topic string) (connector.TopicConfig, connector.Target, bool)
-	// Retire takes back the Target of a table that no topic feeds any more; a later Open makes a new one. The
-	// reader calls the returned function, unless nil, when the old Target is no longer in use.
+	// Retire takes back the Target of a table that no topic feeds any more; a later Open makes a new one. The table's
+	// writer calls the returned function, unless nil, after its last use of the old Target.
 	Retire(table string) (closed func())
 	// Blocked returns why a claim makes no progress although it is not held: the table's store is down, a commit is
 	// undecided, a broker does not respond. It returns nil if nothing is wrong.
 	Blocked(table string, p connector.Partition) *hold.Hold
 }
 
-// Decisions are the decisions of operators about claims. They are read often and must not block.
+// Decisions are the decisions of operators about claims. The methods are called often and must not block.
 type Decisions interface {
 	commit.Decisions
 	// Paused returns the hold of a partition that an operator paused: reason hold.Paused, the operator and the
-	// operator's reason in Detail, and when. nil if it is not paused.
+	// operator's reason in Detail, the time in Since. It returns nil if the partition is not paused.
 	Paused(connector.Partition) *hold.Hold
 	// Rechecks returns the number of the newest request of an operator to check the partition now, 0 if there was
 	// none. Numbers increase.
@@ -182,7 +183,7 @@ func (r *Reader) Run(ctx, working context.Context, group *sync.WaitGroup) {
 	}
 	r.loop = r.Loops.Begin("reader")
 	defer r.loop.End()
-	r.loop.Work() // without rest: it turns at least every showEvery
+	r.loop.Work() // it never rests, because it turns at least every showEvery
 	r.read(ctx)
 	r.drain(ctx)
 }
@@ -214,7 +215,7 @@ func (r *Reader) read(ctx context.Context) {
 	}
 }
 
-// turn does what is due by time, memory or operators' decisions.
+// turn does everything that is due by time, by memory or by decisions of operators.
 func (r *Reader) turn() {
 	r.loop.Turn()
 	r.holds.applyDecisions()
@@ -279,8 +280,8 @@ func (r *Reader) drain(ctx context.Context) {
 	r.Logger.InfoContext(ctx, "drained", "after", time.Since(began).Round(time.Millisecond))
 }
 
-// Sweep releases what is left after lanes and writers have ended: blocks that no lane decoded, barriers that no
-// writer took.
+// Sweep releases the memory that is left after lanes and writers have ended: of blocks that no lane decoded, and of
+// barriers that no writer took.
 func (r *Reader) Sweep() {
 	for _, c := range r.claims {
 		r.holds.dropQueued(c)

@@ -9,9 +9,9 @@ import (
 type room struct {
 	*base
 
-	waiting []*claim // for memory, in the order in which they began to wait
-	first   *claim   // of waiting: it gets the memory that is freed, and no other claim enqueues; nil if there is none
-	anyShed bool     // whether a claim dropped its block while it waited
+	waiting []*claim // claims that wait for memory, in the order in which they began to wait
+	first   *claim   // the one of waiting that gets the next memory, while no other claim enqueues; nil if there is none
+	anyShed bool     // whether a claim has shedBytes
 }
 
 const (
@@ -23,8 +23,9 @@ const (
 // than half of the pool, so that the sealed batch and the open one fit together. With several tables see overShare.
 func (rm *room) tableLimit() int64 { return rm.Pools.Batch.Size() / 100 * 45 }
 
-// overShare reports whether a table takes more than an equal share of the batch pool while other tables need theirs.
-// The table must have a sealed batch.
+// overShare reports whether a table must not take more of the batch pool, because other tables share it: more than half
+// of the pool is used, and the sealed and the open batch of the table take at least its equal share of half the pool. A
+// rare table counts as one more table. The table must have a sealed batch.
 func (rm *room) overShare(t *tableState) bool {
 	pool := rm.Pools.Batch
 	sharing := rm.sharing()
@@ -46,8 +47,9 @@ func (rm *room) sharing() (n int) {
 	return n
 }
 
-// tableToSeal returns the table to seal to free memory of the batch pool, nil if there is enough or will be soon.
-// It is the largest one; while that is on its way, the one that has been open longest.
+// tableToSeal returns the table to seal to free memory of the batch pool, nil if there is enough or will be soon. If no
+// commit is on its way, it is the table with the largest open batch. Otherwise it is the one that has been open
+// longest, unless commits on their way will free a third of the pool. Late commits do not count.
 func (rm *room) tableToSeal() *tableState {
 	pool := rm.Pools.Batch
 	if pool.Used() < pool.Size()/100*85 && rm.first == nil {
@@ -119,8 +121,8 @@ func (rm *room) unwait(c *claim) {
 }
 
 const (
-	// A commit counts as late for a claim that waits for memory when it takes longer than half of the claim's wait,
-	// within these bounds. After maxPatience it is a hold, commit_undecided.
+	// A commit is late for a waiting claim once it has taken half as long as the claim has waited, within these bounds.
+	// It may be late for any cause, such as slow staging: this is independent of the hold commit_undecided.
 	minPatience, maxPatience = time.Second, time.Minute
 )
 
@@ -130,9 +132,9 @@ func (c *claim) patience(now time.Time) time.Duration {
 	return min(max(now.Sub(c.wantsSince)/2, minPatience), maxPatience)
 }
 
-// firstWaiting returns the claim for which all others stop enqueueing, so that their small blocks cannot take the
-// memory that a large one needs. It is the one that has waited longest among those that commits in time will free
-// enough memory for. If a late commit has the memory, that claim waits alone and others use what is left.
+// firstWaiting returns the claim that gets the next memory: of the claims that will get enough memory from commits that
+// are not late, the one that has waited longest. All others stop enqueueing until then, so that their small blocks do
+// not take the memory that a large block needs. A claim that needs the memory of a late commit stops no other.
 func (rm *room) firstWaiting() *claim {
 	now := time.Now()
 	for _, c := range rm.waiting {
@@ -172,7 +174,7 @@ func (rm *room) unreserve(t *tableState, n int64) {
 	rm.Pools.Batch.Release(n)
 }
 
-// batchFull reports whether the open batch is as large as a commit may be.
+// batchFull reports whether the open batch is as large as a commit may be, or has its share of the batch pool.
 func (rm *room) batchFull(t *tableState) bool {
 	return t.OpenBatch.Records() >= t.limits.Rows || t.OpenBatch.Bytes.Load() >= t.limits.Bytes ||
 		t.OpenBatch.Allocated.Load() >= rm.tableLimit() || t.sealed != nil && rm.overShare(t)

@@ -8,8 +8,8 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// TestRoom_RareTables: tables that are rarely fed do not reduce the chunks of others or their share of the pool.
-// One that is fed gets a share of its own.
+// TestRoom_RareTables: tables that are rarely fed do not reduce the share of others in the batch pool. One that has a
+// batch gets a share of its own.
 func TestRoom_RareTables(t *testing.T) {
 	const size = 64 << 20
 	busy, quiet, other := &tableState{}, &tableState{rare: true}, &tableState{}

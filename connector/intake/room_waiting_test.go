@@ -11,9 +11,9 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// TestRoom_FirstWaiting: while a claim waits for memory, all others stop if commits that are not late will free
-// enough. What a late commit holds does not count, nor the open batch after it. A claim whose table is full stops
-// no other.
+// TestRoom_FirstWaiting: while a claim waits for memory, all others stop if commits that are not late will free enough.
+// The memory of a late commit does not count, nor does that of the open batch after it. A claim whose table is full
+// stops no other.
 func TestRoom_FirstWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := bytepool.New(1000)
@@ -62,7 +62,7 @@ func TestRoom_FirstWaiting(t *testing.T) {
 		other := &claim{table: b, nextBlock: nextBlock{wantsBytes: 450, wantsSince: time.Now()}} // needs less than the other, and there is enough memory
 		r.room.waiting = append(r.room.waiting, other)
 		if r.room.firstWaiting() != other {
-			t.Error("a claim that could go on stands behind one that cannot")
+			t.Error("a claim that can continue waits after one that cannot")
 		}
 		b.sealed = &lane.Barrier{Began: time.Now()}
 		b.OpenBatch.Rows.Store(b.limits.Rows)
@@ -87,8 +87,8 @@ func TestRoom_FirstWaiting(t *testing.T) {
 	})
 }
 
-// TestFetches_ShedWaiting: while memory to fetch with is short, a claim drops a block that waits for the batch
-// pool, and fetches it again once there may be memory.
+// TestFetches_ShedWaiting: while the fetch pool is short, a claim drops a block that waits for the batch pool, and
+// fetches it again once there will be memory.
 func TestFetches_ShedWaiting(t *testing.T) {
 	pool := bytepool.New(1000)
 	held := &tableState{sealed: &lane.Barrier{Began: time.Now().Add(-time.Hour)}}

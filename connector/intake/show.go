@@ -15,7 +15,7 @@ type status struct {
 
 	pauses *pauseLog
 
-	started bool      // whether it was joined and every claim had resumed, at any time
+	started bool      // whether the member was joined, with every claim resumed, at some moment
 	shown   time.Time // when the status was last published
 	outage  map[outageKey]*outage
 }

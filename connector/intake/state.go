@@ -71,8 +71,8 @@ func (s state) display() string {
 	return "held"
 }
 
-// IllegalTransition is the log message of a transition that state.next does not allow. It is a mistake in this
-// package; the claim continues.
+// IllegalTransition is the log message for a transition that state.next does not allow: a bug in this package. The
+// claim continues.
 const IllegalTransition = "illegal state transition of a claim; report it with this line"
 
 // endEvent is the event that ends a hold.

@@ -24,16 +24,16 @@ type tableState struct {
 	sealed      *lane.Barrier    // the sealed batch on its way, nil if there is none
 	full        bool             // see fetches.isFull
 	commitPause pause            // pause of reading for this table while it is full
-	// refetch is the offset up to which each claim's records of a failed batch are read again before the next batch
-	// is sealed early; nil if there are none.
+	// refetch has, after a failed batch, the offset up to which each of its claims is read again; then the next batch
+	// is sealed at once. nil if there is none.
 	refetch     map[connector.Partition]int64
-	comparing   bool
+	comparing   bool      // a comparison of idle claims is under way
 	vacant      time.Time // since when it has no claim, zero if it has one
 	nextCompare time.Time // when idle claims are compared next
 
-	// For a run until current: behind are the partitions of the topics, of any member, that are before their ends,
-	// nil if unknown. left are those of them that are paused and not claims of this member. measured is when they
-	// were last requested.
+	// For a run until current: behind are the partitions of the topics, of any member, that are before their ends, nil
+	// if unknown. left are the holds of those that are paused and are no claims of this member. measured is when the
+	// last result arrived, zero if it is outdated.
 	behind    []connector.Position
 	left      []hold.Hold
 	measuring bool

@@ -73,7 +73,7 @@ func (b *sticky) AssignGroups(members []kafka.GroupMember, partitions []kafka.Pa
 	return assignments
 }
 
-// claimant is a member as balance needs it.
+// claimant is a member with what balance needs to know of it.
 type claimant struct {
 	id     string
 	topics []string
@@ -114,8 +114,8 @@ type topicPartition struct {
 	id    int32
 }
 
-// memberShare is the state of one member while the shares are computed. Partitions are grouped by topic. Kept ones
-// are apart from new ones, because moving a new one again costs nothing.
+// memberShare is the state of one member while the shares are computed. Partitions are grouped by topic. Those that it
+// kept are separate from those that it got new, because a new one can be moved on at no cost.
 type memberShare struct {
 	load       int
 	kept       [][]int32
@@ -154,7 +154,8 @@ func newShares(members []claimant, topics []string) *shares {
 	return s
 }
 
-// holders returns for each partition of a topic the subscriber that had it last, or -1.
+// holders returns for each partition of a topic the index of the subscriber that owned it last, in the newest
+// generation, or -1.
 func (s *shares) holders(members []claimant, topic int, ids []int32) []int {
 	holders := make([]int, len(ids))
 	for i := range holders {
@@ -174,7 +175,7 @@ func (s *shares) holders(members []claimant, topic int, ids []int32) []int {
 	return holders
 }
 
-// deal assigns the free partitions to the least loaded members. Partitions with the fewest possible owners go first.
+// deal assigns the free partitions to the least loaded subscribers, first those of topics with the fewest subscribers.
 func (s *shares) deal() {
 	slices.SortStableFunc(s.free, func(a, b topicPartition) int {
 		return cmp.Compare(len(s.subscribers[a.topic]), len(s.subscribers[b.topic]))
@@ -249,8 +250,8 @@ func (s *shares) reach(from int) (least int, came []int) {
 	return least, came
 }
 
-// move takes from one member a partition that the other one subscribes to. It prefers a new one over a kept one, the
-// topic of which from has most more than to, and a partition that to owned before.
+// move moves one partition to a member that subscribes to its topic. It prefers a partition that from got new over one
+// that it kept, then the topic in which from has most in excess of to, then a partition that to owned before.
 func (s *shares) move(from, to int) {
 	a, b := &s.members[from], &s.members[to]
 	best, bestFree, bestMore := -1, false, 0

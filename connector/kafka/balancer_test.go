@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawGroup draws topics and members. With equal all members subscribe to all topics. What members claim may be stale,
-// contradictory and of topics that they do not subscribe to any more.
+// drawGroup draws topics and members. With equal, all members subscribe to all topics. What members report as owned
+// may be stale, contradictory, and of topics to which they no longer subscribe.
 func drawGroup(t *rapid.T, maxMembers, maxTopics, maxPartitions int, equal bool) ([]claimant, map[string][]int32) {
 	topics := make(map[string][]int32)
 	for i := range rapid.IntRange(1, maxTopics).Draw(t, "topics") {
@@ -44,7 +44,7 @@ func drawGroup(t *rapid.T, maxMembers, maxTopics, maxPartitions int, equal bool)
 	return members, topics
 }
 
-// settle makes an assignment what the members owned last.
+// settle returns the members as they are after an assignment: each owned its share last.
 func settle(members []claimant, shares map[string]share, generation int32) []claimant {
 	next := slices.Clone(members)
 	for i := range next {
@@ -60,7 +60,7 @@ func load(s share) (n int) {
 	return n
 }
 
-// moved counts the partitions that another member has now than the one that owned them.
+// moved counts the partitions that now belong to another member than the one that owned them last.
 func moved(members []claimant, now map[string]share) (n int) {
 	for _, m := range members {
 		for topic, ids := range m.last.partitions {
@@ -114,7 +114,7 @@ func TestBalanceComplete(t *testing.T) {
 	})
 }
 
-// TestBalanceEven: the loads are as even as the subscriptions allow, found by trying everything.
+// TestBalanceEven: no other assignment is more even. The test tries all of them.
 func TestBalanceEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 4, 3, 5, rapid.Bool().Draw(t, "equal"))
@@ -169,20 +169,20 @@ func TestBalanceEven(t *testing.T) {
 	})
 }
 
-// TestBalanceSticky: with equal subscriptions the loads differ by at most one, and no assignment that even keeps more
-// partitions where they were.
+// TestBalanceSticky: with equal subscriptions the loads differ by at most one, and no assignment that is as even keeps
+// more partitions with their members.
 func TestBalanceSticky(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 6, 4, 8, true)
 		got := balance(members, topics)
 
 		total, had := 0, map[string]int{}
-		newest := map[string]string{} // partition → who had it
+		newest := map[string]string{} // partition → member that owned it last
 		generation := map[string]int32{}
 		for topic, ids := range topics {
 			total += len(ids)
 			for _, id := range ids {
-				for _, m := range members { // in order of id: of equals the first
+				for _, m := range members { // in order of id: of equal generations the first member counts
 					name := fmt.Sprintf("%s-%d", topic, id)
 					if slices.Contains(m.last.partitions[topic], id) &&
 						(newest[name] == "" || generation[name] < m.last.generation) {
@@ -257,7 +257,7 @@ func TestBalanceJoinLeave(t *testing.T) {
 	})
 }
 
-// TestBalanceDeterministic: every leader computes the same result, independent of the broker's order.
+// TestBalanceDeterministic: every leader computes the same result, for every order of the members and partitions.
 func TestBalanceDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 6, 4, 8, false)
@@ -271,7 +271,7 @@ func TestBalanceDeterministic(t *testing.T) {
 		}
 		shuffled := map[string][]int32{}
 		for topic, ids := range topics {
-			ids = append(slices.Clone(ids), ids...) // named twice
+			ids = append(slices.Clone(ids), ids...) // each partition twice
 			r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 			shuffled[topic] = ids
 		}
@@ -356,8 +356,8 @@ func TestBalanceExamples(t *testing.T) {
 	}
 }
 
-// TestAssignGroups: kafka-go's partitions are used, those of a topic that it does not name are looked up, and the user
-// data of another program count as nothing owned.
+// TestAssignGroups: the balancer uses the partitions that kafka-go passes and looks up those of missing topics. User
+// data of another program count as owning nothing.
 func TestAssignGroups(t *testing.T) {
 	b := &sticky{lookup: func(topics []string) map[string][]int32 {
 		if diff := cmp.Diff([]string{"u", "gone"}, topics); diff != "" {

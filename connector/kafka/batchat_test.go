@@ -24,7 +24,8 @@ func heldFor(err error) hold.Reason {
 	return ""
 }
 
-// A batch looked at from outside: where it ends, whether it can be read, and whether the record is there.
+// testLogBatchAt: BatchAt shows where a batch begins and ends, whether its records can be read, and the requested
+// record.
 func testLogBatchAt(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	w.produce("t", 0, 5, "a")
@@ -46,7 +47,7 @@ func testLogBatchAt(t *testing.T, w *cluster) {
 			t.Errorf("offset %d: %+v %v", c.offset, got, err)
 		}
 	}
-	for _, offset := range []int64{8, 9} { // not committed, and behind the end
+	for _, offset := range []int64{8, 9} { // not committed, and after the end
 		if got, err := r.BatchAt(t.Context(), parts[0], offset); heldFor(err) != hold.AheadOfLogEnd {
 			t.Errorf("offset %d: %+v %v", offset, got, err)
 		}
@@ -54,7 +55,7 @@ func testLogBatchAt(t *testing.T, w *cluster) {
 	if err := tx.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the transaction is over", func() bool { // its batch and its marker are there, and no record of a reader's
+	w.until("the transaction is over", func() bool { // its batch and its marker are in the log, and neither has a committed record
 		got, err := r.BatchAt(t.Context(), parts[0], 8)
 		return err == nil && got.Base == 8 && got.Record == nil && got.Unreadable == nil
 	})
@@ -104,7 +105,8 @@ func TestBatchAtOfADamagedBatch(t *testing.T) {
 	})
 }
 
-// The newest timestamp of the batch at an offset, without more memory than is said.
+// testLogTimeAt: TimeAt returns the newest timestamp of the batch at an offset and takes no more memory than its
+// limit.
 func testLogTimeAt(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	at := time.UnixMilli(1_700_000_000_000)

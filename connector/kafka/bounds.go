@@ -45,9 +45,9 @@ func (q *questions) Bounds(ctx context.Context, positions []connector.Position) 
 
 const readingBounds = "reading the bounds of partitions"
 
-// readings reads positions until all are read, the cluster does not answer, only a person can help, or the time is
-// over. The error is an UnreadError for the positions that failed while the cluster answered, and another error if it
-// did not answer.
+// readings reads positions until all are read, the cluster does not answer, every error needs a person, boundsRetryFor
+// is over, or ctx ends. The error is an UnreadError for the positions that failed while the cluster answered, and
+// another error if it did not answer.
 func (q *questions) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	all := make(map[connector.Partition]reading, len(positions))
 	began := time.Now()
@@ -93,9 +93,9 @@ func unreadError(positions []connector.Position, read map[connector.Partition]re
 	return classify.Mark(e, class)
 }
 
-// readOnce reads each position once: leaders from fresh metadata, then ends from the leaders at the epochs named
-// there, then the topic ids again, because the ends are requested by topic name. An answer of a leader that was
-// deposed meanwhile does not count. The error means that the cluster did not answer.
+// readOnce reads each position once: leaders from new metadata, then ends from the leaders at the epochs named there,
+// then the topic ids again, because the ends are requested by topic name. The response of a leader that was deposed
+// meanwhile does not count. The error means that the cluster did not answer.
 func (q *questions) readOnce(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	var names []string
 	for _, p := range positions {
@@ -150,8 +150,8 @@ func (q *questions) readOnce(ctx context.Context, positions []connector.Position
 	return all, nil
 }
 
-// placed returns the leader of a position's partition. Metadata with an older leader epoch than already seen do not
-// count.
+// placed returns the leader of a position's partition. Metadata with an older leader epoch than already seen give
+// errOldMetadata.
 func (q *questions) placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
 	led, r := placed(p, m)
 	switch {
@@ -163,7 +163,7 @@ func (q *questions) placed(p connector.Position, m *clusterMetadata) (partitionM
 	return led, r
 }
 
-// placed returns the leader of a position's partition in metadata.
+// placed returns the leader of a position's partition according to m, or a reading that says why there is none.
 func placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
 	t := m.topic(p.Partition.Topic)
 	if t == nil {
@@ -173,7 +173,8 @@ func placed(p connector.Position, m *clusterMetadata) (partitionMetadata, readin
 	return led, reading{gone: h != nil, hold: h, err: err}
 }
 
-// boundsAt reads positions at their leader.
+// boundsAt reads the bounds of positions that have the same leader and compares the positions with them. epochs are
+// the leader epochs in the metadata that named the leader.
 func (c *Client) boundsAt(ctx context.Context, leader int32, positions []connector.Position,
 	epochs map[connector.Partition]int32,
 ) map[connector.Partition]reading {
@@ -225,8 +226,8 @@ func (c *Client) boundsAt(ctx context.Context, leader int32, positions []connect
 	return all
 }
 
-// noteDivergence asks the leader whether its log still has what was read before each position with a known epoch
-// (KIP-320).
+// noteDivergence asks the leader whether its log still has the records before each position (KIP-320). It skips
+// positions without an epoch, positions at offset 0, and those whose bounds could not be read.
 func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []connector.Position, parts []ledPartition,
 	readings []reading,
 ) {
@@ -257,8 +258,8 @@ func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []c
 	}
 }
 
-// diverged compares a position with the end of its epoch at the leader. It returns the offset where the logs part, -1
-// if they agree.
+// diverged compares a position with a, the end of the position's epoch in the leader's log. It returns the offset from
+// which on the log differs from the records that were read, -1 if it does not differ.
 func diverged(p connector.Position, leaderEpoch int32, a offsetAt) int64 {
 	switch {
 	case a.epoch < 0 || a.offset < 0:
@@ -276,21 +277,23 @@ func diverged(p connector.Position, leaderEpoch int32, a offsetAt) int64 {
 
 // outside returns the finding that a position lies outside its log, or nil.
 func outside(p connector.Position, b connector.Bounds) error {
-	switch {
-	case p.Next < 0:
+	if p.Next < 0 { // only the ends are wanted
 		return nil
-	case p.Next < b.LogStart:
-		return hold.New(hold.BehindLogStart, fmt.Sprintf(
+	}
+	switch reason := b.Unreadable(p.Next); reason {
+	case hold.BehindLogStart:
+		return hold.New(reason, fmt.Sprintf(
 			"the position is %d, but the log starts at %d: %d offsets were deleted before they were read",
 			p.Next, b.LogStart, b.LogStart-p.Next), nil)
-	case p.Next > b.HighWatermark:
-		return hold.New(hold.AheadOfLogEnd, fmt.Sprintf(
+	case hold.AheadOfLogEnd:
+		return hold.New(reason, fmt.Sprintf(
 			"the position is %d, but the log ends at %d: the cluster lost records, or the position is not of this log",
 			p.Next, b.HighWatermark), nil)
-	case b.DivergedAt >= 0:
-		return hold.New(hold.Truncated, fmt.Sprintf(
+	case hold.Truncated:
+		return hold.New(reason, fmt.Sprintf(
 			"the position is %d, but what was read before it differs from the log from offset %d on: the log was truncated (KIP-320)",
 			p.Next, b.DivergedAt), nil)
+	default:
+		return nil
 	}
-	return nil
 }

@@ -41,7 +41,8 @@ func lostBelow(version int16) string {
 		"the leader"
 }
 
-// compareTopics sets an error on the parts with records whose topic is not the requested one.
+// compareTopics sets an error on each part with records whose topic has another id than the requested one. It returns
+// an error if the ids cannot be read.
 func (c *Client) compareTopics(ctx context.Context, req *fetchRequest, f *fetchResponse) error {
 	var names []string
 	for i := range f.parts {
@@ -110,15 +111,15 @@ func (c *Client) Brokers(ctx context.Context) ([]Broker, error) {
 	return brokers, nil
 }
 
-// Old returns the brokers that are now read by topic name, by broker id, with their version of Fetch.
+// Old returns the brokers that are now read by topic name: broker id to version of Fetch.
 func (l *Log) Old() map[int32]int16 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.old)
 }
 
-// spoke records the version of Fetch of a broker's response. It logs once per version what an old broker lacks. The
-// caller holds the lock.
+// spoke records the version of Fetch that a broker used. It logs once per broker and version which checks an old
+// broker lacks. The caller holds the lock.
 func (l *Log) spoke(broker int32, version int16) {
 	was, old := l.old[broker]
 	switch {

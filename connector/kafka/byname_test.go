@@ -15,14 +15,15 @@ import (
 	"sluice/reliability/hold"
 )
 
-// older is a cluster of Kafka 2.8, the first one with topic ids, that speaks Fetch up to a version.
+// older makes an in-process cluster behave as Kafka 2.8, the first version with topic ids, with Fetch up to the
+// version fetch.
 func older(fetch int16) kfake.Opt {
 	versions := kversion.V2_8_0()
 	versions.SetMaxKeyVersion(int16(kmsg.Fetch), fetch)
 	return kfake.MaxVersions(versions)
 }
 
-// Old brokers are read by name; what the conformance list demands holds all the same, the re-created topic included.
+// TestLogByName: brokers that are read by topic name pass the conformance list, re-created topics included.
 func TestLogByName(t *testing.T) {
 	for _, fetch := range []int16{11, 12} {
 		for _, tt := range logConformance {
@@ -31,7 +32,8 @@ func TestLogByName(t *testing.T) {
 	}
 }
 
-// A broker that is old is said to be, once, and shown; one that cannot be read is named.
+// TestLogOldBroker: an old broker is logged once and shown by Old and Brokers. A broker that is too old to read from
+// is a hold that names it.
 func TestLogOldBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
@@ -99,7 +101,7 @@ func TestLogOldBroker(t *testing.T) {
 	}, kfake.MaxVersions(versions))
 }
 
-// New brokers lose nothing.
+// TestBrokers: new brokers lack no check.
 func TestBrokers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -121,7 +123,7 @@ func TestBrokers(t *testing.T) {
 	})
 }
 
-// Topics without an id are not read: their deletion and re-creation would go unnoticed.
+// TestTopicWithoutID: a topic without an id is not read, because its deletion and re-creation would go unnoticed.
 func TestTopicWithoutID(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -147,7 +149,7 @@ func TestTopicWithoutID(t *testing.T) {
 	})
 }
 
-// Brokers are replaced by older and newer ones while they are read.
+// TestLogBrokersChangeVersion: reading continues while brokers are replaced by older and newer ones.
 func TestLogBrokersChangeVersion(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -164,7 +166,7 @@ func TestLogBrokersChangeVersion(t *testing.T) {
 			})
 			return resp, nil, true
 		})
-		var asked atomic.Int32 // the highest version that was answered
+		var asked atomic.Int32 // the highest version that got a response
 		w.fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 			w.fake.KeepControl()
 			now, version := highest.Load(), int32(req.GetVersion())
@@ -172,12 +174,12 @@ func TestLogBrokersChangeVersion(t *testing.T) {
 			case version <= now:
 				asked.Store(max(asked.Load(), version))
 				return nil, nil, false
-			case now == 12: // some answer
+			case now == 12: // some brokers respond with the error
 				resp := req.ResponseKind().(*kmsg.FetchResponse)
 				resp.ErrorCode = 35
 				return resp, nil, true
 			}
-			return nil, errors.New("unsupported version"), true // some end the connection
+			return nil, errors.New("unsupported version"), true // others close the connection
 		})
 		r := w.read(LogConfig{})
 		parts := r.partitions("t")
@@ -213,8 +215,8 @@ func TestLogBrokersChangeVersion(t *testing.T) {
 	})
 }
 
-// A broker that compares no epochs: the position is compared with the log when the leader's epoch is a newer one, and only
-// then.
+// TestLogTruncatedUnseenByBroker: if a broker compares no epochs, the position is compared with the log when the
+// leader has a newer epoch than the position, and only then.
 func TestLogTruncatedUnseenByBroker(t *testing.T) {
 	for _, truncated := range []bool{false, true} {
 		t.Run(fmt.Sprint(truncated), func(t *testing.T) {
@@ -236,7 +238,7 @@ func TestLogTruncatedUnseenByBroker(t *testing.T) {
 					rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
 					rt.Topic = "t"
 					rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
-					rp.LeaderEpoch, rp.EndOffset = 0, 6 // of epoch 0 the new leader has six records
+					rp.LeaderEpoch, rp.EndOffset = 0, 6 // the new leader has six records of epoch 0
 					rt.Partitions = append(rt.Partitions, rp)
 					resp.Topics = append(resp.Topics, rt)
 					return resp, nil, true
@@ -265,8 +267,8 @@ func TestLogTruncatedUnseenByBroker(t *testing.T) {
 	}
 }
 
-// A topic that was created again between two requests, with the same leader and more records, answers an old broker's
-// request by name as if nothing had happened.
+// TestLogByNameRecreatedUnseen: an old broker serves a topic by name although it was created again between two
+// requests, with the same leader and more records. None of its records is delivered.
 func TestLogByNameRecreatedUnseen(t *testing.T) {
 	for _, fetch := range []int16{11, 12} {
 		inBubble(t, func(t *testing.T, w *cluster) {
@@ -276,7 +278,7 @@ func TestLogByNameRecreatedUnseen(t *testing.T) {
 			r := w.read(LogConfig{})
 			p := r.partitions("t")[0]
 			r.from(p, 0, -1)
-			if a := <-r.Fetched(); a.Next != 10 || a.Epoch != 0 { // nothing is asked for after this
+			if a := <-r.Fetched(); a.Next != 10 || a.Epoch != 0 { // no request follows
 				t.Fatalf("%+v", a)
 			} else {
 				a.Records.Release()

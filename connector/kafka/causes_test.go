@@ -11,8 +11,8 @@ import (
 	"sluice/connector/kafka/dial"
 )
 
-// TestEveryCause holds the classes of all causes of package dial against the table. The causes are read from its source,
-// so that a new one is noticed.
+// TestEveryCause compares the classes of all causes of package dial with a table. It reads the causes from the source
+// of the package, so that a new cause fails the test.
 func TestEveryCause(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "dial/cause.go", nil, parser.SkipObjectResolution)
 	if err != nil {

@@ -31,13 +31,13 @@ type cluster struct {
 	t      *testing.T
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	addrs  []string
-	prefix string // of the names of the group and the topics
+	prefix string // of the names of the group and of topics
 	tune   func(*Config, *GroupConfig)
-	fake   *kfake.Cluster // nil for a real one
+	fake   *kfake.Cluster // nil for a real cluster
 	admin  *kadm.Client
-	stir   chan struct{} // something was delivered
+	stir   chan struct{} // signals a delivery
 
-	members []*member // that were started
+	members []*member // all that were started
 }
 
 // inBubble runs a test with an in-process cluster in virtual time. The bubble fails if a goroutine outlives the test.
@@ -67,7 +67,8 @@ func newScene(t *testing.T, addrs []string, dial func(ctx context.Context, netwo
 	return &cluster{t: t, dial: dial, addrs: addrs, admin: admin, stir: make(chan struct{}, 1), tune: func(*Config, *GroupConfig) {}}
 }
 
-// until waits for a condition that deliveries bring about, and looks again now and then for those that others do.
+// until waits for a condition. It looks again after each delivery, and regularly for conditions that change without
+// one.
 func (s *cluster) until(what string, condition func() bool) {
 	s.t.Helper()
 	deadline := time.NewTimer(2 * time.Minute)
@@ -99,8 +100,8 @@ type member struct {
 
 	registry *prometheus.Registry
 
-	mute  atomic.Bool  // its requests are swallowed
-	black atomic.Bool  // its dials are not answered
+	mute  atomic.Bool  // its connections are silenced
+	black atomic.Bool  // its dials get no answer
 	slow  atomic.Int64 // how long a delivery takes
 
 	mu    sync.Mutex
@@ -145,7 +146,7 @@ func (s *cluster) start(change func(*Config, *GroupConfig), topics ...string) *m
 	return m
 }
 
-// rerun runs a member whose Run has ended once more, until the returned function is called.
+// rerun calls Run of a member again after it has ended. The returned function stops it.
 func (s *cluster) rerun(m *member) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -191,7 +192,7 @@ func (m *member) stop() time.Duration {
 	return took
 }
 
-// now is the newest assignment.
+// now returns the newest assignment.
 func (m *member) now() connector.Assignment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,8 +210,8 @@ func (m *member) has(partitions int) func() bool {
 // missing returns the topics that do not exist.
 func (m *member) missing() []string { return namesOf(m.Absent(), hold.TopicMissing) }
 
-// told waits for as many deliveries as are wanted, and compares them with those since the last call. A member joins a
-// generation before its Run delivers it, so the others may know of it first.
+// told waits for the wanted deliveries and compares them with those since its last call. A member joins a generation
+// before its Run delivers it, so the other members may know of it first.
 func (m *member) told(want ...string) {
 	m.cluster.t.Helper()
 	m.cluster.until("a member is told of "+strings.Join(want, ", "), func() bool {
@@ -283,7 +284,7 @@ func (s *cluster) exists(topic string) bool {
 	return slices.Contains(topics.Names(), s.prefix+topic)
 }
 
-// mutable is a connection that can fall silent: it drops everything written to it, and reads return nothing.
+// mutable is a connection that the test can silence: then it drops what is written to it, and reads return nothing.
 type mutable struct {
 	net.Conn
 	mute *atomic.Bool

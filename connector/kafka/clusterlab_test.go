@@ -37,7 +37,7 @@ func TestClusterLab(t *testing.T) {
 	}
 }
 
-// source is the broker that a partition is read from now.
+// source returns the broker that a partition is read from now.
 func (r *reader) source(p connector.Partition) int32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,8 @@ func (r *reader) source(p connector.Partition) int32 {
 	return noBroker
 }
 
-// A member in a rack reads from the replica there, from the leader while that one is away, and from the replica again.
+// testClusterNearestReplica: a member in a rack reads from the replica there, from the leader while that broker is
+// down, and from the replica again afterwards.
 func testClusterNearestReplica(t *testing.T, w *cluster, c *lab.KafkaCluster) {
 	w.create("near", 1)
 	if err := c.Place(t.Context(), "near", 0, 1, 2, 3); err != nil {
@@ -86,7 +87,7 @@ func testClusterNearestReplica(t *testing.T, w *cluster, c *lab.KafkaCluster) {
 	}
 }
 
-// A broker that wants fewer requests, because of a quota, gets fewer.
+// testClusterThrottled: a broker that throttles by quota gets fewer requests.
 func testClusterThrottled(t *testing.T, w *cluster, _ *lab.KafkaCluster) {
 	const client = "throttled"
 	name := client

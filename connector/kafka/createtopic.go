@@ -66,8 +66,8 @@ func (c *Client) createTopic(ctx context.Context, t newTopic, dry bool) error {
 	return nil
 }
 
-// newLetterTopic returns the settings for a new dead-letter topic, derived from its source topic. It gets one
-// partition if the source no longer exists.
+// newLetterTopic returns a dead-letter topic to create, with partitions and settings after its source topic. It has
+// one partition if the source no longer exists.
 func (c *Client) newLetterTopic(ctx context.Context, t LetterTopic, source string) (newTopic, error) {
 	n := newTopic{name: t.Name, partitions: 1}
 	m, err := c.metadata(ctx, source)

@@ -20,14 +20,14 @@ const noBroker int32 = -1
 //	           Fetch                  take                result
 //	resting ─────────▶ queued ─────────────▶ inFlight ──────────────▶ resting
 //	   │  no leader      ▲ located              │ leader moved, connection failed
-//	   └────────────────lost ◀──────────────────┤
+//	   └─────────────unlocated ◀────────────────┤
 //	                     ▲ not confirmed        ▼ the broker refuses the position
 //	                     └─────────────────  suspected ─── confirmed ──▶ resting
 type cursorState uint8
 
 const (
 	resting   cursorState = iota // no request is pending
-	lost                         // needs a leader, not before retryAt
+	unlocated                    // needs its leader from new metadata, not before retryAt
 	queued                       // waits in a fetcher's queue
 	inFlight                     // part of a request in flight
 	suspected                    // its position must be compared with its log, not before retryAt
@@ -36,20 +36,20 @@ const (
 // cursor is the fetch state of one partition. The Log's mutex guards it.
 type cursor struct {
 	state  cursorState
-	wanted bool // false only if Forget was called while a request was in flight
+	wanted bool // false after Forget; such a cursor stays only in a queue or in a request in flight
 	req    connector.FetchRequest
 	// seq grows with every Fetch and Forget, ticket with every entry into a queue. A request or entry with an older
 	// number is stale.
 	seq, ticket uint64
 	result      *connector.Fetched // ready, but not yet delivered
-	next        int64              // position after the last request or result
+	next        int64              // position of the last request, or after the last result
 
 	leader, epoch int32
 	replica       int32 // read from this replica instead of the leader until replicaUntil
 	replicaUntil  time.Time
 
-	failures int       // consecutive
-	retryAt  time.Time // valid while lost or suspected
+	failures int       // consecutive ones
+	retryAt  time.Time // of unlocated and suspected
 
 	// behind is true if the log has, or may have, records at the position, so that a request need not wait at the
 	// broker.
@@ -59,20 +59,20 @@ type cursor struct {
 	maxBytes int
 	alone    bool
 
-	// finding is the reason found at position findingOn by the leader of findingEpoch; findingAt is when it was first
-	// found.
+	// finding is the reason of a hold that the leader of findingEpoch showed at position findingOn, first at findingAt.
+	// It is "" if there is none. See stands.
 	finding      hold.Reason
 	findingAt    time.Time
 	findingOn    int64
 	findingEpoch int32
-	// refused is since when the broker has refused a position that lies within the bounds.
+	// refused is when a comparison first found that the log has the position that brokers refuse; zero if none did.
 	refused time.Time
-	// unchecked means that the position is suspected only because its broker cannot compare its epoch: the broker is
-	// too old, or is not the leader. checked is the leader epoch of the last comparison.
+	// unchecked means that the leader's log alone decides about a suspected position, because its broker is too old to
+	// compare epochs, or is not the leader. checked is the leader epoch of the last such comparison.
 	unchecked bool
 	checked   int32
 
-	logged   connector.Bounds // bounds of the last result
+	logged   connector.Bounds // bounds in the last result
 	loggedAt time.Time        // zero if this session had no result
 }
 
@@ -110,12 +110,13 @@ func (c *cursor) clear(reasons ...hold.Reason) {
 	}
 }
 
-// served resets the failures after the broker served the position.
+// served drops failures, finding and refusal, because a broker served the position.
 func (c *cursor) served() {
 	c.failures, c.finding, c.refused = 0, "", time.Time{}
 }
 
-// retry counts a failure and returns the time of the next try.
+// retry counts a failure and returns the time of the next try: after a minute if the cluster denied access, else after
+// a growing pause.
 func (c *cursor) retry(err error) time.Time {
 	c.failures++
 	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) { // the dialer remembers refused credentials itself
@@ -135,13 +136,13 @@ func noBounds() connector.Bounds {
 	return connector.Bounds{LogStart: -1, LastStable: -1, HighWatermark: -1, LeaderEpoch: -1, DivergedAt: -1}
 }
 
-// lose schedules a search for the leader of a partition, not before a time. The caller holds the lock.
-func (l *Log) lose(c *cursor, from time.Time) {
-	c.state, c.retryAt = lost, from
+// relocate schedules a search for the leader of a partition, not before the time from. The caller holds the lock.
+func (l *Log) relocate(c *cursor, from time.Time) {
+	c.state, c.retryAt = unlocated, from
 	wake(l.locate)
 }
 
-// suspect schedules a comparison of a position with its log, not before a time. The caller holds the lock.
+// suspect schedules a comparison of a position with its log, not before the time from. The caller holds the lock.
 func (l *Log) suspect(c *cursor, from time.Time) {
 	c.state, c.retryAt = suspected, from
 	wake(l.judge)
@@ -152,7 +153,7 @@ func (l *Log) suspect(c *cursor, from time.Time) {
 func (l *Log) enqueue(c *cursor) {
 	f := l.fetchers[c.source()]
 	if f == nil {
-		l.lose(c, time.Now())
+		l.relocate(c, time.Now())
 		return
 	}
 	q := f.tail
@@ -165,8 +166,8 @@ func (l *Log) enqueue(c *cursor) {
 	wake(q.wake)
 }
 
-// conclude ends a request with a finding if the finding stands, else it schedules a second reading with again. The
-// caller holds the lock.
+// conclude ends a request with the error found, unless found is a hold that must be read a second time first (see
+// stands). Then again schedules that reading: relocate or suspect. The caller holds the lock.
 func (l *Log) conclude(c *cursor, found error, bounds connector.Bounds, again func(*cursor, time.Time)) {
 	var h *hold.Error
 	if !errors.As(found, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {

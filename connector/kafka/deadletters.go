@@ -194,10 +194,11 @@ func (b *letterBatch) stamp() (changed bool) {
 	return changed
 }
 
-// errRefused means that batches must be rebuilt; each says why. It is not a failure of the dependency.
+// errRefused means that batches must be made anew; the field refused of each says why. It is not a failure of the
+// dependency.
 var errRefused = classify.Mark(errors.New("refused"), classify.Fatal)
 
-// write writes dead letters to one topic, round after round.
+// write writes dead letters to one topic in rounds, until none is left or an error needs the caller.
 func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*backlog) error {
 	if time.Since(t.polled) > pollEvery {
 		t.forget()
@@ -232,7 +233,7 @@ func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*back
 	}
 }
 
-// batchOf returns the log attributes that name the batch of the waiting dead letters.
+// batchOf returns the log attribute with the batch id of the first waiting dead letter, nil if none waits.
 func batchOf(waiting []*backlog) []any {
 	for _, w := range waiting {
 		for _, l := range w.letters {
@@ -245,7 +246,7 @@ func batchOf(waiting []*backlog) []any {
 // rewriteAfter is the largest age of rendered records when they are sent, because each holds its time of writing.
 const rewriteAfter = time.Second
 
-// rewrite renders the records of batches again that waited for the topic.
+// rewrite renders the records of batches again, with now as their time of writing.
 func (t *letterTopic) rewrite(batches []*letterBatch, now time.Time) error {
 	for _, b := range batches {
 		var records []deadletter.Record
@@ -315,7 +316,7 @@ func (d *DeadLetters) fill(ctx context.Context, t *letterTopic, waiting []*backl
 	return round, nil
 }
 
-// batchFor returns the batch of a round for a partition.
+// batchFor returns the batch of a round for a partition. It adds one to the round if there is none.
 func batchFor(round *[]*letterBatch, partition int32) *letterBatch {
 	for _, b := range *round {
 		if b.partition == partition {
@@ -381,7 +382,7 @@ func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*lette
 	return left, err
 }
 
-// rank orders errors by how much they decide.
+// rank orders the errors of one send: a transient one is 0, errRefused is 1, an error that needs a person is 2.
 func rank(err error) int {
 	switch {
 	case errors.Is(err, errRefused):
@@ -392,7 +393,8 @@ func rank(err error) int {
 	return 0
 }
 
-// done returns the error for a batch that is not acknowledged.
+// done returns the error for a batch that is not acknowledged. If a different batch could avoid the error, it is
+// errRefused and the batch keeps the code.
 func (b *letterBatch) done(a produced) error {
 	switch a.err { //nolint:exhaustive // the others are judged by their class
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTimestamp:
@@ -421,10 +423,11 @@ type objectError struct{ error }
 
 func (e *objectError) Unwrap() error { return e.error }
 
-// adapt changes the assumed limits of a topic so that the next batches differ.
+// adapt prepares a topic for other batches than the refused ones: smaller ones, or dead letters with the time of
+// writing as their timestamp.
 func (d *DeadLetters) adapt(t *letterTopic, refused []*letterBatch) error {
 	for _, b := range refused {
-		switch b.refused { //nolint:exhaustive // what answered tells
+		switch b.refused { //nolint:exhaustive // for other codes new metadata are enough
 		case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge:
 			t.limit = min(t.limit, len(b.records)) / 2
 			d.logger.Warn("dead-letter topic takes smaller batches than its settings say", "topic", t.Name, "bytes", len(b.records), "next", t.limit)

@@ -85,7 +85,7 @@ func NewClient(cfg Config) (*Client, error) {
 			// Empty and not nil: metadata of the brokers only, instead of all topics every few seconds. Requests that
 			// kafka-go routes by topic (its Writer) therefore need another transport.
 			MetadataTopics: []string{},
-		}, dialer.DialContext), // with TLS and SASL: kafka-go hides why a broker refuses
+		}, dialer.DialContext), // it does TLS and SASL, too, because kafka-go hides why a broker refuses
 		versions: map[int32]map[protocol.ApiKey]versionRange{},
 	}, nil
 }
@@ -96,8 +96,8 @@ func (c *Client) Close() { c.transport.close() }
 // timeout returns the time limit of one exchange.
 func (c *Client) timeout() time.Duration { return c.cfg.Session / 2 }
 
-// requests returns a kafka-go client for APIs whose encoding there is sound: the offsets of groups. The context of
-// each request must have a deadline, because only a deadline reaches the socket.
+// requests returns a kafka-go client for the APIs that kafka-go encodes and decodes correctly, such as OffsetFetch and
+// DescribeConfigs. The context of each request must have a deadline, because only a deadline reaches the socket.
 func (c *Client) requests() *kafka.Client {
 	return &kafka.Client{Addr: c.addr, Transport: c.transport, Timeout: c.timeout()}
 }

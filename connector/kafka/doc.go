@@ -1,6 +1,6 @@
 // Package kafka is the adapter to Kafka. It implements [connector.Group], [connector.Log] and [connector.DeadLetters].
 //
-//	Client       connections, metadata by topic id           dial.go exchange.go metadata.go byname.go wire.go
+//	Client       connections, requests, metadata             dial.go exchange.go metadata.go byname.go wire.go
 //	Group        membership, assignment, committed offsets       group.go membership.go watcher.go balancer.go offsets.go
 //	Log          fetching records, ends of logs              log.go, then fetcher.go cursor.go locate.go judge.go
 //	DeadLetters  records that cannot become a row            deadletters.go lettertopic.go produce.go

@@ -19,9 +19,9 @@ const (
 	errRebootstrapRequired   kafka.Error = 129 // KIP-1102
 )
 
-// The tables below give each Kafka error code a class. A code in none of them does not belong to any request that we
-// send: it is Transient, as unknown. Some callers decide more precisely: for the fetcher, an offset out of range is a
-// hold with a reason of its own. Source: https://kafka.apache.org/protocol#protocol_error_codes.
+// The tables below give each Kafka error code a class. A code in none of them belongs to no request that we send; it
+// counts as Transient. Some callers decide more precisely: for the fetcher, an offset out of range is a hold with a
+// reason of its own. Source: https://kafka.apache.org/protocol#protocol_error_codes.
 
 // passing errors are transient: the cluster is changing, or one side has older metadata than the other.
 var passing = [...]kafka.Error{
@@ -141,7 +141,7 @@ func classOf(code kafka.Error) (class classify.Class, known bool) {
 func denied(code kafka.Error) bool { return slices.Contains(refusals[:], code) }
 
 // Classify marks an error of the Kafka client with its class: by the Kafka error code if there is one, by type for a
-// refused connection and for the end of a generation. It returns a [hold.Error], nil and errors unrelated to Kafka
+// refused connection and for the end of a generation. It leaves nil, a [hold.Error] and errors unrelated to Kafka
 // unchanged; package classify judges those by their behavior.
 func Classify(err error) error {
 	if _, held := errors.AsType[*hold.Error](err); held || err == nil {

@@ -69,8 +69,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestEveryCode holds the classes of all codes that Kafka has against the table: those that kafka-go names, and the newer
-// ones of another client. A code that either learns is noticed here.
+// TestEveryCode compares the classes of all of Kafka's codes with a table: those that kafka-go names, and newer ones
+// that franz-go names. A code that one of them adds fails the test.
 func TestEveryCode(t *testing.T) {
 	known := map[string]error{
 		"the group was closed": Classify(kafka.ErrGroupClosed),

@@ -25,8 +25,8 @@ var errResponseSize = errors.New("response too large")
 // anyBroker sends a request to the first broker that answers.
 const anyBroker int32 = -1
 
-// smallResponse is the limit for responses without records, in bytes. The largest is metadata: 16 MiB hold about 350
-// 000 partitions.
+// smallResponse is the limit for responses without records, in bytes. The largest is metadata: 16 MiB hold about
+// 350,000 partitions.
 const smallResponse = 16 << 20
 
 // own reports whether package kafka itself decodes the responses of an API in a version. kafka-go decodes all others,
@@ -134,16 +134,16 @@ func (c *Client) begin(x *exchange, broker int32, key protocol.ApiKey, version i
 	return e
 }
 
-// send completes the exchange that begin started. wait is the time that the broker may take on top of the client's
-// timeout. A deadline is always set: after a mere cancel, or on a hung broker, the connection's goroutine would read
-// for ever.
+// send completes the exchange that begin started. wait is the time that the broker may take beyond the client's
+// timeout. The exchange always has a deadline: after a mere cancel, or on a hung broker, the connection's goroutine
+// would read for ever.
 func (c *Client) send(ctx context.Context, x *exchange, e *encoder, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout()+wait)
 	defer cancel()
 	x.out = e.request()
 	broker := x.broker
 	if _, err := c.transport.RoundTrip(ctx, c.addr, x); err != nil {
-		// A broker closes the connection on an unknown version: it may have been upgraded or downgraded.
+		// A broker closes the connection when it gets an unknown version, which can come from an upgrade or a downgrade.
 		c.forget(broker)
 		return err
 	}
@@ -181,14 +181,14 @@ func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey,
 	return 0, tooOld(key, r, lowest, highest)
 }
 
-// tooOld returns the Fatal error that a broker does not support a needed version.
+// tooOld returns the Fatal error for a broker that supports none of the needed versions of an API.
 func tooOld(key protocol.ApiKey, offers versionRange, lowest, highest int16) error {
 	return classify.Mark(fmt.Errorf("%w: it offers %v v%d to v%d, needed is v%d to v%d (Kafka 2.8 and newer have it)",
 		errVersion, key, offers.min, offers.max, lowest, highest), classify.Fatal)
 }
 
-// requestVersions asks a broker for its API versions. kafka-go asks on every connection, too, but keeps only the
-// highest version that it supports itself.
+// requestVersions asks a broker for its API versions. kafka-go asks for them on every connection, too, but keeps of
+// each range only the highest version that it supports itself.
 func (c *Client) requestVersions(ctx context.Context, broker int32) (map[protocol.ApiKey]versionRange, error) {
 	x := &exchange{}
 	e := c.begin(x, broker, protocol.ApiVersions, 0, false)

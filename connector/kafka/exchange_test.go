@@ -19,7 +19,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// A size that a stray server sends must not size a buffer.
+// TestExchangeRefuses: the size in a response of another kind of server never sizes a buffer.
 func TestExchangeRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		answer string
@@ -41,7 +41,8 @@ func TestExchangeRefuses(t *testing.T) {
 	}
 }
 
-// Every exchange ends at its deadline, also on a broker that says nothing and without one from the caller.
+// TestExchangeDeadline: every exchange ends at its deadline, even if the broker does not answer and the caller has set
+// no deadline.
 func TestExchangeDeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -66,7 +67,7 @@ func TestExchangeDeadline(t *testing.T) {
 	})
 }
 
-// A broker that was downgraded while we were connected is asked for its versions again.
+// TestVersionsAreForgotten: a broker that was downgraded while we were connected is asked for its versions again.
 func TestVersionsAreForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -96,7 +97,7 @@ func TestVersionsAreForgotten(t *testing.T) {
 		r.until(time.Minute, func() bool { return r.records() == 1 && known() })
 		// It closes the connection on a version that it does not know.
 		w.fake.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-			w.fake.KeepControl() // the reader asks too
+			w.fake.KeepControl() // the reader sends requests, too
 			return nil, errors.New("close"), true
 		})
 		err = r.client.fetch(t.Context(), &fetchRequest{broker: broker, limit: 1 << 20, spans: []fetchSpan{{topic: p.TopicID}}}, &resp)
@@ -106,8 +107,8 @@ func TestVersionsAreForgotten(t *testing.T) {
 	})
 }
 
-// Metadata have the cluster, topics, ids, leaders and epochs. A missing topic is reported as missing and is not
-// created.
+// TestMetadata: metadata have the cluster, topics, ids, leaders and epochs. A missing topic is reported as missing and
+// is not created.
 func TestMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		id := w.create("a", 3)
@@ -140,14 +141,15 @@ func TestMetadata(t *testing.T) {
 		if !errors.As(err, &h) || h.Reason != hold.TopicMissing {
 			t.Error(err)
 		}
-		time.Sleep(time.Minute) // for kafka-go's own refreshes
+		time.Sleep(time.Minute) // time for kafka-go's own refreshes
 		if w.exists("none") {
 			t.Error("the topic was created")
 		}
 	}, kfake.AllowAutoTopicCreation())
 }
 
-// kafka-go's own metadata requests name no topic: a cluster can have a hundred thousand of them.
+// TestTransportAsksForBrokersOnly: kafka-go's own metadata requests name no topic, because a cluster can have a
+// hundred thousand topics.
 func TestTransportAsksForBrokersOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -184,7 +186,8 @@ func TestNewClientChecks(t *testing.T) {
 	}
 }
 
-// FuzzResponse gives responses of any content to the decoders: they must not panic, nor believe a count beyond the bytes.
+// FuzzResponse gives any bytes to the decoders of responses: they must neither panic nor trust a count that exceeds
+// the bytes.
 func FuzzResponse(f *testing.F) {
 	id := idempotency.TopicID{1}
 	req := &fetchRequest{spans: []fetchSpan{{topic: id, name: "t", id: 0}, {topic: id, name: "t", id: 1}}}

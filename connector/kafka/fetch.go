@@ -26,20 +26,20 @@ const (
 type fetchRequest struct {
 	broker   int32
 	minBytes int
-	maxBytes int // target for the response; a first batch may exceed it
-	limit    int // hard limit for the response
-	room     func(n int) ([]byte, error)
+	maxBytes int                         // target for the response; a first batch may exceed it
+	limit    int                         // hard limit for the response
+	room     func(n int) ([]byte, error) // returns the buffer for a response of n bytes
 	wait     time.Duration
 	rack     string
-	spans    []fetchSpan // spans of one topic should be adjacent
+	spans    []fetchSpan // adjacent spans of one topic name it once
 }
 
-// fetchSpan is a partition to fetch, and the position.
+// fetchSpan is a partition to fetch and the position to fetch from.
 type fetchSpan struct {
 	topic idempotency.TopicID
 	name  string // of the topic
 	id    int32
-	// leaderEpoch is the epoch in the metadata that named the broker. The broker refuses another one.
+	// leaderEpoch is the epoch in the metadata that named the broker. A broker in another epoch refuses the partition.
 	leaderEpoch int32
 	// lastEpoch is the leader epoch of the last consumed batch, -1 if unknown. From version fetchEpochs on, the
 	// broker uses it to report a log that was truncated below offset (KIP-320).
@@ -50,7 +50,7 @@ type fetchSpan struct {
 
 // fetchResponse is a decoded response. Its buffers are reused by the next fetch.
 type fetchResponse struct {
-	version  int16 // version of the exchange
+	version  int16 // version of Fetch that was used
 	throttle time.Duration
 	parts    []fetchPart
 	x        *exchange
@@ -78,7 +78,7 @@ type fetchPart struct {
 	logStart      int64
 	preferred     int32 // replica to read from, -1 for this one (KIP-392)
 	divergedAt    int64 // offset from which the log differs from the records read before, -1 if it does not
-	unchecked     bool  // the broker cannot detect divergence
+	unchecked     bool  // this version of Fetch does not compare epochs
 	aborted       []recordbatch.Aborted
 	records       []byte // whole batches, the last one perhaps cut off; aliases the response
 }
@@ -220,7 +220,7 @@ func (f *fetchResponse) decodePart(d *decoder) (id int32, p *fetchPart) {
 	return id, p
 }
 
-// grow adds a part and reuses the memory of its aborted transactions.
+// grow adds a part. It reuses the memory that an earlier response took for aborted transactions.
 func (f *fetchResponse) grow() *fetchPart {
 	n := len(f.parts)
 	if n < cap(f.parts) {

@@ -29,14 +29,15 @@ type fetcher struct {
 	throttled time.Time // time before which the broker wants no request; guarded by the Log's mutex
 }
 
-// queue orders the partitions of a fetcher: a partition goes to the end after each request. The Log's mutex guards
-// the entries.
+// queue has the partitions of a fetcher that wait for a request, the next one first. The Log's mutex guards the
+// entries.
 type queue struct {
 	wake    chan struct{}
 	entries []entry
 }
 
-// entry is a partition in a queue. It is valid while its ticket equals that of the partition.
+// entry is a partition in a queue. It is valid while its ticket is the partition's newest one and the partition still
+// waits.
 type entry struct {
 	c      *cursor
 	ticket uint64
@@ -44,7 +45,8 @@ type entry struct {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// inFlightFetch is the part of one partition in a request in flight.
+// inFlightFetch is the part of one partition in a request in flight. seq and next are the cursor's when the request
+// was made; done is true once the response for the partition was handled.
 type inFlightFetch struct {
 	c    *cursor
 	seq  uint64
@@ -52,8 +54,8 @@ type inFlightFetch struct {
 	done bool
 }
 
-// start starts the fetcher of a broker. It ends with ctx, or when prune finds no partition that reads from the
-// broker. The caller holds the lock.
+// start starts the fetcher of a broker. The fetcher ends with ctx, or when prune finds no partition that reads from
+// the broker. The caller holds the lock.
 func (l *Log) start(ctx context.Context, g *errgroup.Group, broker int32) {
 	ctx, end := context.WithCancel(ctx)
 	f := &fetcher{Log: l, broker: broker, end: end, ahead: newQueue(), tail: newQueue()}
@@ -108,7 +110,7 @@ func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait 
 		resp.forget() // the buffer goes back to the pool
 		opener.Forget()
 		room.close(err)
-		if idle { // a broker that does not wait must not be asked more often than one that does
+		if idle { // also a broker that answers at once is asked only once per maxWait
 			loop.Rest()
 			_ = reliability.Wait(ctx, maxWait-time.Since(sent))
 		}
@@ -133,8 +135,8 @@ func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *rec
 	return &requestMemory{pool: pool, reserved: n}, nil
 }
 
-// front returns how many bytes the next request of q needs, 0 without a request, and the remaining throttle time of
-// the broker.
+// front returns how many bytes the next request of q needs, 0 if no partition waits in q, and for how long the broker
+// still wants no request.
 func (f *fetcher) front(q *queue) (size int, throttled time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -232,14 +234,14 @@ func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchR
 		case len(resp.parts) > 0: // left out of a full response
 			f.enqueue(c)
 		default:
-			f.lose(c, c.retry(errMalformed))
+			f.relocate(c, c.retry(errMalformed))
 		}
 	}
 	return idle, nil
 }
 
-// landed ends the flight of a partition and reports whether its request is still current. If not, the partition is
-// queued for its newer request, or removed after Forget. The caller holds the lock.
+// landed reports whether the request of a partition is still the current one when its response or error arrives. If
+// not, the partition is queued for its newer request, or removed after Forget. The caller holds the lock.
 func (l *Log) landed(f *inFlightFetch) bool {
 	c := f.c
 	switch {
@@ -275,7 +277,7 @@ func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err 
 		}
 		switch {
 		case ended:
-			f.lose(c, time.Now())
+			f.relocate(c, time.Now())
 		case errors.Is(err, errResponseSize):
 			f.tooLarge(c, err)
 		default:
@@ -283,23 +285,24 @@ func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err 
 			if at := c.retry(err); again.IsZero() {
 				again = at
 			}
-			f.lose(c, again)
+			f.relocate(c, again)
 		}
 	}
 }
 
-// largest returns the size limit of a record batch on the wire. Its content, which is no smaller, must fit into
-// memory beside it, and buffer sizes are rounded up.
+// largest returns the size limit of a record batch on the wire. The batch and its decompressed content, which is at
+// least as large, must fit into Memory together, and buffer sizes are rounded up.
 func (q *questions) largest() int { return min(q.cfg.Limits.Batch, int(q.cfg.Memory.Size()*2/5)) }
 
-// tooLarge schedules a request for this partition alone, after a response that did not fit into memory: only that
-// shows which partition was too large. The caller holds the lock.
+// tooLarge requests a partition alone after a response that did not fit into memory, because a response for several
+// partitions does not show which one was too large. If it was alone already, the hold oversize follows, unless the
+// response has a known size within the limit. The caller holds the lock.
 func (l *Log) tooLarge(c *cursor, err error) {
 	const frame = 64 << 10 // overhead of a response around its record batches
 	var size *sizeError
 	known := errors.As(err, &size) && size.bytes <= l.largest()+frame
 	if c.alone && !known {
-		l.conclude(c, l.oversize(c, "is larger than %d bytes", l.largest()), noBounds(), l.lose)
+		l.conclude(c, l.oversize(c, "is larger than %d bytes", l.largest()), noBounds(), l.relocate)
 		return
 	}
 	if c.alone, c.behind = true, true; known {
@@ -308,7 +311,8 @@ func (l *Log) tooLarge(c *cursor, err error) {
 	l.enqueue(c)
 }
 
-// settle handles the response for one partition.
+// settle handles the response for one partition. first is true for the first partition of the request, which gets a
+// whole batch if it has one.
 func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *fetchPart, first bool) {
 	f.mu.Lock()
 	ok := f.landed(flight)
@@ -339,7 +343,7 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 	case errors.Is(bad, recordbatch.ErrNeverRoom):
 		f.metrics.failed(bad)
 		if c.alone {
-			f.conclude(c, f.oversize(c, "does not fit into memory"), f.bounds(c, p), f.lose)
+			f.conclude(c, f.oversize(c, "does not fit into memory"), f.bounds(c, p), f.relocate)
 			return
 		}
 		c.alone, c.behind = true, true
@@ -360,15 +364,15 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 		f.metrics.failed(p.err)
 		h := hold.New(hold.CorruptBatch,
 			fmt.Sprintf("the broker finds the record batch at offset %d corrupt", flight.next), p.err)
-		f.conclude(c, h, f.bounds(c, p), f.lose)
+		f.conclude(c, h, f.bounds(c, p), f.relocate)
 	case p.err != 0:
 		f.metrics.failed(p.err)
 		c.replicaUntil = time.Time{}
-		f.lose(c, c.retry(p.err))
+		f.relocate(c, c.retry(p.err))
 		f.troublePartition(c, p.err)
 	case p.preferred >= 0 && p.preferred != f.broker && len(p.records) == 0:
 		c.replica, c.replicaUntil = p.preferred, time.Now().Add(followReplica)
-		f.lose(c, time.Now())
+		f.relocate(c, time.Now())
 	default:
 		f.endTrouble(troubleScope{broker: noBroker, partition: c.req.Partition})
 		answered = batches.Next > c.req.Next // the result owns the records now
@@ -388,8 +392,8 @@ func (l *Log) bounds(c *cursor, p *fetchPart) connector.Bounds {
 	}
 }
 
-// served enqueues the records of a response as a result, or requests again if there were none. The caller holds the
-// lock.
+// served enqueues the records of a response as a result, or requests again if there are none. bad is the error about
+// the batch after them, or nil. The caller holds the lock.
 func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error, first bool) {
 	bounds, next := l.bounds(c, p), c.req.Next
 	switch {
@@ -404,13 +408,13 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 		l.enqueueResult(c, a)
 	case bad != nil:
 		l.metrics.failed(bad)
-		l.conclude(c, bad, bounds, l.lose)
+		l.conclude(c, bad, bounds, l.relocate)
 	case len(p.records) > 0:
 		l.grow(c, b, bounds)
 	default:
 		c.served()
-		// A broker that has more records and yet sent none for the first partition has a reason: wait at the broker
-		// then.
+		// If the broker has more records and yet sent none for the first partition of a request, it needs time: the next
+		// request waits at the broker.
 		c.behind = next < p.lastStable && !first
 		c.maxBytes, c.alone = 0, false
 		if c.loggedAt.IsZero() || bounds != c.logged && time.Since(c.loggedAt) >= refreshBounds {
@@ -421,17 +425,18 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 	}
 }
 
-// grow requests again with more room for the one batch that did not fit. The caller holds the lock.
+// grow requests a partition again, with room for the batch that the response held only in part. The caller holds the
+// lock.
 func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 	need := b.Truncated
 	if need == 0 {
 		need = 2 * max(c.maxBytes, l.cfg.PartitionBytes)
 	}
 	if need > l.largest() {
-		l.conclude(c, l.oversize(c, "has %d bytes, the limit is %d", need, l.largest()), bounds, l.lose)
+		l.conclude(c, l.oversize(c, "has %d bytes, the limit is %d", need, l.largest()), bounds, l.relocate)
 		return
 	}
-	c.alone = c.maxBytes >= need // it had enough room, so other partitions used it up
+	c.alone = c.maxBytes >= need // it had enough room of its own, so other partitions used up the response
 	c.maxBytes, c.behind = need, true
 	l.enqueue(c)
 }
@@ -442,7 +447,7 @@ func (f *fetcher) abandon(q *queue) {
 	defer f.mu.Unlock()
 	for ; len(q.entries) > 0; q.pop() {
 		if e := q.entries[0]; e.valid() {
-			f.lose(e.c, time.Now())
+			f.relocate(e.c, time.Now())
 		}
 	}
 }

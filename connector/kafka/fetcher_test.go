@@ -10,8 +10,8 @@ import (
 	"sluice/connector"
 )
 
-// take returns the queued partitions in their order. A partition that needs a response of its own gets one, and stale
-// entries are skipped.
+// TestTake: take moves the queued partitions into a request in their order, skips stale entries, and sends a partition
+// that must be alone in a request of its own.
 func TestTake(t *testing.T) {
 	client, err := NewClient(Config{Brokers: []string{"localhost:1"}})
 	if err != nil {
@@ -28,11 +28,11 @@ func TestTake(t *testing.T) {
 		cursors[i] = c
 		l.enqueue(c)
 	}
-	l.enqueue(cursors[1])         // again, to the end
+	l.enqueue(cursors[1])         // a second entry, at the end of the queue
 	cursors[4].wanted = false     // forgotten
-	cursors[5].behind = false     // to the other queue
+	cursors[5].behind = false     // belongs to the other queue now
 	l.enqueue(cursors[5])         //
-	cursors[6].maxBytes = 9 << 20 // more than a response should have
+	cursors[6].maxBytes = 9 << 20 // more than MaxBytes
 	var got [][]int32
 	var sizes []int
 	for {
@@ -59,7 +59,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// Without a fetcher for the leader, the leader is looked for.
+// TestEnqueueWithoutFetcher: without a fetcher for its leader, a partition waits for a new search of the leader.
 func TestEnqueueWithoutFetcher(t *testing.T) {
 	client, err := NewClient(Config{Brokers: []string{"localhost:1"}})
 	if err != nil {
@@ -69,7 +69,7 @@ func TestEnqueueWithoutFetcher(t *testing.T) {
 	l := NewLog(client, LogConfig{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	p := connector.Partition{Topic: "t"}
 	l.Fetch(connector.FetchRequest{Position: connector.Position{Partition: p}})
-	if c := l.cursors[p]; c.state != lost || len(l.locate) != 1 {
+	if c := l.cursors[p]; c.state != unlocated || len(l.locate) != 1 {
 		t.Errorf("%+v", c)
 	}
 	l.Forget(p)

@@ -21,7 +21,7 @@ import (
 type GroupConfig struct {
 	// Group is the id of the consumer group.
 	Group string
-	// Topics are the subscribed topics. Those that do not exist are waited for.
+	// Topics are the subscribed topics. The group subscribes to a missing one as soon as it exists.
 	Topics []string
 	// Optional returns topics that are subscribed once they exist and do not count as missing before. It is called at
 	// each poll and may be nil.
@@ -29,7 +29,7 @@ type GroupConfig struct {
 	// Matches selects further topics to subscribe to, including topics that are created later. It is never called for
 	// Kafka's internal topics. With nil, only Topics and Optional count.
 	Matches func(topic string) bool
-	// Beyond returns which of the topics exceed a limit, and why. Of topics that share a limit the first ones in
+	// Beyond returns which topics exceed a limit, and why. Of the topics that share a limit, those that come first in
 	// names stay. With nil there is no limit.
 	Beyond func(names []string) map[string]string
 	// Session is the time after which the coordinator expels a silent member: 30 s, or the client's. Heartbeats come
@@ -172,7 +172,8 @@ func (g *Group) Run(ctx context.Context, deliver func(connector.Assignment)) err
 	return nil
 }
 
-// serve is one turn of Run: until the topics change, ctx ends or a Fatal error.
+// serve is one turn of Run: it waits for topics and stays in the group until new topics no longer fit the
+// subscription, ctx ends, or a Fatal error.
 func (g *Group) serve(ctx context.Context, deliver func(connector.Assignment)) error {
 	topics, err := g.awaitTopics(ctx, deliver)
 	if err != nil {
@@ -211,7 +212,8 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 	}
 }
 
-// belong stays a member of the group through all its generations, as long as the set of topics does not change.
+// belong stays a member of the group through all its generations, until new topics no longer fit the subscription, ctx
+// ends, or a Fatal error.
 func (g *Group) belong(ctx context.Context, topics topics, deliver func(connector.Assignment)) error {
 	m, err := g.join(ctx, topics)
 	if err != nil {
@@ -243,7 +245,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 	}
 }
 
-// begin records a new generation as the newest one.
+// begin records a generation as the newest one and returns a copy of its claims.
 func (g *Group) begin(id int32, member string, claims []connector.Partition) []connector.Partition {
 	g.metrics.generations.Inc()
 	g.noteTrouble(nil)
@@ -253,7 +255,8 @@ func (g *Group) begin(id int32, member string, claims []connector.Partition) []c
 	return slices.Clone(claims)
 }
 
-// left records that the group was left. The claims stay, because the balancer should return them.
+// left records that the group was left. The claims stay recorded, so that the next join reports them and the balancer
+// returns them.
 func (g *Group) left() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -297,7 +300,7 @@ func newGroupMetrics(reg prometheus.Registerer) *groupMetrics {
 			Name: "sluice_group_join_failures_total", Help: "Attempts to join the group that failed.",
 		}),
 		rejoins: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_group_rejoins_total", Help: "Generations that ended, by what ended them.",
+			Name: "sluice_group_rejoins_total", Help: "Generations that ended, by the reason.",
 		}, []string{"reason"}),
 		joined: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_group_joined", Help: "1 while this member is part of a generation.",

@@ -77,7 +77,7 @@ func testJoinAndLeave(_ *testing.T, s *cluster) {
 	keeps(c, 2)
 }
 
-// testMissingTopic: a topic that is not there is waited for and never created, whether there are others or not.
+// testMissingTopic: the group waits for a missing topic and never creates it, with and without other topics.
 func testMissingTopic(t *testing.T, s *cluster) {
 	a := s.start(nil, "t", "u")
 	s.until("told of nothing", func() bool { return a.logs.count("topics do not exist") > 0 })
@@ -164,7 +164,8 @@ func testTopicDeleted(t *testing.T, s *cluster) {
 	}
 }
 
-// testMatches: topics that match are read beside those that are named, as they come and go. Those of Kafka never match.
+// testMatches: topics that match are read beside the named ones, as soon as they are created and until they are
+// deleted. Kafka's internal topics never match.
 func testMatches(t *testing.T, s *cluster) {
 	s.create("t", 1)
 	s.create("sales.a", 2)
@@ -216,7 +217,7 @@ func testMatches(t *testing.T, s *cluster) {
 		t.Errorf("%v %s", err, d)
 	}
 
-	for i := range roomToMatch { // more than there is room for: sales.b is there already
+	for i := range roomToMatch { // one too many, because sales.b matches already
 		s.create(fmt.Sprintf("sales.more%d", i), 1)
 	}
 	s.until("all are read", a.has(6+roomToMatch))
@@ -225,8 +226,8 @@ func testMatches(t *testing.T, s *cluster) {
 	}
 }
 
-// testOptional: a topic that need not be there is not missed, read once it is, from its first record, and let go of when it
-// is deleted. The group stays as it is meanwhile.
+// testOptional: an optional topic does not count as missing. It is claimed once it exists, and no longer once it is
+// deleted. The other topics keep their claims meanwhile.
 func testOptional(t *testing.T, s *cluster) {
 	s.create("t", 1)
 	a := s.start(func(_ *Config, g *GroupConfig) {
@@ -291,8 +292,8 @@ func testClaimsStay(t *testing.T, s *cluster) {
 	}
 }
 
-// testOffsets: offsets come back with the epoch in their metadata. Partitions without an offset are missing, and a member
-// writes those of its claims only.
+// testOffsets: committed offsets are read back with the epoch from their metadata. Partitions without an offset are
+// left out, and a member commits only the offsets of its claims.
 func testOffsets(t *testing.T, s *cluster) {
 	s.create("t", 4)
 	a := s.start(nil, "t")
@@ -334,7 +335,7 @@ func testOffsets(t *testing.T, s *cluster) {
 		t.Errorf("offsets of a missing topic: %v", err)
 	}
 
-	// What other tools wrote has an offset and no epoch.
+	// An offset that another tool committed has no epoch.
 	a.stop()
 	var offsets kadm.Offsets
 	offsets.Add(kadm.Offset{Topic: topic, Partition: 2, At: 3, LeaderEpoch: 2, Metadata: "epoch=x"})
@@ -349,7 +350,7 @@ func testOffsets(t *testing.T, s *cluster) {
 	}
 }
 
-// testCommitFenced: a client that is not a member of the group's generation writes no offset.
+// testCommitFenced: a client that is not a member of the group's generation cannot commit an offset.
 func testCommitFenced(t *testing.T, s *cluster) {
 	s.create("t", 1)
 	a := s.start(nil, "t")

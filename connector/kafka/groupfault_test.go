@@ -25,7 +25,8 @@ import (
 	"sluice/test/certs"
 )
 
-// TestGroupCoordinatorErrors: what a coordinator answers while it starts, moves or forgets us only delays.
+// TestGroupCoordinatorErrors: errors of a coordinator that starts, moves or has forgotten this member only delay the
+// join.
 func TestGroupCoordinatorErrors(t *testing.T) {
 	for _, tt := range []struct {
 		key kmsg.Key
@@ -81,9 +82,9 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 	})
 }
 
-// TestGroupHungCoordinator: the coordinator hangs, takes connections and never answers, and is the broker that some members
-// would ask first; another one takes its place after a while. All join again soon, though it hangs on, because opening a
-// connection already asks the broker something: kafka-go takes the first one that can be opened.
+// TestGroupHungCoordinator: the coordinator hangs: it accepts connections and never answers, and some members would
+// ask it first. Another broker becomes the coordinator after a while. All members join again soon, because opening a
+// connection already needs an answer of the broker, and kafka-go takes the first one that can be opened.
 func TestGroupHungCoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 6)
@@ -158,8 +159,8 @@ func TestGroupClusterRestarts(t *testing.T) {
 	})
 }
 
-// TestGroupHeartbeatLost: a member whose heartbeats are lost keeps its claims although another one gets them, and
-// comes back.
+// TestGroupHeartbeatLost: a member whose heartbeats get lost keeps its claims although the coordinator gives them to
+// another member, and joins again later.
 func TestGroupHeartbeatLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -181,12 +182,12 @@ func TestGroupHeartbeatLost(t *testing.T) {
 
 		a.mute.Store(false)
 		s.until("both have two", func() bool { return a.has(2)() && b.has(2)() })
-		a.told("joined t:0 t:1") // its claim on them is older than b's, but b has to give two back
+		a.told("joined t:0 t:1") // b owned all four last, but must give two back
 	})
 }
 
-// TestGroupLeavesAtOnce: others do not wait for the session of a member that left, even if it left in the middle of a
-// TestGroupForgottenMember: when kafka-go takes a new name after an error, the coordinator need not wait for the old one.
+// TestGroupForgottenMember: when kafka-go joins under a new member id after an error, the coordinator does not wait for the
+// member with the old id.
 func TestGroupForgottenMember(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -238,7 +239,7 @@ func TestGroupLeaderMissesTopic(t *testing.T) {
 	}, kfake.AllowAutoTopicCreation())
 }
 
-// TestGroupOldMetadata: one broker that has not heard of a topic yet, or not of its new partitions, changes nothing.
+// TestGroupOldMetadata: a broker that does not know of a topic, or of new partitions, yet does not end the generation.
 func TestGroupOldMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -254,7 +255,7 @@ func TestGroupOldMetadata(t *testing.T) {
 	})
 }
 
-// TestGroupMetrics: what an operator sees of the membership.
+// TestGroupMetrics: the metrics of the membership have the expected values.
 func TestGroupMetrics(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -283,7 +284,8 @@ func TestGroupMetrics(t *testing.T) {
 	})
 }
 
-// TestGroupHungAuthentication: a broker that does not answer while we authenticate is given up and asked again.
+// TestGroupHungAuthentication: a broker that does not answer during authentication costs one timeout, and is tried
+// again.
 func TestGroupHungAuthentication(t *testing.T) {
 	inBubble(t, func(_ *testing.T, s *cluster) {
 		a := s.start(func(c *Config, _ *GroupConfig) {
@@ -411,7 +413,7 @@ func TestGroupCommitErrors(t *testing.T) {
 	}
 }
 
-// TestGroupDeadlines: a hung cluster costs an exchange its time and no more.
+// TestGroupDeadlines: in a hung cluster each exchange ends after its timeout.
 func TestGroupDeadlines(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 1)
@@ -439,14 +441,14 @@ func TestGroupDeadlines(t *testing.T) {
 	})
 }
 
-// TestGroupSlowDelivery: while the receiver is slow the member stays one.
+// TestGroupSlowDelivery: a slow receiver of assignments does not cost the membership.
 func TestGroupSlowDelivery(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
 		a := s.start(nil, "t")
 		s.until("joined", a.has(2))
 		a.slow.Store(int64(5 * time.Minute))
-		b := s.start(nil, "t") // ends the generation; a learns of it, and is slow
+		b := s.start(nil, "t") // ends the generation of a, whose deliveries are slow
 		s.until("a learns of it", func() bool { return !a.now().Joined })
 		s.until("b joined", b.has(1))
 		time.Sleep(4 * time.Minute)
@@ -457,8 +459,8 @@ func TestGroupSlowDelivery(t *testing.T) {
 	})
 }
 
-// TestGroupUnreachable: a cluster that is not there is tried again, with growing pauses and few lines, and leaving needs no
-// answer.
+// TestGroupUnreachable: an unreachable cluster is tried again with growing pauses and few log lines, and leaving needs
+// no answer of it.
 func TestGroupUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		var attempts atomic.Int32
@@ -483,7 +485,7 @@ func TestGroupUnreachable(t *testing.T) {
 	})
 }
 
-// TestGroupMissingLog: missing topics are mentioned at once, after a minute, and then each five minutes.
+// TestGroupMissingLog: missing topics are logged at once, after a minute, and then every five minutes.
 func TestGroupMissingLog(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		a := s.start(nil, "t")
@@ -495,7 +497,7 @@ func TestGroupMissingLog(t *testing.T) {
 	})
 }
 
-// TestGroupSecure: the group's own connections speak TLS and authenticate, and a refusal is one.
+// TestGroupSecure: the group's own connections use TLS and SASL, and refused credentials are reported as a refusal.
 func TestGroupSecure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestGroupLab is the conformance list against the cluster at SLUICE_TEST_KAFKA (host:port, by commas).
+// TestGroupLab runs the conformance list on the cluster at SLUICE_TEST_KAFKA (host:port, by commas).
 func TestGroupLab(t *testing.T) {
 	addrs := os.Getenv("SLUICE_TEST_KAFKA")
 	if addrs == "" {
@@ -22,7 +22,7 @@ func TestGroupLab(t *testing.T) {
 	for _, tt := range conformance {
 		t.Run(tt.name, func(t *testing.T) {
 			ignore := goleak.IgnoreCurrent()
-			t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // the last of all
+			t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // runs after all other cleanups
 			s := newScene(t, strings.Split(addrs, ","), (&net.Dialer{}).DialContext)
 			s.prefix = fmt.Sprintf("group-%d-%s-", time.Now().UnixNano(), strings.ToLower(tt.name))
 			s.tune = func(c *Config, g *GroupConfig) {

@@ -10,11 +10,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// hang has the cluster never answer requests of these kinds, or any.
+// hang makes the cluster leave requests of these kinds, or all requests, unanswered.
 func hang(s *cluster, keys ...kmsg.Key) {
 	s.fake.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
 		s.fake.KeepControl()
-		opening := kmsg.Key(r.Key()) == kmsg.Metadata && r.GetVersion() == 1 // of a connection
+		opening := kmsg.Key(r.Key()) == kmsg.Metadata && r.GetVersion() == 1 // the first request of a new connection
 		return nil, nil, len(keys) == 0 || slices.Contains(keys, kmsg.Key(r.Key())) && !opening
 	})
 }
@@ -52,7 +52,7 @@ func TestGroupLeavesHungCluster(t *testing.T) {
 			})
 		})
 	}
-	t.Run("Rebalance", func(t *testing.T) { // the join waits for a member that is silent
+	t.Run("Rebalance", func(t *testing.T) { // the coordinator waits for a silent member
 		inBubble(t, func(_ *testing.T, s *cluster) {
 			s.create("t", 2)
 			a := s.start(nil, "t")
@@ -66,6 +66,7 @@ func TestGroupLeavesHungCluster(t *testing.T) {
 	})
 }
 
+// TestGroupLeavesAtOnce: the others do not wait until the session of a member that left expires, even if it left during a
 // rebalance.
 func TestGroupLeavesAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
@@ -75,7 +76,7 @@ func TestGroupLeavesAtOnce(t *testing.T) {
 		silent := s.start(nil, "t")
 		s.until("both joined", func() bool { return a.has(2)() && silent.has(2)() })
 		silent.mute.Store(true)
-		b := s.start(nil, "t") // now all wait for the silent one
+		b := s.start(nil, "t") // now all wait for the silent member
 		s.until("the generation ended", func() bool { return !a.now().Joined })
 		time.Sleep(time.Second)
 		name := a.newest().member
@@ -92,7 +93,7 @@ func TestGroupLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesWithoutJoining: the way out leads through no other generation.
+// TestGroupLeavesWithoutJoining: a member that leaves does not join another generation before.
 func TestGroupLeavesWithoutJoining(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -115,7 +116,7 @@ func TestGroupLeavesWithoutJoining(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesWhileJoining: a join that has not been sent yet is not.
+// TestGroupLeavesWhileJoining: a member that leaves while it prepares a join does not send the join.
 func TestGroupLeavesWhileJoining(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -137,7 +138,7 @@ func TestGroupLeavesWhileJoining(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesBlackHole: unanswered dials end with the membership.
+// TestGroupLeavesBlackHole: leaving ends dials without an answer.
 func TestGroupLeavesBlackHole(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 1)

@@ -56,7 +56,7 @@ func TestGroupState_Subscriptions(t *testing.T) {
 	}
 }
 
-// TestGroupState_OwnMembers: a group of this program is not foreign.
+// TestGroupState_OwnMembers: a group whose members run this program is not foreign.
 func TestGroupState_OwnMembers(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)

@@ -19,7 +19,7 @@ import (
 	"sluice/connector/kafka/dial"
 )
 
-// change changes a response, which begins with its size; nil leaves it as it is.
+// change returns a response, which begins with its size, as the test wants it to arrive; nil leaves it unchanged.
 type change func(key protocol.ApiKey, version int16, frame []byte) []byte
 
 // hostileConn is a connection to a broker whose responses the test changes in transit.
@@ -27,9 +27,9 @@ type hostileConn struct {
 	net.Conn
 	lie change
 
-	opened   bool // it has answered to ApiVersions: dial has opened it
+	opened   bool // true after the response to ApiVersions, by which dial opens a connection
 	mu       sync.Mutex
-	request  []byte // that is being written
+	request  []byte // being written
 	asked    [][2]int16
 	response []byte // to be read
 }
@@ -89,7 +89,8 @@ func tamper(cfg *Config, l change) {
 // count overwrites the number at a place of a response's body with an absurd one.
 func count(frame []byte, at int) []byte { copy(frame[8+at:], "\x7f\xff\xff\xff"); return frame }
 
-// absurd makes the responses that kafka-go decodes absurd: their counts, or what else it sizes allocations by.
+// absurd puts an absurd number at the first place of a response by which kafka-go sizes an allocation, such as a
+// count.
 func absurd(key protocol.ApiKey, version int16, frame []byte) []byte {
 	throttle := 4
 	switch key {
@@ -111,7 +112,7 @@ func absurd(key protocol.ApiKey, version int16, frame []byte) []byte {
 	case protocol.FindCoordinator: // the last number is the port, before it a host
 		copy(frame[8:], "\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff")
 		return frame
-	case protocol.Heartbeat, protocol.LeaveGroup: // no counts: it ends early
+	case protocol.Heartbeat, protocol.LeaveGroup: // they have no counts, so the response is cut short
 		be.PutUint32(frame, 5)
 		return frame[:9]
 	case protocol.DescribeGroups: // more groups than there are bytes, as a number of variable length
@@ -122,16 +123,16 @@ func absurd(key protocol.ApiKey, version int16, frame []byte) []byte {
 	}
 }
 
-// endless gives a response a size of 2 GiB.
+// endless sets the size of a response to 2 GiB.
 func endless(_ protocol.ApiKey, _ int16, frame []byte) []byte {
 	copy(frame, "\x7f\xff\xff\xff")
 	return frame
 }
 
-// assigned is absurd in the bytes of an assignment, which kafka-go decodes apart.
+// assigned puts an absurd count into the bytes of an assignment, which kafka-go decodes separately.
 func assigned(_ protocol.ApiKey, _ int16, frame []byte) []byte { return count(frame, 2+4+2) }
 
-// allocates fails the test if fn allocates more than the memory of some responses that are checked.
+// allocates fails the test if fn allocates more memory than a few checked responses take.
 func allocates(t *testing.T, fn func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -143,8 +144,8 @@ func allocates(t *testing.T, fn func()) {
 	}
 }
 
-// TestGroup_AbsurdResponses: a response whose counts are absurd costs a member its connection and no more: it joins when
-// brokers answer well again, and its log names the response.
+// TestGroup_AbsurdResponses: a response with absurd counts costs a member only its connection. It joins once brokers
+// answer correctly again, and its log names the response.
 func TestGroup_AbsurdResponses(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -172,7 +173,7 @@ func TestGroup_AbsurdResponses(t *testing.T) {
 				allocates(t, func() {
 					m := s.start(func(cfg *Config, _ *GroupConfig) {
 						tamper(cfg, func(key protocol.ApiKey, version int16, frame []byte) []byte {
-							opening := key == protocol.Metadata && (version == 1 || version >= metadataVersion) // of dial, and ours
+							opening := key == protocol.Metadata && (version == 1 || version >= metadataVersion) // requests of package dial and of this package
 							if key != tt.key || opening || lies.Add(1) > most {
 								return nil
 							}
@@ -188,8 +189,8 @@ func TestGroup_AbsurdResponses(t *testing.T) {
 	}
 }
 
-// TestClient_AbsurdResponses: a request whose response has absurd counts, or is endless, fails with an error that may pass
-// and names the response.
+// TestClient_AbsurdResponses: a request whose response has absurd counts, or a size of 2 GiB, fails with a Transient
+// error that names the response.
 func TestClient_AbsurdResponses(t *testing.T) {
 	offsets := map[connector.Partition]connector.GroupOffset{}
 	for _, tt := range []struct {
@@ -227,7 +228,7 @@ func TestClient_AbsurdResponses(t *testing.T) {
 					if !ok || bad.Cause != dial.Malformed || !strings.Contains(err.Error(), tt.key.String()+" v") || classify.Of(Classify(err)) != classify.Transient {
 						t.Errorf("class %v: %v", classify.Of(Classify(err)), err)
 					}
-					if n := m.logs.count("refused a malformed response"); n != 0 { // its logger is the client's, which has none here
+					if n := m.logs.count("refused a malformed response"); n != 0 { // the connection logs to the logger of the client, which has none here
 						t.Errorf("%d lines", n)
 					}
 					on.Store(false)
@@ -271,7 +272,7 @@ func TestLog_EndlessResponses(t *testing.T) {
 					p := r.partitions("t")[0]
 					r.from(p, 0, -1)
 					r.until(time.Minute, func() bool {
-						if r.held[p] != nil { // it cannot be told from a record batch that is too large
+						if r.held[p] != nil { // it looks like a record batch that is too large
 							r.from(p, 0, -1)
 						}
 						return r.records() == 1 && lies.Load() > most

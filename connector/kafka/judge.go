@@ -17,8 +17,8 @@ type suspicion struct {
 	position connector.Position
 }
 
-// judging compares suspected positions with their logs, because a broker that refuses a position can be wrong or
-// behind.
+// judging compares suspected positions with their logs, because a broker that refuses a position can be wrong or not
+// up to date.
 func (l *Log) judging(ctx context.Context) error {
 	for {
 		due, next := l.dueSuspicions(time.Now())
@@ -48,7 +48,7 @@ func (l *Log) judging(ctx context.Context) error {
 	}
 }
 
-// dueSuspicions returns the positions to judge now, or the time of the first one.
+// dueSuspicions returns the positions to judge now and when the next one is due, zero if none is.
 func (l *Log) dueSuspicions(now time.Time) (due []suspicion, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +64,8 @@ func (l *Log) dueSuspicions(now time.Time) (due []suspicion, next time.Time) {
 	return due, next
 }
 
-// decide applies a reading to a suspected position. The caller holds the lock.
+// decide applies a reading to a suspected position. A position that the log has is fetched again; if brokers still
+// refuse it after the time of confirm, it gets the hold truncated. The caller holds the lock.
 func (l *Log) decide(c *cursor, r reading) {
 	switch {
 	case r.err != nil:
@@ -77,15 +78,15 @@ func (l *Log) decide(c *cursor, r reading) {
 		l.conclude(c, r.hold, r.bounds, l.suspect)
 	case c.unchecked:
 		c.unchecked, c.checked = false, r.bounds.LeaderEpoch
-		l.lose(c, c.retry(nil))
+		l.relocate(c, c.retry(nil))
 	case c.refused.IsZero() || time.Since(c.refused) < confirm:
 		if c.refused.IsZero() {
 			c.refused = time.Now()
 		}
 		c.clear(hold.BehindLogStart, hold.AheadOfLogEnd, hold.Truncated)
-		l.lose(c, c.retry(nil))
+		l.relocate(c, c.retry(nil))
 	default:
-		// Brokers also refuse a position if they do not know the epoch that it was read in.
+		// Brokers refuse a position within their log if they do not know the leader epoch in which it was read.
 		l.enqueueResult(c, connector.Fetched{
 			Bounds: r.bounds, Next: c.req.Next, Epoch: c.req.Epoch,
 			Err: hold.New(hold.Truncated, fmt.Sprintf(

@@ -76,7 +76,7 @@ func (s *shelf) Put(_ context.Context, key string, object []byte) error {
 	return s.err
 }
 
-// desk writes letters to "<source>-dlq".
+// desk writes the dead letters of a topic to "<topic>-dlq".
 type desk struct {
 	*DeadLetters
 	w     *cluster
@@ -118,7 +118,7 @@ func (w *cluster) deskWith(configure func(*Config), change ...func(*LetterTopic)
 	return d
 }
 
-// letter makes one of a source partition.
+// letter returns a dead letter of a source partition.
 func (d *desk) letter(topic string, partition int32, offset int64, value string) deadletter.Letter {
 	at := time.UnixMilli(d.now).UTC()
 	return deadletter.Letter{
@@ -138,7 +138,7 @@ func (d *desk) write(letters ...deadletter.Letter) {
 	}
 }
 
-// holds writes and wants a hold whose detail has all of these words.
+// holds writes letters and expects a hold whose detail contains all words.
 func (d *desk) holds(letters []deadletter.Letter, words ...string) {
 	d.w.t.Helper()
 	err := d.Write(d.w.t.Context(), letters)
@@ -153,7 +153,7 @@ func (d *desk) holds(letters []deadletter.Letter, words ...string) {
 	}
 }
 
-// records reads what n records a topic has, by partition.
+// records reads n records of a topic and returns them by partition.
 func (w *cluster) records(topic string, n int) map[int32][]deadletter.Record {
 	w.t.Helper()
 	w.until(fmt.Sprintf("%d records in %s", n, topic), func() bool {
@@ -188,7 +188,7 @@ func (w *cluster) records(topic string, n int) map[int32][]deadletter.Record {
 	return all
 }
 
-// letters reads n letters, in the order of partitions and offsets.
+// letters reads n dead letters in the order of partitions and offsets.
 func (w *cluster) letters(topic string, n int) (all []deadletter.Letter) {
 	w.t.Helper()
 	records := w.records(topic, n)
@@ -218,8 +218,9 @@ func (w *cluster) same(want, got []deadletter.Letter) {
 	}
 }
 
-// The topic is created with the first letter: delete, the retention, as many partitions as the source, room for its
-// largest record. Key, value, headers and timestamp are those of the source.
+// testLettersCreatedOnRequest: the first dead letter creates the topic, with cleanup.policy=delete, the retention, as
+// many partitions as the source, and room for its largest record. Key, value, headers and timestamp are those of the
+// source.
 func testLettersCreatedOnRequest(t *testing.T, w *cluster) {
 	w.createWith("s", 3, "max.message.bytes", "2000000")
 	w.createWith("wide", 20)
@@ -261,7 +262,8 @@ func testLettersCreatedOnRequest(t *testing.T, w *cluster) {
 	}
 }
 
-// A missing topic without the right to create it is held until it exists. A shorter retention is logged.
+// testLettersMissing: with dead_letters.create false, a missing topic is a hold until it exists. A shorter retention
+// of the topic is logged.
 func testLettersMissing(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk(func(t *LetterTopic) { t.Create = false })
@@ -347,7 +349,7 @@ func testLettersLargeForTheTopic(t *testing.T, w *cluster) {
 	w.records("s-dlq", 4)
 }
 
-// A limit that is lowered while letters are written is met by making less of it.
+// testLettersLimitLowered: if the topic's limit is lowered between two writes, smaller batches follow.
 func testLettersLimitLowered(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk()
@@ -371,7 +373,7 @@ func testLettersLimitLowered(t *testing.T, w *cluster) {
 	}
 }
 
-// Dead letters of one source partition keep their order, for any number of partitions and batches.
+// testLettersOrder: dead letters of one source partition keep their order, with any number of partitions and batches.
 func testLettersOrder(t *testing.T, w *cluster) {
 	w.createWith("s-dlq", 3)
 	d := w.desk()

@@ -17,8 +17,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// onProduce calls fn for every later produce request. The response has the error code that fn returns, for all partitions.
-// If fn returns after, the request takes effect first.
+// onProduce calls fn for the n-th later produce request. If fn returns answer, the response has code for all partitions and
+// the request takes no effect. Otherwise the cluster handles it.
 func (w *cluster) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16, answer bool)) {
 	n := 0
 	w.fake.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
@@ -44,7 +44,7 @@ func (w *cluster) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16
 	})
 }
 
-// What every code that a produce can answer does: it is tried again, makes another batch, or holds.
+// TestLettersCodes: each error code of a produce leads to a retry, another batch, or a hold.
 func TestLettersCodes(t *testing.T) {
 	const again, another, hold = "again", "another", "hold"
 	want := map[*kerr.Error]string{
@@ -88,7 +88,8 @@ func TestLettersCodes(t *testing.T) {
 	}
 }
 
-// A topic that refuses the record's timestamp gets the time of writing; one that refuses that too holds.
+// TestLettersTimestampRefused: if the topic refuses the record's timestamp, the dead letter gets the time of writing.
+// If the topic refuses this one, too, there is a hold.
 func TestLettersTimestampRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 1)
@@ -131,14 +132,14 @@ func TestLettersCreationRefused(t *testing.T) {
 				})
 				l := []deadletter.Letter{d.letter("s", 0, 1, "v")}
 				d.holds(l, append(words, w.prefix+"s-dlq")...)
-				d.write(l...) // the next time it is allowed
+				d.write(l...) // the next attempt is allowed
 				w.same(l, w.letters("s-dlq", 1))
 			})
 		})
 	}
 }
 
-// Another member creates the topic at the same moment.
+// TestLetters_CreatedConcurrently: it is no error if another member creates the topic at the same moment.
 func TestLetters_CreatedConcurrently(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 1)
@@ -165,7 +166,8 @@ func TestLetters_CreatedConcurrently(t *testing.T) {
 	})
 }
 
-// An answer that is lost may be to a batch that took effect or not: it is written again, and nothing is missing.
+// TestLettersAnswerLost: if the response to a batch gets lost, the batch is written again, whether it took effect or
+// not. No dead letter is missing.
 func TestLettersAnswerLost(t *testing.T) {
 	for name, takes := range map[string]bool{"before it took effect": false, "after it took effect": true} {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +193,7 @@ func TestLettersAnswerLost(t *testing.T) {
 				d.write(l...)
 				<-done
 				want := []deadletter.Letter{d.letter("s", 0, 0, "first"), l[0], l[1]}
-				if takes { // twice, with the same coordinates
+				if takes { // the dead letters are in the topic twice, with the same coordinates
 					want = append(want, l...)
 				}
 				w.same(want, w.letters("s-dlq", len(want)))
@@ -200,7 +202,8 @@ func TestLettersAnswerLost(t *testing.T) {
 	}
 }
 
-// While the cluster is down the writer waits behind an open circuit breaker; afterwards it writes the dead letters.
+// TestLettersBrokerGoneAndBack: while the cluster is down the writer waits for an open circuit breaker. Afterwards it
+// writes the dead letters.
 func TestLettersBrokerGoneAndBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 4)
@@ -228,7 +231,7 @@ func TestLettersBrokerGoneAndBack(t *testing.T) {
 	})
 }
 
-// While leaders move, letters are written to the new ones, in order.
+// TestLettersLeaderMoves: while leaders move, dead letters go to the new leaders, in order.
 func TestLettersLeaderMoves(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 2)
@@ -248,7 +251,8 @@ func TestLettersLeaderMoves(t *testing.T) {
 	})
 }
 
-// The topic is deleted between two dead letters and created again with fewer partitions.
+// TestLettersTopicCreatedAgain: writing continues after the topic was deleted between two dead letters and created
+// again with fewer partitions.
 func TestLettersTopicCreatedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 5)
@@ -292,7 +296,8 @@ func TestLettersSettingsDenied(t *testing.T) {
 	})
 }
 
-// A dead letter has the time at which it was written, not that of the first attempt: the topic may have been down for hours.
+// TestLettersWritten: a dead letter has the time at which it was written, not that of the first attempt, because the
+// topic may have been down for hours.
 func TestLettersWritten(t *testing.T) {
 	for _, envelope := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
 		inBubble(t, func(t *testing.T, w *cluster) {
@@ -320,7 +325,7 @@ func TestLettersWritten(t *testing.T) {
 	}
 }
 
-// Nothing is sent at once that is larger than a batch and a round may be.
+// TestLettersAreSentInParts: no request exceeds the limits of a batch and of a round.
 func TestLettersAreSentInParts(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.createWith("s-dlq", 8)
@@ -352,7 +357,7 @@ func TestLettersAreSentInParts(t *testing.T) {
 	})
 }
 
-// Write ends with its context, as cancelled, also while it waits for the cluster.
+// TestLettersCanceled: Write ends with its context and a Canceled error, even while it waits for the cluster.
 func TestLettersCanceled(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		s := &stage{dial: w.dial, stopped: map[string]bool{}}
@@ -367,7 +372,7 @@ func TestLettersCanceled(t *testing.T) {
 	})
 }
 
-// mutableSwitch lets answers of brokers be lost.
+// mutableSwitch makes responses of brokers get lost while it is muted.
 type mutableSwitch struct {
 	mu    sync.Mutex
 	muted bool
@@ -394,7 +399,7 @@ func (m *mutableSwitch) dial(next dialFunc) dialFunc {
 	}
 }
 
-// deafConn loses what comes in while its switch is muted.
+// deafConn drops received bytes while its switch is muted.
 type deafConn struct {
 	net.Conn
 	m *mutableSwitch

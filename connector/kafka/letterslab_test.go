@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestLettersLab is the conformance list against the cluster at SLUICE_TEST_KAFKA (host:port, by commas).
+// TestLettersLab runs the conformance list on the cluster at SLUICE_TEST_KAFKA (host:port, by commas).
 func TestLettersLab(t *testing.T) {
 	addrs := os.Getenv("SLUICE_TEST_KAFKA")
 	if addrs == "" {

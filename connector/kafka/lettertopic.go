@@ -25,7 +25,7 @@ type letterTopic struct {
 	limit     int           // of a batch in bytes, 0 if unknown
 	retention time.Duration // negative for ever, or if unknown
 	polled    time.Time     // time of the last read of its settings
-	logged    TopicSettings // settings that were last logged
+	logged    TopicSettings // settings that were last read, so that a warning about them is logged once
 	refused   bool          // reading the settings was denied, and that was logged
 }
 
@@ -43,7 +43,7 @@ const (
 	createdPolls = 8
 )
 
-// forget makes the next findTopic read everything again.
+// forget makes the next findTopic read leaders and settings again.
 func (t *letterTopic) forget() { t.stale, t.limit, t.leaders = true, 0, nil }
 
 // leader returns the leader of a partition, -1 if there is none.
@@ -74,6 +74,7 @@ func (d *DeadLetters) findTopic(ctx context.Context, t *letterTopic) error {
 	return d.checkSettings(ctx, t)
 }
 
+// findLeaders reads the leaders of the topic's partitions, and creates the topic if it is missing and Create is set.
 func (d *DeadLetters) findLeaders(ctx context.Context, t *letterTopic) error {
 	for polls := 0; ; polls++ {
 		m, err := d.client.metadata(ctx, t.Name)

@@ -17,10 +17,11 @@ const (
 	offsetForEpochVersion = 4
 )
 
-// end is an end of a partition's log that ListOffsets can return.
+// end is a place in a partition's log that ListOffsets can return: an end of the log, or the first record that is not
+// older than a timestamp.
 type end struct {
 	timestamp int64
-	committed bool // as seen by a reader of committed records
+	committed bool // only committed records count
 }
 
 var (
@@ -29,8 +30,7 @@ var (
 	endHighWatermark = end{timestamp: -1}
 )
 
-// ledPartition is a partition at its leader, with the leader epoch from the metadata. A leader in another epoch
-// refuses the request.
+// ledPartition is a partition with its leader epoch in the metadata. A leader in another epoch refuses the request.
 type ledPartition struct {
 	topic       string
 	id          int32
@@ -78,8 +78,8 @@ func (c *Client) offsetsForEpochs(ctx context.Context, broker int32, parts []led
 	})
 }
 
-// requestOffsets sends a request in the common form of the two APIs: per partition its current leader epoch and one
-// question.
+// requestOffsets sends a request in the form that the two APIs share. head writes the fields before the topics,
+// question those of parts[i], and answer reads one partition of the response.
 func (c *Client) requestOffsets(ctx context.Context, broker int32, key protocol.ApiKey, version int16, parts []ledPartition,
 	head func(*encoder), question func(*encoder, int), answer func(*decoder) (int32, offsetAt),
 ) ([]offsetAt, error) {

@@ -19,7 +19,7 @@ import (
 // errOldMetadata means that the broker that answered has older metadata than seen before.
 var errOldMetadata = errors.New("metadata of an older leader epoch")
 
-// locating finds the leaders of lost partitions and starts their fetchers in g.
+// locating finds the leaders of unlocated partitions and starts their fetchers in g.
 func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 	for failures := 0; ; {
 		names, next := l.dueTopics(time.Now())
@@ -52,13 +52,14 @@ func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 	}
 }
 
-// dueTopics returns the topics of the partitions that need a leader now, or the time of the first one.
+// dueTopics returns the topics of the partitions that need a leader now, and when the next partition needs one, zero
+// if none does.
 func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p, c := range l.cursors {
 		switch {
-		case c.state != lost:
+		case c.state != unlocated:
 		case !c.retryAt.After(now):
 			names = append(names, p.Topic)
 		case next.IsZero() || c.retryAt.Before(next):
@@ -69,7 +70,7 @@ func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
 	return slices.Compact(names), next
 }
 
-// place assigns leaders from m to the lost partitions of its topics.
+// place assigns leaders from m to the unlocated partitions of its topics.
 func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,20 +78,20 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 	l.endTrouble(troubleScope{broker: noBroker})
 	for p, c := range l.cursors {
 		t := m.topic(p.Topic)
-		if c.state != lost || c.retryAt.After(now) || t == nil {
+		if c.state != unlocated || c.retryAt.After(now) || t == nil {
 			continue
 		}
 		led, h, err := leaderOf(p, m, t)
 		if err == nil && h == nil && !l.epochs.newest(p, led.Epoch) {
-			err = errOldMetadata // the old leader would refuse again
+			err = errOldMetadata // the deposed leader would refuse the request again
 		}
 		switch {
 		case h != nil:
 			l.epochs.forget(p)
-			l.conclude(c, h, noBounds(), l.lose)
+			l.conclude(c, h, noBounds(), l.relocate)
 		case err != nil:
 			l.metrics.failed(err)
-			l.lose(c, c.retry(err))
+			l.relocate(c, c.retry(err))
 			l.troublePartition(c, err)
 		default:
 			c.leader, c.epoch = led.Leader, led.Epoch
@@ -111,7 +112,8 @@ type leaderEpochs struct {
 }
 
 // newest records the leader epoch of a partition from metadata. It returns false if a newer one was seen before: then
-// the sending broker is behind, and the leader that it names is deposed, perhaps without knowing it.
+// the broker that sent the metadata is not up to date, and the leader that it names is deposed, perhaps without
+// knowing it.
 func (e *leaderEpochs) newest(p connector.Partition, epoch int32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,8 +131,8 @@ func (e *leaderEpochs) forget(p connector.Partition) {
 	delete(e.of, p)
 }
 
-// leaderOf finds a partition in the metadata of its topic. h is the finding that the partition no longer exists; it
-// needs a second reading, because a broker can be behind the cluster. err is transient.
+// leaderOf finds a partition in the metadata of its topic. h is the finding that the partition no longer exists. It
+// needs a second reading, because a broker can have old metadata. err is transient.
 func leaderOf(p connector.Partition, m *clusterMetadata, t *topicMetadata) (led partitionMetadata, h, err error) {
 	switch {
 	case p.Cluster != "" && m.Cluster != p.Cluster:

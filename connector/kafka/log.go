@@ -23,26 +23,29 @@ import (
 
 // LogConfig configures a [Log]. Zero fields take their defaults.
 type LogConfig struct {
-	// MaxBytes is the target size of a response: 8 MiB or an eighth of Memory. A first batch may exceed it.
+	// MaxBytes is the target size of a response: 8 MiB by default, and at most half of Memory. A response is larger if
+	// its first record batch alone is.
 	MaxBytes int
-	// PartitionBytes is the target for one partition in a response: 1 MiB.
+	// PartitionBytes is the target size of one partition in a response: 1 MiB, or 1/64 of Memory if that is less.
 	PartitionBytes int
-	// MinBytes is the amount that a broker collects before it answers a request that found no records: 64 KiB.
-	// MaxWait is how long it waits for that: 500 ms.
+	// MinBytes is how many bytes a broker collects before it answers a request for partitions that were read to their
+	// end: 64 KiB. MaxWait is how long it collects at most: 500 ms.
 	MinBytes int
 	MaxWait  time.Duration
-	// Memory is the pool for responses and records until their release: 128 MiB. Shares of it bound the other sizes.
+	// Memory is the pool for responses and records until their release: 128 MiB. The other sizes are limited to shares of
+	// it.
 	Memory *bytepool.Pool
 	// Rack lets brokers name a nearer replica to read from (KIP-392).
 	Rack string
 	// Limits bound the memory of one record batch and of one result.
 	Limits recordbatch.Limits
-	// Loops receives the heartbeat of the fetch loops; may be nil.
+	// Loops lets the watchdog see that the fetch loops still turn; may be nil.
 	Loops *pulse.Loops
 }
 
 const (
-	// confirm is the time between the two readings that a finding about a position needs.
+	// confirm is the shortest time between the two readings of a position that must show the same finding before it
+	// becomes a result.
 	confirm = 5 * time.Second
 	// boundsRetryFor is how long Bounds retries while the cluster answers and some leaders do not.
 	boundsRetryFor = 5 * time.Second
@@ -52,11 +55,12 @@ const (
 	retryJitter = .25
 	// metadataGap is the shortest time between two requests for leaders, so that many partitions share one.
 	metadataGap = 100 * time.Millisecond
-	// retryDenied is the pause after a refusal.
+	// retryDenied is the pause after the cluster denied access.
 	retryDenied = time.Minute
-	// refreshBounds is the shortest time between two results that carry only new bounds.
+	// refreshBounds is the shortest time between two results of a partition that carry only new bounds.
 	refreshBounds = time.Second
-	// followReplica is how long a replica that the leader named is read from before the leader is asked again.
+	// followReplica is how long a partition is read from the replica that its leader named. Then the leader is asked
+	// again.
 	followReplica = 5 * time.Minute
 )
 
@@ -76,7 +80,8 @@ type Log struct {
 	logger  *slog.Logger
 	fetched chan connector.Fetched
 
-	// Each wakes the goroutine of its name; each buffers one signal.
+	// A signal on one of these channels wakes the goroutine locating, judging or delivering. Each channel holds one
+	// signal; wake drops further ones.
 	locate, judge, deliver chan struct{}
 
 	mu          sync.Mutex
@@ -87,7 +92,8 @@ type Log struct {
 	old         map[int32]int16 // brokers that are read by topic name, with their version of Fetch
 }
 
-// questions sends requests about partitions that need no fetcher.
+// questions sends the requests about partitions that go through no fetcher: bounds, topics, offsets of a time, one
+// record batch.
 type questions struct {
 	client  *Client
 	cfg     LogConfig
@@ -101,7 +107,7 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 		cfg.Memory = bytepool.New(128 << 20)
 	}
 	size := int(cfg.Memory.Size())
-	cfg.MaxBytes = min(cmp.Or(cfg.MaxBytes, 8<<20, size/8), size/2)
+	cfg.MaxBytes = min(cmp.Or(cfg.MaxBytes, 8<<20), size/2)
 	cfg.PartitionBytes = cmp.Or(cfg.PartitionBytes, min(1<<20, size/64))
 	cfg.MinBytes = cmp.Or(cfg.MinBytes, 64<<10)
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, 500*time.Millisecond)
@@ -145,7 +151,8 @@ func (l *Log) releaseAll() {
 	}
 }
 
-// Fetch requests records once; see [connector.Log]. Every result ends its request, even one with only bounds.
+// Fetch requests records of a partition for one result; see [connector.Log]. Every result ends its request, even a
+// result with only bounds.
 func (l *Log) Fetch(req connector.FetchRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,13 +181,13 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 		}
 	case suspected:
 		if moved {
-			l.lose(c, time.Now())
+			l.relocate(c, time.Now())
 		}
-	case lost, inFlight: // the new request is used when the state ends
+	case unlocated, inFlight: // the new request is used when the state ends
 	}
 }
 
-// Forget ends a request; see [connector.Log].
+// Forget ends the request of a partition and drops its result; see [connector.Log].
 func (l *Log) Forget(p connector.Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +249,7 @@ func (l *Log) nextResult() (connector.Fetched, bool) {
 	return connector.Fetched{}, false
 }
 
-// enqueueResult ends a request with a result. The caller holds the lock.
+// enqueueResult ends the request of a partition and queues its result for delivery. The caller holds the lock.
 func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 	a.Partition, a.Session, a.From = c.req.Partition, c.req.Session, c.req.Next
 	c.logged, c.loggedAt = a.Bounds, time.Now()
@@ -261,6 +268,7 @@ type Trouble struct {
 	Err       error // the newest error
 }
 
+// troubleScope is what a trouble concerns: one partition, one broker, or, with noBroker and no partition, the cluster.
 type troubleScope struct {
 	broker    int32
 	partition connector.Partition
@@ -308,7 +316,8 @@ func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 	return Trouble{}, false
 }
 
-// trouble records an error. It logs the first one of its kind since the last success. The caller holds the lock.
+// trouble records an error. It logs the error if the trouble is new or has another reason now. The caller holds the
+// lock.
 func (l *Log) trouble(where troubleScope, err error) {
 	reason := hold.KafkaDown
 	if h, ok := errors.AsType[*hold.Error](AsHold("reading", err)); ok {
@@ -325,15 +334,15 @@ func (l *Log) trouble(where troubleScope, err error) {
 	t.Reason, t.Err = reason, err
 }
 
-// troublePartition records an error of one partition, unless the error usually passes at once, such as a leader move.
-// The caller holds the lock.
+// troublePartition records an error of one partition after four failures in a row, or at once if access is denied.
+// Most other errors, such as a move of the leader, end before. The caller holds the lock.
 func (l *Log) troublePartition(c *cursor, err error) {
 	if c.failures >= 4 || isRefusal(err) {
 		l.trouble(troubleScope{broker: noBroker, partition: c.req.Partition}, err)
 	}
 }
 
-// endTrouble records a success. The caller holds the lock.
+// endTrouble removes the trouble, if there is one, because a request succeeded. The caller holds the lock.
 func (l *Log) endTrouble(where troubleScope) {
 	t := l.troubles[where]
 	if t == nil {
@@ -371,7 +380,8 @@ func wake(ch chan struct{}) {
 	}
 }
 
-// wait returns at a signal on ch, at a time (zero means never), or with the error of ctx at its end.
+// wait returns nil after a signal on ch or at the time until, which is never if zero. It returns the error of ctx when
+// ctx ends.
 func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
 	var due <-chan time.Time
 	if !until.IsZero() {
@@ -389,7 +399,7 @@ func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
 	}
 }
 
-// retryPause returns the pause after so many consecutive failures, counted from 1.
+// retryPause returns the pause after a number of consecutive failures, which is at least 1.
 func retryPause(failures int) time.Duration {
 	return reliability.Backoff{Initial: retryFirst, Max: retryMax, Jitter: retryJitter}.Pause(failures)
 }

@@ -21,7 +21,7 @@ import (
 
 var _ connector.Log = (*Log)(nil)
 
-// onFetch calls fn for every fetch request from now on. An answer of fn's replaces the cluster's.
+// onFetch calls fn for every fetch request from now on. If fn returns a response, it replaces the cluster's.
 func (w *cluster) onFetch(fn func(*kmsg.FetchRequest) *kmsg.FetchResponse) {
 	w.fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		w.fake.KeepControl()
@@ -32,7 +32,7 @@ func (w *cluster) onFetch(fn func(*kmsg.FetchRequest) *kmsg.FetchResponse) {
 	})
 }
 
-// answer makes a response with one partition for each that was asked for.
+// answer returns a response with each requested partition as fill fills it.
 func answer(req *kmsg.FetchRequest, fill func(kmsg.FetchRequestTopicPartition, *kmsg.FetchResponseTopicPartition)) *kmsg.FetchResponse {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	for _, t := range req.Topics {
@@ -81,7 +81,8 @@ func (w *cluster) deleteRecords(topic string, partition int32, to int64) {
 	}
 }
 
-// Two topics on two brokers, every codec: all records in order, many partitions per request.
+// testLogReads: two topics on two brokers, with every codec, are read completely and in order, with many partitions
+// per request.
 func testLogReads(t *testing.T, w *cluster) {
 	w.create("a", 6)
 	w.create("b", 3)
@@ -129,7 +130,8 @@ func testLogReads(t *testing.T, w *cluster) {
 	}
 }
 
-// Transactions of interleaved producers, a third of them aborted, all codecs, against franz-go, at several sizes.
+// testLogTransactions: with interleaved transactions, of which a third are aborted, and every codec, the records are
+// those that franz-go reads, for several sizes of PartitionBytes.
 func testLogTransactions(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	rnd := rand.New(rand.NewPCG(7, 7))
@@ -217,7 +219,7 @@ func testLogTransactions(t *testing.T, w *cluster) {
 	}
 }
 
-// ends are positions that ask for the bounds alone.
+// ends returns positions that ask only for the bounds of partitions.
 func ends(partitions []connector.Partition) (positions []connector.Position) {
 	for _, p := range partitions {
 		positions = append(positions, connector.Position{Partition: p, Next: -1, Epoch: -1})
@@ -281,7 +283,7 @@ func (d decompressor) Decompress(src []byte, codec kgo.CompressionCodecType) ([]
 	return z.DecodeAll(src, nil)
 }
 
-// A compacted log has holes; the reading goes over them to the end.
+// TestLogCompacted: reading passes the holes of a compacted log and reaches its end.
 func TestLogCompacted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		policy := "compact"
@@ -313,7 +315,8 @@ func TestLogCompacted(t *testing.T) {
 	})
 }
 
-// A newly requested partition does not wait for the long poll of idle partitions, and idle partitions cost few requests.
+// TestLogIdlePartitions: a newly requested partition does not wait for the long poll of idle partitions, and idle
+// partitions cost few requests.
 func TestLogIdlePartitions(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 40)
@@ -350,7 +353,7 @@ func TestLogIdlePartitions(t *testing.T) {
 	})
 }
 
-// The new end of a log without new records for us is reported, at most once per second.
+// TestLogTellsBounds: a new end of the log is reported even without new records, at most once per second.
 func TestLogTellsBounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -387,7 +390,8 @@ func TestLogTellsBounds(t *testing.T) {
 	})
 }
 
-// Fetch results carry the session of their request. Results of a forgotten or replaced session are not delivered.
+// TestLogSessions: fetch results carry the session of their request. Results of a forgotten or replaced request are
+// not delivered.
 func TestLogSessions(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -400,7 +404,7 @@ func TestLogSessions(t *testing.T) {
 		}
 		ask(parts[0], 0, 1)
 		ask(parts[1], 0, 1)
-		synctest.Wait() // both answers are there, one of them on its way
+		synctest.Wait() // both results are there, and one is being delivered
 		ask(parts[0], 5, 2)
 		r.Forget(parts[1])
 		synctest.Wait()
@@ -417,15 +421,15 @@ func TestLogSessions(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		// The one already on its way may still come.
+		// A result that is already being delivered may still arrive.
 		late := []string{"t:0 session 1: 10", "t:1 session 1: 10"}
 		got = slices.DeleteFunc(got, func(s string) bool { return slices.Contains(late, s) })
 		if !slices.Equal(got, []string{"t:0 session 2: 5"}) {
 			t.Error(got)
 		}
-		// Forgotten while its request is under way, and asked for again at another place.
+		// The partition is forgotten while its request is in flight, and requested again at another position.
 		ask(parts[0], 10, 3)
-		<-r.Fetched() // the bounds
+		<-r.Fetched() // a result with only bounds
 		ask(parts[0], 10, 3)
 		time.Sleep(100 * time.Millisecond)
 		r.Forget(parts[0])
@@ -434,7 +438,7 @@ func TestLogSessions(t *testing.T) {
 		if a.Session != 4 || a.Next != 10 || len(readRecords(t, a.Records)) != 3 {
 			t.Errorf("%+v", a)
 		}
-		// Replaced while its request is under way, which then finds a record: it is not the answer for the new place.
+		// The request is replaced while it is in flight and then finds a record, which is not a result for the new position.
 		ask(parts[0], 10, 4)
 		time.Sleep(100 * time.Millisecond)
 		ask(parts[0], 5, 5)
@@ -446,7 +450,7 @@ func TestLogSessions(t *testing.T) {
 	})
 }
 
-// Results are not received: one per partition is kept, and no more requests are sent.
+// TestLogWithoutReader: if results are not received, one per partition is kept and no more requests are sent.
 func TestLogWithoutReader(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 8)

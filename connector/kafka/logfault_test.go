@@ -25,8 +25,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// stage is a network whose brokers can be stopped as by SIGSTOP: connections open, requests are taken, nothing answers
-// until they continue; or whose connections are refused.
+// stage is a network whose brokers the test can stop as SIGSTOP does: connections open and requests are taken, but not
+// answered until the broker continues. It can also refuse connections.
 type stage struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -91,7 +91,7 @@ func (s *stage) resume(address string) {
 	}
 }
 
-// refuse lets no connection open any more and closes those that are.
+// refuse makes the network refuse connections and close the open ones, or ends that.
 func (s *stage) refuse(yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *stage) refuse(yes bool) {
 	}
 }
 
-// readStaged reads through a stage, with a session of 6 s.
+// readStaged starts a reader whose network is a stage, with a session of 6 s.
 func (w *cluster) readStaged(cfg LogConfig) (*reader, *stage) {
 	s := &stage{dial: w.dial, stopped: map[string]bool{}}
 	return w.read(cfg, func(c *Config) { c.Dial, c.Session = s.connect, 6*time.Second }), s
@@ -113,7 +113,8 @@ func (w *cluster) leader(p connector.Partition) (address string) {
 	return w.addrs[w.fake.LeaderFor(p.Topic, p.ID)]
 }
 
-// A broker that hangs delays only its own partitions, for the timeout of a request, and is reported as trouble.
+// TestLogHungBroker: a broker that hangs delays only its own partitions, for the timeout of a request, and is reported
+// as trouble.
 func TestLogHungBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
@@ -160,7 +161,8 @@ func TestLogHungBroker(t *testing.T) {
 	})
 }
 
-// No broker is reachable for an hour: this is reported as trouble, which ends without an operator.
+// TestLogKafkaDown: while no broker is reachable, for an hour, this is reported as trouble, which ends without an
+// operator.
 func TestLogKafkaDown(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -197,7 +199,7 @@ func TestLogKafkaDown(t *testing.T) {
 	})
 }
 
-// A refusal is shown as such and looked at again each minute; other topics continue.
+// TestLogDenied: denied access to a topic is reported as trouble and tried again each minute. Other topics continue.
 func TestLogDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("secret", 1)
@@ -223,8 +225,8 @@ func TestLogDenied(t *testing.T) {
 	})
 }
 
-// A record batch that stays damaged holds its partition at its offset, after the records before it were delivered. The other
-// partitions continue.
+// TestLogCorruptBatch: a record batch that stays damaged holds its partition at its offset, after the records before
+// it were delivered. The other partitions continue.
 func TestLogCorruptBatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -269,7 +271,7 @@ func TestLogCorruptBatch(t *testing.T) {
 		r.from(parts[1], 0, -1)
 		r.until(time.Minute, func() bool { return len(r.got[parts[1]]) == 10 })
 
-		// Bytes damaged on their way are read again.
+		// Bytes that were damaged in transit are read again.
 		damaged.Store(false)
 		r.got[parts[0]] = nil
 		r.session++
@@ -289,7 +291,7 @@ func batch(t *testing.T, base int64, values ...string) []byte {
 	}
 	for i, v := range values {
 		r := kmsg.Record{OffsetDelta: int32(i), Value: []byte(v)}
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // behind the one byte of a zero length
+		r.Length = int32(len(r.AppendTo(nil)) - 1) // without the single byte of the zero length
 		b.Records = r.AppendTo(b.Records)
 	}
 	raw := b.AppendTo(nil)
@@ -298,7 +300,7 @@ func batch(t *testing.T, base int64, values ...string) []byte {
 	return raw
 }
 
-// A batch larger than the share of a partition is fetched all the same, one larger than the limit holds.
+// TestLogLargeBatches: a batch larger than PartitionBytes is fetched all the same. A batch above the limit is a hold.
 func TestLogLargeBatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)
@@ -314,7 +316,7 @@ func TestLogLargeBatches(t *testing.T) {
 		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse {
 			mu.Lock()
 			defer mu.Unlock()
-			// As Kafka does and kfake does not: a batch that does not fit is cut, except the first of the response.
+			// Kafka cuts off a batch that does not fit, except the first of the response; kfake does not.
 			first := true
 			return answer(req, func(p kmsg.FetchRequestTopicPartition, rp *kmsg.FetchResponseTopicPartition) {
 				asked[p.Partition] = append(asked[p.Partition], p.PartitionMaxBytes)
@@ -348,7 +350,7 @@ func TestLogLargeBatches(t *testing.T) {
 			size, limit int
 		}{
 			{"larger than is opened", 300 << 10, 100 << 10},
-			{"larger than any response", 2 << 20, 1}, // with what is allowed for the rest of it
+			{"larger than any response", 2 << 20, 1}, // also larger than what a response may have around its batches
 		} {
 			mu.Lock()
 			raw = batch(t, 0, strings.Repeat("x", tt.size))
@@ -367,7 +369,7 @@ func TestLogLargeBatches(t *testing.T) {
 	})
 }
 
-// A broker that asks for a pause gets it, in both loops.
+// TestLogThrottle: both loops wait as long as a broker throttles.
 func TestLogThrottle(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -401,7 +403,8 @@ func TestLogThrottle(t *testing.T) {
 	})
 }
 
-// With a rack, the leader may name a replica to read from; an error there leads back.
+// TestLogFollowsReplica: with a rack, a partition is read from the replica that its leader names, and from the leader
+// again after an error of the replica.
 func TestLogFollowsReplica(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -443,8 +446,8 @@ func TestLogFollowsReplica(t *testing.T) {
 	})
 }
 
-// A replica that the leader names and that lags behind, or cannot be reached, is left for the leader; nothing spins between
-// the two, and nothing is lost.
+// TestLogReplicaLags: a partition is read from the leader if the replica that it names lags or cannot be reached.
+// Requests do not alternate between the two without a pause, and no record is missing.
 func TestLogReplicaLags(t *testing.T) {
 	for _, code := range []*kerr.Error{kerr.OffsetNotAvailable, kerr.OffsetOutOfRange, kerr.NotLeaderForPartition, nil} {
 		name := "away"
@@ -495,8 +498,8 @@ func TestLogReplicaLags(t *testing.T) {
 	}
 }
 
-// The Log ends at once while requests are in flight, and late responses are dropped. The bubble fails if a goroutine
-// stays.
+// TestLogCancel: the Log ends at once while requests are in flight, and drops late responses. The bubble fails if a
+// goroutine remains.
 func TestLogCancel(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
@@ -519,7 +522,8 @@ func TestLogCancel(t *testing.T) {
 	})
 }
 
-// The ends that leaders tell, an open transaction, positions outside, partitions of another topic id.
+// TestBounds: Bounds returns the leaders' ends of logs, with an open transaction, for positions outside of the log,
+// and for partitions of another topic id.
 func TestBounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)
@@ -558,7 +562,7 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%v: %+v, want %+v", parts[i], got[parts[i]], want)
 			}
 		}
-		// Inside, and known to the leader by its epoch: at once.
+		// A position inside the log whose epoch the leader knows is answered at once.
 		got, err = r.Bounds(t.Context(), []connector.Position{{Partition: parts[0], Next: 20, Epoch: 0}, {Partition: parts[1], Next: 10, Epoch: 0}})
 		if err != nil || len(got) != 2 || got[parts[0]].DivergedAt != -1 || got[parts[1]].DivergedAt != -1 || time.Since(began) > time.Second {
 			t.Fatal(got, err, time.Since(began))
@@ -577,7 +581,7 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%s: %v %v after %v", name, got, err, time.Since(began))
 			}
 		}
-		// A leader that moves while it is asked.
+		// The leader moves while it is asked.
 		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: 3})
 		if got, err = r.Bounds(t.Context(), ends(parts)); err != nil || len(got) != 3 {
 			t.Error(got, err)
@@ -638,7 +642,7 @@ func TestBounds_PartitionWithoutLeader(t *testing.T) {
 	})
 }
 
-// naming is a metadata response that names an older leader of partition 0 than the cluster has.
+// naming returns a metadata response that names a former leader of partition 0, with its older epoch.
 func naming(req kmsg.Request, p connector.Partition, leader int32) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
 	resp.ClusterID = &p.Cluster
@@ -650,8 +654,8 @@ func naming(req kmsg.Request, p connector.Partition, leader int32) kmsg.Response
 	return resp
 }
 
-// TestBounds_OldMetadata: a broker that lags behind still names a leader that was deposed, and that may not know. It is not
-// asked.
+// TestBounds_OldMetadata: a broker with old metadata names a deposed leader, which may not know that it was deposed.
+// Bounds does not ask that leader.
 func TestBounds_OldMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -689,7 +693,7 @@ func TestBounds_OldMetadata(t *testing.T) {
 	})
 }
 
-// TestBounds_DeposedLeader: what a leader says counts only if it is the leader still when it has said it.
+// TestBounds_DeposedLeader: the response of a leader does not count if it was deposed before it responded.
 func TestBounds_DeposedLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -716,7 +720,7 @@ func TestBounds_DeposedLeader(t *testing.T) {
 			asked.Add(1)
 			resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 			rt, rp := kmsg.NewListOffsetsResponseTopic(), kmsg.NewListOffsetsResponseTopicPartition()
-			rt.Topic, rp.Offset = "t", 5 // its log is shorter, and it does not know of the election
+			rt.Topic, rp.Offset = "t", 5 // the deposed leader has a shorter log and does not know of the election
 			rt.Partitions = append(rt.Partitions, rp)
 			resp.Topics = append(resp.Topics, rt)
 			return resp, nil, true

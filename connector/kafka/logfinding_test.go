@@ -15,7 +15,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Partitions move between brokers while they are read.
+// TestLogLeaderMoves: reading continues while partitions move between brokers.
 func TestLogLeaderMoves(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
@@ -62,14 +62,14 @@ func TestLogLeaderMoves(t *testing.T) {
 	})
 }
 
-// A broker that lags behind still names the old leader: nothing is asked there.
+// TestLogOldMetadata: a broker with old metadata names a former leader, to which no request is sent.
 func TestLogOldMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})
 		p := r.partitions("t")[0]
-		for range 2 { // there and back: epoch 2
+		for range 2 { // to another broker and back: the epoch is 2 then
 			if err := w.fake.MoveTopicPartition("t", 0, 1-w.fake.LeaderFor("t", 0)); err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,8 @@ func TestLogOldMetadata(t *testing.T) {
 	})
 }
 
-// A topic that was deleted holds as missing, one that was created again as that, each after two readings.
+// testLogRecreatedTopic: a deleted topic is held as topic_missing, a re-created one as topic_recreated, each after two
+// readings.
 func testLogRecreatedTopic(t *testing.T, w *cluster) {
 	for _, again := range []bool{false, true} {
 		w.create("t", 1)
@@ -136,7 +137,7 @@ func testLogRecreatedTopic(t *testing.T, w *cluster) {
 		if r.records() != 10 || r.at[p].Next != 10 {
 			t.Errorf("%d records, next %d", r.records(), r.at[p].Next)
 		}
-		// A caller that asks once a minute learns at once that the finding persists.
+		// A later request gets the finding at once, because it persists.
 		if w.fake != nil {
 			time.Sleep(time.Minute)
 		}
@@ -154,7 +155,8 @@ func testLogRecreatedTopic(t *testing.T, w *cluster) {
 	}
 }
 
-// A position outside of the log holds its partition after two readings five seconds apart. The other partitions continue.
+// testLogOutOfRange: a position outside of the log is held after two readings five seconds apart. The other partitions
+// continue.
 func testLogOutOfRange(t *testing.T, w *cluster) {
 	w.create("t", 3)
 	for p := range int32(3) {
@@ -180,7 +182,7 @@ func testLogOutOfRange(t *testing.T, w *cluster) {
 	if len(r.got[parts[2]]) != 50 || r.records() != 50 {
 		t.Errorf("%d records, %d of the good partition", r.records(), len(r.got[parts[2]]))
 	}
-	// The end itself is inside, and so is the start.
+	// The end and the start of the log are positions inside it.
 	r.from(parts[0], 30, -1)
 	r.from(parts[1], 50, -1)
 	r.until(time.Minute, func() bool { return len(r.got[parts[0]]) == 20 })
@@ -188,7 +190,7 @@ func testLogOutOfRange(t *testing.T, w *cluster) {
 	r.until(time.Minute, func() bool { return len(r.got[parts[1]]) == 1 })
 }
 
-// What a broker says once is not yet a finding.
+// TestLogFindingHasToStand: a single response of a broker is not a finding.
 func TestLogFindingHasToStand(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -201,7 +203,7 @@ func TestLogFindingHasToStand(t *testing.T) {
 		if r.held[p] != nil {
 			t.Fatal(r.held[p])
 		}
-		// One that is refused for ever although the log has it holds all the same.
+		// A position that the broker always refuses is held, too, although the log has it.
 		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.OffsetOutOfRange, Count: -1})
 		r.session++
 		r.from(p, 5, 0)
@@ -209,14 +211,15 @@ func TestLogFindingHasToStand(t *testing.T) {
 	})
 }
 
-// A diverging epoch in a fetch response counts only if a request for the leader's epochs confirms it (KIP-320).
+// TestLogTruncated: a diverging epoch in a fetch response counts only if a request for the leader's epochs confirms it
+// (KIP-320).
 func TestLogTruncated(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})
 		p := r.partitions("t")[0]
-		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse { // kfake does not look at the last epoch
+		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse { // kfake does not compare the last epoch
 			if req.IsolationLevel != 1 {
 				t.Error("a request that is not read_committed")
 			}
@@ -255,8 +258,8 @@ func TestLogTruncated(t *testing.T) {
 	})
 }
 
-// TestLogFinding_LeaderMoves: the two readings of a finding are of one leader. One that was just elected may not know its own
-// end yet.
+// TestLogFinding_LeaderMoves: both readings of a finding must be of the same leader, because a newly elected leader
+// may not know its own log end yet.
 func TestLogFinding_LeaderMoves(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)

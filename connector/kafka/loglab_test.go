@@ -28,7 +28,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestLogLab is the conformance list, and what only a real broker does, against the cluster at SLUICE_TEST_KAFKA
+// TestLogLab runs the conformance list, and tests that need a real broker, on the cluster at SLUICE_TEST_KAFKA
 // (host:port, by commas).
 func TestLogLab(t *testing.T) {
 	addrs := os.Getenv("SLUICE_TEST_KAFKA")
@@ -63,8 +63,8 @@ func TestLogLab(t *testing.T) {
 	}
 }
 
-// A topic's compression.type makes the broker compress with Java's codecs: snappy with xerial's framing, zstd at a
-// level with a window of 128 MiB.
+// testLogJavaCodecs: with compression.type of a topic, the broker compresses with Java's codecs: snappy with xerial's
+// framing, zstd at a level with a window of 128 MiB.
 func testLogJavaCodecs(t *testing.T, w *cluster) {
 	for codec, configs := range [][]string{
 		{"compression.type", "uncompressed", "message.timestamp.type", "LogAppendTime"},
@@ -110,7 +110,7 @@ func testLogJavaCodecs(t *testing.T, w *cluster) {
 	}
 }
 
-// raw fetches the first bytes of a partition.
+// raw fetches the first bytes of a partition and does not decode their records.
 func (r *reader) raw(p connector.Partition) []byte {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
@@ -131,7 +131,8 @@ func (r *reader) raw(p connector.Partition) []byte {
 	return resp.parts[0].records
 }
 
-// A position behind the end is refused whether its epoch is known or not; brokers answer the two in different ways.
+// testLogLongerThanTheLog: a position after the end is refused with and without a known epoch; brokers answer the two
+// in different ways.
 func testLogLongerThanTheLog(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	w.produce("t", 0, 4, "v")
@@ -145,12 +146,12 @@ func testLogLongerThanTheLog(t *testing.T, w *cluster) {
 	if a, b := r.last[parts[0]].Bounds.DivergedAt, r.last[parts[1]].Bounds.DivergedAt; a != -1 || b != 4 {
 		t.Errorf("diverged at %d without an epoch, at %d with it", a, b)
 	}
-	// An epoch that has never been is none that the records were read in.
+	// The log never had this epoch, so the records before the position are not from it.
 	r.from(parts[1], 2, 7)
 	r.holds(time.Minute, parts[1], hold.Truncated)
 }
 
-// A compacted log ends its batches with holes, and may end in them.
+// testLogCompactionHoles: reading passes holes at the end of batches and of the log, which compaction leaves.
 func testLogCompactionHoles(t *testing.T, w *cluster) {
 	w.createWith("t", 1, "cleanup.policy", "compact", "segment.ms", "100", "segment.bytes", "1048576",
 		"min.cleanable.dirty.ratio", "0.001", "max.compaction.lag.ms", "100", "min.compaction.lag.ms", "0")

@@ -35,7 +35,7 @@ type membership struct {
 	stop    context.CancelFunc
 
 	mu   sync.Mutex
-	base topics // topics of the newest join, or older: the leader assigned no fewer partitions
+	base topics // topics as of the newest join or before; the leader assigned at least their partitions
 
 	// live is true during a generation. Only then does kafka-go reliably leave the group.
 	live atomic.Bool
@@ -86,7 +86,7 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 // roomToMatch is how many more topics may match before the group must be left and joined again.
 const roomToMatch = 8
 
-// fill writes the wanted topics into the subscription.
+// fill writes the topics of base into the subscription.
 func (m *membership) fill() {
 	wanted := slices.Sorted(maps.Keys(m.known()))
 	copy(m.names, wanted)
@@ -113,10 +113,13 @@ func (m *membership) resubscribe(seen topics) bool {
 	return true
 }
 
-// onJoin is called before each join. Its view of the topics is older than the assignment of the leader, so a
-// partition that is added meanwhile is noticed later as a new one. New topics are subscribed at once: one join makes
-// all members join, and otherwise the first member to notice the topics would give claims away for them. An error
-// ends the attempt.
+// onJoin runs before each join: it polls the topics, writes them into the subscription and returns what this member
+// owned last. An error ends the attempt.
+//
+// The poll is older than the leader's assignment, so the watcher sees a partition that is added in between as a new
+// one. New topics are subscribed here, because a join of one member makes all members join. Otherwise only the first
+// member to notice the topics would be subscribed to them, get all their partitions, and give claims away to keep the
+// balance.
 func (m *membership) onJoin() (owned, error) {
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
@@ -210,8 +213,8 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 	}
 }
 
-// receive calls kafka-go's Next. Meanwhile it removes a member from the group that kafka-go has forgotten after an
-// error: the coordinator would otherwise make all others wait until that member's session expires.
+// receive calls kafka-go's Next. Meanwhile it removes the stale member from the group: otherwise the coordinator would
+// make all others wait until that member's session expires.
 func (m *membership) receive(ctx context.Context) (*kafka.Generation, error) {
 	for m.stale != "" {
 		short, cancel := context.WithTimeout(ctx, m.group.cfg.Session/30)

@@ -55,7 +55,8 @@ func (r *requestMemory) keep(n int) {
 	}
 }
 
-// close returns everything to the pool, except a buffer after an error: the connection may still write into it.
+// close returns the reservation and the buffer to the pool. After an error the pool gets only the bytes back and not
+// the buffer: the connection may still write into it.
 func (r *requestMemory) close(err error) {
 	r.keep(0)
 	r.mu.Lock()
@@ -75,14 +76,15 @@ func (r *requestMemory) close(err error) {
 type lender struct {
 	pool *bytepool.Pool
 	room *requestMemory
-	// wait waits for a buffer with priority over all other requests to the pool.
+	// wait waits for a buffer of n bytes, before all other requests to the pool. held is the memory that the caller keeps
+	// meanwhile.
 	wait func(n int, held int64) ([]byte, error)
 }
 
 var _ recordbatch.Memory = (*lender)(nil)
 
-// Lend implements [recordbatch.Memory]. Only one caller at a time waits while it holds memory; the others return
-// without a buffer, so that their memory drains.
+// Lend implements [recordbatch.Memory]. Only one caller at a time waits while it holds memory. The others return
+// without a buffer, so that their results are delivered and later released.
 func (l *lender) Lend(n, held int, may bool) ([]byte, error) {
 	b, left, ok := l.pool.Draw(n, l.room.reserved)
 	l.room.reserved = left

@@ -15,7 +15,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letters are hard to compress.
+// letters returns n random letters, which compress badly.
 func letters(rnd *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -24,8 +24,8 @@ func letters(rnd *rand.Rand, n int) string {
 	return string(b)
 }
 
-// In a pool for a few batches everything arrives, in order and intact, though results are kept until a caller
-// waits for memory; and in the end the pool is empty.
+// TestLogInLittleMemory: with a pool for a few batches all records arrive, in order and intact, although results are
+// kept until a request waits for memory. At the end the pool is empty.
 func TestLogInLittleMemory(t *testing.T) {
 	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
 	for _, size := range []int64{160 << 10, 300 << 10, 1 << 20} {
@@ -37,7 +37,7 @@ func TestLogInLittleMemory(t *testing.T) {
 				p := int32(i % 8)
 				v := letters(rnd, 1+rnd.IntN(40<<10))
 				if rnd.IntN(4) == 0 {
-					v = strings.Repeat(v[:min(9, len(v))], 5000) // it grows when it is opened
+					v = strings.Repeat(v[:min(9, len(v))], 5000) // it grows by decompression
 				}
 				w.produceValue("t", p, v, codecs[rnd.IntN(len(codecs))])
 				want[p] = append(want[p], v)
@@ -111,8 +111,8 @@ func (w *cluster) produceValue(topic string, partition int32, value string, code
 	}
 }
 
-// A batch that needs nearly the whole pool is delivered. One that needs more holds its partition, and the hold says what to
-// do. The other partitions continue.
+// TestLogOversize: a batch that needs nearly the whole pool is delivered. One that needs more holds its partition, and
+// the hold says what to do. The other partitions continue.
 func TestLogOversize(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		rnd := rand.New(rand.NewPCG(1, 1))

@@ -51,8 +51,8 @@ type topicMetadata struct {
 	Partitions []partitionMetadata // ascending
 }
 
-// missing reports whether the broker knows no such topic. The broker may also be behind: a new topic can exist before
-// every broker knows it.
+// missing reports whether the broker knows no such topic. The topic may exist nevertheless: not every broker knows a
+// new topic at once.
 func (t *topicMetadata) missing() bool {
 	return t.Err == kafka.UnknownTopicOrPartition || t.Err == kafka.UnknownTopicID
 }
@@ -83,9 +83,12 @@ func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadat
 	return m, nil
 }
 
-// everyTopic requests all topics that we may describe. The response omits all others, without an error.
+// everyTopic as the number of names requests all topics that we may describe. The response omits all others, without
+// an error.
 const everyTopic = -1
 
+// requestMetadata requests topics from one broker, or from anyBroker. n is the number of names, or everyTopic without names.
+// A topic without an id is a Fatal error.
 func (c *Client) requestMetadata(ctx context.Context, broker int32, n int, names []string) (*clusterMetadata, error) {
 	v, err := c.version(ctx, broker, protocol.Metadata, metadataVersion, metadataVersion)
 	if err != nil {
@@ -110,7 +113,7 @@ func (c *Client) requestMetadata(ctx context.Context, broker int32, n int, names
 
 func (c *Client) beginMetadata(x *exchange, broker int32, version int16, n int, names []string, rights bool) encoder {
 	e := c.begin(x, broker, protocol.Metadata, version, true)
-	e.array(n) // zero means none
+	e.array(n) // zero requests no topic, -1 all
 	for _, name := range names {
 		e.uuid(idempotency.TopicID{})
 		e.str(name)

@@ -31,7 +31,7 @@ func newLogMetrics(reg prometheus.Registerer) *logMetrics {
 		byName:        counter("sluice_fetch_by_name_requests_total", "Fetch requests to a broker that is read by topic name because it is older than Kafka 3.1; they are in sluice_fetch_requests_total, too."),
 		responseBytes: counter("sluice_fetch_response_bytes_total", "Bytes of the responses to fetch requests."),
 		records:       counter("sluice_fetch_records_total", "Committed records read."),
-		recordBytes:   counter("sluice_fetch_record_bytes_total", "Bytes of memory that the records read have taken, decompressed."),
+		recordBytes:   counter("sluice_fetch_record_bytes_total", "Memory that records took when they were read, decompressed, in bytes."),
 		throttled:     counter("sluice_fetch_throttled_seconds_total", "Time for which brokers asked for no further fetch request."),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_fetch_errors_total",

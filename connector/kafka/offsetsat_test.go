@@ -14,13 +14,14 @@ import (
 	"sluice/connector"
 )
 
-// The first committed record that is not older than a time, to the millisecond; nothing where there is none.
+// testLogOffsetsAt: OffsetsAt returns the first committed record that is not older than a time, to the millisecond,
+// and leaves out partitions without one.
 func testLogOffsetsAt(t *testing.T, w *cluster) {
 	w.create("t", 3)
 	base := time.UnixMilli(1_700_000_000_000)
 	produce := func(client *kgo.Client, partition int32, times ...int) {
 		t.Helper()
-		for _, ms := range times { // each a batch of its own
+		for _, ms := range times { // each record in its own batch
 			r := &kgo.Record{Topic: w.prefix + "t", Partition: partition, Value: []byte("v"), Timestamp: base.Add(time.Duration(ms) * time.Millisecond)}
 			if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 				t.Fatal(err)

@@ -35,7 +35,7 @@ func TestOneTryIsOneRequest(t *testing.T) {
 				w.create("t", 1)
 				r, _ := w.readStaged(LogConfig{})
 				g := NewGroup(r.client, GroupConfig{Group: "g", Topics: []string{"t"}}, slog.New(slog.DiscardHandler), nil)
-				_ = ask.do(t.Context(), r.Log, g) // connected, and brokers known
+				_ = ask.do(t.Context(), r.Log, g) // now the client is connected and knows the brokers
 				var requests atomic.Int32
 				w.fake.ControlKey(ask.key.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
 					w.fake.KeepControl()

@@ -21,7 +21,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// reader reads through a Log as the pipeline's reader does: every result is followed by the next request.
+// reader reads through a Log as the pipeline's reader does: it follows every result with the next request.
 type reader struct {
 	*Log
 	t      *testing.T
@@ -29,7 +29,7 @@ type reader struct {
 	reg    *prometheus.Registry
 	logs   *logBuffer
 	stop   func()
-	prefix string // of the names of topics
+	prefix string // of the topics' names
 
 	session  uint64
 	at       map[connector.Partition]connector.Position
@@ -37,10 +37,10 @@ type reader struct {
 	last     map[connector.Partition]connector.Fetched
 	held     map[connector.Partition]error
 	answers  int
-	maxBytes int // of one answer's records
+	maxBytes int // of the largest result
 }
 
-// read starts a Log, which ends with the test or by stop.
+// read starts a Log and a reader of it, which end with the test or by stop.
 func (w *cluster) read(cfg LogConfig, change ...func(*Config)) *reader {
 	w.t.Helper()
 	ccfg := Config{Brokers: w.addrs, Dial: w.dial}
@@ -67,7 +67,7 @@ func (w *cluster) read(cfg LogConfig, change ...func(*Config)) *reader {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, watched := make(chan error, 1), make(chan struct{})
 	go func() { ended <- r.Run(ctx) }()
-	go func() { // the goroutine is never restarted
+	go func() { // this goroutine runs until the reader stops
 		defer close(watched)
 		var watch liveness.Watch
 		turn := time.NewTicker(liveness.Every)
@@ -120,7 +120,7 @@ func (r *reader) partitions(topics ...string) (all []connector.Partition) {
 	return all
 }
 
-// from asks for a partition at a position.
+// from requests a partition from a position on.
 func (r *reader) from(p connector.Partition, next int64, epoch int32) {
 	pos := connector.Position{Partition: p, Next: next, Epoch: epoch}
 	r.at[p] = pos
@@ -128,7 +128,7 @@ func (r *reader) from(p connector.Partition, next int64, epoch int32) {
 	r.Fetch(connector.FetchRequest{Position: pos, Session: r.session})
 }
 
-// until receives answers until done or the time is over, which fails the test.
+// until receives results until done returns true. It fails the test after limit.
 func (r *reader) until(limit time.Duration, done func() bool) {
 	r.t.Helper()
 	if !r.within(limit, done) {
@@ -154,7 +154,7 @@ func (r *reader) within(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// take checks an answer against the contract and asks on.
+// take checks a result against the contract of connector.Log and sends the next request.
 func (r *reader) take(a connector.Fetched) {
 	r.t.Helper()
 	p := a.Partition
@@ -215,7 +215,7 @@ func (r *reader) values(p connector.Partition) (values []string) {
 	return values
 }
 
-// records is how many were read altogether.
+// records returns the number of records read from all partitions.
 func (r *reader) records() (n int) {
 	for _, rec := range r.got {
 		n += len(rec)
@@ -223,7 +223,7 @@ func (r *reader) records() (n int) {
 	return n
 }
 
-// reason is that of the hold of a partition, "" if it is not held.
+// reason returns the reason of a partition's hold, "" if it is not held.
 func (r *reader) reason(p connector.Partition) hold.Reason {
 	if h, ok := errors.AsType[*hold.Error](r.held[p]); ok {
 		return h.Reason
@@ -231,7 +231,7 @@ func (r *reader) reason(p connector.Partition) hold.Reason {
 	return ""
 }
 
-// holds waits until a partition is held and returns the reason.
+// holds waits until a partition is held, and compares the reason.
 func (r *reader) holds(limit time.Duration, p connector.Partition, want hold.Reason) {
 	r.t.Helper()
 	r.until(limit, func() bool { return r.held[p] != nil })
@@ -240,7 +240,7 @@ func (r *reader) holds(limit time.Duration, p connector.Partition, want hold.Rea
 	}
 }
 
-// metric is the value of a counter, its labels given as name, value.
+// metric returns the value of a counter. labels alternate names and values.
 func (r *reader) metric(name string, labels ...string) float64 {
 	r.t.Helper()
 	families, err := r.reg.Gather()
@@ -269,7 +269,7 @@ func (r *reader) metric(name string, labels ...string) float64 {
 	return sum
 }
 
-// franz returns a client of another make, which ends with the test.
+// franz returns a client of franz-go, which is closed at the end of the test.
 func (w *cluster) franz(opts ...kgo.Opt) *kgo.Client {
 	w.t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
@@ -283,7 +283,7 @@ func (w *cluster) franz(opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-// produce writes n records "<tag><i>" to a partition in one batch, with a producer of its own.
+// produce writes n records "<tag><i>" to a partition in one batch, with its own producer.
 func (w *cluster) produce(topic string, partition int32, n int, tag string, opts ...kgo.Opt) {
 	w.t.Helper()
 	var recs []*kgo.Record

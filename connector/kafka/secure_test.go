@@ -18,7 +18,7 @@ import (
 	"sluice/test/certs"
 )
 
-// secured is a cluster whose brokers know one user, and end sessions after two seconds.
+// secured runs a test with a cluster whose brokers know one user and end sessions after two seconds.
 func secured(t *testing.T, test func(t *testing.T, s *cluster, with func(*Config))) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, s *cluster) {
@@ -29,7 +29,8 @@ func secured(t *testing.T, test func(t *testing.T, s *cluster, with func(*Config
 		kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "2000"}))
 }
 
-// TestSessionsEnd: brokers that end sessions for re-authentication cost nothing: no generation, no trouble, no error.
+// TestSessionsEnd: if brokers limit sessions, connections authenticate again, without a new generation, trouble or an
+// error.
 func TestSessionsEnd(t *testing.T) {
 	secured(t, func(t *testing.T, s *cluster, with func(*Config)) {
 		member, reading := prometheus.NewRegistry(), prometheus.NewRegistry()
@@ -43,7 +44,8 @@ func TestSessionsEnd(t *testing.T) {
 			r.until(time.Minute, func() bool { return r.records() == second+1 })
 			time.Sleep(time.Second)
 		}
-		// Heartbeats come every 3 s, fetches twice a second: their connections renew at the first use after 1.9 s.
+		// Heartbeats come every 3 s, fetches twice a second. Their connections authenticate again at the first request after
+		// 1.9 s.
 		for reg, least := range map[*prometheus.Registry]float64{member: 95, reading: 120} {
 			if n := renewals(t, reg); n < least {
 				t.Errorf("authenticated again %v times in 300 s, want %v or more", n, least)
@@ -62,7 +64,7 @@ func TestSessionsEnd(t *testing.T) {
 	})
 }
 
-// renewals is how often connections were authenticated again.
+// renewals returns how often connections were authenticated again.
 func renewals(t *testing.T, reg *prometheus.Registry) (n float64) {
 	t.Helper()
 	families, err := reg.Gather()
@@ -128,7 +130,7 @@ func TestRefusedCredentials(t *testing.T) {
 			denied("metadata", err)
 			time.Sleep(time.Second)
 		}
-		if n := tries.Load(); n < minutes || n > 2*4*minutes { // two brokers under two names each
+		if n := tries.Load(); n < minutes || n > 2*4*minutes { // each of two brokers has two addresses
 			t.Errorf("%d attempts in %d minutes", n, minutes)
 		}
 		refuse.Store(false)
@@ -169,7 +171,7 @@ func TestRenewedPassword(t *testing.T) {
 		began := time.Now()
 		certs.Write(t, dir, "password", []byte("new"))
 		s.until("joined again", a.has(2))
-		// The coordinator waits for the member that could not say good-bye until its session is over.
+		// The coordinator waits for the session of the member, which could not leave, to expire.
 		if took := time.Since(began); took > defaultSession {
 			t.Errorf("joined %v after the password was renewed", took)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// TopicSettings is the part of a topic's configuration that limits its records.
+// TopicSettings is the part of a topic's configuration that limits how long records live and how large they are.
 type TopicSettings struct {
 	// Delete is true if records are deleted once they are older than RetentionTime or their partition is larger than
 	// RetentionBytes; -1 means no limit.

@@ -48,7 +48,7 @@ func TestTopicSettings(t *testing.T) {
 		"both": {Delete: true, Compact: true, RetentionBytes: -1, MaxBatch: 1_048_588},
 	} {
 		got, err := client.TopicSettings(t.Context(), name)
-		if name == "both" { // as long as a duration can say
+		if name == "both" { // the longest time.Duration
 			want.RetentionTime = got.RetentionTime
 			if got.RetentionTime < 200*365*24*time.Hour {
 				t.Errorf("both: retention %v", got.RetentionTime)

@@ -21,8 +21,9 @@ import (
 const listedBeyond = 100
 
 // limit removes the excess topics from seen. Topics with committed offsets come first, so that a new topic never
-// displaces one that the pipeline reads. Then come the topics of this member's last subscription, whose first offsets
-// are not committed yet; then all others by name. All members see the same offsets, hence agree.
+// displaces one that the pipeline reads. Then come the topics that this member subscribed to last, whose first offsets
+// are not committed yet; then all others by name. All members see the same committed offsets, so they agree on topics
+// that have one.
 func (g *Group) limit(ctx context.Context, seen *pollResult) error {
 	if g.cfg.Beyond == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// atMost is a limit of n topics for all together.
+// atMost limits all topics together to n.
 func atMost(n int) func(*Config, *GroupConfig) {
 	return func(_ *Config, g *GroupConfig) {
 		g.Matches = func(topic string) bool { return strings.HasPrefix(topic, "t.") }
@@ -27,7 +27,7 @@ func atMost(n int) func(*Config, *GroupConfig) {
 
 func (m *member) tooMany() []string { return namesOf(m.Absent(), hold.TooManyTopics) }
 
-// commit writes an offset for each partition of the topics.
+// commit commits an offset for each partition of the topics.
 func (m *member) commit(t *testing.T, topics ...string) {
 	t.Helper()
 	offsets := map[connector.Partition]connector.GroupOffset{}
@@ -41,8 +41,8 @@ func (m *member) commit(t *testing.T, topics ...string) {
 	}
 }
 
-// TestTooManyTopics: topics beyond the limit are held, and none that is read loses its place to a new one, be it read by
-// a member that has just started.
+// TestTooManyTopics: topics above the limit are held. A topic that is read never gives way to a new one, even with a
+// member that has just started.
 func TestTooManyTopics(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		for _, name := range []string{"t.b", "t.c", "t.d", "other"} {
@@ -59,10 +59,10 @@ func TestTooManyTopics(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 
-		s.create("t.a", 1) // comes first by name, before there is any offset
+		s.create("t.a", 1) // its name comes first, but no offset of it is committed
 		s.until("a new topic is held", held(m, "t.a", "t.d"))
 		m.commit(t, "t.b", "t.c")
-		second := s.start(atMost(2)) // knows nothing
+		second := s.start(atMost(2)) // a new member, without an earlier subscription
 		s.until("a new member agrees", func() bool { return held(second, "t.a", "t.d")() && m.has(1)() && second.has(1)() })
 		second.stop()
 		m.stop()
@@ -82,7 +82,7 @@ func TestTooManyTopics(t *testing.T) {
 	})
 }
 
-// TestTooManyTopics_Many: a hundred thousand topics that match are not as many holds.
+// TestTooManyTopics_Many: a hundred thousand matching topics do not make as many holds.
 func TestTooManyTopics_Many(t *testing.T) {
 	seen := pollResult{beyond: map[string]string{}}
 	for i := range 1000 {

@@ -12,8 +12,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// counted is a connection to a broker that falls silent behind so many requests of its client, and counts itself while it
-// is open.
+// counted is a connection to a broker that no longer answers after a number of requests. The test counts those that
+// are open.
 type counted struct {
 	net.Conn
 	open   *atomic.Int64

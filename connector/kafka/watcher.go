@@ -56,8 +56,8 @@ func changed(base, now topics) (why reason, doubtful bool) {
 	return why, doubtful
 }
 
-// newer merges the topics of a poll into base. Partitions are never removed, because a broker with old metadata may
-// miss some.
+// newer merges the topics of a poll into base. A topic keeps partitions that the poll lacks, because a broker with old
+// metadata may not know them yet, unless it was created again.
 func newer(base, now topics) topics {
 	merged := maps.Clone(base)
 	for name, is := range now {
@@ -170,7 +170,8 @@ func (g *Group) note(ctx context.Context, seen pollResult, absent []Absent) {
 	}
 }
 
-// failing returns the failure log of the topics that are absent for one cause.
+// failing returns the failure log for one cause of absent topics. Each cause has its own, which limits how often it is
+// logged.
 func (g *Group) failing(cause string) *reliability.FailureLog {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -228,7 +229,8 @@ func (c *Client) topics(ctx context.Context, names []string) (pollResult, error)
 	return m.selectTopics(func(*topicMetadata) bool { return true })
 }
 
-// selectTopics returns those of the topics that want selects and that exist.
+// selectTopics returns the existing topics for which want returns true. A topic whose metadata are denied is in
+// refused; a transient error of one topic is the error of the call.
 func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResult, error) {
 	seen := pollResult{topics: topics{}, refused: map[string]error{}}
 	for i := range m.Topics {
@@ -254,8 +256,8 @@ func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResu
 }
 
 // watch waits for the end of a generation, and ends it if the topics change. It returns the reason; after the end of
-// ctx the reason is meaningless. A generation that ended because of ctx or [topicsOutgrown] continues until the group
-// is left.
+// ctx the reason is meaningless. After the end of ctx, and with [topicsOutgrown], the generation lasts until the
+// caller leaves the group.
 func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	live, over := context.WithCancel(ctx)
 	again := make(chan struct{})
@@ -284,8 +286,8 @@ func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	return rebalanced
 }
 
-// check compares the current topics with those of the generation. It polls a second time before it believes that a
-// topic or partition is gone.
+// check compares the current topics with those of the generation and returns why the generation must end. It polls a
+// second time before it believes that a topic is gone or was created again.
 func (m *membership) check(ctx context.Context) reason {
 	for second := false; ; second = true {
 		seen, err := m.group.poll(ctx)

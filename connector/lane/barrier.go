@@ -9,14 +9,14 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Barrier seals a batch on its way through the queues of all lanes.
+// Barrier seals a batch. It passes through the queues of all lanes, and each adds its part of the batch.
 type Barrier struct {
 	ID        string // of the batch
 	Began     time.Time
 	Claims    map[connector.Partition]plan.Span
 	Parts     chan Part    // one part from each lane; its buffer has room for all
 	Passed    atomic.Int32 // lanes that it has passed
-	Allocated atomic.Int64 // bytes of the parts in the batch pool
+	Allocated atomic.Int64 // bytes that the batch still has in the batch pool
 	Taken     bool         // whether the writer has taken it and owns its parts
 }
 

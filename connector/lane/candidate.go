@@ -30,7 +30,8 @@ func Weight(r *connector.Record) int64 {
 }
 
 // NewCandidate returns the candidate for a record that cannot become a row. If the record can become a dead letter, the
-// candidate has a copy of it, and pass is true: the lane continues with the next record. Else the claim stops here.
+// candidate has a copy of it, and pass is true: the lane continues with the next record. Otherwise the claim must stop
+// before this record.
 func NewCandidate(b *Block, r *connector.Record, err error) (c plan.Candidate, pass bool) {
 	now := time.Now()
 	c = plan.Candidate{Partition: b.Partition, Session: b.Session, Offset: r.Offset, Err: err, First: now, Last: now, Timestamp: r.Timestamp}

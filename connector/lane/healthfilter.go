@@ -16,7 +16,7 @@ type HealthFilter struct {
 	connector.HealthRecords
 	logger                 *slog.Logger
 	dropped, unproven      prometheus.Counter
-	logged, loggedUnproven *reliability.Sparse // for dropped records, for records without the secret
+	logged, loggedUnproven *reliability.Sparse // limit the lines: about dropped records, about records without the secret
 }
 
 // NewHealthFilter returns the filter of a topic, nil if the topic drops nothing.
@@ -52,7 +52,8 @@ func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	return true
 }
 
-// drop adds a health-check record to the dropped ones of its session.
+// drop counts a health-check record of a session. It extends the last range of the session, or begins a new one if the
+// lane has kept a candidate since: see [plan.Dropped].
 func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	if i, ok := o.lastDropped[session]; ok && o.dropped[i].Candidates == len(o.candidates) {
 		o.dropped[i].Last = offset

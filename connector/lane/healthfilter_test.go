@@ -161,8 +161,8 @@ func BenchmarkHealthFilter(b *testing.B) {
 	}
 }
 
-// TestDropped_CountedByPlan: a plan counts exactly the health-check records that it passes, wherever a bad record
-// truncates it. The lane keeps counts, not a list.
+// TestDropped_CountedByPlan: a plan counts exactly the health-check records before its claims' positions, wherever a
+// bad record ends a claim. The lane keeps counts, not a list.
 func TestDropped_CountedByPlan(t *testing.T) {
 	a, b := connectortest.Partition(0), connectortest.Partition(1)
 	var o openPart

@@ -23,7 +23,7 @@ const (
 	// buffers, because they need one entry more than there are rows.
 	chunkRows  = 65_000
 	chunkBytes = 16 << 20
-	// A record of this size may get a chunk of its own.
+	// A record with a larger value may get a chunk of its own.
 	largeRecord = 2 << 20
 	// QueueLength is the number of blocks and barriers that the queue of a lane takes. Backpressure bounds the
 	// records in them.
@@ -83,7 +83,7 @@ type openPart struct {
 	dropped    []plan.Dropped
 	// lastDropped is the index of a session's newest element of dropped.
 	lastDropped map[uint64]int
-	// sealedRows, sealedBytes and sealedAllocated are sums over chunks.
+	// sealedRows, sealedBytes and sealedAllocated are totals of chunks.
 	sealedRows, sealedBytes, sealedAllocated int64
 	letterBytes                              int64       // bytes reserved for candidates
 	valueBytes                               int64       // bytes of record values in the open chunk
@@ -107,7 +107,8 @@ func (o *openPart) count(t *Table, rows, bytes, bad int64) {
 	t.OpenBatch.bad.Add(bad)
 }
 
-// openBatch sums up what all lanes hold open for a table. The reader reads it to decide when a batch is due.
+// openBatch has the totals of the open batch of a table over all lanes. The reader uses them to decide when the batch
+// is due.
 type openBatch struct {
 	Rows, Bytes atomic.Int64 // Bytes are those of columns and of bad records
 	bad         atomic.Int64 // bad records
@@ -361,7 +362,7 @@ func (l *Lane) append(b *Block, r *connector.Record, o *openPart) error {
 	return add(o.builder, b.Partition, r)
 }
 
-// keepCandidate keeps a bad record as a candidate. pass reports whether the claim continues after it.
+// keepCandidate keeps a bad record as a candidate. pass says whether the claim continues after it.
 func (o *openPart) keepCandidate(b *Block, c *plan.Candidate, pass bool) {
 	o.candidates, o.letterBytes = append(o.candidates, *c), o.letterBytes+c.Allocated
 	o.stopped[b.Session], o.breakRun = !pass, true
@@ -453,8 +454,9 @@ func probe(b *Block, r *connector.Record) error {
 	return err
 }
 
-// fail gives up the open batch of a table after a decoder failed. The builder may be corrupt, and the records of
-// its rows are released already. The sealed batch will be dropped and all of its records are read again.
+// fail gives up the open batch of a table after a decoder failed. The builder may be corrupt, and the memory of the
+// records from which it made rows is released already. Once the batch is sealed, the writer drops it, and all of its
+// records are read again.
 func (l *Lane) fail(b *Block, r *connector.Record, o *openPart, err error) {
 	o.fail(b.Table, plan.Failure{Partition: b.Partition, Session: b.Session, Offset: r.Offset, Err: err, Alone: l.othersPass(b, r), Runs: o.runs})
 }
@@ -465,8 +467,9 @@ func (o *openPart) fail(t *Table, f plan.Failure) {
 	t.OpenBatch.Failed.Add(1)
 }
 
-// othersPass reports whether other records can be decoded. It tries the other records of the block; if there are
-// none, it returns whether any record has become a row since the process started.
+// othersPass reports whether other records can be decoded, so that only this one is at fault. It tries the other
+// records of the block; if that decides nothing, it returns whether any record has become a row since the process
+// started.
 func (l *Lane) othersPass(b *Block, failed *connector.Record) bool {
 	const most = 100 // each failing probe costs a builder
 	failures := 0
@@ -529,8 +532,8 @@ func (l *Lane) sealChunk(t *Table, o *openPart) {
 	o.runs, o.valueBytes = nil, 0
 }
 
-// close ends this lane's part of a batch: with commit it becomes a part of the sealed batch, else it is dropped. allocated is the part's size in the
-// batch pool.
+// close ends this lane's part of the open batch. With commit the part belongs to a sealed batch, otherwise the caller
+// drops it. allocated is its size in the batch pool.
 func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	o := l.open[t]
 	if o == nil {
@@ -544,8 +547,8 @@ func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	if o.failed != nil {
 		t.OpenBatch.Failed.Add(-1)
 	}
-	// A builder without rows may go: more rows may never come. One that keeps buffers of a bad record must go: no
-	// commit would free them, and a claim that needs the whole pool would wait forever.
+	// Free a builder that made no rows in this batch, because more may never come. Free a builder that still keeps the
+	// buffers of a bad record: no commit would release them, and a claim that needs the whole pool would wait forever.
 	if p.Chunks == nil || o.failed != nil || o.counted.allocated > 0 {
 		l.freeBuilder(t, o)
 	}
@@ -565,7 +568,7 @@ func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	return p, allocated
 }
 
-// Blocks is a pool of blocks, so that a record causes no allocation on its way.
+// Blocks is a pool of blocks, so that enqueueing records allocates no memory.
 type Blocks struct{ free chan *Block }
 
 // NewBlocks returns a pool that keeps up to n unused blocks.

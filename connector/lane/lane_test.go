@@ -43,8 +43,8 @@ type copiers struct{}
 
 func (copiers) Builder(connector.Schema) (connector.Builder, error) { return &copier{}, nil }
 
-// TestLane_SealedBatchLeavesNothing: a lane must release everything when it seals. No commit would free what it
-// keeps, and a claim that needs the whole pool would wait forever.
+// TestLane_SealedBatchLeavesNothing: a lane must keep no memory of a batch that it sealed: no commit would free it, and
+// a claim that needs the whole pool would wait forever.
 func TestLane_SealedBatchLeavesNothing(t *testing.T) {
 	for _, values := range []string{"r", "b", "rb", "rB", "Br", "rBrB", "rBr", "rbB"} { // r: a row; b: a bad record; upper case: large enough for a chunk of its own
 		t.Run(values, func(t *testing.T) {

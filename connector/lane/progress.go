@@ -33,7 +33,7 @@ func (u *uncommitted) set(since, oldest int64) {
 }
 
 // done notes that the lane has decoded a block up to next. some says whether records of the block now wait for a
-// commit. first reports whether they are the session's first in the open batch.
+// commit. first reports whether they are the first of the session in the open batch.
 func (p *Progress) done(b *Block, next int64, some bool) (first bool) {
 	if some {
 		since := p.open.since.Load()
@@ -46,10 +46,10 @@ func (p *Progress) done(b *Block, next int64, some bool) (first bool) {
 	return first
 }
 
-// stop notes a record that cannot become a dead letter.
+// stop notes the offset of a record that cannot become a dead letter. Only the first one counts.
 func (p *Progress) stop(offset int64) { p.Bad.CompareAndSwap(0, offset+1) }
 
-// seal moves what is open to the sealed batch.
+// seal moves what the session has in the open batch to the sealed one.
 func (p *Progress) seal() {
 	p.sealed.set(p.open.since.Load(), p.open.oldest.Load())
 	p.open.clear() // last, so that readers always see the records in one of the two

@@ -14,7 +14,7 @@ import (
 // recordsPerSecond is the maximum number of records that are logged per second.
 const recordsPerSecond = 1000
 
-// What became of a record, as logged.
+// The values of the attribute "became": the results of decoding a record.
 const (
 	recordIsRow          = "row"
 	recordIsBad          = "bad_record"
@@ -37,7 +37,7 @@ func NewRecordLog(logger *slog.Logger) *RecordLog {
 // enabled reports whether log would log anything. Lanes ask once per block.
 func (l *RecordLog) enabled(ctx context.Context) bool { return l.logger.Enabled(ctx, slog.LevelDebug) }
 
-// log logs what became of a record.
+// log logs the result of one record, unless the second has had recordsPerSecond lines.
 func (l *RecordLog) log(ctx context.Context, p connector.Partition, r *connector.Record, became string) {
 	left, ok := l.lines.Next()
 	if !ok {

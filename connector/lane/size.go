@@ -12,7 +12,8 @@ const (
 	// Assumptions until a table's first chunk is sealed: bytes of columns per byte of value, and per row in
 	// addition.
 	defaultRatio, defaultRow = 1.25, 128
-	minChunk                 = 512 << 10
+	// minChunk is the smallest limit of a chunk, in bytes.
+	minChunk = 512 << 10
 )
 
 // ChunkLimit is the size at which lanes seal a chunk. All lanes share it, because many open chunks (lanes times
@@ -27,6 +28,7 @@ func (c *ChunkLimit) Set(pool int64, lanes, tables int) {
 // ratio is the measured ratio for a table: bytes of columns per byte of value.
 type ratio struct{ bits atomic.Uint64 }
 
+// learn sets the ratio from a sealed chunk: its memory and the total size of the values in it.
 func (r *ratio) learn(allocated, values int64) {
 	if values > 0 {
 		r.bits.Store(math.Float64bits(float64(allocated) / float64(values)))
@@ -41,7 +43,7 @@ func (r *ratio) estimate(values, rows int) int64 {
 	return int64(float64(values)*defaultRatio) + int64(rows*defaultRow)
 }
 
-// ReleaseRows releases chunks and their reservation in the pool.
+// ReleaseRows releases the rows of chunks, and their bytes in the pool.
 func ReleaseRows(pool *bytepool.Pool, chunks []plan.Chunk) {
 	for _, c := range chunks {
 		c.Rows.Release()

@@ -10,6 +10,6 @@ type Table struct {
 	Decoder   connector.Decoder
 	Nulls     bool // the decoder takes records without a value
 	OpenBatch openBatch
-	// Verdicts are the writer's findings about records that cannot become rows.
+	// Verdicts lists records that the writer has found to fail, and records that lanes must test one by one.
 	Verdicts plan.Verdicts
 }

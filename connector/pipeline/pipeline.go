@@ -33,7 +33,8 @@ type Config struct {
 	OffsetCommitInterval time.Duration // interval at which the group's offsets are committed
 	Drain                time.Duration // maximum duration of the drain
 	Lanes                int           // 0: one per core
-	// UntilCurrent ends the run once the tables have what the topics held at its start, or the claims are held.
+	// UntilCurrent ends the run once the tables have all records that the topics had at its start. It does not wait for
+	// claims that are held.
 	UntilCurrent bool
 	// Member is the name of this process in dead letters and batch ids. It must be unique among all members, past
 	// ones included.
@@ -73,7 +74,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.Metrics != nil {
 		p.Metrics.MustRegister(intake.NewLastRecords(p.Status))
 	}
-	// Work in flight continues after ctx has ended: the drain finishes a started commit or gives it up at its end.
+	// Work in flight continues after ctx has ended: the drain waits for a started commit, and gives it up at the end of
+	// the drain.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var goroutines sync.WaitGroup
 	goroutines.Go(func() { offsets.Run(working) })

@@ -60,8 +60,8 @@ type Run struct {
 }
 
 // Span is the part of a claim that a sealed batch covers: offsets [From, Next) of one session. Epoch is the leader
-// epoch of the last record batch before Next, -1 if unknown. Earlier lists the epochs before smaller offsets, if
-// they differ.
+// epoch of the last record batch before Next, -1 if unknown. Earlier lists the epochs before smaller offsets, in
+// ascending order, if they differ.
 type Span struct {
 	Session    uint64
 	From, Next int64
@@ -69,16 +69,16 @@ type Span struct {
 	Earlier    []EpochUntil
 }
 
-// EpochUntil is the leader epoch of the last record batch before an offset, for all offsets up to and including
+// EpochUntil has the leader epoch of the last record batch before a position, for all positions up to and including
 // Until.
 type EpochUntil struct {
 	Epoch int32
 	Until int64
 }
 
-// EndAt shortens the span to [From, next) and sets Epoch to the leader epoch of the last record before next. A
-// later epoch would report a truncation at resume if the log lost only records after next, which the table does not
-// have.
+// EndAt shortens the span to [From, next) and sets Epoch to the leader epoch of the last record batch before next. With
+// the later epoch, a resume would report a truncation if the log lost only records after next, which are not in the
+// table.
 func (s *Span) EndAt(next int64) {
 	s.Next = next
 	for _, e := range s.Earlier {
@@ -89,9 +89,9 @@ func (s *Span) EndAt(next int64) {
 	}
 }
 
-// SealedBatch is a batch that takes no more records: the offsets that the claims have read, and what the lanes made
-// of the records. Chunks are in the order of each lane. A claim belongs to one lane, so its rows are in offset
-// order.
+// SealedBatch is a batch that takes no more records: the offsets that it covers, and the rows and candidates that the
+// lanes made of the records. Chunks are in the order of each lane. A claim belongs to one lane, so its rows are in
+// offset order.
 type SealedBatch struct {
 	ID         string // in log lines and dead letters
 	Claims     map[connector.Partition]Span
@@ -169,8 +169,8 @@ type Failure struct {
 	Sealing bool
 }
 
-// FailedAt returns the failures at which only single records are at fault, and the first error of all failures.
-// With an error nothing of the batch is usable: the rows that were in the same builder are lost.
+// FailedAt returns the failures at which only single records are at fault, and the first error of all failures. If
+// there is an error, nothing of the batch is usable, because the rows in the builder that failed are lost.
 func (b *SealedBatch) FailedAt() (at []Failure, err error) {
 	for _, f := range b.Failures {
 		if err == nil {
@@ -226,7 +226,7 @@ func (n IgnoredNames) Add(topic string, names []string, more bool) {
 	}
 }
 
-// Merge adds the names of another lane.
+// Merge adds the names that another lane has seen.
 func (n IgnoredNames) Merge(other IgnoredNames) {
 	for topic, of := range other {
 		n.Add(topic, slices.Collect(maps.Keys(of.names)), of.more)

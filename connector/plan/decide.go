@@ -14,38 +14,42 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Plan is what a sealed batch will commit.
+// Plan is the content of the next version of the table: what a sealed batch, an initial commit or the moves of an
+// operator will commit.
 type Plan struct {
 	Pieces []connector.Piece
-	// Letters are the dead letters, ordered by claim and offset. The commit drops them once they are durable.
+	// Letters are the dead letters, ordered by claim and offset. The committer sets Letters to nil once they are
+	// durable, to free their memory.
 	Letters []deadletter.Letter
 	Commit  connector.Commit
-	// Next is each claim of the plan with its position after the commit.
+	// Next has the claims of the plan. The position of a claim after the commit is the Next of its span.
 	Next map[connector.Partition]Span
 	// Oldest is the smallest timestamp of the records of the rows, in milliseconds; 0 if none has one.
 	Oldest int64
-	// Arrivals are the arrival times of the runs of the rows.
+	// Arrivals has an element for each run that becomes rows, for the metrics of latency.
 	Arrivals []arrival
-	// Newest is the largest timestamp of each claim that has rows.
+	// Newest is the largest record timestamp of each claim that has rows, in milliseconds.
 	Newest map[connector.Partition]int64
 	// HoldTimestamps are the timestamps of the records at which Holds stop, by claim.
 	HoldTimestamps map[connector.Partition]int64
 	// Holds are the claims that a bad record stops, each at the record's offset.
 	Holds []hold.Hold
 
-	// Duplicates: kept are the entries to remember once the plan is committed, judged as of now; Skipped is a
-	// sample of what was left out, for the log.
+	// For duplicates, set if the table declares an identity: kept has the entries to remember after the commit, Judged
+	// counts the searches of the window, Skipped is a sample of the records left out, for the log, and now is the time of the
+	// decision.
 	kept    map[connector.Partition][][]idempotency.Entry
 	Judged  map[connector.Partition]idempotency.Counts
 	Skipped []duplicate
 	now     time.Time
 
 	tableID string
-	// expects are the positions that the precondition compares, by appId.
+	// expects has the positions that the precondition compares, by appId; -1 for none.
 	expects map[string]int64
 	schemas []connector.Schema
-	// initialTopic is the topic whose initial commit this is: the precondition allows no other position of it. "" for
-	// all other plans, also for the initial commit of added partitions, whose topic has positions.
+	// initialTopic is set only in the first commit of a topic: the table must then have no position of a topic of this
+	// name, of any pipeline. It is "" in all other plans, also in the initial commit of partitions that were added to a
+	// topic, because the other partitions have positions.
 	initialTopic, pipeline string
 	// accepts allows the plan to commit to a replaced table and to mark it as the pipeline's own.
 	accepts bool
@@ -59,11 +63,12 @@ const (
 	operationOffsets = "SLUICE OFFSETS"
 )
 
-// Decide returns what a sealed batch commits, in offset order of each claim. It is pure.
+// Decide returns the plan of a sealed batch. The rows of each claim stay in the order of their offsets. It is pure.
 //
-// It leaves out rows and dead letters of a session other than the batch's, because their claim was lost, fenced or
-// held after they were read. A bad record that cannot become a dead letter truncates its claim at its offset. So
-// does a flood of bad records of a topic. The other claims commit.
+// It leaves out rows and dead letters of a session other than the batch's, because their claim was lost, fenced or held
+// after they were read. A claim with a bad record that cannot become a dead letter commits only up to that record, and
+// is held there. In a flood of bad records of a topic, each claim of the topic that has bad records is held at the
+// first of them. The other claims commit.
 func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 	p := &Plan{
 		Next: maps.Clone(batch.Claims), tableID: s.TableID, pipeline: t.Pipeline, expects: map[string]int64{},
@@ -121,7 +126,8 @@ func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 	return p
 }
 
-// hold truncates a claim at the offset of a hold. An earlier hold of the same claim replaces a later one.
+// hold ends a claim of the plan at the offset of a hold. It replaces an earlier hold of the claim: Decide adds floods
+// after other holds, and a flood lies at a smaller offset.
 func (p *Plan) hold(h hold.Hold) {
 	span := p.Next[h.Partition]
 	span.EndAt(h.Offset)
@@ -200,8 +206,8 @@ func (p *Plan) unmasked(c Chunk, d *deduction, rows map[connector.Partition]int6
 	return pieces
 }
 
-// arrival is when the first record of a run was enqueued, in nanoseconds, and the smallest timestamp of its
-// records, in milliseconds.
+// arrival describes a run: when its first record was enqueued, in nanoseconds since 1970, and the smallest timestamp of
+// its records, in milliseconds.
 type arrival struct{ Enqueued, Oldest int64 }
 
 func holdOf(c Candidate) hold.Hold {

@@ -72,7 +72,7 @@ func TestDecide(t *testing.T) {
 			[]connector.Range{{Topic: "orders", From: 10, Next: 13, Rows: 3, Epoch: 3}},
 			[]hold.Hold{{Partition: a, Reason: hold.Poison, Detail: "not JSON", Offset: 13}},
 		},
-		"a bad record behind the last epoch's first one": {
+		"a bad record after the last epoch's first one": {
 			&SealedBatch{
 				Claims:     map[connector.Partition]Span{a: {1, 10, 20, 4, []EpochUntil{{3, 12}}}},
 				Chunks:     []Chunk{{Runs: []Run{runOf(a, 1, 10, 12, 0, 3), runOf(a, 1, 14, 19, 3, 9)}}},

@@ -5,6 +5,6 @@
 // plans that set positions and add no rows. A plan is the content of the table's next version; its Precondition
 // checks the log prefix that the version extends.
 //
-// [Finding], [JudgePast] and [RowsBefore] say why a position cannot be read from or why a partition cannot begin.
-// [Derive] says the same for tools.
+// [Finding], [JudgePast] and [RowsBefore] say why a position cannot be read from, or why a partition must not make its
+// initial commit. [Derive] says the same for tools.
 package plan

@@ -9,7 +9,7 @@ import (
 	"sluice/idempotency"
 )
 
-// duplicate is a record that was left out because the table already has its fingerprint.
+// duplicate is a record that was left out because an earlier record of its partition has the same fingerprint.
 type duplicate struct {
 	idempotency.Coordinates
 	Fingerprint idempotency.Fingerprint
@@ -80,8 +80,8 @@ func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
 	}
 }
 
-// done adds to the plan the newest timestamp of each partition, as a txn beside its position, and the number of
-// duplicates.
+// done adds the counts of found and new identities to the plan. It also adds the newest timestamp of each partition as a txn, if it
+// has grown.
 func (d *deduction) done(p *Plan, s *connector.Snapshot) {
 	if d == nil {
 		return
@@ -102,8 +102,8 @@ func (d *deduction) done(p *Plan, s *connector.Snapshot) {
 	}
 }
 
-// Remembered yields the entries of a claim to remember once the plan is committed: rows with an identity, at their
-// effective time.
+// Remembered yields the entries of a claim to remember once the plan is committed: those of rows with an identity, each
+// with its effective time.
 func (p *Plan) Remembered(partition connector.Partition) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		now := p.now.UnixMilli()

@@ -103,7 +103,7 @@ func floods(batch *SealedBatch, next map[connector.Partition]Span, bad []*Candid
 	return holds
 }
 
-// mostFrequent returns the most frequent reason among a topic's bad records, and its count.
+// mostFrequent returns the most frequent reason code among the bad records of a topic, and its count.
 func mostFrequent(bad []*Candidate, topic string) (most string, n int) {
 	counts := map[string]int{}
 	for _, c := range bad {
@@ -135,8 +135,8 @@ func (c *Candidate) letter(member, batch string) deadletter.Letter {
 	return l
 }
 
-// trace returns the chain of an error's types, each with its text unless it repeats the text before. Error texts
-// never quote records.
+// trace returns the types in the chain of an error, each with its text unless that repeats the text before. Texts of
+// errors never quote records.
 func trace(err error) string {
 	var (
 		b    strings.Builder

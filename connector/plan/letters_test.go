@@ -41,7 +41,7 @@ func bad(p connector.Partition, session uint64, offset int64, err error) Candida
 	return Candidate{Partition: p, Session: session, Offset: offset, Err: err, Record: &connector.Record{Offset: offset, Value: fmt.Append(nil, offset)}}
 }
 
-// halves returns terms under which topics with more than 50 % bad records hold.
+// halves returns terms under which a topic with more than 50 % bad records is a flood, except the allowed topics.
 func halves(allowed ...string) Terms {
 	t := Terms{Pipeline: "pipe", Member: "m", Letters: map[string]connector.LetterRules{}, Allowed: map[string]bool{}}
 	for _, topic := range []string{"orders", "users", "calm"} {
@@ -166,7 +166,7 @@ func TestDecide_Floods(t *testing.T) {
 		"bad ones of a lost claim do not count": {
 			map[connector.Partition][2]int64{a: {0, 99}, b: {0, 99}}, nil, func(s *SealedBatch) { delete(s.Claims, b) }, 99, nil,
 		},
-		"what lies behind a stop does not count": {
+		"bad records after a stop do not count": {
 			map[connector.Partition][2]int64{a: {0, 150}},
 			nil,
 			func(s *SealedBatch) { s.Candidates = append(s.Candidates, stopper(a, 1, 1099, errors.New("no"))) }, 99,
@@ -196,8 +196,8 @@ func TestDecide_Floods(t *testing.T) {
 	}
 }
 
-// TestDecide_FloodBeforeStop: a flood truncates a claim before a bad record that would stop it. Only the flood is a
-// hold: the other one would be shown at an offset that the table does not reach, and end and return at each check.
+// TestDecide_FloodBeforeStop: a flood ends a claim before the bad record that would stop it. Only the flood is a hold:
+// a hold at the bad record would name an offset that the table does not reach, and would end and return at each check.
 func TestDecide_FloodBeforeStop(t *testing.T) {
 	a := topicPart("orders", 0)
 	batch := batchOf(map[connector.Partition][2]int64{a: {0, 200}}, syntax)
@@ -222,8 +222,8 @@ func TestDecide_FloodDetail(t *testing.T) {
 	}
 }
 
-// TestDecide_EachRecordOnce: in every mix of lost claims and bad records, the offsets that a plan passes are rows
-// and letters of its claims, each once, in order.
+// TestDecide_EachRecordOnce: in every mix of lost claims and bad records, each offset that a plan passes is exactly one
+// row or one letter of its claims, in order.
 func TestDecide_EachRecordOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type place struct {

@@ -27,7 +27,8 @@ func History(s *connector.Snapshot, topic string) []Past {
 	return all
 }
 
-// Replaced says why the table is not the one that the pipeline wrote, or returns "".
+// Replaced says why the table is not the one that the pipeline wrote, or returns "": the pipeline has txns in the
+// table, but no mark with its present id.
 func Replaced(s *connector.Snapshot, pipeline string) string {
 	if _, marked := s.Positions[idempotency.TableAppID(pipeline, s.TableID)]; marked {
 		return ""
@@ -48,8 +49,8 @@ func Added(p connector.Partition, known []Past, pipeline string) bool {
 	})
 }
 
-// JudgePast says why a claim without a txn must not make its initial commit, or returns "". It does not check the
-// table's rows: see [RowsBefore].
+// JudgePast says why a claim without a txn must not make its initial commit, or returns "". known is the [History] of
+// its topic, offsets are the committed offsets of the group. It does not check the rows of the table: see [RowsBefore].
 func JudgePast(p connector.Partition, s *connector.Snapshot, known []Past, offsets map[int32]connector.GroupOffset, pipeline string) (hold.Reason, string) {
 	if Added(p, known, pipeline) {
 		if o, ok := offsets[p.ID]; ok {
@@ -79,30 +80,33 @@ func JudgePast(p connector.Partition, s *connector.Snapshot, known []Past, offse
 	return "", ""
 }
 
-// Finding returns the hold for a position that cannot be read from, nil if it can. there is false if Kafka has no
-// such partition.
+// Finding returns the hold for a position of the table that cannot be read from, nil if it can. Resumes and commands
+// use it. It asks [connector.Bounds.Unreadable], as the adapter does for claims that are being read. there is false if
+// Kafka has no such partition.
 func Finding(at connector.Position, b connector.Bounds, there bool) *hold.Hold {
 	holdAt := func(reason hold.Reason, format string, args ...any) *hold.Hold {
 		return &hold.Hold{Partition: at.Partition, Reason: reason, Detail: fmt.Sprintf(format, args...), Offset: at.Next}
 	}
-	switch {
-	case !there:
+	if !there {
 		return holdAt(hold.TopicRecreated, "topic %q was deleted or created again; the table has position %d of topic id %v",
 			at.Partition.Topic, at.Next, at.Partition.TopicID)
-	case at.Next < b.LogStart:
-		return holdAt(hold.BehindLogStart, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
-	case at.Next > b.HighWatermark:
-		return holdAt(hold.AheadOfLogEnd, "the table's position is offset %d, but the log ends at %d", at.Next, b.HighWatermark)
-	case b.DivergedAt >= 0 && b.DivergedAt < at.Next:
-		return holdAt(hold.Truncated, "the log was truncated: from offset %d on it differs from what was read", b.DivergedAt)
 	}
-	return nil
+	switch reason := b.Unreadable(at.Next); reason {
+	case hold.BehindLogStart:
+		return holdAt(reason, "offsets [%d, %d) were deleted before they were read", at.Next, b.LogStart)
+	case hold.AheadOfLogEnd:
+		return holdAt(reason, "the table's position is offset %d, but the log ends at %d", at.Next, b.HighWatermark)
+	case hold.Truncated:
+		return holdAt(reason, "the log was truncated: from offset %d on it differs from what was read", b.DivergedAt)
+	default:
+		return nil
+	}
 }
 
-// RowsBefore returns the rows that forbid the initial commit of those of a topic's partitions that have no
-// position. These are the rows of the topic, or the partition's own rows if other partitions of the topic have
-// positions. The positions of other partitions prove that the topic was started, not that this partition is new:
-// txns expire one by one.
+// RowsBefore returns the rows of which the table must have none when the partitions without a position make their
+// initial commit. For a topic without any position these are all rows of the topic. If other partitions of the topic
+// have positions, they are the partition's own rows: the other positions prove that the topic was started, not that
+// this partition is new, because txns expire one by one.
 func RowsBefore(s *connector.Snapshot, pipeline, topic string, partitions []connector.Partition) (all []connector.RowsOf) {
 	known := History(s, topic)
 	for _, p := range partitions {
@@ -113,8 +117,8 @@ func RowsBefore(s *connector.Snapshot, pipeline, topic string, partitions []conn
 	return slices.Compact(all)
 }
 
-// BlockingRows returns the rows that forbid the initial commit of a partition. added says that other partitions of
-// its topic have positions: see [Added].
+// BlockingRows returns the rows that forbid the initial commit of a partition if the table has any of them. added says
+// that other partitions of its topic have positions: see [Added].
 func BlockingRows(p connector.Partition, added bool) connector.RowsOf {
 	if added {
 		return connector.RowsOf{Topic: p.Topic, Partition: p.ID}
@@ -132,7 +136,7 @@ func RowsDetail(of connector.RowsOf) string {
 		"positions over with offsets adopt, or pause the topic, begin it with offsets start, correct it with offsets set, and resume it", of.Topic)
 }
 
-// CompareRows orders by topic and partition.
+// CompareRows orders by topic, then by partition.
 func CompareRows(a, b connector.RowsOf) int {
 	return connector.Partition{Topic: a.Topic, ID: a.Partition}.Compare(connector.Partition{Topic: b.Topic, ID: b.Partition})
 }

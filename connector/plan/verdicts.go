@@ -9,16 +9,16 @@ import (
 	"sluice/connector"
 )
 
-// Verdict is why the record at some coordinates cannot become a row, as found by the writer before a lane decodes
-// it.
+// Verdict says why the record at some offset cannot become a row. The writer found it when the record failed; the lane
+// uses it when the record is read again.
 type Verdict struct {
 	Err         error // of class Poison
 	Retries     int
 	First, Last time.Time // times of the first and the last failure
 }
 
-// Verdicts are the verdicts about records of a table, and the records that lanes test one by one. The table's
-// writer writes them, lanes read them. The maps are never changed, only replaced.
+// Verdicts has the verdicts about records of a table, and the records that lanes test one by one. The table's writer
+// writes them, lanes read them. The maps are never changed, only replaced.
 type Verdicts struct {
 	of        atomic.Pointer[map[connector.Partition]map[int64]Verdict]
 	suspected atomic.Pointer[map[connector.Partition]Suspects]
@@ -39,7 +39,8 @@ func (i *Verdicts) Suspects(p connector.Partition) Suspects {
 	return Suspects{}
 }
 
-// Suspect adds the records of chunks that could not be sealed, so that lanes test each. Only the writer calls it.
+// Suspect adds the records of the chunks that could not be sealed, so that lanes test each of them. Only the writer
+// calls it.
 func (i *Verdicts) Suspect(failures []Failure) {
 	failures = slices.DeleteFunc(slices.Clone(failures), func(f Failure) bool { return !f.Sealing })
 	if len(failures) == 0 {

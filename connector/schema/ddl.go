@@ -43,7 +43,7 @@ const (
 	insteadOfJSON    = "string, if the producer sends the JSON as text"
 )
 
-// instead says what to write for types of other systems and of later versions.
+// instead maps types of other systems and of later versions to what to write for them.
 var instead = map[string]string{
 	"decimal": insteadOfDecimal, "dec": insteadOfDecimal, "numeric": insteadOfDecimal, "binary": "string, for text such as base64",
 	"timestamp_ntz": insteadOfLocal, "timestamp_ltz": "timestamp", "datetime": insteadOfLocal, "timestamptz": "timestamp",
@@ -78,8 +78,8 @@ func notDDL(r rune) bool {
 	return r == utf8.RuneError || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsSpace(r) && !strings.ContainsRune("_,<>():`", r)
 }
 
-// around returns the words of a text before and after a position in it. A column number would not help, because YAML
-// joins the lines of a schema.
+// around returns a few words before and after a position in a text, for errors. A column number would not help,
+// because YAML joins the lines of a schema.
 func around(text string, at int) string {
 	const before, behind = 30, 24
 	from, to := 0, len(text)
@@ -264,7 +264,7 @@ func (p *parser) name(depth int) (string, error) {
 	return name, nil
 }
 
-// forbidden reports whether Spark refuses a character in names, or whether it is a control character.
+// forbidden reports whether a name must not have a character: Spark refuses it, or it is a control character.
 func forbidden(r rune) bool { return strings.ContainsRune(" ,;{}()\n\t=", r) || unicode.IsControl(r) }
 
 // backticked reads a name between backticks and returns it and its end.
@@ -319,7 +319,7 @@ func (p *parser) typ(column string, depth int) (Type, error) {
 	return t, err
 }
 
-// noType returns why word is not a type, and what to write instead.
+// noType returns the text of the error for a word that is no type, with what to write instead.
 func (p *parser) noType(column, word string) string {
 	if word == "" {
 		return fmt.Sprintf("expected the type of column %q, found %s", column, p.found())

@@ -43,7 +43,7 @@ func TestParseDDL(t *testing.T) {
 	}
 }
 
-// TestDDLErrors shows that an error tells the position and what to write instead.
+// TestDDLErrors: an error names the position and says what to write instead.
 func TestDDLErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "schema: expected the name of a column, found the end"},
@@ -97,7 +97,7 @@ func TestDDLErrors(t *testing.T) {
 	}
 }
 
-// FuzzParseDDL shows that what is read can be written and read again, through DDL and through Delta's JSON.
+// FuzzParseDDL: a schema that was parsed can be written and parsed again, as DDL and as Delta's JSON.
 func FuzzParseDDL(f *testing.F) {
 	for _, s := range []string{
 		"order_id string not null, qty int, price double, shipping struct<city:string, zip:string not null>, tags array<string>",

@@ -26,7 +26,7 @@ func TestDeltaJSON(t *testing.T) {
 	}
 }
 
-// spark is the schemaString of a table made by Spark, with types and metadata that we do not write.
+// spark is the schemaString of a table that Spark made, with types and metadata that this program does not write.
 const spark = `{"type":"struct","fields":[` +
 	`{"name":"id","type":"long","nullable":true,"metadata":{"comment":"k","big":12345678901234567890123, "odd" : [ 1.0e0 ]}},` +
 	`{"name":"amount","type":"decimal(10,2)","nullable":true,"metadata":{}},` +
@@ -164,8 +164,8 @@ func randomJSON(t *rapid.T, depth int) string {
 	return `{"type":"struct","fields":[` + strings.Join(fields, ",") + `]}`
 }
 
-// TestRoundTrips: a schema read from a table is written byte for byte as it was; its written part is stable, fits the
-// whole if the table is supported, and survives DDL except for what DDL cannot say.
+// TestRoundTrips: a schema read from a table is written byte for byte as it was. Its written part is stable, fits the
+// whole if the table is supported, and survives DDL except for what DDL cannot express.
 func TestRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := randomJSON(t, 3)
@@ -231,7 +231,7 @@ func FuzzFromDelta(f *testing.F) {
 	})
 }
 
-// TestLeavesMayBeKept: the paths do not share memory.
+// TestLeavesMayBeKept: a caller may keep the paths of leaves, because they share no memory.
 func TestLeavesMayBeKept(t *testing.T) {
 	var kept []string
 	var paths [][]string

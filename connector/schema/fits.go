@@ -53,7 +53,7 @@ func fieldsFit(table, rows []Field, above string) error {
 			return err
 		}
 	}
-	for _, f := range table { // in order, so that the error is deterministic
+	for _, f := range table { // in the order of the table, so that equal schemas give equal errors
 		if _, added := byName[f.Name]; added && !f.Nullable {
 			return conflict("column %s%s is NOT NULL in the table and not in schema: add it to schema, or drop the NOT NULL in the table", above, f.Name)
 		}

@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// checkHold compares an error with a reason and a part of its text; no part means no error.
+// checkHold compares an error with a reason and a part of its text. With "" as part it expects no error.
 func checkHold(t *testing.T, err error, reason hold.Reason, part string) {
 	t.Helper()
 	if part == "" {
@@ -66,7 +66,8 @@ func TestFitsPartitionsAndKinds(t *testing.T) {
 	checkHold(t, s.Fits(nil), hold.SchemaConflict, "schema of another kind")
 }
 
-// TestFitsIgnoresWhatIsNotWritten: files do not have such columns, so nothing that happens to them concerns rows.
+// TestFitsIgnoresWhatIsNotWritten: data files lack the columns that are not written, so rows fit after any change of
+// such a column.
 func TestFitsIgnoresWhatIsNotWritten(t *testing.T) {
 	before := fromDelta(t, `{"name":"a","type":"long","nullable":true},{"name":"d","type":"decimal(4,2)","nullable":true}`)
 	checkHold(t, parse(t, "a bigint").Fits(before), "", "")

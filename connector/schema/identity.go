@@ -21,13 +21,13 @@ func (s *Schema) WithFingerprint() *Schema {
 	return &Schema{append(slices.Clone(s.fields), fingerprintColumn()), s.partitions}
 }
 
-// Identifier computes the fingerprints of rows from columns of the table alone. So it computes the same ones while
-// rows are built and when they are read back. It is for one goroutine.
+// Identifier computes the fingerprints of rows only from columns of the table. So rows have the same fingerprints when
+// they are built and when they are read back. It is for one goroutine.
 type Identifier struct {
 	path   []string
 	stored bool
 	hasher *idempotency.Hasher
-	of     []idempotency.Fingerprint // of the texts of a dictionary
+	of     []idempotency.Fingerprint // those of a dictionary's texts, by index
 
 	keepIDs bool
 	ids     idempotency.IDs
@@ -81,10 +81,10 @@ func identifies(k Kind) bool {
 	return false
 }
 
-// Path returns the identity column, by its names from the table's column down.
+// Path returns the path of the identity column: its names from the table's column down.
 func (i *Identifier) Path() []string { return i.path }
 
-// Of appends an entry for each row of a batch with the columns of the table.
+// Of appends an entry for each row of a batch that has the columns of the table.
 func (i *Identifier) Of(rows arrow.RecordBatch, to []idempotency.Entry) ([]idempotency.Entry, error) {
 	find := func(name string) arrow.Array {
 		if at := rows.Schema().FieldIndices(name); len(at) == 1 {
@@ -137,7 +137,7 @@ func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idemp
 	for row := range values.Len() {
 		e := idempotency.Entry{Offset: at.Value(row), At: -1}
 		if stamps.IsValid(row) {
-			e.At = floorMillis(int64(stamps.Value(row)))
+			e.At = entryTime(int64(stamps.Value(row)))
 		}
 		if values.IsValid(row) {
 			e.Fingerprint = of(row)
@@ -192,15 +192,17 @@ func appendID(to []byte, values arrow.Array, row int) []byte {
 	return to
 }
 
-// floorMillis converts microseconds to milliseconds, rounding down, so that times just before 1970 do not become 0.
-func floorMillis(micros int64) int64 {
+// entryTime converts the microseconds of a timestamp column to the milliseconds of an entry. Every time before 1970
+// becomes -1, the value of a row without a timestamp.
+func entryTime(micros int64) int64 {
 	if micros < 0 {
 		return -1
 	}
 	return micros / 1000
 }
 
-// prints returns the function that computes the fingerprint of a row.
+// prints returns a function that computes the fingerprint of a row from values. The error means that values of their
+// type are no identity.
 func (i *Identifier) prints(values arrow.Array) (func(row int) idempotency.Fingerprint, error) {
 	h := i.hasher
 	text := func(s string) idempotency.Fingerprint { return h.Text([]byte(s)) }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Kind is a type without its parameters.
+// Kind is a type without its parameters: a struct without its fields, an array without its element.
 type Kind uint8
 
 // The written kinds, and Other for all other types of Delta (decimal, binary, map, variant, …).
@@ -82,7 +82,7 @@ func (s *Schema) WithPartitions(columns []string) *Schema {
 type Leaf struct {
 	Path []string // names from the column down
 	Type Type
-	// Written is false for types that this version leaves null.
+	// Written is false for a type that this version does not write; it leaves such columns null.
 	Written bool
 }
 

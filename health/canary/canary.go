@@ -26,11 +26,11 @@ type Place struct {
 // Config of a canary. All fields are needed.
 type Config struct {
 	Topic string
-	// Every is how often a record is sent. One is under way at a time: a late one delays the next.
+	// Every is the interval at which records are sent. Only one is on its way at a time: a late one delays the next.
 	Every time.Duration
 	// Deadline is how long a record may take, from before it is sent until it is seen.
 	Deadline time.Duration
-	// Poll is how often the table is looked at while a record is under way.
+	// Poll is the interval at which the table is searched for a record on its way.
 	Poll time.Duration
 	// Produce sends the n-th record, once, and returns its place when it is durable.
 	Produce func(ctx context.Context, n int64, sent time.Time) (Place, error)
@@ -48,7 +48,7 @@ const (
 	stageVisible = "visible"
 )
 
-// A Canary is one member's. Its own failures hold and stop nothing.
+// A Canary sends the canary records of one member. Its failures hold no claim and stop nothing.
 type Canary struct {
 	Config
 	took     prometheus.Histogram
@@ -60,7 +60,7 @@ type Canary struct {
 	failing reliability.FailureLog
 }
 
-// New returns a canary that is not sent yet. An error means that its metrics cannot be registered.
+// New returns a canary that sends nothing before Run. An error means that its metrics cannot be registered.
 func New(c Config) (*Canary, error) {
 	k := &Canary{
 		Config: c,
@@ -94,7 +94,7 @@ func New(c Config) (*Canary, error) {
 	return k, nil
 }
 
-// State returns how the last canaries fared. Any goroutine may ask.
+// State returns the result of the last canary records. It is safe for concurrent use.
 func (k *Canary) State() health.Canary {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -146,7 +146,7 @@ func (k *Canary) send(ctx context.Context, n int64, sent time.Time) (stage strin
 	}
 }
 
-// note records how a canary fared.
+// note records the result of a canary record in the state, the metrics and the log.
 func (k *Canary) note(ctx context.Context, sent time.Time, stage string, err error) {
 	now := time.Now()
 	k.mu.Lock()

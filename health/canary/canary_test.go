@@ -16,13 +16,13 @@ import (
 	"sluice/health/canary"
 )
 
-// pond is Kafka and a table, as far as a canary sees them.
+// pond is a fake of Kafka and of the table of a canary.
 type pond struct {
 	mu      sync.Mutex
 	sent    []time.Time
-	landing time.Duration // after this long a record is in the table; negative: never
-	down    error         // of Kafka
-	denied  error         // of the store
+	landing time.Duration // time until a record is in the table; negative: never
+	down    error         // error of Kafka
+	denied  error         // error of the store
 	stuck   bool          // Kafka does not answer
 }
 
@@ -154,7 +154,7 @@ func TestACanaryFails(t *testing.T) {
 					t.Fatal("the first did not arrive")
 				}
 				p.set(c.fail)
-				time.Sleep(3*time.Minute + 40*time.Second) // four are due, or two that take their deadline
+				time.Sleep(3*time.Minute + 40*time.Second) // time for four records, or for two that reach their deadline
 				synctest.Wait()
 				s := k.State()
 				if s.Stage != c.stage || !strings.Contains(s.Error, c.text) || s.Failing == nil || !s.Failing.Equal(p.sent[1]) || s.Seen != seen {

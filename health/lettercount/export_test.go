@@ -1,6 +1,6 @@
 package lettercount
 
-// Slices is how many slices the dead-letter log is kept in.
+// Slices returns the number of slices.
 func (t *Tally) Slices() (n int) {
 	for _, d := range t.dead {
 		n += len(d.slices)

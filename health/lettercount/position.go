@@ -4,7 +4,7 @@ package lettercount
 // can read: its topic was deleted or created again, or it belongs to another cluster.
 type Log struct{ Start, End int64 }
 
-// Position is how far the table is in a partition, and what Kafka has of it.
+// Position is the table's position in a partition, and the offsets of the partition that Kafka has.
 type Position struct {
 	Next int64 // the next offset to read, 0 if the table has no position
 	Log  Log
@@ -16,9 +16,10 @@ func (p Position) Pending(offset int64) bool {
 	return offset >= p.Next && offset >= p.Log.Start && offset < p.Log.End
 }
 
-// Counts reports whether a dead letter about an offset counts as unresolved. resolved says that an operator discarded or
-// acknowledged it. row says that the table has a row of the record: of this offset and of the same topic id. It decides only
-// once the table is past the record. Before, a position was set back over the row, and what will be at its offset is open.
+// Counts reports whether a dead letter about an offset counts as unresolved. resolved reports whether an operator discarded
+// or acknowledged it. row reports whether the table has a row with this offset and topic id. It matters only if the table is
+// past the record. A row at or after the position means that the position was set back, and that the record may get another
+// result.
 func (p Position) Counts(offset int64, row, resolved bool) bool {
 	if resolved || p.Pending(offset) {
 		return false

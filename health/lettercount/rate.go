@@ -11,7 +11,7 @@ const (
 	rateStep = 10 * time.Second
 )
 
-// Rate counts letters over the last five minutes. Safe for several goroutines. The zero value is ready for use.
+// Rate counts dead letters over the last five minutes. It is safe for concurrent use. The zero value is ready for use.
 type Rate struct {
 	mu    sync.Mutex
 	steps [rateOver / rateStep]struct{ step, n int64 }

@@ -17,26 +17,26 @@ import (
 // It keeps the dead letters in slices of the dead-letter log. When retention deletes the start of a slice, the Tally drops
 // the slice and reads its remaining records again, so the other slices need not be read.
 type Tally struct {
-	max     int64 // bytes
-	bytes   int64 // of slices and sources
+	max     int64 // largest bytes
+	bytes   int64 // estimated memory of slices and sources
 	dead    map[idempotency.Partition]*deadPartition
 	sources map[idempotency.Partition]*source
 }
 
-// ErrFull says that there are more letters than a tally may keep.
+// ErrFull means that the dead letters take more memory than the Tally may use.
 var ErrFull = errors.New("more dead letters than are kept in memory")
 
 const (
-	// perSlice is how many letters make a slice.
+	// perSlice is the number of letters at which a slice is full.
 	perSlice = 1 << 16
-	// maxFresh is how many letters of a source may wait to be judged one by one; with more of them all behind the first one
-	// are judged again. It takes repeats of old letters to make one.
+	// maxFresh is how many fresh letters of a source may wait to be judged one by one. With more, all letters from the first
+	// fresh one on are judged again. A letter is fresh if it is new and about an offset whose letters were judged before.
 	maxFresh = 1 << 12
-	// An entry of a slice and a source take about so much memory beside their offsets.
+	// The estimated memory of an entry of a slice and of a source in bytes, without their offsets.
 	entryBytes, sourceBytes = 160, 512
 )
 
-// New returns a tally that takes about so many bytes at most.
+// New returns an empty Tally that uses about most bytes of memory at most.
 func New(most int64) *Tally {
 	return &Tally{max: most, dead: map[idempotency.Partition]*deadPartition{}, sources: map[idempotency.Partition]*source{}}
 }
@@ -44,19 +44,20 @@ func New(most int64) *Tally {
 // deadPartition is the known content of a partition of a dead-letter topic: its slices in the order of their offsets.
 type deadPartition struct {
 	slices []*slice
-	open   *slice // that is read into
+	open   *slice // the one that Add extends; nil before Begin
 	seen   int64  // every lower offset was read once: reading it again reports nothing new
 }
 
-// slice are the letters at offsets [from, to) of a dead-letter partition.
+// slice has the letters at offsets [from, to) of a dead-letter partition: in pending while it may grow, then in sets.
 type slice struct {
 	from, to int64
 	letters  int
 	bytes    int64
-	pending  map[entry][]int64 // while it is read into
-	sets     map[entry]offsets.Set
+	pending  map[entry][]int64     // nil once it is sealed
+	sets     map[entry]offsets.Set // nil before
 }
 
+// entry groups letters about one source with one class of error.
 type entry struct {
 	of    *source
 	class classify.Class
@@ -65,12 +66,12 @@ type entry struct {
 // source is a partition that letters are about.
 type source struct {
 	idempotency.Partition
-	judged int64       // its letters below were judged, but for those that are fresh
-	void   offsets.Set // of them, those with a row
-	fresh  []int64     // letters below judged that were read since
-	slices int         // that have letters of it
+	judged int64       // letters about lower offsets are judged, except the fresh ones
+	void   offsets.Set // judged offsets whose record has a row
+	fresh  []int64     // offsets below judged with a letter that was read later
+	slices int         // number of slices with letters about it
 
-	last *count // nil if something has changed since
+	last *count // the last count, nil if anything has changed since
 }
 
 // count is a count of dead letters of one source.
@@ -81,7 +82,7 @@ type count struct {
 	counts   map[classify.Class]int64
 }
 
-// of reports whether the count is that at a position and with these resolved letters, too.
+// of reports whether the count is also right at another position and with other resolved letters. A nil count is not.
 func (c *count) of(at Position, resolved offsets.Set) bool {
 	return c != nil && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
 }
@@ -89,7 +90,7 @@ func (c *count) of(at Position, resolved offsets.Set) bool {
 // Span are the offsets [From, To).
 type Span struct{ From, To int64 }
 
-// Keep forgets all dead-letter partitions but those.
+// Keep drops the dead-letter partitions for which keep returns false.
 func (t *Tally) Keep(keep func(idempotency.Partition) bool) {
 	for p, d := range t.dead {
 		if !keep(p) {
@@ -113,7 +114,7 @@ func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Sp
 		d.slices, d.seen = nil, 0
 	}
 	d.slices = slices.DeleteFunc(d.slices, func(s *slice) bool {
-		gone := s.from < start || s.from == s.to // reading it found no dead letter
+		gone := s.from < start || s.from == s.to // retention deleted its start, or it is empty
 		if gone {
 			t.drop(s)
 		}
@@ -121,7 +122,7 @@ func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Sp
 	})
 	at := start
 	for i, s := range d.slices {
-		if s.pending != nil && i < len(d.slices)-1 { // only the last one continues
+		if s.pending != nil && i < len(d.slices)-1 { // only the last slice can grow
 			t.seal(s)
 		}
 		if at < s.from {
@@ -135,7 +136,7 @@ func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Sp
 	return missing
 }
 
-// Begin says that a span which is missing is read now.
+// Begin starts the reading of a missing span at its offset from: Add and Passed then apply to it.
 func (t *Tally) Begin(p idempotency.Partition, from int64) {
 	d := t.dead[p]
 	if d == nil {
@@ -150,7 +151,7 @@ func (t *Tally) Begin(p idempotency.Partition, from int64) {
 	d.slices = slices.Insert(d.slices, i, d.open)
 }
 
-// Add takes a letter of the span that is read: at is its own offset.
+// Add adds a dead letter of the span that Begin started. at is its own offset; about and class are those of its record.
 func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordinates, class classify.Class) {
 	d := t.dead[p]
 	if d == nil || d.open == nil {
@@ -181,7 +182,8 @@ func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordin
 	}
 }
 
-// Passed says that the span was read up to an offset. The error is [ErrFull]: nothing more may be added then.
+// Passed records that the span was read up to an offset. The error is [ErrFull] if nothing more may be added, or says that
+// Begin was not called.
 func (t *Tally) Passed(p idempotency.Partition, next int64) error {
 	d := t.dead[p]
 	if d == nil || d.open == nil {
@@ -204,7 +206,7 @@ func (t *Tally) Full() error {
 	return nil
 }
 
-// Bytes is about what the letters take in memory.
+// Bytes returns the estimated memory of the letters.
 func (t *Tally) Bytes() int64 { return t.bytes }
 
 // seal ends a slice and packs its dead letters.
@@ -220,7 +222,7 @@ func (t *Tally) seal(s *slice) {
 	s.bytes, s.pending = bytes, nil
 }
 
-// drop forgets slices, and sources that have no letter any more.
+// drop gives up the letters of slices, and sources that have no letter any more. The caller removes the slices.
 func (t *Tally) drop(all ...*slice) {
 	for _, s := range all {
 		t.bytes -= s.bytes
@@ -241,7 +243,7 @@ func (t *Tally) leave(of *source) {
 	}
 }
 
-// again makes the dead letters from an offset on unjudged.
+// again makes the dead letters about offsets from an offset on unjudged.
 func (s *source) again(from int64) {
 	if from < s.judged {
 		s.judged = from
@@ -280,7 +282,7 @@ func (t *Tally) setVoid(s *source, v offsets.Set) {
 	s.void, s.last = v, nil
 }
 
-// cursors returns one for each set of letters about a source, from an offset on, tagged with its class.
+// cursors returns a cursor for each set of letters about a source, from an offset on, tagged with the set's class.
 func (t *Tally) cursors(s *source, from int64) (all []offsets.Cursor) {
 	for _, d := range t.dead {
 		for _, part := range d.slices {
@@ -308,7 +310,7 @@ var classes = [...]classify.Class{classify.Transient, classify.Poison, classify.
 type Part struct {
 	Source  idempotency.Partition
 	Offsets []int64 // ascending
-	// next is where the letters continue that are not judged yet, -1 if these are fresh ones.
+	// next is the value of source.judged once this part is judged, -1 if the letters are fresh ones.
 	next int64
 }
 
@@ -346,15 +348,15 @@ func (t *Tally) last(of *source) int64 {
 	return last
 }
 
-// Unjudged returns letters about a topic that are not judged yet and that the table is past, most of them at most; nothing
-// if there are none. position is the next offset to read of a partition, 0 if the table has none.
+// Unjudged returns up to most letters about a topic that are not judged yet and whose records the table is past. position
+// returns the next offset to read of a partition, 0 if the table has none.
 func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int64, most int) (parts []Part) {
 	for _, s := range t.of(topic) {
 		if most <= 0 {
 			return parts
 		}
 		at := position(s.Partition)
-		s.again(at) // the caller may not have said that it was set back
+		s.again(at) // the position may have been set back without a call of Back
 		if at == s.judged && len(s.fresh) == 0 {
 			continue
 		}
@@ -413,9 +415,9 @@ func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
 	}
 }
 
-// Count counts the letters about a topic that are unresolved, by class: see [Position.Counts]. resolved returns the letters of
-// a partition that operators discarded or acknowledged. A record with letters of several classes counts as the first of
-// them. What was not judged yet counts: ask when nothing is left that is [Tally.Unjudged].
+// Count counts the unresolved letters about a topic by class: see [Position.Counts]. resolved returns the letters of a
+// partition that operators discarded or acknowledged. A record with letters of several classes counts once, for the lowest
+// class. Letters that are not judged count as letters without a row, so call it when [Tally.Unjudged] returns none.
 func (t *Tally) Count(topic string, position func(idempotency.Partition) Position, resolved func(idempotency.Partition) offsets.Set) map[classify.Class]int64 {
 	counts := make(map[classify.Class]int64)
 	for _, s := range t.of(topic) {
@@ -488,7 +490,7 @@ func (t *Tally) prune(s *source) {
 	t.setVoid(s, p.Done())
 }
 
-// of returns the sources of a topic, in some fixed order.
+// of returns the sources of a topic by partition number, then by cluster and topic id.
 func (t *Tally) of(topic string) (all []*source) {
 	for p, s := range t.sources {
 		if p.Topic == topic {

@@ -28,7 +28,7 @@ type written struct {
 	class classify.Class
 }
 
-// simulation holds dead-letter partitions, positions, logs and rows. It counts by the definition.
+// simulation has dead-letter partitions, positions, logs and rows, and counts unresolved letters by the definition.
 type simulation struct {
 	dead      map[idempotency.Partition][]written // by offset
 	start     map[idempotency.Partition]int64
@@ -48,7 +48,7 @@ func (w *simulation) log(p idempotency.Partition) lettercount.Log {
 	return lettercount.Log{End: 1 << 60}
 }
 
-// at is the position of a partition with its log.
+// at returns the position of a partition with its log.
 func (w *simulation) at(p idempotency.Partition) lettercount.Position {
 	if w.gone[p] {
 		return lettercount.Position{Next: w.positions[p]}
@@ -67,8 +67,8 @@ func (w *simulation) resolved(p idempotency.Partition) offsets.Set {
 	return offsets.Of(all...)
 }
 
-// unresolved is the definition: the table is past the record and has no row of it, or no member can read it any more, and no
-// operator resolved it.
+// unresolved reports whether a letter is unresolved, by the definition: the table is past the record and has no row of it,
+// or no member can read the record any more, and no operator resolved it.
 func (w *simulation) unresolved(at idempotency.Coordinates) bool {
 	if w.done[at] {
 		return false
@@ -110,7 +110,8 @@ func (w *simulation) beyond(of idempotency.Partition) bool {
 	return false
 }
 
-// look brings a tally up to the current world, as a watch does: bytes of the log per answer, letters per judgement.
+// look brings a tally up to date with the simulation, as the watch of a member does. It reads answer letters of the log at a
+// time, and judges at most most letters at a time.
 func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
 	tally.Keep(func(p idempotency.Partition) bool { _, there := w.dead[p]; return there })
 	for p, all := range w.dead {
@@ -154,8 +155,8 @@ func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, mo
 	}
 }
 
-// TestTally: after any changes of dead letters, positions, rows and the log, a tally that followed them and one that starts
-// now have the count of the definition.
+// TestTally: after any changes of dead letters, positions, rows and logs, a tally that followed them and a new one both have
+// the count of the definition.
 func TestTally(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dead := []idempotency.Partition{partition("dlq", 0), partition("dlq", 1), partition("dlq-2", 0)}
@@ -182,7 +183,7 @@ func TestTally(t *testing.T) {
 			w.look(t, tally, answer, most)
 			for _, topic := range []string{"a", "bb"} {
 				want := w.count(topic)
-				for range 2 { // asking changes nothing
+				for range 2 { // a count changes nothing
 					if d := cmp.Diff(want, tally.Count(topic, w.at, w.resolved)); d != "" {
 						t.Fatalf("%s, followed (-want +got):\n%s", topic, d)
 					}
@@ -230,7 +231,7 @@ func TestTally(t *testing.T) {
 				of := rapid.SampledFrom(sources).Draw(t, "of")
 				to := rapid.Int64Range(0, w.positions[of]).Draw(t, "to")
 				tally.Back(of, to)
-				for range rapid.Int64Range(0, w.positions[of]-to).Draw(t, "again") { // rows may be added, none goes
+				for range rapid.Int64Range(0, w.positions[of]-to).Draw(t, "again") { // rows may be added; none is removed
 					at := idempotency.Coordinates{Partition: of, Offset: to}
 					w.rows[at] = w.rows[at] || rapid.Bool().Draw(t, "row")
 					to++
@@ -280,7 +281,7 @@ func TestTally(t *testing.T) {
 	})
 }
 
-// TestTallyForgets: what retention takes away is read again only in part, and its memory comes back.
+// TestTallyForgets: when retention deletes letters, only a part of the rest is read again, and the memory is freed.
 func TestTallyForgets(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	tally := lettercount.New(64 << 20)
@@ -314,7 +315,7 @@ func TestTallyForgets(t *testing.T) {
 	}
 }
 
-// TestTallyOfAPositionThatWasSetBack: a letter that stood is void once its record was read again and became a row.
+// TestTallyOfAPositionThatWasSetBack: an unresolved letter becomes void once its record was read again and became a row.
 func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	letter := idempotency.Coordinates{Partition: of, Offset: 5}
@@ -329,7 +330,7 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 		t.Fatalf("%d letters stand, want 1", got)
 	}
 	tally.Back(of, 3)
-	w.rows[letter] = true // and the position is past it again
+	w.rows[letter] = true // the position is past the record again
 	w.look(t, tally, 10, 10)
 	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 0 {
 		t.Errorf("%d letters stand, and the record has a row", got)
@@ -340,7 +341,7 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 func TestTallyIsFull(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
-	tally.Begin(p, 0) // Missing was not called before: nothing happens
+	tally.Begin(p, 0) // without an effect, because Missing was not called before
 	tally.Missing(p, 0, 1<<30)
 	tally.Begin(p, 0)
 	var err error
@@ -358,7 +359,7 @@ func TestTallyIsFull(t *testing.T) {
 	}
 }
 
-// TestTallyOfWhatCannotBeRead: looks that come to nothing leave nothing behind.
+// TestTallyOfWhatCannotBeRead: spans that are begun again and again without being read leave at most one slice.
 func TestTallyOfWhatCannotBeRead(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
@@ -372,7 +373,7 @@ func TestTallyOfWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestTallyOfRepeats: any number of old letters that come again are judged again, and counted once.
+// TestTallyOfRepeats: letters about records that have one already are judged again and counted once, however many there are.
 func TestTallyOfRepeats(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	w := &simulation{

@@ -8,7 +8,7 @@ import (
 	"sluice/health/liveness"
 )
 
-// record has a value as functions may get it: in words of the stack.
+// record is passed by value, so that its words are on the stack of the called function.
 type record struct {
 	secret [4]uint64
 }
@@ -27,7 +27,7 @@ func (r record) method(number uint64, began chan<- struct{}, end <-chan struct{}
 	return r.secret[1] + number
 }
 
-// TestGoroutinesHoldNoValues: Go writes down the words that functions were called with, which may be those of a record.
+// TestGoroutinesHoldNoValues: the dump has no arguments of functions, which Go prints and which may be parts of a record.
 func TestGoroutinesHoldNoValues(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	const secret = 0xdeadbeefcafe

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// Touched is how often the file is written while the process is alive.
+	// Touched is the interval at which a process that is alive writes the file.
 	Touched = 5 * time.Second
-	// Stale is how old the file may be: two writes may be missed.
+	// Stale is the largest age of the file of a process that is alive: two writes may be missed.
 	Stale = 3 * Touched
 )
 
-// File says that a process is alive: it is there, and the time in it is of now. A nil File does nothing.
+// File is a file that shows that a process is alive: it exists, and it holds a recent time. A nil File does nothing.
 type File struct {
 	path string
 
@@ -27,7 +27,7 @@ type File struct {
 	ended bool
 }
 
-// NewFile returns the file at path, nil if that is empty. One process may have it.
+// NewFile returns the file at path, nil if path is empty. Only one process may use a path.
 func NewFile(path string) *File {
 	if path == "" {
 		return nil
@@ -35,7 +35,7 @@ func NewFile(path string) *File {
 	return &File{path: path}
 }
 
-// Begin writes the file for the first time. It returns an error if the path has another kind of file.
+// Begin writes the file for the first time. It returns an error if the path has anything else than a liveness file.
 func (f *File) Begin(now time.Time) error {
 	if f == nil {
 		return nil
@@ -50,7 +50,7 @@ func (f *File) Begin(now time.Time) error {
 		return fmt.Errorf("%s is a symbolic link: name the file itself", f.path)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is no regular file", f.path)
-	default: // of the process before, perhaps, which was killed
+	default: // perhaps left by a process that was killed
 		if _, err := written(f.path); errors.Is(err, errNoTime) {
 			return fmt.Errorf("%w: it would be overwritten; name another file, or delete it", err)
 		}
@@ -142,7 +142,7 @@ func Fresh(path string, now time.Time) error {
 
 var errNoTime = errors.New("it holds no time, so it is no liveness file")
 
-// written is the time in a file.
+// written returns the time in a file. The error is errNoTime if the content is no time.
 func written(path string) (time.Time, error) {
 	in, err := os.Open(path)
 	if err != nil {

@@ -24,7 +24,7 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// wantError expects an error that says all of words, none if there are none.
+// wantError checks that err has all of words, or that err is nil if there are no words.
 func wantError(t *testing.T, err error, words ...string) {
 	t.Helper()
 	switch {
@@ -63,10 +63,10 @@ func TestFile(t *testing.T) {
 		t.Errorf("left behind: %v", all)
 	}
 	wantError(t, f.Remove())
-	wantError(t, f.Remove()) // another process did
+	wantError(t, f.Remove()) // the file is gone already
 	wantError(t, f.Touch(now))
 	wantError(t, f.End())
-	wantError(t, f.Touch(now)) // too late
+	wantError(t, f.Touch(now)) // without an effect after End
 	wantError(t, liveness.Fresh(path, now), "no file")
 	if all := names(t, dir); len(all) != 0 {
 		t.Errorf("left behind: %v", all)
@@ -81,7 +81,8 @@ func TestNoFile(t *testing.T) {
 	wantError(t, f.End())
 }
 
-// TestAge: a time is fresh as long as it is of now, before or behind: a clock that was set back keeps no dead process alive.
+// TestAge: a file is fresh if its time is at most Stale before or after now. So a clock that was set back does not make the
+// file of a dead process fresh for long.
 func TestAge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	f := liveness.NewFile(path)
@@ -106,7 +107,7 @@ func TestAge(t *testing.T) {
 	wantError(t, liveness.Fresh(path, now), "of the future, by 1h0m0s", "clock was set back")
 }
 
-// TestWhatIsNoLivenessFile: nothing else is overwritten, and nothing else tells that a process is alive.
+// TestWhatIsNoLivenessFile: a file that is no liveness file is not overwritten and is never fresh.
 func TestWhatIsNoLivenessFile(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -134,7 +135,7 @@ func TestWhatIsNoLivenessFile(t *testing.T) {
 	}
 }
 
-// TestALink: the target of a link is never written, and never taken for another process's file.
+// TestALink: Begin refuses a symbolic link, and Touch never writes its target.
 func TestALink(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "alive")
@@ -146,7 +147,7 @@ func TestALink(t *testing.T) {
 	}
 	f := liveness.NewFile(link)
 	wantError(t, f.Begin(time.Now()), "is a symbolic link: name the file itself")
-	if err := os.Symlink(target, filepath.Join(dir, ".alive.new")); err != nil { // a link in the way, from another process
+	if err := os.Symlink(target, filepath.Join(dir, ".alive.new")); err != nil { // at the path of the temporary file
 		t.Fatal(err)
 	}
 	wantError(t, f.Touch(time.Now()))

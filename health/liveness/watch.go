@@ -1,8 +1,8 @@
 // Package liveness decides whether the process still works or should be restarted. It reports that to a probe over HTTP,
 // in a file for probes that run a command, and in the log. docs/liveness.md says the same for operators.
 //
-// A loop is stalled if it has work, waits for nothing outside of the process and has not turned for [Stalled]. Then the process is
-// not alive. Lag, Kafka, the store, databases and holds never count: a restart fixes none of them.
+// A loop is stalled if it has work, waits for nothing outside of the process and has not turned for [Stalled]. Then the
+// process is not alive. Lag, Kafka, the store, databases and holds never count: a restart fixes none of them.
 //
 //	loop           works                                 waits on purpose                     turns
 //	reader         while it handles an event             (committed offsets, while it drains) with each event, twice a second at least
@@ -12,7 +12,7 @@
 //	                                                     breaker, a pause between attempts,
 //	                                                     a share to encode with
 //	filling TABLE  while it reads fingerprints back      the store, the database, its turn    with the rows of each piece of a file
-//	offsets        while it commits offsets of the group        Kafka                                with each write
+//	offsets        while it commits offsets of the group Kafka                                with each write
 //	fetcher N      from a request to its last record     Kafka, the fetch pool                with each partition of a response
 //	               batch opened
 //
@@ -37,7 +37,7 @@ const (
 	Stalled = time.Minute
 	// Every is the interval in which to call [Watch.Check].
 	Every = time.Second
-	// missed bounds the time that one check counts, also if it comes late.
+	// missed is the most time that one check adds, however late it comes.
 	missed = 2 * Every
 )
 
@@ -50,7 +50,7 @@ type Watch struct {
 	seen    map[uint64]seen
 }
 
-// seen is when a loop was last seen to turn, or without a need to.
+// seen is the last check at which a loop had turned, or did not need to.
 type seen struct {
 	turns uint64
 	at    time.Duration // of ran
@@ -86,7 +86,7 @@ func (w *Watch) Check(now time.Time, loops []pulse.State) (stalls []Stall) {
 	return stalls
 }
 
-// reason says in a sentence why the process is not alive; nil if it is.
+// reason returns why the process is not alive, nil if it is.
 func reason(stalls []Stall) error {
 	if len(stalls) == 0 {
 		return nil

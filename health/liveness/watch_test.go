@@ -12,12 +12,12 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// TestStates is the table of what makes a loop a stalled one, after a minute in which it did the same all the time.
+// TestStates covers which state of a loop makes it stalled, if it lasts for a minute.
 func TestStates(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		working, waiting bool
-		turns            uint64 // at each look
+		turns            uint64 // turns between two checks
 		stalled          bool
 	}{
 		{"works and turns", true, false, 1, false},
@@ -47,7 +47,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestAPause: what the watch itself did not see does not count, however often it happens.
+// TestAPause: time in which the watch itself did not run does not count, however often that happens.
 func TestAPause(t *testing.T) {
 	var w liveness.Watch
 	now := time.Now()
@@ -59,7 +59,7 @@ func TestAPause(t *testing.T) {
 			t.Fatalf("stalled by a pause: %v", got)
 		}
 	}
-	if got := w.Check(now.Add(-time.Hour), busy); got != nil { // not by a monotonic clock
+	if got := w.Check(now.Add(-time.Hour), busy); got != nil { // impossible with a monotonic clock
 		t.Fatalf("stalled by a clock that was set back: %v", got)
 	}
 	now = now.Add(-time.Hour)
@@ -87,7 +87,7 @@ func TestTheLongestFirst(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := w.Check(now, all[2:]); got != nil { // they have ended
+	if got := w.Check(now, all[2:]); got != nil { // the stalled loops have ended
 		t.Error(got)
 	}
 }

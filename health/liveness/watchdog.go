@@ -22,7 +22,7 @@ type Watchdog struct {
 
 	watch   Watch
 	verdict atomic.Pointer[verdict]
-	changed chan struct{} // between alive and not; has room for one signal
+	changed chan struct{} // signals that the verdict changed between alive and not; has room for one signal
 
 	// Owned by the goroutine that reports:
 	stalled time.Time              // since when the report says that the process is not alive; zero while it is
@@ -32,13 +32,13 @@ type Watchdog struct {
 // verdict is the result of the last check.
 type verdict struct{ err error }
 
-// NewWatchdog returns a watchdog of loops. file is kept while the process is alive, nil keeps none. What all goroutines do
-// is written to dump when a loop stalls.
+// NewWatchdog returns a watchdog of loops. It writes file while the process is alive; nil is no file. When a loop stalls, it
+// writes the stacks of all goroutines to dump.
 func NewWatchdog(loops *pulse.Loops, file *File, dump io.Writer, log *slog.Logger) *Watchdog {
 	return &Watchdog{loops: loops, file: file, dump: dump, log: log, changed: make(chan struct{}, 1)}
 }
 
-// Live says why the process should be restarted, nil if it should not: what the last look found. It never waits.
+// Live returns why the process should be restarted, nil if it should not, by the last check. It never waits.
 func (w *Watchdog) Live() error {
 	if v := w.verdict.Load(); v != nil {
 		return v.err
@@ -46,11 +46,11 @@ func (w *Watchdog) Live() error {
 	return nil
 }
 
-// Begin writes the file, if there is one, so that one that cannot be is known before anything else starts. Run keeps it.
+// Begin writes the file for the first time, so that a path that cannot be used is known before anything else starts.
 func (w *Watchdog) Begin() error { return w.file.Begin(time.Now()) }
 
-// Run looks until ctx ends, and deletes the file then. Looking never waits for anything: what may (the log, the file) is
-// done beside it, so that the probe over HTTP tells the truth even if the standard error is blocked.
+// Run checks the loops until ctx ends, and then deletes the file. A check never waits: another goroutine writes the log and
+// the file, which may block, so that the probe over HTTP shows the truth even if the standard error is blocked.
 func (w *Watchdog) Run(ctx context.Context) {
 	var telling sync.WaitGroup
 	defer telling.Wait()
@@ -74,12 +74,12 @@ func (w *Watchdog) check() {
 	if (before == nil) != (now == nil) {
 		select {
 		case w.changed <- struct{}{}:
-		default: // it will look anyway
+		default: // a signal is pending already
 		}
 	}
 }
 
-// report keeps the file, and logs what changes.
+// report writes the file at intervals, and logs when the process becomes stalled or alive again.
 func (w *Watchdog) report(ctx context.Context) {
 	turn := time.NewTicker(Touched)
 	defer turn.Stop()
@@ -107,7 +107,7 @@ func (w *Watchdog) report(ctx context.Context) {
 	}
 }
 
-// touch keeps the file fresh. A probe that finds it old restarts the process, so failing is worth a line.
+// touch writes the file. It logs a failure, because a probe that finds the file old restarts the process.
 func (w *Watchdog) touch(ctx context.Context) {
 	err := w.file.Touch(time.Now())
 	if err == nil {
@@ -132,9 +132,9 @@ func (w *Watchdog) dumpGoroutines(ctx context.Context) {
 // reportWithin bounds the time for the last log lines.
 const reportWithin = 1500 * time.Millisecond
 
-// Enforce ends a process that got a signal to stop and does not end: a loop that does not turn must not need a SIGKILL. Once stop has
-// ended it waits for ended, at most within. Then it writes the stacks of all goroutines, deletes the file and calls exit. A blocked log
-// may be why the process hangs, so Enforce waits for it only a short time.
+// Enforce ends a process that got a signal to stop and does not end: a stalled loop must not need a SIGKILL. Once stop has
+// ended, it waits for ended, at most for within. Then it writes the stacks of all goroutines, deletes the file and calls
+// exit. A blocked log may be why the process hangs, so Enforce waits for it only a short time.
 func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-chan struct{}, exit func()) {
 	select {
 	case <-stop.Done():
@@ -151,7 +151,7 @@ func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-c
 		go func() { // writing may block for ever; the exit ends it then
 			defer close(told)
 			w.remove(ctx, w.file.End)
-			w.log.ErrorContext(ctx, "told to stop, and does not end: the process is ended", "after", within)
+			w.log.ErrorContext(ctx, "shutdown timed out; exiting", "after", within)
 			w.dumpGoroutines(ctx)
 		}()
 		over.Reset(reportWithin)

@@ -17,7 +17,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// said is a log and a standard error.
+// said is the writer of the log and of the dumps.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -29,7 +29,7 @@ func (s *said) Write(b []byte) (int, error) {
 	return s.text.Write(b)
 }
 
-// take returns the log since its last call.
+// take returns the text since its last call.
 func (s *said) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func TestTheLifeOfALoop(t *testing.T) {
 		}
 		lane := loops.Begin("lane 0")
 		alive()
-		time.Sleep(time.Hour) // nothing to do
+		time.Sleep(time.Hour) // the loop has no work
 		alive()
 		lane.Work()
 		time.Sleep(59 * time.Second)
@@ -212,7 +212,7 @@ func TestEnforce(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		told   bool
-		ends   time.Duration // from the signal to the end; 0 never
+		ends   time.Duration // from the signal to the end of the process; 0: it never ends by itself
 		exited bool
 	}{
 		{"ends in time", true, 27 * time.Second, false},
@@ -252,7 +252,7 @@ func TestEnforce(t *testing.T) {
 				if exited != 28*time.Second || exists(path) {
 					t.Errorf("ended after %v; the file is there: %v", exited, exists(path))
 				}
-				if got := lines(text); len(got) != 1 || got[0] != `ERROR msg="told to stop, and does not end: the process is ended" after=28s` {
+				if got := lines(text); len(got) != 1 || got[0] != `ERROR msg="shutdown timed out; exiting" after=28s` {
 					t.Errorf("%q", got)
 				}
 				if !strings.Contains(text, "TestEnforce") {

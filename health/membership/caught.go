@@ -9,12 +9,12 @@ import (
 	"sluice/reliability/panics"
 )
 
-// caughtStore is a store whose panics are errors. What a library makes of a reply must not end the process, because
-// records do not wait for registrations.
+// caughtStore turns the panics of a store into errors: a client library that panics over a reply must not end the process,
+// because the pipeline does not need registrations.
 type caughtStore struct {
 	Store
 	logger *slog.Logger
-	logged panics.Seen // a heartbeat each few seconds adds no line
+	logged panics.Seen // the panics that were logged, so that each heartbeat does not log one again
 }
 
 // Beat implements [Store].

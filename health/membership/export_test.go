@@ -1,6 +1,6 @@
 package membership
 
-// What the tests of the keeper hold it to.
+// Constants for the tests of the keeper.
 const (
 	CallTimeout  = callTimeout
 	Hopeless     = hopeless

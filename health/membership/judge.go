@@ -22,7 +22,7 @@ const (
 	Forget = time.Hour
 )
 
-// named is how many members a reason names.
+// named is the largest number of members that a reason names.
 const named = 20
 
 // Judge computes the health of the members of a scope from the store's response at now.
@@ -57,7 +57,7 @@ func Judge(members []Member, now time.Time) health.Members {
 	return h
 }
 
-// shown is a member in health's words.
+// shown returns a member as the health report shows it.
 func shown(m Member, now time.Time) health.Member {
 	s := health.Member{ID: m.ID, Status: string(m.Status), Seconds: m.Age.Seconds(), Active: m.Active()}
 	if m.Idle >= 0 {
@@ -82,7 +82,7 @@ func Findings(m Member) (all []health.MemberFinding) {
 	}
 	idle := m.Idle
 	if idle < 0 {
-		idle = m.InStatus // it never took one
+		idle = m.InStatus // it has not taken a record yet
 	}
 	if m.Status == Running && m.Age <= Missing && idle > Idling {
 		switch long := idle.Round(time.Second); {

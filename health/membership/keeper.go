@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// drainTTL is the TTL of a member that shuts down: its last beats outlive a drain that takes its time.
+	// drainTTL is the least TTL of a member that shuts down, so that its registration outlives a slow drain.
 	drainTTL = time.Minute
-	// callTimeout bounds each call: a store that is slower than this is one that does not answer.
+	// callTimeout bounds each call: a slower store counts as one that does not answer.
 	callTimeout = 1500 * time.Millisecond
-	// hopeless bounds the last call to a store that did not answer the one before.
+	// hopeless bounds the last call if the store did not answer the one before.
 	hopeless = 500 * time.Millisecond
 )
 
 // Config of a [Keeper].
 type Config struct {
-	ID string // of this member, unlike any other's
-	// Beat is the time between heartbeats, TTL how long one holds, Sweep the time between sweeps.
+	ID string // of this member; unique
+	// Beat is the interval of heartbeats, TTL how long a heartbeat is valid, Sweep the interval of sweeps.
 	Beat, TTL, Sweep time.Duration
 	// Poll returns how long ago this member last fetched a record, negative if never, and its lag, -1 if unknown. It does
 	// not block.
@@ -42,28 +42,28 @@ type Keeper struct {
 	store    Store
 	metrics  metrics
 	beating  reliability.FailureLog // of heartbeats
-	polling  reliability.FailureLog // of looks at the members
+	polling  reliability.FailureLog // of polls of the members
 	sweeping reliability.FailureLog // of sweeps
-	foreign  reliability.FailureLog // of what other programs wrote
+	foreign  reliability.FailureLog // of entries that other programs wrote
 	status   Status
-	lost     bool                  // the store did not take the last beat
-	polledAt time.Time             // the last beat that the store took
-	silent   map[string]silentLine // members that were said not to be heard
+	lost     bool                  // the last heartbeat failed
+	beatAt   time.Time             // time of the last successful heartbeat
+	silent   map[string]silentLine // members that were logged as silent
 
 	mu   sync.Mutex
 	last pollResult
-	beat time.Time // heard, for others
+	beat time.Time // beatAt, for other goroutines
 }
 
 // pollResult is the last response of the store about the members.
 type pollResult struct {
 	members []Member
 	health  health.Members
-	at      time.Time // when it was asked, the zero time before the first answer
-	err     error     // of the last look, which may be a later one
+	at      time.Time // time of the request; the zero time before the first response
+	err     error     // of the last poll, which may be later than at
 }
 
-// NewKeeper returns a keeper that does nothing before Run. The store stays the caller's.
+// NewKeeper returns a keeper that does nothing before Run. The caller closes the store.
 func NewKeeper(s Store, c Config) (*Keeper, error) {
 	if len(c.ID) > MaxID {
 		return nil, fmt.Errorf("the id of this member has %d bytes: shorten the name of the host, %d are the most", len(c.ID), MaxID)
@@ -107,7 +107,7 @@ func (k *Keeper) Run(ctx context.Context, draining <-chan struct{}) {
 	}
 }
 
-// sendBeat says that the member is there.
+// sendBeat sends one heartbeat.
 func (k *Keeper) sendBeat(ctx context.Context) {
 	b := Beat{ID: k.ID, Status: k.status, TTL: k.TTL}
 	if b.Status == ShuttingDown {
@@ -130,21 +130,21 @@ func (k *Keeper) sendBeat(ctx context.Context) {
 	result := "renewed"
 	if fresh {
 		result = "registered"
-		if k.polledAt.IsZero() {
+		if k.beatAt.IsZero() {
 			k.Logger.InfoContext(ctx, "registered", "consumer_id", k.ID)
 		} else {
 			k.Logger.InfoContext(ctx, "registered again: the registration was lost", "consumer_id", k.ID,
-				"last_heartbeat", k.polledAt, "seconds", sent.Sub(k.polledAt).Seconds())
+				"last_heartbeat", k.beatAt, "seconds", sent.Sub(k.beatAt).Seconds())
 		}
 	}
 	k.metrics.beats.WithLabelValues(result).Inc()
-	k.polledAt = sent
+	k.beatAt = sent
 	k.mu.Lock()
 	k.beat = sent
 	k.mu.Unlock()
 }
 
-// poll lists the members.
+// poll lists the members, judges them, and logs those that are silent.
 func (k *Keeper) poll(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
@@ -195,11 +195,11 @@ func (k *Keeper) sweep(ctx context.Context) {
 
 // leave unregisters the member, if it may have registered.
 func (k *Keeper) leave(ctx context.Context) {
-	if k.polledAt.IsZero() && !k.lost {
+	if k.beatAt.IsZero() && !k.lost {
 		return
 	}
 	timeout := callTimeout
-	if k.lost || time.Since(k.polledAt) > 2*k.Beat {
+	if k.lost || time.Since(k.beatAt) > 2*k.Beat {
 		timeout = hopeless
 	}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)

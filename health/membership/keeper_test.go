@@ -117,7 +117,7 @@ func (l *lines) take(keys ...string) (all []string) {
 	return all
 }
 
-// bench is a keeper beside the store that it uses, in virtual time.
+// bench is a test in virtual time with a keeper and its store.
 type bench struct {
 	*testing.T
 	memory   *membershiptest.Memory
@@ -149,7 +149,7 @@ func keep(t *testing.T, test func(*bench)) {
 
 func (b *bench) start() {
 	k, err := membership.NewKeeper(b.store, membership.Config{
-		ID: "me", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: 59 * time.Second, // between beats
+		ID: "me", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: 59 * time.Second, // never at the time of a heartbeat
 		Poll:   func() (time.Duration, int64) { return time.Duration(b.idle.Load()), b.lag.Load() },
 		Logger: slog.New(slog.NewJSONHandler(&b.log, nil)), Registerer: b.registry,
 	})
@@ -298,7 +298,7 @@ func TestLost(t *testing.T) {
 }
 
 // TestPartition: while a member cannot reach the store, the others list it as missing. It registers again as soon as it can.
-// The log has one line for each of both.
+// The log has one line when it becomes silent and one when it is back.
 func TestPartition(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.other("peer", membership.Running, time.Hour)
@@ -337,7 +337,8 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestWatch: others that are not heard are said, counted and found, and have series as long as they are remembered.
+// TestWatch: other members without heartbeats are logged, counted and reported as findings. They have series as long as the
+// last-seen index has them.
 func TestWatch(t *testing.T) {
 	keep(t, func(b *bench) {
 		started := time.Now()
@@ -362,7 +363,7 @@ func TestWatch(t *testing.T) {
 		b.other("b", membership.Running, 2*time.Hour)
 		b.other("stops", membership.ShuttingDown, 2*time.Hour)
 		b.pass(35 * time.Second)
-		b.want(health.MembersOK, "4 active consumers") // a minute, not more
+		b.want(health.MembersOK, "4 active consumers") // exactly a minute is not stale yet
 		b.pass(5 * time.Second)
 		b.want(health.MembersDegraded, "Stale consumers: a")
 		if f := b.keeper.Members().Findings; len(f) != 1 || f[0].ID != "a" || f[0].Severity != health.LevelCritical {
@@ -371,7 +372,7 @@ func TestWatch(t *testing.T) {
 		b.wantLines([]string{
 			"INFO Consumer sends heartbeats again consumer_id=stays",
 			"INFO Removed stale consumers count=1",
-			"WARN Consumer has not sent heartbeat consumer_id=a seconds=60", // as of the poll before
+			"WARN Consumer has not sent heartbeat consumer_id=a seconds=60", // logged by the poll before
 			"WARN Consumer has not sent heartbeat consumer_id=b seconds=30",
 			"WARN Consumer has not sent heartbeat consumer_id=stays seconds=30",
 			"WARN Consumer has not sent heartbeat consumer_id=stops seconds=30",
@@ -380,7 +381,7 @@ func TestWatch(t *testing.T) {
 		if timestamps["a"] != float64(started.Unix()) || ages["a"] != 70 || len(timestamps) != 5 || len(ages) != 5 || ages["me"] != 0 {
 			b.Errorf("timestamps %v, ages %v", timestamps, ages)
 		}
-		// Leaving takes the series away, and so does being forgotten.
+		// The series of a member ends when it leaves, and when the index forgets it.
 		if err := b.memory.Store(scope).Leave(b.Context(), "stops"); err != nil {
 			b.Fatal(err)
 		}
@@ -439,7 +440,7 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
-// TestEnd: the end takes two seconds at most with any behaviour of the store, and no time if the store answers.
+// TestEnd: Run ends within two seconds after ctx with any behaviour of the store, and at once if the store answers.
 func TestEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault func(*bench)
@@ -471,8 +472,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestKeeper_Panic: a store that panics is one that is down. The stack is logged once, the value nowhere, and the end of the
-// member is as quiet as with any store that fails.
+// TestKeeper_Panic: a store that panics counts as down. The stack is logged once, and the value of the panic never. At its
+// end the member logs the same as with any store that fails.
 func TestKeeper_Panic(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
@@ -494,7 +495,7 @@ func TestKeeper_Panic(t *testing.T) {
 	})
 }
 
-// TestNewKeeper_LongID: a member whose registration others could not read does not start.
+// TestNewKeeper_LongID: NewKeeper refuses an id that is too long for other members to read.
 func TestNewKeeper_LongID(t *testing.T) {
 	for n, want := range map[int]bool{membership.MaxID: true, membership.MaxID + 1: false} {
 		_, err := membership.NewKeeper(membershiptest.NewMemory(time.Now).Store(scope), membership.Config{ID: strings.Repeat("h", n)})
@@ -539,8 +540,7 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// TestBoundedSeries: with any number and content of ids, series stay few, and missing members are among
-// them.
+// TestBoundedSeries: with any number and content of ids there are few series, and those of missing members are among them.
 func TestBoundedSeries(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.other("oldest", membership.Running, time.Second)

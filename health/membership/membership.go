@@ -17,7 +17,7 @@ const (
 	ShuttingDown Status = "SHUTTING_DOWN"
 )
 
-// Scope is the members that belong together.
+// Scope identifies the members that belong together.
 type Scope struct {
 	Pipeline string
 	Group    string
@@ -38,10 +38,10 @@ type Beat struct {
 
 // Member is a member as the store knows it at the time of its answer. Durations are by the store's clock.
 type Member struct {
-	// Beat is its last one; Idle keeps growing with Age.
+	// Beat is its last heartbeat, but Idle is as of now: it grows with Age.
 	Beat
-	// Registered is true while its registration exists, false once the TTL is over or it was removed: then this is the entry of the
-	// last-seen index.
+	// Registered is true while its registration exists. It is false once the TTL is over or the registration was removed:
+	// the Member then comes from the last-seen index.
 	Registered bool
 	// Age is the time since the last heartbeat.
 	Age time.Duration
@@ -55,22 +55,22 @@ func (m Member) Active() bool { return m.Registered && m.Age < m.TTL }
 
 // Bounds of what a store returns: other programs may write into it, too.
 const (
-	// MaxID is how many bytes the id of a member may have. Ours are a host's name, which has 64 on Linux, and two numbers.
+	// MaxID is the largest size of a member's id in bytes. Ours are a host's name, which has 64 on Linux, and two numbers.
 	MaxID = 1 << 10
-	// MaxRegistration is how many bytes a registration may have. Ours have some hundred, by the bounds of the names in it.
+	// MaxRegistration is the largest size of a registration in bytes. Ours have some hundred.
 	MaxRegistration = 4 << 10
-	// MaxMembers is how many members a store lists, those first that were seen last: a crash loop may leave many behind.
+	// MaxMembers is how many members a store lists: the most recently seen ones, because a crash loop may leave many behind.
 	MaxMembers = 5000
 )
 
 // Store keeps the registrations of one [Scope], and an index of when each member was last seen. The index outlives the
-// registrations, so that a missing member can still be seen. All calls end with ctx and may fail at any time, without retries; no record
-// waits for one. Safe for several goroutines.
+// registrations, so that a missing member can still be seen. All calls end with ctx and may fail at any time, without
+// retries; no record waits for one. A Store is safe for concurrent use.
 //
 // Names of scopes and members are UTF-8 without NUL and come back as they were.
 type Store interface {
-	// Beat registers the member, or renews its registration. fresh is true if none stood: the first one, or one after the
-	// registration was lost. Of beats side by side that find none, one is fresh.
+	// Beat registers the member, or renews its registration. fresh is true if there was no valid registration: at the first
+	// heartbeat, or after the registration expired or was removed. Of concurrent heartbeats only one is fresh.
 	Beat(ctx context.Context, b Beat) (fresh bool, err error)
 	// Leave ends a registration and removes it from the last-seen index. A missing registration is not an error.
 	Leave(ctx context.Context, id string) error
@@ -78,16 +78,16 @@ type Store interface {
 	// With an error that wraps [ErrForeign] it still returns those that could be read. What exceeds MaxID or
 	// MaxRegistration stays in the server and is such an error.
 	Members(ctx context.Context) ([]Member, error)
-	// Sweep removes the registrations whose TTL is over and returns how many these were: each counts once, for all
-	// members together, and whether or not the store let it expire by itself. Then it forgets those last seen at least forget ago that have
-	// no registration.
+	// Sweep removes the registrations whose TTL is over and returns their number, with those that the store removed by
+	// itself. Each expired registration is counted by one sweep of one member only. Then Sweep removes the members without
+	// a registration that were last seen at least forget ago from the last-seen index.
 	Sweep(ctx context.Context, forget time.Duration) (swept int, err error)
 	// Close ends the connections.
 	Close() error
 }
 
-// ErrUnavailable says that the store does not answer, or denies access.
+// ErrUnavailable means that the store does not answer, or denies access.
 var ErrUnavailable = errors.New("the store of registrations is unavailable")
 
-// ErrForeign says that something that no member wrote lies where registrations should be.
+// ErrForeign means that another program wrote something where the registrations are.
 var ErrForeign = errors.New("another program wrote among the registrations")

@@ -9,11 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxSeries is how many members have series of their own: this one, and those whose last beat is the longest ago. The
-// states of all are counted.
+// maxSeries is the largest number of members with series of their own: this one, and those with the oldest heartbeats.
+// sluice_members counts all of them.
 const maxSeries = 256
 
-// maxLabel is how many bytes an id may have to be a label: a host's name has 64 on Linux.
+// maxLabel is the largest size in bytes of an id that becomes a label value: a host's name has 64 on Linux.
 const maxLabel = 200
 
 // Values of the state label: the status of an active member, or missing.
@@ -99,7 +99,7 @@ func (s series) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// shown are the members that have series.
+// shown returns the members that have series.
 func (s series) shown(members []Member) []Member {
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !labels(m.ID) })
 	if len(members) <= maxSeries {
@@ -124,5 +124,5 @@ func btoi(b bool) int {
 	return 0
 }
 
-// seconds is a time as Prometheus has it.
+// seconds returns a time as Prometheus expects it: in seconds since 1970.
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

@@ -10,11 +10,11 @@ type silentLine struct {
 	next time.Duration // the age at which the next line is due
 }
 
-// linesPerPoll is how many members are named after one look.
+// linesPerPoll is the largest number of silent members that one poll logs by name.
 const linesPerPoll = 10
 
-// say logs which members are not heard, each at once, after a minute, and then whenever the time has doubled; and who is
-// heard again.
+// say logs members without heartbeats: each when it becomes silent, after a minute, and whenever the time without
+// heartbeats has doubled. It also logs members that send heartbeats again.
 func (k *Keeper) say(ctx context.Context, members []Member) {
 	after := max(Silent, 2*k.Beat)
 	lines, left := 0, 0

@@ -7,7 +7,7 @@ import (
 	"sluice/health"
 )
 
-// Spring Boot's actuator, for those who have tools that ask it: the same report in its words and shapes.
+// This file serves the report in the format of Spring Boot's actuator, for tools that read that format.
 
 // springStatus translates a status for the actuator. OUT_OF_SERVICE means healthy but not ready for work.
 func springStatus(s health.Status) string {
@@ -25,8 +25,8 @@ func springStatus(s health.Status) string {
 	return "UNKNOWN"
 }
 
-// springComponent returns the status of a component in Spring's words. A component that was not checked yet is unknown, not out of
-// service.
+// springComponent returns the status of a component in Spring's words. A component that was not checked yet is unknown, not
+// out of service.
 func springComponent(s health.Status) string {
 	if s == health.Starting {
 		return "UNKNOWN"
@@ -34,7 +34,7 @@ func springComponent(s health.Status) string {
 	return springStatus(s)
 }
 
-// springCode is the code that the actuator answers for a status.
+// springCode returns the HTTP status code of the actuator for a status.
 func springCode(status string) int { return code(status != "DOWN" && status != "OUT_OF_SERVICE") }
 
 type springHealth struct {
@@ -50,7 +50,7 @@ type springComponentJSON struct {
 	Details any    `json:"details,omitempty"`
 }
 
-// springDetails are a component's details and why it is not well.
+// springDetails are the details of a component with the reason of its status, "" if there is none.
 type springDetails struct {
 	reason  string
 	details any
@@ -76,7 +76,7 @@ func (d springDetails) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	b := append([]byte(`{"reason":`), reason...)
-	return append(append(b, ','), details[1:]...), nil // no component is without details, none of which is a reason
+	return append(append(b, ','), details[1:]...), nil // details are never empty and have no field reason
 }
 
 func (s *Server) serveActuator(w http.ResponseWriter, r *http.Request) {
@@ -103,7 +103,7 @@ func (s *Server) serveLiveness(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, http.StatusOK, springHealth{Status: "UP"})
 }
 
-// serveReadiness knows two words only, like the actuator's.
+// serveReadiness answers UP or OUT_OF_SERVICE and nothing else, like the actuator.
 func (s *Server) serveReadiness(w http.ResponseWriter, r *http.Request) {
 	err := s.report().Ready()
 	s.logReady(r.Context(), err)

@@ -20,7 +20,7 @@ type state int
 
 // The order is the order in which connections are closed to make room.
 const (
-	idle    state = iota // its last request has its answer
+	idle    state = iota // its last request is answered
 	reading              // its next request has not arrived as a whole
 	serving              // its request is being answered
 )
@@ -58,8 +58,8 @@ func newConnections(limit int, logger *slog.Logger) *connections {
 	})}
 }
 
-// Accept implements net.Listener. Before it returns a connection it waits for the goroutine of the one that had to go:
-// goroutines stay bounded, and under a flood each connection gets its turn to read the request that it may have brought.
+// Accept implements net.Listener. If it closes a connection to make room, it waits for the end of its goroutine before it
+// returns the new one. So goroutines stay bounded, and under a flood each connection has time to read its request.
 func (l *connections) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {
@@ -78,7 +78,8 @@ func (l *connections) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// admit adds c and removes the connection that has to go for it, if any. busy tells that a handler works for that one.
+// admit adds c. If all places are taken, it removes another connection and returns it as victim. busy is true if a handler
+// is answering a request of the victim.
 func (l *connections) admit(c *conn) (victim *conn, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -65,7 +65,7 @@ func (f flooded) dial(t *testing.T, text string) client {
 	return client{c, bufio.NewReader(c)}
 }
 
-// code reads the answer to a request.
+// code reads a response and returns its status code.
 func (c client) code(t *testing.T) int {
 	t.Helper()
 	resp, err := http.ReadResponse(c.r, nil)
@@ -84,7 +84,7 @@ func (c client) closed(t *testing.T) {
 	}
 }
 
-// is waits until n connections of the server are in a state.
+// is waits until exactly n connections of the server are in a state.
 func (f flooded) is(t *testing.T, n int, s state) {
 	t.Helper()
 	for count := -1; count != n; {
@@ -193,7 +193,8 @@ func TestConnections_HandlerHangs(t *testing.T) {
 	}
 }
 
-// TestConnections_LargeAnswers: clients that do not read make the server hold few large answers, and no probe waits for them.
+// TestConnections_LargeAnswers: if clients do not read their large responses, the server keeps only a few, and probes do not
+// wait for them.
 func TestConnections_LargeAnswers(t *testing.T) {
 	f := serveFlooded(t, 16, func() error { return nil })
 	for range maxReportRequests {
@@ -220,7 +221,7 @@ func TestConnections_LargeAnswers(t *testing.T) {
 	want("/metrics", http.StatusOK)
 }
 
-// TestServer_Bounds keeps the times and sizes that bound a connection.
+// TestServer_Bounds checks that the server bounds the times and the header size of a connection.
 func TestServer_Bounds(t *testing.T) {
 	s := NewServer("", nil, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)).server
 	if s.IdleTimeout <= 0 || s.IdleTimeout.Seconds() > 10 || s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= 0 || s.MaxHeaderBytes > 16<<10 {

@@ -1,2 +1,2 @@
-// Package ops serves what health knows over HTTP: the probes, the report as JSON and the metrics.
+// Package ops serves the health report over HTTP: the probes, the report as JSON and the metrics.
 package ops

@@ -14,7 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// documented are the rows of the table in docs/health.md whose head begins with a cell, by their first cell without ticks.
+// documented returns the rows of the table in docs/health.md whose header begins with the cell head. The key of a row is its
+// first cell without backquotes.
 func documented(t *testing.T, head string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/health.md")
@@ -44,7 +45,7 @@ func documented(t *testing.T, head string) map[string][]string {
 
 var ticked = regexp.MustCompile("`([a-z_]+)`")
 
-// TestComponentsInDocs keeps the docs' table of components and their details equal to the responses.
+// TestComponentsInDocs: the table of components in the docs has the components and details of the responses.
 func TestComponentsInDocs(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)

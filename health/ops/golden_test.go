@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Words for the reports of the table below.
+// Values for the reports of the table below.
 var (
 	since    = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	checked  = since.Add(10 * time.Minute)
@@ -31,7 +31,7 @@ var (
 	lastSeen = since.Add(8 * time.Minute)
 )
 
-// healthy is a report in which everything is configured and well, after a change.
+// healthy returns a report in which everything is configured and well, with a change applied.
 func healthy(change func(*health.Report)) health.Report {
 	r := health.Report{
 		Pipeline: "orders", Group: "orders", Brokers: []string{"kafka-1:9092", "kafka-2:9092"},
@@ -70,7 +70,7 @@ func healthy(change func(*health.Report)) health.Report {
 	return r
 }
 
-// reports are how a connector may be. Each has a golden file with what every address answers.
+// reports are states of a connector. Each has a golden file with the response of every address.
 var reports = []struct {
 	name   string
 	report health.Report

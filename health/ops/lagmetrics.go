@@ -8,7 +8,7 @@ import (
 	"sluice/health"
 )
 
-// lagMetrics are those of what the watch over the lag found. A partition that left has none.
+// lagMetrics describes the metrics of the last lag check. A partition that the member no longer has gets none.
 type lagMetrics struct {
 	adjusted, freshness, verdict, warning, critical, checked *prometheus.Desc
 }
@@ -36,7 +36,7 @@ func (c *lagMetrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{c.adjusted, c.freshness, c.verdict, c.warning, c.critical, c.checked}
 }
 
-// collect gives what a report says of the lag to gauge.
+// collect calls gauge for each lag metric of a report.
 func (c *lagMetrics) collect(r *health.Report, gauge func(d *prometheus.Desc, value float64, labels ...string)) {
 	seen, topics := map[health.TopicPartition]bool{}, map[string]bool{}
 	for _, p := range r.Partitions {

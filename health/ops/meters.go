@@ -19,12 +19,12 @@ import (
 type meters struct {
 	server    *Server
 	metrics   prometheus.Gatherer
-	gathering chan struct{} // has room for as many as gather at the same time
+	gathering chan struct{} // has room for the requests that may gather at the same time
 	failing   reliability.FailureLog
 }
 
-// gather returns all metrics, or false after it has answered that there are none now. What some collector fails to
-// show is left out, as from /metrics.
+// gather returns all metrics. If too many requests gather already, it answers with an error and returns false. The metrics
+// of a collector that fails are left out, as in /metrics.
 func (m *meters) gather(w http.ResponseWriter, r *http.Request) ([]*dto.MetricFamily, bool) {
 	select {
 	case m.gathering <- struct{}{}:
@@ -93,7 +93,7 @@ func (n number) MarshalJSON() ([]byte, error) {
 	}
 }
 
-// A tag is a label and its value, of a request.
+// A tag is a label and its value in a request, which selects the series that have them.
 type tag struct{ key, value string }
 
 func tags(r *http.Request) (all []tag, err error) {
@@ -181,7 +181,7 @@ func has(series *dto.Metric, filter []tag) bool {
 	return true
 }
 
-// statistics are the actuator's statistics of a series.
+// statistics returns the actuator's statistics of a series.
 func statistics(f *dto.MetricFamily, series *dto.Metric) map[string]float64 {
 	total := "TOTAL"
 	if baseUnit(f.GetName()) == "seconds" {

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metered is a registry with one metric of each kind.
+// metered returns a registry with one metric of each kind.
 func metered() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	lag := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kafka_consumer_lag", Help: "Lag."}, []string{"topic", "partition"})
@@ -81,7 +81,7 @@ func TestMeters(t *testing.T) {
 	}
 }
 
-// slow is a collector that takes as long as the test likes.
+// slow is a collector whose Collect waits until the test lets it finish.
 type slow struct {
 	desc          *prometheus.Desc
 	asked, finish chan struct{}
@@ -102,7 +102,7 @@ func TestManyScrapes(t *testing.T) {
 	reg.MustRegister(s)
 	c := &connector{report: reports[0].report}
 	base, _ := startOn(t, c, reg)
-	const all = 4 // that gather at the same time, of each kind
+	const all = 4 // value of scrapes
 	codes := make(chan int, 2*all)
 	var asking sync.WaitGroup
 	for range all {
@@ -134,7 +134,7 @@ func TestManyScrapes(t *testing.T) {
 	}
 }
 
-// TestEveryMetricHasAMeter: each metric at /metrics has a name and a meter in the report.
+// TestEveryMetricHasAMeter: each metric of /metrics is listed at /actuator/metrics and has a response there.
 func TestEveryMetricHasAMeter(t *testing.T) {
 	reg := metered()
 	base, _ := startOn(t, &connector{}, reg)

@@ -30,7 +30,7 @@ type readyJSON struct {
 	// Healthy is true exactly when the code is 200. Reason says why it is not.
 	Healthy bool   `json:"healthy"`
 	Reason  string `json:"reason,omitempty"`
-	// PartitionLags are end - position, by topic-partition, of the last look; LastCheckTime is null before it.
+	// PartitionLags are end - position at the last check, by topic:partition; LastCheckTime is null before the first one.
 	PartitionLags map[string]int64 `json:"partition_lags"`
 	LastCheckTime *time.Time       `json:"last_check_time"`
 }
@@ -50,7 +50,7 @@ type startupJSON struct {
 	WaitsFor []health.Held `json:"waits_for,omitempty"`
 }
 
-// serveStartup answers 200 once the member has been at work, also if it fails later: the other probes show that.
+// serveStartup answers 200 once the member has joined and resumed, also if it fails later: the other probes show that.
 func (s *Server) serveStartup(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	if report.Started {
@@ -64,7 +64,7 @@ func (s *Server) serveStartup(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, http.StatusServiceUnavailable, a)
 }
 
-// code is 200 for a yes, 503 for a no.
+// code returns the HTTP status code 200 for a yes, 503 for a no.
 func code(yes bool) int {
 	if yes {
 		return http.StatusOK
@@ -72,8 +72,8 @@ func code(yes bool) int {
 	return http.StatusServiceUnavailable
 }
 
-// startupGrace is how long a member may fail its readiness checks before that is worth a line, as long as it was never
-// ready: joining a group and reading positions take a while.
+// startupGrace is how long a member that was never ready may fail its readiness checks before a log line says so: joining a
+// group and reading positions take a while.
 const startupGrace = time.Minute
 
 // logReady logs when readiness is lost and when it returns. Probes come every few seconds, so it logs changes only.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestReadiness_NeverReady: a member that does not become ready says so once, after the time that a start may take.
+// TestReadiness_NeverReady: the log says once that a member does not become ready, after startupGrace.
 func TestReadiness_NeverReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

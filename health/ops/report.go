@@ -110,7 +110,7 @@ func object[T any](all []T, field func(T) (name string, value any)) ([]byte, err
 	return b.Bytes(), nil
 }
 
-// write writes a JSON response. It passes every text through [tell], which removes secrets.
+// write writes a JSON response. It passes every text through [clean], which removes secrets.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v any) {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

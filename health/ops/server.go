@@ -17,8 +17,8 @@ import (
 	"sluice/health"
 )
 
-// The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. With those of
-// connections they bound what clients can make the server hold: some 25 KiB for each connection, and the large answers.
+// The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. Together they bound the
+// memory that clients can make the server use: some 25 KiB for each connection, and the large answers.
 const (
 	headerTimeout     = 5 * time.Second
 	requestTimeout    = 10 * time.Second
@@ -27,13 +27,13 @@ const (
 	shutdownTimeout   = 5 * time.Second
 	headerBytes       = 16 << 10
 	connectionLimit   = 256
-	scrapes           = 4  // that gather at the same time, of each kind
-	maxReportRequests = 8  // at the same time, until their clients have read them
-	maxMetricRequests = 12 // the same
+	scrapes           = 4  // requests that gather metrics at the same time, for Prometheus and for the actuator each
+	maxReportRequests = 8  // reports that are computed or not yet read by their clients
+	maxMetricRequests = 12 // the same for metrics
 )
 
-// Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of what other
-// systems call them; see docs/health.md.
+// Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of the names that
+// other systems use for them; see docs/health.md.
 type Server struct {
 	listen string
 	report func() health.Report
@@ -49,7 +49,7 @@ type Server struct {
 	listener net.Listener
 	checked  time.Time // the first readiness check
 	wasReady bool
-	failed   bool // the last readiness check did, and it was logged
+	failed   bool // the last readiness check failed, and that was logged
 }
 
 // NewServer returns a server for listen, which is host:port; port 0 takes a free one. report and live are called for
@@ -71,8 +71,8 @@ func NewServer(listen string, report func() health.Report, live func() error, me
 // Closed returns the counter of connections that the server closed to make room for newer ones.
 func (s *Server) Closed() prometheus.Collector { return s.conns.closed }
 
-// few lets as many requests at a time through to next as places has room for. A client that does not read its answer makes
-// the server hold it.
+// few passes a request to next while places has room, and answers 429 otherwise. A request keeps its place until the client
+// has read the answer, because the server holds the answer until then.
 func (s *Server) few(places chan struct{}, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -101,7 +101,7 @@ func (s *Server) routes(metrics prometheus.Gatherer, errorLog *log.Logger) http.
 	return s.known(routes)
 }
 
-// known answers what no route is for in JSON, like everything else.
+// known answers requests for other paths and methods, in JSON like all responses, and passes the rest to routes.
 func (s *Server) known(routes *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := routes.Handler(r); pattern != "" {
@@ -119,7 +119,7 @@ func (s *Server) known(routes *http.ServeMux) http.Handler {
 	})
 }
 
-// failure is why a request got no answer.
+// failure is the body of an error response.
 type failure struct {
 	Error string `json:"error"`
 }
@@ -160,7 +160,7 @@ func (s *Server) Run(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	err := s.server.Shutdown(grace)
-	if err != nil { // a slow client has no right to hold us up
+	if err != nil { // a slow client must not delay the end
 		err = s.server.Close()
 	}
 	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {

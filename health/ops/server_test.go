@@ -65,7 +65,7 @@ func start(t *testing.T, c *connector) (base string, stop func() error) {
 	return startOn(t, c, reg)
 }
 
-// startOn is start with metrics of the test's own.
+// startOn is start with other metrics.
 func startOn(t *testing.T, c *connector, reg prometheus.Gatherer) (base string, stop func() error) {
 	t.Helper()
 	s := ops.NewServer("127.0.0.1:0", c.Report, c.Live, reg, slog.New(slog.NewTextHandler(c, nil)))
@@ -107,7 +107,7 @@ func request(t *testing.T, method, url string) (code int, body string, header ht
 	return resp.StatusCode, string(b), resp.Header
 }
 
-// compact is a JSON text without blanks.
+// compact returns a JSON text without white space.
 func compact(t *testing.T, body string) string {
 	t.Helper()
 	var plain bytes.Buffer
@@ -125,7 +125,7 @@ func TestReady(t *testing.T) {
 		report health.Report
 		code   int
 		body   string
-		logs   string // what this step adds
+		logs   string // log lines of this step
 	}{
 		{"starting", health.Report{}, 503, `"status":"starting","healthy":false,"reason":"not joined`, ""},
 		{"joined", health.Report{Joined: true}, 503, `"reason":"not resumed`, ""},

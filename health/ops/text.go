@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// longestText bounds a text of an answer, in bytes: errors of dependencies may quote whole pages.
+// longestText is the largest size in bytes of a text in a response: errors of dependencies may quote whole pages.
 const longestText = 2 << 10
 
 var (
@@ -43,7 +43,8 @@ func clean(text string) string {
 	return fmt.Sprintf("%s… (cut, of %d bytes)", text[:end], whole)
 }
 
-// begin is as much of a text as is looked through. It does not end within an address, whose secrets would not be known.
+// begin returns the start of a text, which clean searches for secrets. It does not end within an address: clean would not
+// recognize the secrets in a part of one.
 func begin(text string) string {
 	if len(text) <= 4*longestText {
 		return text
@@ -60,7 +61,7 @@ func begin(text string) string {
 // thought.
 func cleanTexts(body []byte) []byte {
 	var out bytes.Buffer
-	known := map[string][]byte{} // what thousands of held partitions say is mostly the same
+	known := map[string][]byte{} // by literal: the texts of thousands of held partitions are mostly the same
 	for rest := body; len(rest) > 0; {
 		begin := bytes.IndexByte(rest, '"')
 		if begin < 0 {

@@ -18,7 +18,7 @@ import (
 	"sluice/health/ops"
 )
 
-// hush marks the secrets in texts of dependencies.
+// hush is part of every secret in the texts below.
 const hush = "hush7f3a"
 
 // secrets are error texts of drivers and clients that quote credentials.
@@ -37,7 +37,7 @@ var secrets = []string{
 	"GET https://sluice:p/" + hush + "@s3.example/bucket: no such host",
 }
 
-// fill puts a text into every string that a value has, and one element into every list, but into names.
+// fill sets every string in a value to a text, and gives every list one element. Names stay.
 func fill(v reflect.Value, text string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -98,7 +98,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldStays: texts without secrets are unchanged, with any characters.
+// TestWhatIsToldStays: texts without secrets are unchanged, also with unusual characters.
 func TestWhatIsToldStays(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)
@@ -121,7 +121,7 @@ func TestWhatIsToldStays(t *testing.T) {
 	}
 }
 
-// TestLongTexts: a long text is shortened, and the short one reveals no part of a secret.
+// TestLongTexts: a long text is shortened, and the shortened text shows no part of a secret.
 func TestLongTexts(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)

@@ -14,10 +14,10 @@ import (
 //go:embed testdata/schema_2.sql
 var secondSchema string
 
-// schemaOf is the schema that a URL of [own] names.
+// schemaOf returns the schema that a URL of [own] names.
 func schemaOf(url string) string { return url[strings.LastIndex(url, "=")+1:] }
 
-// poor is the URL of a user who may use a schema and its tables of now, and nothing else, and the user's name.
+// poor returns the URL and the name of a user who may use a schema and its present tables, and nothing else.
 func poor(t *testing.T, url string) (plain, user string) {
 	t.Helper()
 	user = "poor_" + schemaOf(url)
@@ -39,7 +39,7 @@ func old(t *testing.T, url, script string) {
 	}
 }
 
-// applied are the migrations that goose noted, "none" without its table.
+// applied returns the migrations that goose has recorded, "none" without its table.
 func applied(t *testing.T, url string) (noted string) {
 	t.Helper()
 	if ask(t, url, "SELECT CASE WHEN to_regclass('processed_events_version') IS NULL THEN 'none' ELSE 'some' END", &noted); noted == "some" {
@@ -70,7 +70,7 @@ func TestAdoptLab(t *testing.T) {
 	}
 }
 
-// TestMigrationsLab: a second start changes nothing; the description of the tables is that of the migrations.
+// TestMigrationsLab: a second start changes nothing, and the migrations create exactly the tables that [tables] describes.
 func TestMigrationsLab(t *testing.T) {
 	url := own(t)
 	whole(t, store(t, url), 0)
@@ -124,7 +124,8 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: a user without the right to create tables works with existing ones, noted or not; else the error has the statements to run.
+// TestRightsLab: a user without the right to create tables works with existing ones, with or without a record of goose. If
+// tables are missing, the error has the statements to run.
 func TestRightsLab(t *testing.T) {
 	url := own(t)
 	plain, user := poor(t, url)
@@ -138,7 +139,7 @@ func TestRightsLab(t *testing.T) {
 	mustRemember(t, s, scope, 0, 3, rows(0, 3))
 	whole(t, store(t, plain), 3)
 
-	// Tables without notes, of another user. The owner's goose takes them over later.
+	// Tables of another user, without a record of goose. The owner's store records them later.
 	for name, grant := range map[string]string{"NoCreate": "SELECT", "Create": "GRANT CREATE ON SCHEMA %s TO %s"} {
 		t.Run(name, func(t *testing.T) {
 			url := own(t)

@@ -14,7 +14,7 @@ func fingerprint(n uint64) (f idempotency.Fingerprint) {
 	return f
 }
 
-// rows are entries at offsets [from, next), one hour apart from the start of time.
+// rows yields entries at offsets [from, next), one hour apart since 1970.
 func rows(from, next int64) func(func(idempotency.Entry) bool) {
 	return func(yield func(idempotency.Entry) bool) {
 		for o := from; o < next; o++ {

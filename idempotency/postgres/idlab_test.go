@@ -19,7 +19,7 @@ import (
 //go:embed testdata/schema_1.sql
 var firstSchema string
 
-// withIDs are the rows of [rows] with ids.
+// withIDs yields the entries of [rows] from an offset on, with these ids.
 func withIDs(from int64, ids ...string) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		for e := range rows(from, from+int64(len(ids))) {
@@ -37,7 +37,7 @@ func mustRemember(t *testing.T, s *Store, sc idempotency.Scope, from, next int64
 	}
 }
 
-// eventID is the event_id of the row of an offset, "null" for NULL.
+// eventID returns the event_id of the row of an offset, "null" for NULL.
 func eventID(t *testing.T, url string, sc idempotency.Scope, offset int64) (id string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -52,8 +52,8 @@ func eventID(t *testing.T, url string, sc idempotency.Scope, offset int64) (id s
 	return id
 }
 
-// Queries by the producer's id find the record by an index, in any partition. Duplicates are found by
-// partition and fingerprint all the same.
+// A query by the producer's id finds the record by an index, in any partition. Duplicates are still found by partition and
+// fingerprint.
 func TestEventIDLab(t *testing.T) {
 	url := own(t)
 	s, other := store(t, url), scope
@@ -106,8 +106,8 @@ func TestEventIDLab(t *testing.T) {
 	}
 }
 
-// An id that is known stays when its row is read back from the table, which may lack it; a newer id of the same fingerprint
-// replaces it.
+// A stored id stays when its row is added again without an id, as from a table that lacks it. A newer row with the same
+// fingerprint and another id replaces it.
 func TestEventIDStaysLab(t *testing.T) {
 	url := own(t)
 	s := store(t, url)
@@ -127,8 +127,8 @@ func TestEventIDStaysLab(t *testing.T) {
 	}
 }
 
-// Tables of the first version: their rows count on, and a member of that version stops with an error instead of finding
-// nothing.
+// A store keeps the rows of tables of the first version. A member of that version then fails with an error, instead of
+// finding no fingerprints.
 func TestFirstSchemaLab(t *testing.T) {
 	url := own(t)
 	old(t, url, firstSchema)
@@ -157,8 +157,8 @@ func TestFirstSchemaLab(t *testing.T) {
 	}
 }
 
-// A store that was at work when its tables were replaced by those of an earlier version, as by a restored database, changes
-// them.
+// A store migrates its tables again if they are replaced by tables of an earlier version while it works, as when the
+// database is restored.
 func TestSchemaRestoredLab(t *testing.T) {
 	url := own(t)
 	s := store(t, url)
@@ -172,7 +172,7 @@ func TestSchemaRestoredLab(t *testing.T) {
 	}
 }
 
-// A table that another program uses is left alone: it would find our ids among its own.
+// A store refuses a table that another program uses, because that program would find our ids among its own.
 func TestForeignTableLab(t *testing.T) {
 	const foreign = `CREATE TABLE processed_events (event_id TEXT PRIMARY KEY, "offset" BIGINT NOT NULL, processed_at TIMESTAMPTZ NOT NULL DEFAULT NOW());
 		INSERT INTO processed_events (event_id, "offset") VALUES ('theirs', 7)`
@@ -192,7 +192,7 @@ func TestForeignTableLab(t *testing.T) {
 	}
 }
 
-// A database of another encoding takes the ids that it has characters for.
+// In a database with another encoding than UTF-8, a store keeps only ids in ASCII.
 func TestEventIDEncodingLab(t *testing.T) {
 	url := server(t)
 	ask(t, url, "DROP DATABASE IF EXISTS latin")

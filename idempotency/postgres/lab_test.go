@@ -28,7 +28,7 @@ import (
 
 var schemas atomic.Int64
 
-// server is the database that the lab started, or the test fails.
+// server returns the URL of the database that the lab started. The test fails if there is none.
 func server(t *testing.T) string {
 	t.Helper()
 	url := os.Getenv("SLUICE_TEST_POSTGRES")
@@ -56,7 +56,7 @@ func ask(t *testing.T, url, sql string, into ...any) {
 	}
 }
 
-// own is the URL of a schema for one test.
+// own creates a schema for one test and returns its URL.
 func own(t *testing.T) string {
 	t.Helper()
 	url, name := server(t), fmt.Sprintf("test_%d_%d", os.Getpid(), schemas.Add(1))
@@ -116,7 +116,7 @@ func TestTablesLab(t *testing.T) {
 	ask(t, url, "SELECT string_agg(indexdef, E'\n') FROM pg_indexes WHERE tablename = 'processed_events' AND schemaname = current_schema()", &indexes)
 	ask(t, url, `SELECT string_agg(column_name || ' ' || data_type || ' ' || coalesce(column_default, '-'), ', ' ORDER BY ordinal_position)
 		FROM information_schema.columns WHERE table_name = 'processed_events' AND table_schema = current_schema()`, &columns)
-	if n != 50 { // six scopes, one of them forgotten
+	if n != 50 { // of six scopes, one of them reset
 		t.Errorf("%d rows", n)
 	}
 	for _, want := range []string{"UNIQUE INDEX processed_events_pkey", "(fingerprint)", `INDEX idx_processed_events_offset`, `("offset")`, "(event_id) WHERE"} {
@@ -127,7 +127,7 @@ func TestTablesLab(t *testing.T) {
 	if want := "event_id text -, offset bigint -, processed_at timestamp with time zone now(), fingerprint text -, scope bigint -, recorded_at bigint -"; columns != want {
 		t.Errorf("columns %s, want %s", columns, want)
 	}
-	// Who may only use the tables does.
+	// A user who may only use the tables can do so.
 	plain, user := poor(t, url)
 	if err := store(t, plain).Remember(t.Context(), scope, 0, 1, rows(0, 1)); err != nil {
 		t.Error(err)
@@ -138,7 +138,7 @@ func TestTablesLab(t *testing.T) {
 	refused(t, err)
 }
 
-// refused wants an error that needs a person and says each of some texts.
+// refused checks that err is Fatal and has each of the texts.
 func refused(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	if err == nil || classify.Of(err) != classify.Fatal || strings.Contains(err.Error(), "password=") {
@@ -152,7 +152,8 @@ func refused(t *testing.T, err error, texts ...string) {
 	}
 }
 
-// faulty breaks connections around commits.
+// faulty is a connection to PostgreSQL. Its plan decides for each SQL commit whether the connection breaks before it, breaks
+// after it, or lets it pass.
 type faulty struct {
 	net.Conn
 	plan *plan
@@ -186,7 +187,7 @@ func (f *faulty) Write(b []byte) (int, error) {
 	case 'a':
 		n, err := f.Conn.Write(b)
 		if err == nil {
-			_, err = f.Read(make([]byte, 1<<10)) // the answer, which the client never gets
+			_, err = f.Read(make([]byte, 1<<10)) // the response, which the client never gets
 		}
 		_ = f.Close()
 		return n, err
@@ -201,7 +202,7 @@ func (p *plan) dial(c *pgxpool.Config) {
 	}
 }
 
-// TestLostAnswersLab: a commit whose answer is lost before or after it took effect counts once, for each order of events.
+// TestLostAnswersLab: if connections break before or after commits, in any order, the rows are stored exactly once.
 func TestLostAnswersLab(t *testing.T) {
 	for _, steps := range []string{"b", "a", "ba", "ab", "bb", "aa"} {
 		p := &plan{}
@@ -223,7 +224,7 @@ func TestLostAnswersLab(t *testing.T) {
 	}
 }
 
-// whole reports whether all rows up to next are stored.
+// whole checks that all rows up to next are stored.
 func whole(t *testing.T, s *Store, next int64) {
 	t.Helper()
 	through, err := s.Through(t.Context(), scope)
@@ -287,7 +288,7 @@ func TestFaultsLab(t *testing.T) {
 		whole(t, s, from+1)
 	}
 
-	// Slow: another transaction holds the scope. Who waits can be ended.
+	// Slow: another transaction holds the scope. A waiting call ends with its ctx.
 	conn, err := pgx.Connect(t.Context(), pg.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +306,7 @@ func TestFaultsLab(t *testing.T) {
 	}
 	whole(t, s, 7)
 
-	// Wiped: nothing is remembered, which the offset says; the tables come back by themselves.
+	// Wiped: Through is 0, so the caller fills the store again, and the store creates the tables again.
 	ask(t, pg.URL, "DROP TABLE processed_events, processed_scopes")
 	if through, err := s.Through(t.Context(), scope); err != nil || through != 0 {
 		t.Errorf("through is %d, %v after the tables were dropped", through, err)

@@ -29,7 +29,7 @@ func (c *columns) asciiOnly() {
 	}
 }
 
-// chunked yields entries as many at a time as go into a statement. Each is valid until the next.
+// chunked yields entries in groups of at most chunk, one group for each statement. A group is valid until the next one.
 func chunked(entries iter.Seq[idempotency.Entry]) iter.Seq[columns] {
 	return func(yield func(columns) bool) {
 		var c columns
@@ -49,7 +49,7 @@ func chunked(entries iter.Seq[idempotency.Entry]) iter.Seq[columns] {
 	}
 }
 
-// timed is a transaction whose statements must each be answered in time.
+// timed is a transaction that bounds each of its statements by statementTimeout.
 type timed struct{ pgx.Tx }
 
 // Exec implements pgx.Tx.
@@ -59,7 +59,7 @@ func (t timed) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	return t.Tx.Exec(ctx, sql, args...)
 }
 
-// QueryRow implements pgx.Tx. The time ends when the row is scanned.
+// QueryRow implements pgx.Tx. The timeout covers the Scan of the row, which the caller must call.
 func (t timed) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	return timedRow{t.Tx.QueryRow(ctx, sql, args...), cancel}

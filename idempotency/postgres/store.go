@@ -1,6 +1,6 @@
 // Package postgres stores fingerprints in a PostgreSQL database, in the table processed_events: for users who want to query
 // them there, or whose windows do not fit into memory. It costs a query and a transaction for each sealed batch, and adds a
-// dependency. Its data can be lost at any time: members fill it again from the Delta table.
+// dependency. Its data may be deleted at any time: members fill it again from the Delta table.
 //
 // goose creates the tables and migrates those of earlier versions. A store runs it at its first use, and again when it finds
 // that tables are missing.
@@ -31,24 +31,24 @@ var migrations embed.FS
 const (
 	// statementTimeout bounds one statement, so that a server that does not answer counts as a failure.
 	statementTimeout = 30 * time.Second
-	// connections is how many a store has at most, and one more while it migrates: tables ask side by side.
+	// connections is the largest number of connections of a store; one more while it migrates. Writers of several tables
+	// use them in parallel.
 	connections = 4
-	// migrateTimeout bounds the migrations: an index on a large table takes its time.
+	// migrateTimeout bounds the migrations, which may build an index on a large table.
 	migrateTimeout = 10 * time.Minute
-	// chunk is how many fingerprints go into one statement.
+	// chunk is the largest number of fingerprints in one statement.
 	chunk = 5000
 )
 
-// Retry runs op, again where its error is Transient, and returns the last error. about are attributes for its log lines. A
-// panic in op is for it to catch.
+// Retry runs op, repeats it while the error is Transient, and returns the last error. about are attributes for its log
+// lines. It must also catch panics of op.
 type Retry func(ctx context.Context, op func(context.Context) error, about ...any) error
 
 // Options of a store.
 type Options struct {
-	// URL of the database, with user, password and what else libpq's URLs say.
+	// URL is a connection string of libpq, with user and password.
 	URL string
-	// CAFile holds the authorities that may have signed the server's certificate, InsecurePlaintext allows a password over
-	// connections that are not safe; see [pgconfig.Options].
+	// CAFile and InsecurePlaintext are those of [pgconfig.Options].
 	CAFile            string
 	InsecurePlaintext bool
 	// Retry wraps each request to the database. The layers below it never retry.
@@ -61,7 +61,7 @@ type Store struct {
 	pool   *pgxpool.Pool
 	tables *postgres.Tables
 	retry  Retry
-	ready  *atomic.Bool // the tables are there
+	ready  *atomic.Bool // true once the tables exist
 	about  []any        // attributes of the log lines about retries
 }
 
@@ -88,8 +88,8 @@ func open(ctx context.Context, config *pgxpool.Config, retry Retry) (*Store, err
 	return &Store{pool: pool, tables: tables, retry: retry, ready: new(atomic.Bool)}, nil
 }
 
-// tables describes what a store needs. Tables that goose did not make had other columns in the first version, and rows of other
-// programs, which have no scope: these would take records of this pipeline for events of their own.
+// tables describes the tables of a store. Tables that exist without goose have the columns of the first version. A row
+// without a scope is another program's: it shares the table and would take our records for events of its own.
 func tables() (*postgres.Tables, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -109,14 +109,15 @@ func tables() (*postgres.Tables, error) {
 // Close ends the connections.
 func (s *Store) Close() { s.pool.Close() }
 
-// For implements [idempotency.Store]. Only the store that was opened is closed.
+// For implements [idempotency.Store]. The result shares the connections of s: only s is closed.
 func (s *Store) For(batch string) idempotency.Store {
 	of := *s
 	of.about = []any{"batch_id", batch}
 	return &of
 }
 
-// do runs op, again where that helps, with the tables there.
+// do runs op with retries, after it has made sure that the tables exist. what names op in errors. If op finds a table
+// missing, the next try creates the tables again.
 func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
 	return s.retry(ctx, func(ctx context.Context) error {
 		err := s.prepare(ctx)
@@ -126,7 +127,7 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, idempotency.ErrMoved): // an answer: no retry would change it
+		case errors.Is(err, idempotency.ErrMoved): // a retry would not change it
 			return classify.Mark(err, classify.Fenced)
 		case postgres.Gone(err):
 			s.ready.Store(false)
@@ -135,7 +136,7 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 	}, s.about...)
 }
 
-// prepare makes or changes the tables once.
+// prepare creates or migrates the tables, once.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
@@ -149,8 +150,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	return err
 }
 
-// transaction runs op in one, each statement of it within the timeout of one. unsure is in the chain of the error if it
-// may have been committed all the same.
+// transaction runs op in a transaction. Each statement is bounded by statementTimeout. The error wraps unsure if the
+// transaction may have been committed nevertheless.
 func (s *Store) transaction(ctx context.Context, op func(context.Context, pgx.Tx) error) error {
 	begin, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -161,7 +162,7 @@ func (s *Store) transaction(ctx context.Context, op func(context.Context, pgx.Tx
 	defer func() { // the connection goes back to the pool, after a panic, too
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout/6)
 		defer cancel()
-		_ = tx.Rollback(end) // nothing after a commit; a connection that cannot is closed, which is a rollback too
+		_ = tx.Rollback(end) // no effect after a commit; if it fails, pgx closes the connection, which rolls back, too
 	}()
 	if err := op(ctx, timed{tx}); err != nil {
 		return err
@@ -174,14 +175,14 @@ func (s *Store) transaction(ctx context.Context, op func(context.Context, pgx.Tx
 	return nil
 }
 
-// unsure is an error of a commit: the answer may have been lost.
+// unsure is an error of a commit whose outcome is unknown, because the response may not have arrived.
 type unsure struct{ error }
 
 func (u unsure) Unwrap() error { return u.error }
 
 // Through implements [idempotency.Store].
 func (s *Store) Through(ctx context.Context, scope idempotency.Scope) (through int64, err error) {
-	err = s.do(ctx, "how far they go", func(ctx context.Context) error {
+	err = s.do(ctx, "read the position", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 		defer cancel()
 		err := s.pool.QueryRow(ctx, "SELECT next_offset FROM processed_scopes WHERE scope = $1", scope.String()).Scan(&through)
@@ -205,7 +206,8 @@ func (s *Store) Seen(ctx context.Context, scope idempotency.Scope, entries iter.
 	return seen, nil
 }
 
-// lookUp resolves the scope in the statement that uses it: an id that was kept could be another's after a restore.
+// lookUp adds the known times of some fingerprints to seen. The statement itself resolves the scope: after the database
+// was restored, an id in our memory could be that of another scope.
 func (s *Store) lookUp(ctx context.Context, scope idempotency.Scope, some columns, seen map[idempotency.Fingerprint]int64) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -235,7 +237,7 @@ func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, nex
 			case err != nil:
 				return err
 			case lost && from < next && through == next:
-				return nil // by us, or by another with the same rows: those of the offsets before next
+				return nil // our earlier try was committed, or another member added the same rows
 			case through != from:
 				return idempotency.ErrMoved
 			}
@@ -255,7 +257,8 @@ func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, nex
 	})
 }
 
-// locked makes the scope if it is new and keeps others from moving it until the transaction ends.
+// locked returns the id and the position of a scope, which it creates if it is new, and locks it until the transaction
+// ends, so that no other member can move it.
 func locked(ctx context.Context, tx pgx.Tx, scope idempotency.Scope) (id, through int64, err error) {
 	const find = "SELECT id, next_offset FROM processed_scopes WHERE scope = $1 FOR UPDATE"
 	err = tx.QueryRow(ctx, find, scope.String()).Scan(&id, &through)
@@ -268,8 +271,8 @@ func locked(ctx context.Context, tx pgx.Tx, scope idempotency.Scope) (id, throug
 	return id, through, err
 }
 
-// insert adds rows. Of those with one fingerprint the newest time stays. A row without an id of the producer keeps the one
-// that was known before, else it has its fingerprint for an id.
+// insert adds rows. Of several rows with one fingerprint it keeps the newest. If that row has no producer's id, the row
+// keeps the id that was stored before, else its fingerprint is its id.
 func insert(ctx context.Context, tx pgx.Tx, id int64, some columns) error {
 	_, err := tx.Exec(ctx, `INSERT INTO processed_events AS e (fingerprint, event_id, "offset", scope, recorded_at)
 		SELECT DISTINCT ON (f.text) $1::bigint || '/' || f.text, coalesce(nullif(f.id, ''), $1::bigint || '/' || f.text), f.row, $1, f.at
@@ -286,8 +289,8 @@ func (s *Store) Sweep(ctx context.Context, scope idempotency.Scope, before int64
 		WHERE scope = (SELECT id FROM processed_scopes WHERE scope = $1) AND recorded_at < $2 LIMIT $3`, scope.String(), before, chunk)
 }
 
-// Reset implements [idempotency.Store]. The scope is forgotten first, and with it the way to its rows; they are deleted
-// afterwards. What is left of them if that ends early is never found again and does no harm.
+// Reset implements [idempotency.Store]. It deletes the scope first and its rows afterwards. If it stops in between, lookups
+// no longer find the remaining rows, so they do no harm.
 func (s *Store) Reset(ctx context.Context, scope idempotency.Scope) error {
 	var ids []int64
 	err := s.do(ctx, "reset", func(ctx context.Context) error {

@@ -31,7 +31,7 @@ func TestOpen(t *testing.T) {
 	}
 	defer s.Close()
 	_, err = s.For("b-1").Through(t.Context(), scope)
-	if err == nil || classify.Of(err) != classify.Transient || strings.Contains(err.Error(), secret) || strings.Count(err.Error(), "how far they go") != 2 {
+	if err == nil || classify.Of(err) != classify.Transient || strings.Contains(err.Error(), secret) || strings.Count(err.Error(), "read the position") != 2 {
 		t.Errorf("nobody answers: %v", err)
 	}
 	if !slices.Equal(told, []any{"batch_id", "b-1"}) {
@@ -39,7 +39,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestStore_Moved: that the window moved is an answer, which no retry would change.
+// TestStore_Moved: ErrMoved is Fenced, because a retry would not change it.
 func TestStore_Moved(t *testing.T) {
 	s, err := Open(t.Context(), Options{URL: "postgres://u@127.0.0.1:1/db", Retry: once})
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package storetest is test equipment for package idempotency: one conformance suite for all stores.
+// Package storetest has the conformance suite for stores of package idempotency.
 package storetest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"sluice/idempotency"
 )
 
-// Run holds a store against the contract of [idempotency.Store]. open returns an empty store of its own for each test.
+// Run tests a store against the contract of [idempotency.Store]. open returns a new empty store for each test.
 func Run(t *testing.T, open func(*testing.T) idempotency.Store) {
 	t.Helper()
 	for _, c := range []struct {
@@ -56,7 +56,7 @@ func scope() idempotency.Scope {
 	return idempotency.Scope{Pipeline: "p", TableID: "t", Partition: idempotency.Partition{Cluster: "c", Topic: "orders", ID: 3}}
 }
 
-// entries makes one of each pair of a number and a time.
+// entries returns one entry for each pair of a number, which [fingerprint] turns into a fingerprint, and a time.
 func entries(pairs ...int64) []idempotency.Entry {
 	var all []idempotency.Entry
 	for i := 0; i < len(pairs); i += 2 {
@@ -72,7 +72,7 @@ func remember(t *testing.T, s idempotency.Store, sc idempotency.Scope, from, nex
 	}
 }
 
-// wantSeen asks for the numbers and compares with those that should be known, and when.
+// wantSeen asks the store for the numbers in asked. Exactly those in want must be known, with their times.
 func wantSeen(t *testing.T, s idempotency.Store, sc idempotency.Scope, asked []uint64, want map[uint64]int64) {
 	t.Helper()
 	got, err := s.Seen(t.Context(), sc, func(yield func(idempotency.Entry) bool) {
@@ -263,7 +263,8 @@ func many(t *testing.T, s idempotency.Store) {
 	wantSeen(t, s, scope(), asked, want)
 }
 
-// timesFarApart: a store may drop entries that are older than every window when a much newer one arrives.
+// timesFarApart checks that times may be decades apart. A store may drop entries older than every window when a much newer
+// one arrives.
 func timesFarApart(t *testing.T, s idempotency.Store) {
 	const year = 365 * 24 * hour
 	remember(t, s, scope(), 0, 1, entries(1, 0, 2, 1)...)
@@ -278,7 +279,7 @@ func timesFarApart(t *testing.T, s idempotency.Store) {
 	wantSeen(t, s, scope(), []uint64{1, 2, 3, 4, 5, 6}, map[uint64]int64{3: newest, 4: newest - window, 5: newest + window, 6: newest + 2*window})
 }
 
-// random compares with a map, call by call.
+// random makes random calls and compares the store with a map after each.
 func random(t *testing.T, s idempotency.Store) {
 	runs := int32(0)
 	rapid.Check(t, func(r *rapid.T) {

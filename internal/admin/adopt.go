@@ -25,7 +25,7 @@ type AdoptRequest struct {
 	Checkpoint string // of a Spark query: a folder or a URL
 }
 
-// adoptedPositions are positions of another program.
+// adoptedPositions are the next offsets to read, by partition, according to another program.
 type adoptedPositions struct {
 	next  map[int32]int64
 	from  map[string]int64 // the other program's txns in the table, by appId; -1 for a missing one
@@ -54,7 +54,7 @@ func (f *AdoptRequest) check() error {
 	return nil
 }
 
-// PlanAdopt plans the first positions of a topic, from the positions at which another program stopped. It is refused if
+// PlanAdopt plans the first positions of a topic, from the positions at which another program stopped. It refuses if
 // the table has positions of this pipeline for the topic.
 func PlanAdopt(ctx context.Context, a *Access, f AdoptRequest) (*MovePlan, error) {
 	return sorted(f.plan(ctx, a))
@@ -97,7 +97,7 @@ func (f *AdoptRequest) plan(ctx context.Context, access *Access) (*MovePlan, err
 	return made, made.adopt(l, a)
 }
 
-// fromGroup returns the committed offsets of a consumer group, which are next offsets.
+// fromGroup returns the committed offsets of a consumer group. Like positions, they are the next offsets to read.
 func (f *AdoptRequest) fromGroup(view *topicsView, l *inspection) (*adoptedPositions, error) {
 	k := l.table.config.Kafka
 	name := f.Group
@@ -162,10 +162,11 @@ func (f *AdoptRequest) fromIngest(l *inspection) (*adoptedPositions, error) {
 	for id, next := range found[name] {
 		from[fmt.Sprintf("%s-%d", name, id)] = next - 1
 	}
-	return &adoptedPositions{next: found[name], from: from, what: "behind the last record of kafka-delta-ingest's " + name}, nil
+	return &adoptedPositions{next: found[name], from: from, what: "after the last record of kafka-delta-ingest's " + name}, nil
 }
 
-// adopt adds the first position of each partition of the topic to the plan.
+// adopt adds the first position of each partition of the topic to the plan: the one in a or, without one, the start of
+// its log.
 func (p *MovePlan) adopt(l *inspection, a *adoptedPositions) error {
 	for _, id := range slices.Sorted(maps.Keys(a.next)) {
 		if _, ok := l.partition(id); !ok {

@@ -26,13 +26,13 @@ func PlanAllow(ctx context.Context, a *Access, topic string, until time.Time) (*
 	allow := opslog.FloodAllow{Topic: topic, Until: until}
 	d := &Decision{
 		Text: fmt.Sprintf("pipeline %s: %s", a.Config.Pipeline, allowance(allow)), Done: allowance(allow),
-		Plan: AllowPlan{a.Config.Pipeline, opslog.KindFloodAllow, allow},
-		body: allow, judge: func(s *opslog.State) ([]string, error) { return allowable(s, allow) },
+		Plan:   AllowPlan{a.Config.Pipeline, opslog.KindFloodAllow, allow},
+		bodies: []opslog.Body{allow}, judge: func(s *opslog.State) ([]string, error) { return allowable(s, allow) },
 	}
 	return d.decide(ctx, a)
 }
 
-// AllowPlan is the plan of an allowance.
+// AllowPlan is a planned allowance as a struct, for JSON.
 type AllowPlan struct {
 	Pipeline string      `json:"pipeline"`
 	Kind     opslog.Kind `json:"kind"`
@@ -56,7 +56,8 @@ func Floodable(cfg *config.Config, topic string) error {
 	return nil
 }
 
-// allowable judges an allowance by the log: it notes the allowance that the new one replaces.
+// allowable checks an allowance against the log. It notes the allowance that the new one replaces, and returns
+// ErrNothingToDo if the log already has its effect.
 func allowable(s *opslog.State, f opslog.FloodAllow) (notes []string, err error) {
 	old, ok := s.FloodAllowance(f.Topic)
 	switch stands := ok && s.FloodAllowed(f.Topic, time.Now()); {

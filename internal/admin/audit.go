@@ -23,7 +23,7 @@ type UnreadableEntry struct {
 	Why string `json:"why"`
 }
 
-// AuditReport is a part of the operations log.
+// AuditReport has the entries of the operations log since a time, and its head.
 type AuditReport struct {
 	Entries    []RecordedEntry   `json:"entries"`
 	Unreadable []UnreadableEntry `json:"unreadable,omitempty"`
@@ -107,8 +107,46 @@ func Describe(e opslog.Entry) string {
 			outcome += ": " + b.Detail
 		}
 		return fmt.Sprintf("%s of table %s: %s: %s", b.Command, b.Table, listMoves(b.Moves), outcome)
+	case opslog.Discard:
+		return "deadletters discard " + listLetters(b.Letters)
+	case opslog.Acknowledge:
+		return "deadletters acknowledge " + listLetters(b.Letters)
+	case opslog.Reopen:
+		return "deadletters reopen " + listLetters(b.Letters)
+	case opslog.ReplayFailed:
+		return fmt.Sprintf("replay into table %s failed: %s", b.Table, listLetters(b.Letters))
+	case opslog.ReplayIntent:
+		if len(b.Letters) == 0 {
+			return fmt.Sprintf("replays into table %s that began before are withdrawn", b.Table)
+		}
+		return fmt.Sprintf("replay into table %s begins: %s", b.Table, listLetters(b.Letters))
+	case opslog.ReplayDone:
+		outcome := string(b.Outcome)
+		if b.Version >= 0 {
+			outcome = fmt.Sprintf("version %d", b.Version)
+		}
+		if b.Detail != "" {
+			outcome += ": " + b.Detail
+		}
+		return fmt.Sprintf("replay into table %s (operation %d): %s", b.Table, b.Intent, outcome)
 	}
 	return string(e.Kind)
+}
+
+// listLetters names dead letters: a few by their offsets, many by their number.
+func listLetters(all []opslog.Letters) string {
+	n := int64(0)
+	var texts []string
+	for _, l := range all {
+		n += l.Offsets.Len()
+		if len(texts) < 3 {
+			texts = append(texts, fmt.Sprintf("%s:%d@%s", l.Topic, l.Partition, brief(l.Offsets)))
+		}
+	}
+	if more := len(all) - len(texts); more > 0 {
+		texts = append(texts, "and "+Counting(int64(more), "partition"))
+	}
+	return Counting(n, "dead letter") + ": " + strings.Join(texts, ", ")
 }
 
 func listMoves(moves []opslog.Move) string {

@@ -11,16 +11,16 @@ import (
 	"sluice/internal/config"
 )
 
-// Status says how a finding stands.
+// Status is the result of a check.
 type Status string
 
-// The results of a finding.
+// The statuses of a finding.
 const (
 	StatusOK      Status = "ok"
 	StatusWarning Status = "warning"
 	StatusProblem Status = "problem" // records do not move until an operator acts
-	StatusFailed  Status = "failed"  // the dependency cannot be reached, or denies access
-	StatusSkipped Status = "skipped"
+	StatusFailed  Status = "failed"  // the dependency did not respond, or denies access
+	StatusSkipped Status = "skipped" // it needs something that failed
 )
 
 // Finding is one finding of a check.
@@ -42,7 +42,7 @@ type checks struct {
 	existing []string // topics of the cluster; nil before the first request, or if it failed
 }
 
-// heldByMember returns the holds that the member reports. It sends one request in all.
+// heldByMember returns the holds that the member at health.listen reports. It sends one request for the whole run.
 func (k *checks) heldByMember(ctx context.Context) *held {
 	if k.reported == nil {
 		k.reported = heldByMember(ctx, k.config)
@@ -50,7 +50,8 @@ func (k *checks) heldByMember(ctx context.Context) *held {
 	return k.reported
 }
 
-// run looks at Kafka, the store, and at what lies between them. What needs a part that cannot be used is skipped.
+// run checks Kafka and the store, and then everything that needs them. A check whose dependency cannot be used becomes
+// a finding with the status skipped.
 func (k *checks) run(ctx context.Context) {
 	queries, end := k.kafka(ctx)
 	defer end()
@@ -71,7 +72,8 @@ func (k *checks) add(s Status, area, subject, hint, format string, args ...any) 
 	k.findings = append(k.findings, Finding{s, area, subject, fmt.Sprintf(format, args...), hint})
 }
 
-// holds adds the holds that a member reports. The checks of the other areas find holds that show without a member.
+// holds adds a finding for each hold that a member reports. The other checks find the holds that Kafka and the tables
+// show.
 func (k *checks) holds(ctx context.Context) {
 	for _, h := range k.heldByMember(ctx).all {
 		hint := instruction(h.EndsBy)
@@ -82,7 +84,7 @@ func (k *checks) holds(ctx context.Context) {
 	}
 }
 
-// instruction returns what ends a hold, as a sentence for the operator.
+// instruction returns what an operator must do to end a hold, from its EndsBy.
 func instruction(ends string) string {
 	if rest, byItself := strings.CutPrefix(ends, "by itself "); byItself {
 		return "wait: it ends by itself " + rest
@@ -118,7 +120,7 @@ func (k *checks) meantTopic(name string) (meant string) {
 	return meant
 }
 
-// Check checks all dependencies of a member. Each request to Kafka and the store may take as long as within.
+// Check checks all dependencies of a member. Each step may take as long as within.
 func Check(ctx context.Context, a *Access, within time.Duration) []Finding {
 	k := &checks{config: a.Config, timeout: within}
 	k.run(ctx)

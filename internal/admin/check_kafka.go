@@ -38,14 +38,14 @@ func explainError(err error) (text, hint string) {
 	return err.Error(), ""
 }
 
-// failed adds a finding about an error.
+// failed adds a finding with the status failed about an error.
 func (k *checks) failed(area, subject string, err error) {
 	text, hint := explainError(err)
 	k.add(StatusFailed, area, subject, hint, "%s", text)
 }
 
-// kafka checks each bootstrap address and each broker of the cluster. It returns the client for further requests, nil if
-// no broker responds. The caller calls end.
+// kafka checks each bootstrap address and each broker of the cluster. It returns nil queries if no broker responds. The
+// caller calls end.
 func (k *checks) kafka(ctx context.Context) (queries *kafkaQueries, end func()) {
 	end = func() {}
 	client, err := open.Kafka(k.config, nil, nil, nil)
@@ -65,7 +65,7 @@ func (k *checks) kafka(ctx context.Context) (queries *kafkaQueries, end func()) 
 	return queries, queries.close
 }
 
-// retrying repeats what fails in passing until ctx ends.
+// retrying returns a function that repeats a request to Kafka after transient failures, until ctx ends.
 func (k *checks) retrying(ctx context.Context) func(func(context.Context) error) error {
 	return lookup.Patience(ctx, reliability.NewGuard("kafka", k.config.Guard(), slog.New(slog.DiscardHandler), nil))
 }
@@ -234,7 +234,7 @@ func (k *checks) topic(ctx context.Context, queries *kafkaQueries, t *checkedTab
 	}
 	if err == nil && settings.Compact {
 		k.add(StatusWarning, "topic", name, "compaction takes away records that were not read in time; the table gets those that are left",
-			"compacted: a record with a newer one of its key goes")
+			"compacted: Kafka deletes a record once a newer one has its key")
 	}
 	if t.known {
 		k.positions(ctx, l)
@@ -262,7 +262,8 @@ func retention(s kafka.TopicSettings) string {
 	return "kept for " + strings.Join(limits, " or ")
 }
 
-// positions adds the holds that the partitions of a topic would get, or their lag.
+// positions adds findings about the holds that the partitions of a topic would get; without one, a finding about the
+// lag.
 func (k *checks) positions(ctx context.Context, l *inspection) {
 	var lag int64
 	known, hidden, held := 0, 0, make(map[hold.Reason][]*hold.Hold)

@@ -7,8 +7,8 @@ import (
 	"sluice/connector/schema"
 )
 
-// nullability warns of columns that are not null in the configuration but nullable in the table. The table decides, so a
-// record without a value becomes a row with null.
+// nullability warns of columns that are not null in the configuration but nullable in the table. Members follow the
+// table, so a record without a value becomes a row with null.
 func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	table, ok := snapshot.Schema.(*schema.Schema)
 	configured, err := t.table.Columns()
@@ -21,8 +21,8 @@ func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	}
 }
 
-// looser returns the paths of fields that are nullable in the table but not null in the configuration. It ignores fields
-// that only one of them has: [schema.Schema.Fits] checks those.
+// looser returns the paths of fields that are nullable in the table but not null in the configuration, each with the
+// prefix above. It ignores fields that only one of them has: [schema.Schema.Fits] checks those.
 func looser(table, configured []schema.Field, above string) (paths []string) {
 	byName := map[string]schema.Field{}
 	for _, f := range table {

@@ -17,10 +17,11 @@ import (
 type checkedTable struct {
 	*Table
 	snapshot *connector.Snapshot
-	known    bool // the snapshot was read
+	known    bool // the table was read; otherwise snapshot is empty
 }
 
-// storage runs the self-test of the store and reports whether the store can be read.
+// storage runs the self-test of the store and reports whether later checks can read the store. They can if it is only
+// unsafe for commits, or a directory that does not exist yet.
 func (k *checks) storage(ctx context.Context) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
@@ -65,7 +66,8 @@ func (k *checks) storeFailed(area, subject string, err error) {
 	k.add(StatusFailed, area, subject, hint, "%s", text)
 }
 
-// tables reads and checks the tables of topics. The caller calls end after the last use of the tables.
+// tables reads and checks the tables that the named topics feed. Without a usable store it reads none, and adds a
+// finding with the status skipped for each. The caller calls end after the last use of the tables.
 func (k *checks) tables(ctx context.Context, names []string, usable bool) (tables []*checkedTable, end func()) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	end = cancel

@@ -13,18 +13,21 @@ var ErrNothingToDo = errors.New("nothing to do")
 
 // Decision is a planned operation of the operations log. [Record] writes it; a dry run only shows it.
 type Decision struct {
-	Text  string   // what Record would do
-	Done  string   // what Record has done
-	Plan  any      // Text for programs, as JSON
-	Notes []string // what the log already has
+	Text  string   // the operation that Record would write, for people
+	Done  string   // the same after Record, for people
+	Plan  any      // the same as a struct, for JSON
+	Notes []string // facts from the log, such as an earlier pause
 
-	body opslog.Body
+	bodies []opslog.Body // one entry each
+	// before, if it is not nil, runs before the entries are written. With judgeLater the plan is not judged before it.
+	before     func(ctx context.Context, by By) error
+	judgeLater bool
 	// judge checks the state of the log, once before the operator decides and again in the state that the operation
 	// extends. It returns ErrNothingToDo, or another error if the operation is refused, and the notes for the operator.
 	judge func(s *opslog.State) (notes []string, err error)
 }
 
-// decide judges a decision by the current log. It returns the decision with its notes even if it is refused.
+// decide checks a decision against the current log. It returns the decision with its notes even if it is refused.
 func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 	log, err := a.operations(ctx)
 	if err != nil {
@@ -34,27 +37,40 @@ func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 	if err != nil {
 		return nil, failedOperation(opslog.Entry{}, err)
 	}
-	d.Notes, err = d.judge(s)
+	if d.judgeLater {
+		return d, nil
+	}
+	notes, err := d.judge(s)
+	d.Notes = append(d.Notes, notes...)
 	return d, refusedDecision(err)
 }
 
-// Record writes a decision to the operations log and returns the entry. It returns [ErrNothingToDo] if another operator has
-// recorded the same since the plan.
+// Record writes a decision to the operations log and returns its entry, the last one if it takes several. It returns
+// [ErrNothingToDo] if another operator has recorded the same since the plan. An error after the first of several entries
+// leaves those before it in force; the same command then decides the rest.
 func Record(ctx context.Context, a *Access, d *Decision, by By) (RecordedEntry, error) {
 	log, err := a.operations(ctx)
 	if err != nil {
 		return RecordedEntry{}, err
 	}
-	var refused error
-	e, err := log.append(ctx, by, d.body, func(s *opslog.State) error {
-		_, refused = d.judge(s)
-		return refused
-	})
-	if refused != nil {
-		return RecordedEntry{}, refusedDecision(refused)
+	if d.before != nil {
+		if err := d.before(ctx, by); err != nil {
+			return RecordedEntry{}, err
+		}
 	}
-	if err != nil {
-		return RecordedEntry{}, err
+	var e opslog.Entry
+	for _, body := range d.bodies {
+		var refused error
+		e, err = log.append(ctx, by, body, func(s *opslog.State) error {
+			_, refused = d.judge(s)
+			return refused
+		})
+		if refused != nil {
+			return RecordedEntry{}, refusedDecision(refused)
+		}
+		if err != nil {
+			return RecordedEntry{}, err
+		}
 	}
 	return RecordedEntry{e, e.Hash()}, nil
 }

@@ -84,8 +84,8 @@ type window struct {
 
 type windows map[source]*window
 
-// windowsOf returns the empty windows of the partitions for which a table has a position. A topic that was created again
-// has positions of both; the one with the newest record counts.
+// windowsOf returns the empty windows of the partitions for which a table has a position. If a topic was created again,
+// the table has positions for both topic ids; the window is that of the id with the newer record.
 func windowsOf(o *Table, info *delta.Info, operations *opslog.State) windows {
 	versions := map[string]int64{}
 	for _, t := range info.Txns {
@@ -143,8 +143,8 @@ func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identi
 	})
 }
 
-// inBounds returns the entries that belong to the window, with the timestamps by which a member dates them. It counts the
-// rows without a fingerprint.
+// inBounds returns the entries that belong to the window, dated as a member dates them. It counts the rows without an
+// identity. written is the time at which the rows were written, in milliseconds.
 func (w *window) inBounds(entries []idempotency.Entry, written int64) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		for _, e := range entries {

@@ -16,8 +16,8 @@ import (
 // leader may not know its end offset yet.
 const confirmAfter = 5 * time.Second
 
-// PlanAcceptGap plans to continue after lost records: it moves the positions that lie outside of their partition's log. It
-// checks each gap twice, confirmAfter apart.
+// PlanAcceptGap plans to continue after lost records: it moves the positions that lie outside of their log, or after
+// the offset at which the log differs from the records that were read. It checks each gap twice, confirmAfter apart.
 func PlanAcceptGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, error) {
 	return sorted(planGap(ctx, a, target))
 }
@@ -60,12 +60,12 @@ func planGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, e
 		}
 	}
 	if len(plan.Moves) == 0 {
-		return nil, refused("what was found did not show again %v later: there is no gap to accept", confirmAfter)
+		return nil, refused("a second check %v later did not find the gap again: there is no gap to accept", confirmAfter)
 	}
 	return plan, nil
 }
 
-// gaps returns the partitions of a target whose position lies outside of their log, with the hold of each.
+// gaps returns the partitions of a target whose position cannot be read in their log, with the hold of each.
 func gaps(l *inspection, target opslog.Target) map[connector.Partition]*hold.Hold {
 	all := map[connector.Partition]*hold.Hold{}
 	for _, p := range l.partitions() {

@@ -120,8 +120,9 @@ func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	return r
 }
 
-// recordAt returns the reason and the detail of the hold that the record at a position causes, and its offset; "" if the
-// record can become a row. It ignores later records, because a held partition's position is at the record that holds it.
+// recordAt reads the record at a position and returns the hold that it causes: reason, detail and offset. The reason is
+// "" if the record causes none. It ignores later records, because a held partition's position is at the record that
+// holds it.
 func (q *kafkaQueries) recordAt(ctx context.Context, l *inspection, p connector.Partition, at int64) (hold.Reason, string, int64, error) {
 	var b kafka.Batch
 	err := q.retry(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, at); return err })
@@ -129,7 +130,7 @@ func (q *kafkaQueries) recordAt(ctx context.Context, l *inspection, p connector.
 		err = b.Unreadable
 	}
 	if held, ok := errors.AsType[*hold.Error](err); ok {
-		if held.Reason == hold.AheadOfLogEnd { // only transaction markers and aborted records
+		if held.Reason == hold.AheadOfLogEnd { // there are only transaction markers and aborted records from here on
 			return "", "", 0, nil
 		}
 		return held.Reason, held.Detail, at, nil

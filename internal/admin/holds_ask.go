@@ -36,7 +36,7 @@ type sourceResult struct {
 type timeoutError struct {
 	name   string        // the dependency
 	within time.Duration // its time limit
-	about  string        // what is unknown because of it
+	about  string        // the unknown facts, as a clause
 	err    error         // the last error of a request
 }
 
@@ -57,7 +57,7 @@ func (l *sourceResult) addFailure(ctx context.Context, name string, within time.
 	l.missed = append(l.missed, err)
 }
 
-// requestHolds requests the holds from the members, the operations log, and the tables with Kafka, all in parallel: an
+// requestHolds collects the holds from the members, the operations log, and the tables with Kafka, all in parallel: an
 // outage of one source does not affect the others. Each dependency has half of the timeout. The order of the results is
 // fixed.
 func (a *Access) requestHolds(ctx context.Context, topic string, members []string, timeout time.Duration) []*sourceResult {
@@ -108,7 +108,7 @@ func (h *held) of(topic string, partition int32) *Hold {
 	return nil
 }
 
-// readOperations adds the pauses in the operations log.
+// readOperations adds the pauses in the operations log, or its own hold if the log is damaged.
 func (l *sourceResult) readOperations(ctx context.Context, a *Access, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -127,7 +127,7 @@ func (l *sourceResult) readOperations(ctx context.Context, a *Access, within tim
 	}
 }
 
-// findHolds adds the holds that follow from the tables and Kafka.
+// findHolds adds the holds that the tables and Kafka show without a member.
 func (a *Access) findHolds(ctx context.Context, topic string, within time.Duration, l *sourceResult) {
 	cfg := a.Config
 	listing, cancel := context.WithTimeout(ctx, within)
@@ -199,7 +199,7 @@ type tableRead struct {
 	err      error
 }
 
-// readTables reads all tables, several in parallel, and returns those without an error.
+// readTables reads all tables, several in parallel. It adds their holds, and returns the tables that could be read.
 func (l *sourceResult) readTables(ctx context.Context, within time.Duration, tables []*Table) (looks []tableRead) {
 	all := make([]tableRead, len(tables))
 	runLimited(len(tables), func(i int) {
@@ -234,7 +234,7 @@ func (l *sourceResult) readTables(ctx context.Context, within time.Duration, tab
 	return looks
 }
 
-// findHolds compares the positions of tables with Kafka and adds the holds that follow.
+// findHolds compares the positions of tables with the logs in Kafka and adds the holds that a member would set.
 func (q *kafkaQueries) findHolds(ctx context.Context, cfg *config.Config, within time.Duration, looks []tableRead, l *sourceResult) {
 	type topicLook struct {
 		table tableRead
@@ -278,8 +278,8 @@ func (q *kafkaQueries) findHolds(ctx context.Context, cfg *config.Config, within
 	}
 }
 
-// holds finds those of a topic's partitions. records says whether the records at the positions can be held against the
-// table.
+// holds adds the holds of a topic's partitions to found. With records, it also reads the record at each position, to
+// see whether it can become a row; the caller leaves that out if the table itself is held.
 func (q *kafkaQueries) holds(ctx context.Context, l *inspection, records bool, found *held) (failures []error) {
 	for _, p := range l.partitions() {
 		at, b := l.position(p), l.bounds[p]
@@ -399,18 +399,21 @@ func failing(url string, holds []health.Hold, dependencies []health.Dependency) 
 	return all
 }
 
-// explains reports whether a hold already shows that a dependency fails.
+// explains reports whether a hold already shows that a dependency fails: the reason means that dependency, or one that
+// it needs.
 func explains(reason hold.Reason, dependency string) bool {
-	switch reason {
-	case hold.KafkaDown, hold.KafkaDenied:
-		return dependency == "kafka" || dependency == "dead_letters"
-	case hold.StoreDown, hold.StoreDenied:
-		return dependency == "store" || dependency == "operations_log"
-	case hold.DeadLettersUnavailable:
-		return dependency == "dead_letters"
-	case hold.FingerprintsUnavailable:
-		return dependency == "postgres"
-	default:
+	if reason == hold.CommitUndecided || reason == hold.OperationsLog { // about one commit or one entry: they do not show that requests fail
 		return false
+	}
+	failed := hold.Dependency(dependency)
+	switch of := reason.Dependency(); of {
+	case "":
+		return false
+	case hold.Kafka:
+		return failed == of || failed == hold.DeadLetters // a topic in the same cluster
+	case hold.Store:
+		return failed == of || failed == hold.Operations // objects in the same store
+	default:
+		return failed == of
 	}
 }

@@ -63,7 +63,7 @@ func (q *kafkaQueries) inspect(ctx context.Context, o *Table, name string, s *co
 	return l, nil
 }
 
-// rowsBefore returns the partitions without a position that have rows in the table.
+// rowsBefore returns which partitions without a position have rows in the table; nil if the table does not exist.
 func (l *inspection) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool, error) {
 	search := plan.RowsBefore(l.snapshot, l.pipeline, l.topic.Name, l.partitions())
 	if len(search) == 0 || l.table.store == nil {
@@ -76,7 +76,7 @@ func (l *inspection) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool,
 	return rows, err
 }
 
-// recentCommits bounds the number of versions that positions reads to find leader epochs.
+// recentCommits is the number of newest versions that positions reads at most, to find leader epochs.
 const recentCommits = 20
 
 // positions returns the positions in the table, each with the leader epoch of the record batch before it, by which Kafka

@@ -47,7 +47,8 @@ func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadlet
 	return o.find(ctx, r, scope)
 }
 
-// find reads the dead-letter topics of the scope until it has the dead letter.
+// find reads the dead-letter topics of the scope and returns the newest matching dead letter. It returns an error of
+// [fail.KindFound] if none matches.
 func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letterScope) (*deadletter.Letter, []string, error) {
 	var found *deadletter.Letter
 	ids := map[idempotency.TopicID]bool{}
@@ -127,7 +128,7 @@ func keep(l *deadletter.Letter) *deadletter.Letter {
 const largestObject = 2 << 30
 
 // WholeLetter returns a dead letter with the key, value and headers of its record. If the record was too large for the
-// dead-letter topic, it reads them from the bucket.
+// dead-letter topic, they come from an object in the bucket.
 func WholeLetter(ctx context.Context, a *Access, l *deadletter.Letter) (*deadletter.Letter, error) {
 	if l.Link.Key == "" {
 		return l, nil
@@ -135,7 +136,7 @@ func WholeLetter(ctx context.Context, a *Access, l *deadletter.Letter) (*deadlet
 	return linked(ctx, a.Config, l)
 }
 
-// linked reads the record of a dead letter from the bucket.
+// linked returns a dead letter with its record from the bucket.
 func linked(ctx context.Context, cfg *config.Config, l *deadletter.Letter) (*deadletter.Letter, error) {
 	store, err := open.Store(ctx, cfg)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
+	"sluice/sink/opslog"
 )
 
 // LetterQuery selects the dead letters to list.
@@ -18,7 +19,7 @@ type LetterQuery struct {
 	Since  time.Time     // zero for all
 	Reason string        // reason code, "" for all
 	Limit  int           // 0 for all
-	Void   bool          // also list void and pending ones
+	States []LetterState // those to list; nil for all that may need an operator
 	Within time.Duration // time limit of each request to Kafka
 }
 
@@ -53,17 +54,22 @@ type LetterPlace struct {
 
 // LetterList has the counts of dead letters, and a list of some.
 type LetterList struct {
-	Topics     []string       `json:"dead_letter_topics"`
-	Letters    int64          `json:"letters"`    // dead letters in the topics, repeats included
-	Distinct   int            `json:"distinct"`   // records with a dead letter
-	Unresolved int            `json:"unresolved"` // includes Unknown
-	Unknown    int            `json:"unknown"`
-	Void       int            `json:"void"`
-	Pending    int            `json:"pending"`
-	Foreign    int            `json:"foreign"`
-	Matching   int            `json:"matching"` // those that the query selects; the limit may leave some out
-	Listed     []ListedLetter `json:"listed"`
-	Notes      []string       `json:"notes"`
+	Topics       []string       `json:"dead_letter_topics"`
+	Letters      int64          `json:"letters"`    // dead letters in the topics, repeats included
+	Distinct     int            `json:"distinct"`   // records with a dead letter
+	Unresolved   int            `json:"unresolved"` // includes Unknown, Replaying and Parked
+	Unknown      int            `json:"unknown"`
+	Replaying    int            `json:"replaying"`
+	Parked       int            `json:"parked"`
+	Acknowledged int            `json:"acknowledged"`
+	Discarded    int            `json:"discarded"`
+	Replayed     int            `json:"replayed"`
+	Void         int            `json:"void"`
+	Pending      int            `json:"pending"`
+	Foreign      int            `json:"foreign"`
+	Matching     int            `json:"matching"` // those that the query selects; the limit may leave some out
+	Listed       []ListedLetter `json:"listed"`
+	Notes        []string       `json:"notes"`
 }
 
 // DeadLetters lists dead letters, the newest first, with the states of their records.
@@ -77,16 +83,30 @@ func DeadLetters(ctx context.Context, a *Access, q LetterQuery) (*LetterList, er
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer end()
-	book, err := readLetters(ctx, r, scope.topics, func(l *deadletter.Letter) bool {
-		return scope.wants(l) && !l.LastFailure.Before(q.Since) && (q.Reason == "" || string(l.Reason) == q.Reason)
-	})
+	decisions, err := Operations(ctx, a)
 	if err != nil {
-		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+		return nil, failedOperation(opslog.Entry{}, err)
 	}
-	if err := book.judge(ctx, a.Config, r); err != nil {
+	book, err := judgedLetters(ctx, a, r, scope, decisions, q.selects)
+	if err != nil {
 		return nil, err
 	}
 	return book.list(scope, q), nil
+}
+
+// selects reports whether a query without its states selects a dead letter.
+func (q *LetterQuery) selects(l *deadletter.Letter) bool {
+	return !l.LastFailure.Before(q.Since) && (q.Reason == "" || string(l.Reason) == q.Reason)
+}
+
+// judgedLetters reads the dead letters of a scope that want accepts, with their states. decisions is the state of the
+// operations log before the tables are read.
+func judgedLetters(ctx context.Context, a *Access, r *lookup.Reader, scope *letterScope, decisions *opslog.State, want func(*deadletter.Letter) bool) (*letterBook, error) {
+	book, err := readLetters(ctx, r, scope.topics, func(l *deadletter.Letter) bool { return scope.wants(l) && want(l) })
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	return book, book.judge(ctx, a.Config, r, decisions)
 }
 
 // list counts the dead letters by state and selects those to list.
@@ -109,8 +129,18 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
 		case LetterForeign:
 			list.Foreign++
 			whys[l.why]++
+		case LetterReplaying:
+			list.Replaying++
+		case LetterParked:
+			list.Parked++
+		case LetterAcknowledged:
+			list.Acknowledged++
+		case LetterDiscarded:
+			list.Discarded++
+		case LetterReplayed:
+			list.Replayed++
 		}
-		if !o.Void && !l.state.listed() {
+		if o.States == nil && !l.state.listed() || o.States != nil && !slices.Contains(o.States, l.state) {
 			continue
 		}
 		if list.Matching++; o.Limit == 0 || len(list.Listed) < o.Limit {
@@ -130,7 +160,7 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
 	}
 	slices.Sort(list.Notes)
 	if left := list.Matching - len(list.Listed); left > 0 {
-		list.note("%d more are not listed: write --limit, --since or --reason", left)
+		list.note("%d more are not listed: write --limit, --since or --code", left)
 	}
 	return list
 }

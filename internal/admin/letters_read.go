@@ -21,8 +21,8 @@ import (
 // The commands about dead letters read the dead-letter topics: a dead letter is there before any position passes its
 // record, and no member needs to run.
 
-// foundLetter is a dead letter without the content of its record. Copies of one dead letter become one: the newest, with
-// their number.
+// foundLetter is a dead letter without the content of its record. It stands for all copies of the dead letter, and has
+// the coordinates of the newest.
 type foundLetter struct {
 	deadletter.Letter
 	topic     string // coordinates of the newest copy
@@ -72,7 +72,8 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, want fu
 	return book, nil
 }
 
-// add adds a record of a dead-letter topic.
+// add adds a record of a dead-letter topic if it is a dead letter that want accepts. It counts records that are no dead
+// letters.
 func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*deadletter.Letter) bool) {
 	l, err := decode.ParseLetter(r)
 	if err != nil {

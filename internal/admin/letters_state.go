@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
@@ -16,29 +17,47 @@ import (
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/scan"
+	"sluice/sink/opslog"
 )
 
-// LetterState is the state of a dead letter's record. A dead letter can become void: a member writes it before the commit
-// that passes its record. If that commit fails, a later one can make a row of the record.
+// LetterState is the state of the record that a dead letter is about. A member writes a dead letter before the commit
+// that passes its record. If that commit fails, a later one can make a row of the record, so the dead letter becomes
+// void.
 type LetterState string
 
-// The states of a dead letter's record.
+// The states of a dead letter. docs/dead-letters.md has the transitions.
 const (
-	LetterUnresolved LetterState = "unresolved" // its record has no row, and no member will read it again
-	LetterVoid       LetterState = "void"       // its record has a row
-	LetterPending    LetterState = "pending"    // the table is not past it, and members can still read it
-	LetterUnknown    LetterState = "unknown"    // whether its record has a row cannot be proven
-	LetterForeign    LetterState = "foreign"    // its topic is not one of the pipeline's
+	LetterUnresolved   LetterState = "unresolved"   // its record has no row, and no member will read it again
+	LetterUnknown      LetterState = "unknown"      // whether its record has a row cannot be proven
+	LetterReplaying    LetterState = "replaying"    // a replay announced it, and whether it became a row is not decided
+	LetterParked       LetterState = "parked"       // its replays failed too often
+	LetterAcknowledged LetterState = "acknowledged" // an operator keeps it as it is
+	LetterDiscarded    LetterState = "discarded"    // an operator gave it up
+	LetterReplayed     LetterState = "replayed"     // a replay made a row of its record
+	LetterVoid         LetterState = "void"         // a member made a row of its record
+	LetterPending      LetterState = "pending"      // no position has passed it, and members can still read it
+	LetterForeign      LetterState = "foreign"      // its topic is not one of the pipeline's
 )
 
-// listed reports whether the dead letter is listed without --void.
-func (s LetterState) listed() bool { return s != LetterVoid && s != LetterPending }
+// LetterStates returns all states of dead letters: those that count as unresolved first.
+func LetterStates() []LetterState {
+	return []LetterState{
+		LetterUnresolved, LetterUnknown, LetterReplaying, LetterParked, LetterAcknowledged, LetterDiscarded, LetterReplayed, LetterVoid, LetterPending,
+		LetterForeign,
+	}
+}
+
+// listed reports whether the dead letter is listed if no states are asked for: one that may need an operator.
+func (s LetterState) listed() bool { return s.counts() || s == LetterForeign }
 
 // counts reports whether the dead letter counts as unresolved.
-func (s LetterState) counts() bool { return s == LetterUnresolved || s == LetterUnknown }
+func (s LetterState) counts() bool {
+	return s == LetterUnresolved || s == LetterUnknown || s == LetterReplaying || s == LetterParked
+}
 
-// judge finds the state of each dead letter. Members count the same dead letters as unresolved.
-func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader) error {
+// judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules. decisions is
+// the state of the operations log.
+func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader, decisions *opslog.State) error {
 	byTopic := map[string][]*foundLetter{}
 	for _, l := range b.all {
 		byTopic[l.Source.Topic] = append(byTopic[l.Source.Topic], l)
@@ -55,16 +74,16 @@ func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Re
 			}
 			continue
 		}
-		if err := judgeTopic(ctx, cfg, r, topic, letters); err != nil {
+		if err := judgeTopic(ctx, cfg, r, topic, letters, decisions); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// judgeTopic finds the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka after
-// the table, so the table's positions cannot have passed a record that was produced since.
-func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter) error {
+// judgeTopic sets the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka
+// after the table and the dead letters, so that no record is missing from the log only because it was produced later.
+func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter, decisions *opslog.State) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
 		return err
@@ -86,11 +105,14 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 		return fail.Dependency(fmt.Errorf("kafka: topic %s: %w", topic, err))
 	}
 	var passed []*foundLetter
+	decided := newDecisions(decisions)
 	for _, l := range letters {
 		p := l.Source.Partition
-		switch {
+		switch d := decided.of(l.Source); {
 		case logs.Position(p, next(p)).Pending(l.Source.Offset):
 			l.state = LetterPending
+		case d == LetterDiscarded || d == LetterAcknowledged:
+			l.state = d
 		case l.Source.Offset < next(p):
 			l.state = LetterUnresolved
 			passed = append(passed, l)
@@ -98,14 +120,65 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 			l.state, l.why = unread(logs, l.Source)
 		}
 	}
-	if len(passed) == 0 {
-		return nil
+	if len(passed) > 0 {
+		if err := haveRows(ctx, o, state, topic, passed); err != nil {
+			return err
+		}
 	}
-	return haveRows(ctx, o, state, topic, passed)
+	decided = newDecisions(decisions)
+	for _, l := range letters {
+		d := decided.of(l.Source)
+		switch {
+		case l.state == LetterVoid && d == LetterReplayed, l.state == LetterUnresolved && (d == LetterReplaying || d == LetterParked):
+			l.state = d
+		case l.state == LetterUnresolved && d == LetterReplayed:
+			l.why = "it was replayed, and another program has deleted its row since"
+		}
+	}
+	return nil
 }
 
-// unread returns the state of a dead letter whose record is at or after the position and cannot be read by a member, and
-// why.
+// decisions finds what operators decided about dead letters that come in the order of partition and offset.
+type decisions struct {
+	log  *opslog.State
+	sets map[idempotency.Partition][]decidedSet
+}
+
+// decidedSet is the dead letters of one partition with a decision.
+type decidedSet struct {
+	state LetterState
+	at    offsets.Cursor
+}
+
+func newDecisions(log *opslog.State) *decisions {
+	return &decisions{log: log, sets: map[idempotency.Partition][]decidedSet{}}
+}
+
+// of returns the state that the operations log gives a dead letter, "" for none.
+func (d *decisions) of(record idempotency.Coordinates) LetterState {
+	sets, known := d.sets[record.Partition]
+	if !known {
+		l := d.log.Letters(record.Partition)
+		sets = []decidedSet{
+			{LetterReplaying, l.Replaying.From(0)}, {LetterReplayed, l.Replayed.From(0)}, {LetterDiscarded, l.Discarded.From(0)},
+			{LetterAcknowledged, l.Acknowledged.From(0)}, {LetterParked, l.Parked().From(0)},
+		}
+		d.sets[record.Partition] = sets
+	}
+	for i := range sets {
+		c := &sets[i].at
+		for c.OK && c.At < record.Offset {
+			c.Next()
+		}
+		if c.OK && c.At == record.Offset {
+			return sets[i].state
+		}
+	}
+	return ""
+}
+
+// unread returns the state, with its cause, of a dead letter whose record no position has passed and members cannot
+// read.
 func unread(l *lookup.Logs, record idempotency.Coordinates) (LetterState, string) {
 	p := record.Partition
 	log, known := l.Known[p]
@@ -142,7 +215,8 @@ type at struct {
 	offset    int64
 }
 
-// haveRows marks the dead letters whose records have rows in the table.
+// haveRows sets the state of the dead letters whose records have, or may have, rows in the table. letters are sorted by
+// partition and offset.
 func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, letters []*foundLetter) error {
 	byPlace := map[at][]*foundLetter{}
 	var where []scan.Where

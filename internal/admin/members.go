@@ -21,8 +21,9 @@ type MemberReport struct {
 	Foreign error // the store also has data of another program
 }
 
-// Members returns the registered members, or only the one with an id. Mistakes in the configuration are errors of
-// [fail.KindUsage]. With both a report and an error, the report is complete and the store failed to close.
+// Members returns the registered members, or only the one with an id if that is not "". Mistakes in the configuration
+// are errors of [fail.KindUsage]. If it returns a report and an error, the report is complete, and closing the store
+// failed.
 func Members(ctx context.Context, a *Access, id string) (r *MemberReport, err error) {
 	s, err := openRegistrations(ctx, a)
 	if err != nil {

@@ -78,7 +78,7 @@ func sorted(p *MovePlan, err error) (*MovePlan, error) {
 	return p, nil
 }
 
-// move adds the move of a partition to an offset. format is the note for the operator.
+// move adds the move of a partition to an offset. format and args make the note for the operator.
 func (p *MovePlan) move(l *inspection, of connector.Partition, to int64, format string, args ...any) {
 	s := &PlannedMove{Topic: of.Topic, Partition: of.ID, From: l.position(of), To: to, Note: fmt.Sprintf(format, args...), partition: of}
 	switch {
@@ -125,18 +125,47 @@ func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Durati
 	}
 	defer table.Close()
 	log := opslog.Open(store, cfg.Pipeline, opslog.Options{Guard: guard})
+	if err := p.endReplays(acting, a, log, by); err != nil {
+		return err
+	}
 	return p.do(ctx, acting, table, log, by, within)
 }
 
-// do writes the intent to the operations log, commits the positions to the table, and writes the outcome to the operations
-// log. So each move has an intent; if writing the outcome fails, the table's log still has it. acting ends at the
-// command's time limit.
+// endReplays settles and withdraws replays that were left behind. A replay compares its records with the rows of the table;
+// if the position were moved meanwhile, members might make rows of the same records.
+func (p *MovePlan) endReplays(ctx context.Context, a *Access, log *opslog.Log, by By) error {
+	s, err := log.State(ctx)
+	if err != nil {
+		return failedOperation(opslog.Entry{}, err)
+	}
+	if len(s.OpenReplays(p.of.table.Table)) == 0 {
+		return nil
+	}
+	return withdrawReplays(ctx, a, p.of.table.Table, by)
+}
+
+// noReplay returns an error if a replay of the table is open.
+func (p *MovePlan) noReplay(s *opslog.State) error {
+	for _, open := range s.OpenReplays(p.of.table.Table) {
+		if len(open.Letters) > 0 {
+			return stillReplaying(open)
+		}
+	}
+	return nil
+}
+
+// do writes the intent to the operations log, commits the positions to the table, and writes the outcome to the
+// operations log. So no move lacks an intent; if the outcome cannot be written, the log of the table still shows it.
+// acting is ctx with the time limit of the command.
 func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *opslog.Log, by By, within time.Duration) error {
 	host, _ := os.Hostname() // an entry may lack the host
-	record := func(ctx context.Context, body opslog.Body) (opslog.Entry, error) {
-		return log.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, nil)
+	record := func(ctx context.Context, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
+		return log.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, pre)
 	}
-	intent, err := record(acting, opslog.OffsetsIntent{Command: p.Command, Table: p.of.table.Table, Moves: p.moves()})
+	intent, err := record(acting, opslog.OffsetsIntent{Command: p.Command, Table: p.of.table.Table, Moves: p.moves()}, p.noReplay)
+	if fail.Of(err) == fail.KindRefused {
+		return err
+	}
 	if err != nil {
 		return fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
 	}
@@ -168,7 +197,7 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 	// The time limit may be over; recording the outcome gets some more time.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(within, 20*time.Second))
 	defer cancel()
-	_, p.Unrecorded = record(ending, done)
+	_, p.Unrecorded = record(ending, done, nil)
 	if err != nil {
 		return &fail.Error{Kind: kind, Err: err}
 	}

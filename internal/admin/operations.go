@@ -73,7 +73,7 @@ func (o *operationsLog) exclusive(ctx context.Context) error {
 	return fail.Dependency(fmt.Errorf("storage.url: %w", err))
 }
 
-// failedOperation returns an error of the operations log with its kind and what the operator can do. e is the entry of a
+// failedOperation adds to an error of the operations log its kind, and what the operator can do. e is the entry of a
 // failed append.
 func failedOperation(e opslog.Entry, err error) error {
 	broken := (*opslog.BrokenError)(nil)
@@ -86,8 +86,8 @@ func failedOperation(e opslog.Entry, err error) error {
 	return fail.Dependency(err)
 }
 
-// append writes an operation if pre accepts the state of the log. Its errors have kinds, except for an error of pre, which
-// the caller explains.
+// append writes an operation if pre accepts the state of the log. All errors have a kind, but that of an error of pre
+// means nothing: the caller must keep the error itself.
 func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
 	if err := o.exclusive(ctx); err != nil {
 		return opslog.Entry{}, err

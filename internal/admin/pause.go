@@ -24,7 +24,7 @@ func PlanResume(ctx context.Context, a *Access, targets []opslog.Target) (*Decis
 func planPausing(ctx context.Context, a *Access, verb, past string, body opslog.Body, targets []opslog.Target,
 	judge func(s *opslog.State, targets []opslog.Target) (effective []opslog.Target, notes []string, err error),
 ) (*Decision, error) {
-	d := &Decision{body: body}
+	d := &Decision{bodies: []opslog.Body{body}}
 	d.judge = func(s *opslog.State) (notes []string, err error) {
 		effective, notes, err := judge(s, targets)
 		if err == nil && len(effective) == 0 {
@@ -40,15 +40,15 @@ func planPausing(ctx context.Context, a *Access, verb, past string, body opslog.
 // PlanRecheck plans to make members check the holds of targets now.
 func PlanRecheck(ctx context.Context, a *Access, targets []opslog.Target) (*Decision, error) {
 	d := &Decision{
-		Text: fmt.Sprintf("recheck of holds of pipeline %s: %s", a.Config.Pipeline, listTargets(targets)),
-		Done: "members check holds of " + listTargets(targets),
-		Plan: PausePlan{a.Config.Pipeline, string(opslog.KindRecheck), targets},
-		body: opslog.Recheck{Targets: targets}, judge: func(*opslog.State) ([]string, error) { return nil, nil },
+		Text:   fmt.Sprintf("recheck of holds of pipeline %s: %s", a.Config.Pipeline, listTargets(targets)),
+		Done:   "members check holds of " + listTargets(targets),
+		Plan:   PausePlan{a.Config.Pipeline, string(opslog.KindRecheck), targets},
+		bodies: []opslog.Body{opslog.Recheck{Targets: targets}}, judge: func(*opslog.State) ([]string, error) { return nil, nil },
 	}
 	return d.decide(ctx, a)
 }
 
-// PausePlan is the plan of a pause, a resume or a recheck.
+// PausePlan is a planned pause, resume or recheck as a struct, for JSON.
 type PausePlan struct {
 	Pipeline string          `json:"pipeline"`
 	Kind     string          `json:"kind"`

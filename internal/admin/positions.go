@@ -112,7 +112,7 @@ func (o *Table) snapshot(ctx context.Context) (*connector.Snapshot, *HoldInfo, e
 	return s, nil, nil
 }
 
-// fits returns an error if the table lacks columns that the configuration requires.
+// fits returns an error if the table's columns do not fit those that the configuration requires.
 func (o *Table) fits(table *schema.Schema) error {
 	if err := table.HasKafkaColumns(); err != nil {
 		return err

@@ -37,7 +37,7 @@ func PlanReset(ctx context.Context, a *Access, topic string) (*Decision, error) 
 	line := fmt.Sprintf("the fingerprints of %s are forgotten, as far as table %s goes: %s", reset.Topic, reset.Table, listBelow(reset.Below))
 	d := &Decision{
 		Text: fmt.Sprintf("pipeline %s: %s", a.Config.Pipeline, line), Done: line,
-		Plan: ResetPlan{a.Config.Pipeline, opslog.KindForget, reset}, body: reset,
+		Plan: ResetPlan{a.Config.Pipeline, opslog.KindForget, reset}, bodies: []opslog.Body{reset},
 		judge: func(s *opslog.State) ([]string, error) {
 			if !slices.ContainsFunc(reset.Below, func(b opslog.Below) bool { return b.Offset > s.Forgotten(reset.Topic, b.TopicID, b.Partition) }) {
 				return []string{"nothing of " + reset.Topic + " is remembered"}, ErrNothingToDo
@@ -48,7 +48,7 @@ func PlanReset(ctx context.Context, a *Access, topic string) (*Decision, error) 
 	return d.decide(ctx, a)
 }
 
-// ResetPlan is the plan of a reset.
+// ResetPlan is a planned reset as a struct, for JSON.
 type ResetPlan struct {
 	Pipeline string      `json:"pipeline"`
 	Kind     opslog.Kind `json:"kind"`
@@ -63,7 +63,8 @@ func listBelow(all []opslog.Below) string {
 	return strings.Join(texts, ", ")
 }
 
-// resetRange returns the current positions of a topic. Members keep the fingerprints of rows that are committed after it.
+// resetRange returns a reset of the fingerprints of a topic below its current positions. Members keep the fingerprints
+// of rows at later offsets.
 func resetRange(ctx context.Context, cfg *config.Config, topic string) (f opslog.Forget, err error) {
 	all, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {

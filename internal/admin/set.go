@@ -51,7 +51,7 @@ func planSet(ctx context.Context, a *Access, all []SetTarget) (*MovePlan, error)
 	return made, nil
 }
 
-// offsets returns the offset to which w sets each partition.
+// offsets returns the new position of each chosen partition. It refuses a distance from a position that does not exist.
 func (w Where) offsets(view *topicsView, l *inspection, chosen []connector.Partition) (map[connector.Partition]int64, error) {
 	to := map[connector.Partition]int64{}
 	bounds := map[connector.Partition]connector.Bounds{}
@@ -71,7 +71,7 @@ func (w Where) offsets(view *topicsView, l *inspection, chosen []connector.Parti
 	return view.firstOffsets(w.Start, chosen, bounds)
 }
 
-// set adds the moves of one target.
+// set adds the moves of one target. It refuses offsets outside of the log.
 func (p *MovePlan) set(view *topicsView, l *inspection, w SetTarget) error {
 	if !l.started() {
 		return refused("the table has no position for any partition of topic %s: offsets start or offsets adopt begins it", l.topic.Name)

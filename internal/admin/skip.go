@@ -19,7 +19,8 @@ type Skip struct {
 	Batch  bool  // leave out the whole record batch
 }
 
-// PlanSkip plans to skip the record, or the record batch, at the position of a partition.
+// PlanSkip plans to skip the record, or the record batch, at the position of a partition. It refuses if the partition
+// has a hold that this does not end.
 func PlanSkip(ctx context.Context, a *Access, s Skip) (*MovePlan, error) {
 	target, offset, to := s.Target, s.Offset, s.To
 	view, err := a.inspectTopics(ctx, target.Topic)
@@ -40,9 +41,9 @@ func PlanSkip(ctx context.Context, a *Access, s Skip) (*MovePlan, error) {
 	case offset >= b.LastStable:
 		return nil, refused("there is no committed record at offset %d of %v yet", offset, p)
 	case to >= 0 && to <= offset:
-		return nil, fail.Usage(fmt.Errorf("--to %d is not behind offset %d", to, offset))
+		return nil, fail.Usage(fmt.Errorf("--to %d is not after offset %d", to, offset))
 	case to > b.LastStable:
-		return nil, refused("--to %d is behind the last stable offset %d of %v", to, b.LastStable, p)
+		return nil, refused("--to %d is after the last stable offset %d of %v", to, b.LastStable, p)
 	}
 	if h := l.hold(p); h != nil {
 		return nil, refused("%s: %s: skipping a record does not end that", h.Reason, h.Detail)

@@ -45,9 +45,10 @@ type folder interface {
 // largestOffsets bounds a file of a checkpoint, in bytes.
 const largestOffsets = 64 << 20
 
-// fromSpark returns the end offsets of the last batch in the table. Delta's sink commits the rows together with a txn of
-// the query's id and the batch's number (DeltaSink.addBatch), so the table has the exact batch. A query that writes with
-// foreachBatch may have no such txn: then the checkpoint has the last batch that is certainly done.
+// fromSpark returns the end offsets of the last Spark batch that is in the table. Delta's sink commits the rows
+// together with a txn of the query's id and the batch's number (DeltaSink.addBatch), so the table has the exact batch.
+// A query that writes with foreachBatch may have no such txn: then the newest batch in the checkpoint's folder commits
+// counts as the last.
 func (f *AdoptRequest) fromSpark(ctx context.Context, l *inspection) (*adoptedPositions, error) {
 	folder, end, err := openFolder(ctx, l.table.config, f.Checkpoint)
 	if err != nil {
@@ -86,7 +87,8 @@ func (f *AdoptRequest) fromSpark(ctx context.Context, l *inspection) (*adoptedPo
 	return a, nil
 }
 
-// judge finds the last batch that is in the table.
+// judge corrects batch to the last batch that is in the table, and notes where table and checkpoint differ. It refuses
+// if the checkpoint does not have the batch's offsets. inTable says that batch comes from the table.
 func (c *checkpoint) judge(a *adoptedPositions, appID string, batch *int64, inTable bool) error {
 	last, done := c.last(c.offsets), c.last(c.commits)
 	switch {
@@ -225,7 +227,7 @@ func (c *checkpoint) batches(ctx context.Context, dir string) (all []int64, err 
 	return all, nil
 }
 
-// ends returns the next offsets of a topic's partitions after a batch.
+// ends returns the next offset of each partition of a topic after a batch.
 func (c *checkpoint) ends(ctx context.Context, batch int64, topic string) (map[int32]int64, error) {
 	name := fmt.Sprintf("offsets/%d", batch)
 	text, err := c.text(ctx, name)

@@ -70,7 +70,7 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 		if err := made.acceptsAll(first, names); err != nil {
 			return nil, err
 		}
-		made.note("table_replaced: %s. With this command it is; positions that stay say that its rows are those that this pipeline wrote", replaced)
+		made.note("table_replaced: %s. This command accepts the table; positions that stay say that its rows are those that this pipeline wrote", replaced)
 	}
 	for _, l := range view.inspections {
 		chosen, err := f.choose(l, replaced != "")
@@ -85,7 +85,8 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 	return made, nil
 }
 
-// choose returns the partitions to start. all includes those with a position.
+// choose returns the partitions to start: those without a position, or also the others with all or Again. all is true
+// for a replaced table.
 func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, error) {
 	var chosen []connector.Partition
 	begun := l.started()
@@ -141,7 +142,8 @@ func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	return refused("the table was replaced, and it has positions of %s too, which would keep their positions: name all topics", strings.Join(left, ", "))
 }
 
-// start adds the first positions of the chosen partitions.
+// start adds to the plan where each chosen partition begins: at the offset that start means, or with keep at its
+// present position. With keep, a partition without a position gets only a note, or start refuses the plan.
 func (p *MovePlan) start(view *topicsView, l *inspection, chosen []connector.Partition, start connector.Start, keep bool) error {
 	bounds := map[connector.Partition]connector.Bounds{}
 	for _, of := range chosen {
@@ -179,7 +181,8 @@ func (p *MovePlan) start(view *topicsView, l *inspection, chosen []connector.Par
 	return nil
 }
 
-// past notes the hold of the topic's first held partition, so that the operator sees why the topic has a history.
+// past notes the hold of the topic's first held partition, so that the operator sees why the topic is held. It leaves
+// out table_replaced, which the plan notes once.
 func (p *MovePlan) past(l *inspection) {
 	for _, of := range l.partitions() {
 		if h := l.hold(of); h != nil && h.Reason != hold.TableReplaced {

@@ -116,10 +116,10 @@ func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
 	return names, nil
 }
 
-// listing bounds the request for the topics that match.
+// listing is the time limit of the request for the topics that match a pattern.
 const listing = 15 * time.Second
 
-// Failed gives an error of reading the table a kind.
+// Failed adds to an error of reading the table its kind and the URL of the table, unless it has a kind already.
 func (o *Table) Failed(err error) error {
 	if fail.Of(err) != 0 {
 		return err

@@ -40,7 +40,7 @@ type VerifiedPartition struct {
 	Committed int64      `json:"rows_committed"`
 	Letters   int64      `json:"letters"`    // dead letters that the commits passed
 	Twins     int64      `json:"duplicates"` // duplicates that the commits left out
-	Rows      int64      `json:"rows"`       // rows in the table, of all chains of the partition
+	Rows      int64      `json:"rows"`       // rows in the table, of all pipelines and topic ids
 	// Compared is the comparison with the topic, null without --kafka.
 	Compared *Comparison `json:"compared,omitempty"`
 }
@@ -101,7 +101,8 @@ func compareChains(a, b chain) int {
 	return strings.Compare(a.appID, b.appID)
 }
 
-// readHistory reads the offset ranges of all commits.
+// readHistory reads the offset ranges of all commits up to the verified version, and notes moves by operators and
+// commits of other programs.
 func (v *Verification) readHistory(ctx context.Context, o *Table) (coverage, error) {
 	ranges := coverage{}
 	var foreign int
@@ -210,7 +211,7 @@ func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.S
 	return checks, nil
 }
 
-// position compares the table's position of a partition with the end of its last commit.
+// position returns a finding if the table's position of a partition is not the end of its last commit.
 func position(at chain, in *covered, position *int64) []VerifyFinding {
 	switch {
 	case position == nil:
@@ -221,7 +222,8 @@ func position(at chain, in *covered, position *int64) []VerifyFinding {
 	return nil
 }
 
-// bare finds positions that no commit explains, if the whole log exists.
+// bare returns a finding for each position that no commit set. It returns none if the log no longer has its first
+// entries.
 func (v *Verification) bare(state *deltalog.State, ranges coverage) []VerifyFinding {
 	var all []VerifyFinding
 	for _, appID := range slices.Sorted(maps.Keys(state.Txns)) {

@@ -12,9 +12,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// compareTopics reads the topics of a table from their start to the table's positions and compares records with rows. It
-// reads as any reader of committed records and leaves no trace: no group, no offsets. An answer may take as long as
-// within.
+// compareTopics reads the topics of a table from their start to the table's positions and compares records with rows.
+// It uses no consumer group and commits no offsets. Each request to Kafka may take as long as within.
 func (v *Verification) compareTopics(ctx context.Context, o *Table, checks map[source]*rowCheck, within time.Duration) error {
 	r, end, err := lookup.NewReader(ctx, o.config, within)
 	if err != nil {
@@ -66,7 +65,7 @@ func (v *Verification) compareTopic(ctx context.Context, o *Table, name string, 
 	return nil
 }
 
-// Comparison is what verify --kafka read of a partition: the records at [From, Next).
+// Comparison counts the records at [From, Next) of a partition, which verify --kafka read.
 type Comparison struct {
 	From       int64 `json:"from"`
 	Next       int64 `json:"next"`
@@ -76,7 +75,8 @@ type Comparison struct {
 	HealthRecords int64 `json:"health_records"`
 }
 
-// compareRecords reads a partition from the start of its log to a position. nulls says that records without a value have rows.
+// compareRecords compares the records of a partition, from the start of its log to a position, with the rows. nulls
+// says that records without a value have rows.
 func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition, position int64, rows *rowCheck, nulls bool) (*topicCheck, error) {
 	defer r.Log.Forget(p)
 	bounds, err := r.Bounds(p)
@@ -85,10 +85,10 @@ func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition
 	}
 	c := newTopicCheck(rows, bounds.LogStart)
 	c.nulls = nulls
-	// Rows at or behind the last stable offset have no committed record. That is for the end of this to find.
+	// A row at or after the last stable offset has no committed record: the last call of pass finds it.
 	for at := bounds.LogStart; at < min(position, bounds.LastStable); {
 		f, err := r.Fetch(ctx, p, at)
-		if reason := lookup.ReasonOf(err); reason == hold.BehindLogStart { // retention went on meanwhile
+		if reason := lookup.ReasonOf(err); reason == hold.BehindLogStart { // retention deleted records meanwhile
 			if bounds, err = r.Bounds(p); err == nil {
 				at = max(at, bounds.LogStart)
 				c.skip(at)

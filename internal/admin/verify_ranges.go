@@ -23,11 +23,11 @@ func compareSources(a, b source) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// VerifyFinding is a contradiction of exactly once, in words for an operator.
+// VerifyFinding is a fact that contradicts exactly-once delivery.
 type VerifyFinding struct {
 	Topic     string `json:"topic"` // empty if the finding is about the table
 	Partition int32  `json:"partition"`
-	Kind      string `json:"kind"` // gap, overlap, position, duplicate, uncovered, missing, file
+	Kind      string `json:"kind"` // gap, overlap, position, duplicate, uncovered, missing, file, lost, foreign
 	Detail    string `json:"detail"`
 }
 
@@ -47,7 +47,7 @@ type Interval struct {
 // covered has the offsets and counts of one partition according to the commits in a table's log.
 type covered struct {
 	intervals []Interval // ascending, with gaps between them
-	again     []Interval // offsets that an operator set members to read again: rows may repeat there
+	again     []Interval // offsets that members read again after an operator moved the position back: rows may repeat there
 	next      int64      // end of the newest commit, -1 without one
 	rows      int64      // rows of the commits
 	health    int64      // health-check records that the commits dropped
@@ -142,7 +142,7 @@ func cover(to []Interval, in Interval) []Interval {
 	return merged
 }
 
-// holds reports whether the offset is in a commit.
+// holds reports whether a commit covers the offset.
 func (p *covered) holds(offset int64) bool { return holds(p.intervals, offset) }
 
 func holds(all []Interval, offset int64) bool {
@@ -238,7 +238,7 @@ type rowCheck struct {
 	firstBare  int64
 }
 
-// add checks the next row.
+// add counts the next row of the partition, and whether it repeats an offset or no commit covers it.
 func (r *rowCheck) add(offset int64) {
 	r.rows++
 	if offset < 0 || !r.seen.add(offset) && !r.again(offset) {
@@ -256,7 +256,8 @@ func (r *rowCheck) add(offset int64) {
 	}
 }
 
-// again reports whether an operator moved the position back before the offset, so that its row may repeat.
+// again reports whether members read the offset again after an operator moved the position back, so that its row may
+// repeat.
 func (r *rowCheck) again(offset int64) bool {
 	return slices.ContainsFunc(r.chains, func(in *covered) bool { return holds(in.again, offset) })
 }

@@ -18,8 +18,8 @@ type topicCheck struct {
 	from   int64      // start of the log; earlier offsets cannot be compared
 	next   int64      // the offsets before it have been compared
 
-	lettered []lettered // by offset, each with the number of records not found yet
-	unfound  int64      // records not found in earlier commits
+	lettered []lettered // by offset; letters is the number of records not found yet
+	unfound  int64      // dead letters and duplicates of earlier commits for which no record was found
 
 	records, tombstones int64
 	health              int64 // records with a value and the health-check header, but without a row
@@ -60,7 +60,7 @@ func (c *topicCheck) record(r *connector.Record) {
 	}
 }
 
-// pass records that there is no committed record between next and an offset.
+// pass counts each row from next to an offset as one without a record: the topic has no committed record there.
 func (c *topicCheck) pass(to int64) {
 	for at, ok := c.rows.from(c.next); ok && at < to; at, ok = c.rows.from(at + 1) {
 		c.bare(at)
@@ -68,7 +68,7 @@ func (c *topicCheck) pass(to int64) {
 	c.next = max(c.next, to)
 }
 
-// skip leaves out offsets that retention deleted during the comparison.
+// skip leaves offsets out of the comparison, because retention deleted them during it.
 func (c *topicCheck) skip(to int64) { c.next = max(c.next, to) }
 
 // bare counts a row without a record.
@@ -108,7 +108,8 @@ func (c *topicCheck) letter(offset int64) bool {
 	return false
 }
 
-// deleted attributes lost records to rows that other programs deleted, up to a number of rows. It returns how many.
+// deleted takes lost records out of the findings, at most rows of them, because other programs deleted that many rows.
+// It returns how many it took.
 func (c *topicCheck) deleted(rows int64) int64 {
 	n := min(c.lost, max(rows, 0))
 	c.lost -= n

@@ -85,7 +85,7 @@ func TestTopicCheckHealthRecords(t *testing.T) {
 		name    string
 		dropped int64 // as the commits say
 		rows    []int64
-		plain   bool // the records without a row claim nothing
+		plain   bool // the records without a row have no health-check header
 		want    []string
 	}{
 		{"explained", 2, []int64{10}, false, nil},
@@ -201,7 +201,7 @@ func TestOffsetSetFullPages(t *testing.T) {
 func TestTopicCheckDuplicates(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		left [2]int64 // out of [10, 15) and [15, 20)
+		left [2]int64 // duplicates that the commits of [10, 15) and [15, 20) left out
 		rows []int64
 		want []string
 	}{

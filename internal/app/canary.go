@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	// minCanaryDeadline is the time that a canary always gets, even if the next one is due: a rebalance or a leader election
-	// delays it.
+	// minCanaryDeadline is the time that each canary record gets at least, even if the next one is due earlier: a
+	// rebalance or a leader election delays it.
 	minCanaryDeadline = 60 * time.Second
-	// maxCanaryPoll and minCanaryPoll bound the pause between two polls of the table for a canary in flight.
+	// maxCanaryPoll and minCanaryPoll bound the pause between two searches of the table for a sent canary record.
 	maxCanaryPoll = time.Second
 	minCanaryPoll = 100 * time.Millisecond
 	// canaryRetention is retention.ms of a canary topic that this member creates.
 	canaryRetention = 24 * time.Hour
 )
 
-// newCanary returns the member's canary. It finds each canary record in the table by the id in its value.
+// newCanary returns the canary that this member runs. It creates the topic of the canary records if needed, and finds
+// each record in the table by the id in its value.
 func (s *Member) newCanary() (*canary.Canary, error) {
 	c, member := s.config.Health.Canary, s.pipeline.Member
 	topic, _ := s.config.Canary(c.Topic)
@@ -32,7 +33,7 @@ func (s *Member) newCanary() (*canary.Canary, error) {
 	id := func(n int64) string { return member + "-" + strconv.FormatInt(n, 10) }
 	made := false
 	var finder *delta.RowFinder
-	finding := int64(-1) // the canary of the finder
+	finding := int64(-1) // the number of the canary record that finder searches
 	return canary.New(canary.Config{
 		Topic: c.Topic, Every: c.Every, Deadline: max(c.Every, minCanaryDeadline),
 		Poll: min(max(c.Every/20, minCanaryPoll), maxCanaryPoll),
@@ -56,7 +57,7 @@ func (s *Member) newCanary() (*canary.Canary, error) {
 			return canary.Place{Partition: partition, Offset: offset}, err
 		},
 		Visible: func(ctx context.Context, n int64, at canary.Place) (bool, error) {
-			if n != finding { // a new finder for each canary: the table may have been replaced
+			if n != finding { // a new finder for each record: the table may have been replaced
 				finder, finding = delta.NewRowFinder(table), n
 			}
 			return finder.Has(ctx, c.Topic, at.Partition, at.Offset, "id", id(n))

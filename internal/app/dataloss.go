@@ -26,13 +26,13 @@ const (
 	// the pause before the first poll.
 	watchLoss = time.Minute
 	soonLoss  = 10 * time.Second
-	// lossEvery bounds one request.
-	lossEvery = 10 * time.Second
+	// lossTimeout bounds one request to Kafka.
+	lossTimeout = 10 * time.Second
 )
 
-// lossWatch computes sluice_seconds_to_data_loss: how long retention still keeps the oldest record of each claim that is not
-// in the table. It considers time only: brokers keep a batch for at least retention.ms after its newest timestamp, unless
-// retention.bytes is reached before. A claim whose records cannot be lost has +Inf.
+// lossWatch computes sluice_seconds_to_data_loss for each claim: how long retention still keeps the oldest record that
+// is not in the table. It considers time only: brokers keep a record batch for at least retention.ms after its newest
+// timestamp, unless retention.bytes deletes it earlier. A claim whose records cannot be lost has +Inf.
 type lossWatch struct {
 	status   func() connector.Status
 	settings func(ctx context.Context, topic string) (kafka.TopicSettings, error)
@@ -50,7 +50,7 @@ type lossWatch struct {
 
 // deadline is the time from which the brokers may delete the oldest record of a claim that is not in the table.
 type deadline struct {
-	never bool
+	never bool      // retention does not delete the record, or there is none
 	at    time.Time // zero: the record is deleted already
 	// newest is the newest timestamp of the record batch at position; zero if it was not requested.
 	newest   time.Time
@@ -120,9 +120,9 @@ func (w *lossWatch) poll(ctx context.Context) {
 	w.until, w.retention = found, retention
 }
 
-// topic fetches the settings of a topic. It logs once that this member may not read them.
+// topic fetches the settings of a topic. If this member may not read them, topic logs that once.
 func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings, error) {
-	asking, cancel := context.WithTimeout(ctx, lossEvery)
+	asking, cancel := context.WithTimeout(ctx, lossTimeout)
 	defer cancel()
 	s, err := w.settings(asking, name)
 	switch {
@@ -139,8 +139,9 @@ func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings
 	return s, err
 }
 
-// claim returns the deadline of a claim, and false if it is unknown. failure is why the topic's settings are unknown.
-// During an outage of Kafka claim returns the last deadline: the outage does not postpone the loss.
+// claim returns the deadline of a claim, and false if it is unknown. failure is the error of reading the topic's
+// settings, or nil. While Kafka does not respond, claim returns the last deadline, because an outage does not postpone
+// the loss.
 func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.TopicSettings, failure error) (deadline, bool) {
 	switch {
 	case c.Hold != nil && c.Hold.Reason == hold.BehindLogStart:
@@ -152,7 +153,7 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 	case c.Hold == nil && c.Position >= c.End, !s.Delete, s.RetentionTime < 0: // the end offset of a held claim may be old
 		return deadline{never: true}, true
 	}
-	asking, cancel := context.WithTimeout(ctx, lossEvery)
+	asking, cancel := context.WithTimeout(ctx, lossTimeout)
 	defer cancel()
 	newest, err := w.timeAt(asking, c.Partition, c.Position, s.MaxBatch)
 	if err == nil {
@@ -169,8 +170,9 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 	return w.before(c.Partition)
 }
 
-// before returns the last deadline of a claim, which is that of an earlier position and so not later than the unknown
-// one. It returns false if the claim had no unread record at the last poll: then there is no such bound.
+// before returns the deadline of a claim from the last poll, for when the present one is unknown. Positions only
+// advance, so the present deadline is not earlier. It returns false if there was none, or if there was no unread record
+// at the last poll: a newer one can be lost.
 func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,8 +180,8 @@ func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	return d, ok && (!d.never || math.IsInf(w.retention[p.Topic], 1))
 }
 
-// longest returns the longest retention of the topics that meant selects: 0 if none is known, math.MaxInt64 if Kafka
-// keeps the records for ever.
+// longest returns the longest retention of the topics for which meant returns true: 0 if none is known, math.MaxInt64
+// if Kafka keeps the records for ever.
 func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

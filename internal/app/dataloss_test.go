@@ -123,7 +123,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 				t.Errorf("the longest retention of %s is %v, want %v", topics, got, want)
 			}
 		}
-		// A value that cannot be requested now stays, and its countdown continues; a refusal is logged once.
+		// If the retention cannot be read for a while, the countdown continues; a refusal is logged once.
 		busy.Store(true)
 		time.Sleep(2 * watchLoss)
 		synctest.Wait()
@@ -132,12 +132,12 @@ func TestSecondsToDataLoss(t *testing.T) {
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("later (-want +got):\n%s", d)
 		}
-		// While Kafka is down the countdown continues, too: its start was right, and no claim is read.
+		// While Kafka is down, the countdown continues from the last deadline. A claim that had none cannot get one.
 		down.Store(true)
 		time.Sleep(2 * watchLoss)
 		synctest.Wait()
 		for _, never := range []string{"week:1", "week:7"} {
-			delete(want, never) // something may have come since
+			delete(want, never) // new records may have been produced since
 		}
 		want["week:0"] -= (2 * watchLoss).Seconds()
 		want["week:6"] = want["week:0"]

@@ -5,7 +5,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// feeds implements [intake.Tables] with the open tables of a member.
+// feeds implements [intake.Tables] for a member: it opens tables for the reader and closes them.
 type feeds struct{ of *Member }
 
 // Open implements intake.Tables.

@@ -45,7 +45,8 @@ func (s *Member) remember(ctx context.Context) error {
 	return nil
 }
 
-// duplicates returns how the table of a topic detects duplicates, nil if the topic declares no identity.
+// duplicates returns the settings by which the table of a topic detects duplicates, nil if the topic declares no
+// identity.
 func (s *Member) duplicates(t config.Topic) *connector.Duplicates {
 	id := t.ProducerIdentity()
 	if id.By == idempotency.ByNone {

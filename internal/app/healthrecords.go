@@ -101,8 +101,9 @@ func (s heldSecrets) watch(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// of returns how the pipeline treats the health-check records of a topic. It never drops a dead letter. A dead letter
-// keeps its record's headers, so it can look like a health-check record that its own topic did not drop.
+// of returns how the pipeline treats the health-check records of a topic. It drops none from a dead-letter topic: a
+// dead letter keeps its record's headers, so it can look like a health-check record, although its own topic did not
+// drop it.
 func (s heldSecrets) of(t config.Topic) connector.HealthRecords {
 	h := connector.HealthRecords{Drop: t.HealthRecords.Drop && t.Format != "dead_letter"}
 	if held := s[t.HealthRecords.SecretFile]; held != nil {

@@ -101,7 +101,7 @@ topics: {guarded: {}}`)
 		}
 	}
 
-	write("") // half written it says nothing
+	write("") // as while another process writes the file
 	look()
 	check("first")             // 3
 	l.Produce("guarded", 1, 0) // 4

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// endsEvery bounds the requests for all end offsets of one poll. A partition whose leader does not respond in this time
-	// has no end offset in this poll. The bound is half of the default interval: in an outage these requests are the ones that
-	// open the breaker, and for that five of them must fail within a minute.
-	endsEvery = 5 * time.Second
-	// statusAge bounds the age of the pipeline's status, with some room.
+	// endsTimeout bounds the requests for all end offsets of one poll. A partition whose leader does not respond in
+	// this time has no end offset in this poll. It is half of the default interval: in an outage these requests are the
+	// ones that open the breaker, and for that five of them must fail within a minute.
+	endsTimeout = 5 * time.Second
+	// statusAge is more than the greatest age of the pipeline's status.
 	statusAge = time.Second
 	// lagLogEvery is the time between two log lines while the lag stays unhealthy.
 	lagLogEvery = 5 * time.Minute
@@ -31,7 +31,7 @@ type lagWatch struct {
 	grace      time.Duration
 	status     func() connector.Status
 	bounds     func(context.Context, []connector.Position) (map[connector.Partition]connector.Bounds, error)
-	ask        func(ctx context.Context, op func(context.Context) error) error // one attempt, unless the breaker is open
+	ask        func(ctx context.Context, op func(context.Context) error) error // calls op once through the guard of Kafka; an error while its breaker is open
 	thresholds func(topic string) health.LagThresholds
 	logger     *slog.Logger
 
@@ -40,7 +40,7 @@ type lagWatch struct {
 	// Owned by run:
 	monitor           *health.Monitor
 	unhealthy         time.Time              // the start of the unhealthy state; zero while the lag is healthy
-	logged            time.Time              // the time of the last line about it
+	logged            time.Time              // the time of the last UNHEALTHY line
 	endOffsetsFailing reliability.FailureLog // limits the lines about failed polls
 }
 
@@ -106,7 +106,8 @@ func (w *lagWatch) poll(ctx context.Context) {
 	w.log(ctx, now, &found.Status, err)
 }
 
-// ends requests the end offsets once. With an error it returns the end offsets of the leaders that responded.
+// ends requests the end offsets of the claims once. If some leaders do not respond, it returns the end offsets from the
+// others, and an error.
 func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (map[connector.Partition]int64, error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -115,7 +116,7 @@ func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (ma
 	for i, c := range claims {
 		positions[i] = connector.Position{Partition: c.Partition, Next: -1, Epoch: -1}
 	}
-	asking, cancel := context.WithTimeout(ctx, min(endsEvery, w.rules.Every))
+	asking, cancel := context.WithTimeout(ctx, min(endsTimeout, w.rules.Every))
 	defer cancel()
 	ends := map[connector.Partition]int64{}
 	var missed error
@@ -151,7 +152,8 @@ func (w *lagWatch) sample(c connector.ClaimStatus) health.LagSample {
 	return s
 }
 
-// log logs each change of the verdict, and repeats an unhealthy one every lagLogEvery.
+// log logs each change between healthy and unhealthy, and repeats the line every lagLogEvery while the lag is
+// unhealthy.
 func (w *lagWatch) log(ctx context.Context, now time.Time, st *health.LagStatus, err error) {
 	if ctx.Err() != nil {
 		return
@@ -174,7 +176,7 @@ func (w *lagWatch) log(ctx context.Context, now time.Time, st *health.LagStatus,
 	w.endOffsetsFailing.Failed(ctx, w.logger, slog.LevelWarn, "failed to fetch end offsets; keeping the last lag", "err", err)
 }
 
-// found returns the result of the last poll, nil before the first poll and without a watch.
+// found returns the result of the last poll; nil before the first poll, and for a nil watch.
 func (w *lagWatch) found() *lagFindings {
 	if w == nil {
 		return nil
@@ -182,8 +184,8 @@ func (w *lagWatch) found() *lagFindings {
 	return w.latest.Load()
 }
 
-// of returns the progress of a claim in its table. The verdict is that of the last poll; the end offset is the claim's own
-// if it is newer.
+// of returns the progress of a claim in its table, with the verdict of the last poll. The end offset is the newer one
+// of the poll and the claim; of a held claim it is that of the poll.
 func (f *lagFindings) of(c connector.ClaimStatus) health.Partition {
 	p := health.Partition{Topic: c.Partition.Topic, ID: c.Partition.ID, Position: c.Position, End: c.End, Table: c.Table}
 	if f == nil {

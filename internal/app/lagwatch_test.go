@@ -73,7 +73,7 @@ func newLagScene(t *testing.T, topic string) *lagScene {
 					bounds[p.Partition] = connector.Bounds{LastStable: end, HighWatermark: end + 7}
 				}
 			}
-			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > min(endsEvery, s.rules.Every/2) {
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > min(endsTimeout, s.rules.Every/2) {
 				t.Error("the question has no bound")
 			}
 			return bounds, s.err
@@ -353,7 +353,7 @@ func TestLagWatch_GracePeriod(t *testing.T) {
 		s := newLagScene(t, "orders")
 		s.lag("orders", 0, 10)
 		stop := s.starts()
-		time.Sleep(s.rules.Every + s.grace/2) // the ends are known
+		time.Sleep(s.rules.Every + s.grace/2) // the poll has the end offsets, and waits
 		s.set(func() { s.claims[0].Consumed = 110 })
 		time.Sleep(s.grace)
 		synctest.Wait()
@@ -372,7 +372,7 @@ func TestLagSeries(t *testing.T) {
 		s.lag("users", 3, 2001)
 		s.set(func() {
 			s.claims[1].Hold = &hold.Hold{Reason: hold.Paused}
-			s.claims[1].End = 9_999 // of the time when it was read
+			s.claims[1].End = 9_999 // from before the hold, when the claim was read
 		})
 		r := prometheus.NewPedanticRegistry()
 		r.MustRegister(ops.NewCollector(s.report))

@@ -37,7 +37,7 @@ func (s *Member) letterWriter(t *writtenTable, logger *slog.Logger) *letterWrite
 	}, logger, t.metrics), guard, &s.letterRate}
 }
 
-// letterObjects puts records that are too large for a dead-letter topic into the bucket, below _sluice.
+// letterObjects puts records that are too large for a dead-letter topic into the bucket, as objects below _sluice.
 type letterObjects struct {
 	store objstore.Store
 	guard *reliability.Guard

@@ -34,10 +34,12 @@ const (
 	pollLetters = 15 * time.Second
 	restLetters = 20
 	maxRest     = 10 * time.Minute
-	// lettersEvery bounds one request to Kafka, one read of a table's log, and the wait for one fetch result.
-	lettersEvery = 30 * time.Second
-	// judgeLetters bounds the time to read a table for judgeAtOnce dead letters. If that is not enough, later reads take
-	// fewer, down to judgeMin. judgeBytes bounds the memory for data files.
+	// lettersTimeout bounds one request to Kafka, and the wait for one fetch result. One read of the new commits of a
+	// table may take four times as long.
+	lettersTimeout = 30 * time.Second
+	// judgeLetters bounds one read of a table that finds which dead letters have rows. It judges at most judgeAtOnce
+	// dead letters; after a read that took too long, an eighth of the number, but at least judgeMin. judgeBytes bounds
+	// the memory for data files.
 	judgeLetters = 15 * time.Minute
 	judgeAtOnce  = 1 << 18
 	judgeMin     = 1 << 10
@@ -46,9 +48,10 @@ const (
 	// and for any number with adjacent offsets. The tally also takes at most 1/keepShare of memory.limit.
 	keepLetters = 32 << 20
 	keepShare   = 16
-	// maxStrange bounds the number of counted topics that dead letters name and a pattern matches, but Kafka does not have.
+	// maxStrange is the number of topics that the watch counts at most although Kafka does not have them: dead letters
+	// name them, and a pattern matches them.
 	maxStrange = 100
-	// retryAfter is the pause before the watch reads a table again that cannot show which records have rows.
+	// retryAfter is the pause before the watch reads a table again that could not show which records have rows.
 	retryAfter = 10 * time.Minute
 	// riseEvery is the shortest interval between two log lines about more dead letters of a topic that already has some.
 	// riseLines bounds the lines about all topics in that time.
@@ -68,7 +71,7 @@ type letterWatch struct {
 	guard  *reliability.Guard                      // of requests to the tables
 	match  func(context.Context) ([]string, error) // the topics that match a pattern now; nil without patterns
 	find   func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error)
-	stands func(table string) error // an error while the breaker of a table is open; "" means Kafka
+	stands func(table string) error // an error while the breaker of the table's store is open; "" means Kafka
 	// What operators decided about dead letters: the newest state of the operations log, nil before it was read, and a
 	// channel that is closed once there is a newer one.
 	decisions func() *opslog.State
@@ -81,7 +84,7 @@ type letterWatch struct {
 	followers map[string]*delta.Follower // by table
 	ids       map[string]string          // by topic name: the topic ids for which the table has positions
 	unlogged  map[string]time.Time       // by topic: the time at which its table could not show which records have rows
-	atOnce    int                        // how many dead letters one read of a table judges
+	atOnce    int                        // the largest number of dead letters that one read of a table judges
 	matched   []string
 	failing   reliability.FailureLog
 	sound     []string        // the topics that the last poll counted without an error
@@ -116,7 +119,7 @@ func (s *Member) watchLetters(ctx context.Context, background *sync.WaitGroup) e
 func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func()) {
 	quiet := slog.New(slog.DiscardHandler) // the watch logs failures itself, in one line
 	memory := min(max(s.pools.Fetch.Size()/4, 2<<20), 16<<20)
-	reader, end := lookup.Through(ctx, s.client, kafka.LogConfig{Memory: bytepool.New(memory), PartitionBytes: int(memory / 8)}, s.config.Guard(), lettersEvery)
+	reader, end := lookup.Through(ctx, s.client, kafka.LogConfig{Memory: bytepool.New(memory), PartitionBytes: int(memory / 8)}, s.config.Guard(), lettersTimeout)
 	w = &letterWatch{
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),
@@ -131,8 +134,8 @@ func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func())
 	return w, end
 }
 
-// breaker returns an error while the circuit breaker of a table's store is open, or that of Kafka for an empty name. The
-// requests of the watch can wait until it closes.
+// breaker returns an error while the circuit breaker of a table's store is open, or that of Kafka for an empty name.
+// The watch then sends no requests: they can wait, and would only load the dependency.
 func (s *Member) breaker(table string) error {
 	g := s.kafkaGuard
 	if table != "" {
@@ -180,7 +183,7 @@ func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
 // outlook is the result of one poll.
 type outlook struct {
 	topics   map[string]config.Topic // the topics whose records can become dead letters
-	dead     map[string][]string     // by dead-letter topic: the topics in topics that write to it
+	dead     map[string][]string     // by dead-letter topic: the topics that write to it
 	failures map[string]error        // by topic: why it cannot be counted now
 	notes    []string                // further notes for the operator
 	counts   map[string]map[classify.Class]int64
@@ -211,10 +214,10 @@ func (w *letterWatch) poll(ctx context.Context) {
 	w.publish(ctx, o)
 }
 
-// scope finds the topics to count and their dead-letter topics.
+// scope finds the topics to count and their dead-letter topics, and stores them in o.
 func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 	if w.match != nil {
-		asking, cancel := context.WithTimeout(ctx, lettersEvery)
+		asking, cancel := context.WithTimeout(ctx, lettersTimeout)
 		names, err := w.match(asking)
 		cancel()
 		if err == nil {

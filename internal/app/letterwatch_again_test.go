@@ -79,7 +79,7 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 			}
 			l.begin("orders")
 			l.run()
-			if tableStays { // its rows do not tell which topic they are of
+			if tableStays { // its rows do not have the topic id
 				l.counts("started", w, 6, 6, 0)
 			} else {
 				l.counts("started", w, 5, 5, 0)

@@ -127,6 +127,9 @@ func TestLetterWatch_Decisions(t *testing.T) {
 	counts := func(step string, unresolvedNow, replayed int, watches map[string]*letterWatch) {
 		t.Helper()
 		watches["new"] = l.knowing()
+		if of := l.listed(); of.Unresolved != unresolvedNow {
+			t.Errorf("%s: list says %+v", step, of)
+		}
 		for name, w := range watches {
 			w.poll(t.Context())
 			want := []string{fmt.Sprintf("orders poison %d", unresolvedNow)}
@@ -164,8 +167,8 @@ func TestLetterWatch_Decisions(t *testing.T) {
 	counts("read again", 3, 2, both()) // 3, 7 and 11; 1, 5 and 9 are resolved
 }
 
-// TestLetterWatch_DecisionsEqualTheirState: after any decisions, the members' count is what the operations log says of each
-// dead letter.
+// TestLetterWatch_DecisionsEqualTheirState: after any decisions, the count of the members and that of deadletters list are what
+// the operations log says of each dead letter.
 func TestLetterWatch_DecisionsEqualTheirState(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -206,6 +209,9 @@ func TestLetterWatch_DecisionsEqualTheirState(t *testing.T) {
 		}
 		states := l.decisions().Letters(l.source())
 		want := 12 - offsets.Union(states.Discarded, states.Acknowledged, states.Replayed).Len()
+		if of := l.listed(); int64(of.Unresolved) != want {
+			t.Errorf("step %d: list says %+v", step, of)
+		}
 		watches := map[string]*letterWatch{"first": first, "new": l.knowing()}
 		if random.IntN(3) == 0 {
 			watches["second"] = second
@@ -254,6 +260,9 @@ func TestLetterWatch_ReplayOfAnotherTopicID(t *testing.T) {
 	w := l.knowing()
 	w.poll(t.Context())
 	l.replay(1, 3)
+	if of := l.listed(); of.Unresolved != 5 {
+		t.Errorf("list says %+v", of)
+	}
 	for name, w := range map[string]*letterWatch{"followed": w, "new": l.knowing()} {
 		w.poll(t.Context())
 		if d := cmp.Diff([]string{"orders poison 5"}, unresolved(t, w)); d != "" {

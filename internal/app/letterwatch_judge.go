@@ -19,7 +19,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// judge looks for the dead letters' records in the tables and counts the dead letters whose records have no row.
+// judge counts the dead letters whose records have no row. It searches the records in the tables, and stores the counts
+// in o.
 func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	byTable, strange := map[string][]string{}, 0
 	for _, topic := range w.tally.Topics() {
@@ -95,15 +96,16 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 	return nil
 }
 
-// logs fetches the log bounds of partitions of one topic. It runs after the read of the table, so the table's positions
-// cannot have passed a record that was produced since. If the bounds of one partition fail, logs fails for the whole topic.
+// logs fetches the log bounds of partitions of one topic. The caller has read the dead letters and the table before, so
+// that no record is missing from the log only because it was produced later. If the bounds of one partition fail, logs
+// fails for the whole topic.
 func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
 	if len(partitions) > 0 {
 		if err := w.stands(""); err != nil {
 			return nil, err
 		}
 	}
-	asking, cancel := context.WithTimeout(ctx, lettersEvery)
+	asking, cancel := context.WithTimeout(ctx, lettersTimeout)
 	defer cancel()
 	logs, err := lookup.FindLogs(asking, w.find, w.reader.Log, partitions)
 	if err != nil {
@@ -117,10 +119,10 @@ func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partiti
 	return logs, nil
 }
 
-// followTable reads the commits since the last poll. It makes the tally forget its judgements of topics that the commits
-// may have changed.
+// followTable reads the commits since the last poll. If they may change which records of a topic have rows, it makes
+// the tally forget what it judged about that topic.
 func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics []string) error {
-	asking, cancel := context.WithTimeout(ctx, 4*lettersEvery) // after a long outage it may have to read a hundred commits
+	asking, cancel := context.WithTimeout(ctx, 4*lettersTimeout) // after a long outage it may have to read a hundred commits
 	defer cancel()
 	change, err := f.Follow(asking)
 	if err != nil {
@@ -168,8 +170,8 @@ func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) 
 	}
 }
 
-// judgeParts finds which of the dead letters' records have rows. A dead letter counts unless the table provably has a row
-// of its record with the same topic id. deadletters list decides in the same way.
+// judgeParts finds which of the dead letters' records have rows. A dead letter counts as unresolved unless the table
+// provably has a row of its record with the same topic id. deadletters list decides in the same way.
 func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
 	ctx, cancel := context.WithTimeout(whole, judgeLetters)
 	defer cancel()

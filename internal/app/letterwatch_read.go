@@ -29,7 +29,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 		failed(err, names...)
 		return
 	}
-	asking, cancel := context.WithTimeout(ctx, lettersEvery)
+	asking, cancel := context.WithTimeout(ctx, lettersTimeout)
 	defer cancel()
 	found, refused, err := w.find(asking, names...)
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	}
 }
 
-// missed returns why the bounds of a partition are unknown.
+// missed returns why the bounds of a partition are unknown: err, or errMoved if the request itself succeeded.
 func missed(err error) error {
 	if err == nil {
 		return errMoved
@@ -100,12 +100,13 @@ func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, 
 	return nil
 }
 
-// pace limits the load of long work: the work rests three times as long as it ran.
+// pace limits the load of long work by pauses three times as long as the work.
 type pace struct{ since time.Time }
 
 func newPace() *pace { return &pace{time.Now()} }
 
-// rest waits three times as long as the work since the last rest took, at most a second. It returns the cause if ctx ends.
+// rest pauses three times as long as the work has run since the last rest, but at most one second. It returns the cause
+// if ctx ends.
 func (p *pace) rest(ctx context.Context) error {
 	err := reliability.Wait(ctx, min(3*time.Since(p.since), time.Second))
 	p.since = time.Now()

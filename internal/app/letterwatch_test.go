@@ -134,7 +134,7 @@ func TestLetterWatch_EqualsList(t *testing.T) {
 				case 2, 3:
 					to := random.Int64N(end[p] + 1)
 					l.SetPosition("orders", p, to)
-					if step == 3 { // back and forth between two looks
+					if step == 3 { // between two polls, the position goes back and forward again
 						l.run()
 					}
 					check(fmt.Sprintf("a position set to %d", to))
@@ -402,8 +402,9 @@ func TestLetterWatch_ReadDenied(t *testing.T) {
 	}
 }
 
-// TestUnresolvedLettersOfPatterns: topics that match are counted from when they are there, and those that are gone, too, but
-// not any number of them. A letter of a topic that was created again counts even if a row has its offset.
+// TestUnresolvedLettersOfPatterns: a topic that matches counts from its creation on. Topics that Kafka does not have
+// count too, but only a limited number. A dead letter of a topic that was created again counts even if a row has its
+// offset.
 func TestUnresolvedLettersOfPatterns(t *testing.T) {
 	l := newLake(t, `
 topics: {sales: {pattern: 'sales\..+|orders', deny: [], bad_records: dead_letter, dead_letters: {topic: "dead", archive: none}}}

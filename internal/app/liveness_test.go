@@ -32,7 +32,7 @@ func TestWatchdog_RunningMember(t *testing.T) {
 			}
 			for name := range want {
 				if name == "offsets" || name == "lane 0" {
-					continue // which have nothing to do yet
+					continue // these loops may have nothing to do yet
 				}
 				if !seen[name] {
 					return false

@@ -11,7 +11,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// follow opens the operations log and makes its follower.
+// follow opens the operations log and creates the follower, which polls it.
 func (s *Member) follow() (err error) {
 	s.operationsGuard = s.guard("operations_log", objstore.ErrNotFound, objstore.ErrExists)
 	s.operations, err = opslog.Open(s.store, s.config.Pipeline, opslog.Options{
@@ -31,7 +31,8 @@ func (s *Member) awaitOperations(ctx context.Context) error {
 	}
 }
 
-// unknownPauses returns the hold of all partitions while the pauses are unknown, or nil.
+// unknownPauses returns the hold of all partitions while this member could not read the operations log, so that it does
+// not know the pauses; nil once it has read them.
 func (s *Member) unknownPauses() *hold.Hold {
 	if s.operations.State() != nil {
 		return nil

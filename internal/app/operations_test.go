@@ -18,7 +18,7 @@ func TestMember_AwaitsOperations(t *testing.T) {
 	defer m.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	for range 64 { // a choice between two answers would be random
+	for range 64 { // if two cases were ready, select would choose at random
 		if err := m.awaitOperations(ctx); !errors.Is(err, context.Canceled) {
 			t.Fatalf("it would begin: %v", err)
 		}

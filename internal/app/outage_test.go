@@ -102,8 +102,8 @@ func (s *downStore) List(ctx context.Context, prefix, after string) iter.Seq2[ob
 	return s.Store.List(ctx, prefix, after)
 }
 
-// outageScene is a member at work on two partitions, in virtual time. No record comes: the compressor of data files belongs
-// to the process, and one that was made in virtual time works nowhere else.
+// outageScene is a member that reads two partitions, in virtual time. No records arrive: the compressor of data files
+// is shared by the whole process, and one that was made in virtual time does not work in other tests.
 type outageScene struct {
 	*Member
 	t     *testing.T
@@ -168,7 +168,7 @@ func (s *outageScene) passes(d time.Duration) {
 	synctest.Wait()
 }
 
-// component returns one of the report.
+// component returns one component of the health report.
 func (s *outageScene) component(name string) health.Component {
 	all := s.Report().Components()
 	return all[slices.IndexFunc(all, func(c health.Component) bool { return c.Name == name })]
@@ -200,7 +200,7 @@ func (s *outageScene) counted(reason string) (n float64) {
 func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		component, reason string
-		known             time.Duration // when health knows: an idle table is looked at once a minute
+		known             time.Duration // until health shows the outage: members check an idle table once a minute
 		set               func(s *outageScene, down bool)
 		open              func(s *outageScene) bool
 	}{

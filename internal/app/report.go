@@ -13,8 +13,9 @@ import (
 
 // This file turns the status of the pipeline into a report of the package health.
 
-// blocked returns a hold for the status of a claim that waits for a commit or for a dependency, or nil. The claim is not
-// in the state held: its requests wait in a guard, and continue without a check once the dependency answers.
+// blocked returns the hold that the status shows for a claim whose requests wait for a commit or a dependency; nil if
+// none waits. The claim is not in the state held: its requests wait in a guard, and continue without a check once the
+// dependency answers.
 func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 	if t := s.tables.get(table); t != nil {
 		if h, undecided := t.Undecided(); undecided {
@@ -32,7 +33,8 @@ func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 			return h
 		}
 	}
-	// The claim's own trouble comes first: unlike the breaker's state it outlasts a probe, and it has the exact start.
+	// The claim's own trouble comes before the breaker of Kafka: it also stays while the breaker lets a probe pass, and
+	// it has the exact start.
 	trouble, ok := s.log.TroubleOf(p)
 	if ok && (trouble.Reason == hold.KafkaDenied || time.Since(trouble.Since) >= troubling) {
 		return &hold.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
@@ -40,7 +42,7 @@ func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 	return waiting(s.kafkaGuard, hold.KafkaDown)
 }
 
-// waiting returns the hold of all claims whose requests wait in a guard whose breaker is open, or nil.
+// waiting returns the hold of the claims whose requests wait in a guard; nil unless the breaker of the guard is open.
 func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 	st := g.Status()
 	if !st.Open {
@@ -53,8 +55,8 @@ func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 	return h
 }
 
-// troubling is the time without a response from a broker after which its claims show a hold. A move of the leader takes
-// less.
+// troubling is the time without a response from a broker after which its claims show a hold. The move of a leader
+// usually takes less.
 const troubling = 30 * time.Second
 
 // Report returns the status of the pipeline as the health server shows it.

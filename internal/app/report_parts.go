@@ -50,7 +50,7 @@ func (s *Member) operated() *health.Operations {
 }
 
 // ending returns the command that ends a hold, "" if none does. If an operator paused a whole topic or pipeline, the
-// command resumes the whole.
+// command resumes all of it.
 func (s *Member) ending(h health.Hold) string {
 	if h.Reason == string(hold.Paused) {
 		if by, paused := s.operations.State().Paused(h.Topic, h.Partition); paused { // otherwise an operator resumed it, and the hold ends soon

@@ -121,9 +121,9 @@ func (s *Member) Run(ctx context.Context) error {
 	return s.result(ctx, logger)
 }
 
-// untilSaid returns a context that ends after ctx has ended and say has returned. So the log shows the signal to stop
-// before all lines that it causes; without this order the work could finish before say runs. end releases the context and
-// waits for a running say.
+// untilSaid returns a context that ends once ctx has ended and say has returned. So the log shows the signal to stop
+// before all lines that it causes; otherwise the work could finish before say runs. The caller calls end, which
+// releases the context and waits for a running say.
 func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Context, end func()) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	said := make(chan struct{})
@@ -174,7 +174,8 @@ func (s *Member) testStore(ctx context.Context, logger *slog.Logger) error {
 	}
 }
 
-// result returns an error of [fail.KindFound] if a run until current ended with holds, and logs them.
+// result returns an error of [fail.KindFound] if a run until current ended with holds, and logs them. Any other run has
+// no result.
 func (s *Member) result(ctx context.Context, logger *slog.Logger) error {
 	st := s.pipeline.Status()
 	if !s.untilCurrent {

@@ -21,7 +21,7 @@ func newLake(t *testing.T, sections string) *lake {
 	return &lake{*laketest.New(t, sections)}
 }
 
-// as returns the lake with another configuration.
+// as returns the lake with another configuration; see [laketest.Lake.As].
 func (l *lake) as(was, is string) *lake { return &lake{*l.As(was, is)} }
 
 // start runs a member until the test ends. It polls topics without a pause.

@@ -21,7 +21,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// writtenTable is an open table. It has its own guard: a failure of one table's store requests must not block the others.
+// writtenTable is an open table. It has its own guard, so that failing requests of one table do not open the breaker of
+// the others.
 type writtenTable struct {
 	*delta.Table
 	path       string // below storage.url
@@ -88,8 +89,8 @@ func (t *tables) all() []*writtenTable {
 	})
 }
 
-// open opens the table that a topic feeds, once for all topics that share it: validation made sure that their settings
-// agree. It does not read the store.
+// open opens the table that a topic feeds, or returns it if another topic has opened it: validation made sure that
+// their settings agree. It does not read the store.
 func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
@@ -144,7 +145,8 @@ func (s *Member) retire(path string) (closed func()) {
 	return t.Close
 }
 
-// matches reports whether the configuration covers a topic. A run until current keeps the topics of its start.
+// matches reports whether this member reads a topic: the configuration covers it or, in a run until current, it is one
+// of the topics of the start.
 func (s *Member) matches(topic string) bool {
 	if names := s.fixed.Load(); names != nil {
 		return (*names)[topic]
@@ -156,7 +158,8 @@ func (s *Member) matches(topic string) bool {
 	return meant && err == nil
 }
 
-// beyond returns the topics over the pattern's limit, each with the reason. A run until current keeps those of its start.
+// beyond returns which of the names exceed max_topics of their pattern, each with the reason. A run until current keeps
+// the result of its start.
 func (s *Member) beyond(names []string) map[string]string {
 	over := s.over.Load()
 	if over == nil {
@@ -181,8 +184,8 @@ func (s *Member) laterTopics() []string {
 	return names
 }
 
-// fix fixes the topics of a run until current: the listed topics, which must exist, the topics that match a pattern now,
-// and the existing dead-letter topics.
+// fix determines and stores the topics of a run until current: the listed topics, which must exist, the topics that
+// match a pattern now, and the existing dead-letter topics.
 func (s *Member) fix(ctx context.Context) error {
 	var there []string
 	var beyond []kafka.Absent
@@ -218,7 +221,8 @@ func (s *Member) fix(ctx context.Context) error {
 	return nil
 }
 
-// route returns the configuration and the table of a topic. It opens the table for the first topic that feeds it.
+// route returns the settings of a topic and its table, which it opens for the first topic that feeds it. It returns
+// false if the configuration does not cover the topic, or the table cannot be opened.
 func (s *Member) route(name string) (connector.TopicConfig, connector.Target, bool) {
 	topic, meant, err := s.config.Route(name)
 	var t *writtenTable

@@ -13,7 +13,7 @@ import (
 func TestTables_MoreThanRoom(t *testing.T) {
 	l := newLake(t, `topics: {all: {pattern: "t.*", deny: []}}`)
 	cfg := laketest.Load(t, l.Config)
-	cfg.Budget.Limit = 1 // what is asked of it
+	cfg.Budget.Limit = 1 // room for one table
 	var log bytes.Buffer
 	s, err := New(t.Context(), cfg, Options{}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {

@@ -36,8 +36,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// Member is a pipeline with all its dependencies and watchers. [New] builds them in the order in which
-// docs/architecture.md draws them.
+// Member is a pipeline with all its dependencies and watchers. [New] builds them without connecting; [Member.Run]
+// starts them.
 type Member struct {
 	config           *config.Config
 	logger           *slog.Logger
@@ -59,10 +59,12 @@ type Member struct {
 	forget           func()             // closes the connections to Postgres; may be nil
 	secrets          heldSecrets        // of health-check records
 	tables           tables
-	// fixed is the set of topics of a run until current, nil before fix has found them. Only fix stores it, once, and the
-	// set is immutable: the group, and the watchers that start before fix, read it at any time.
+	// fixed has the topics of a run until current; nil until fix has found them, and in other runs. Only fix stores it,
+	// once, and the map does not change afterwards: the group, and the watchers that start before fix, read it at any
+	// time.
 	fixed atomic.Pointer[map[string]bool]
-	// over maps the topics of fixed that exceed a limit to the reason. fix stores it before fixed.
+	// over has the topics of fixed that exceed max_topics of their pattern, with the reason. fix stores it before
+	// fixed.
 	over       atomic.Pointer[map[string]string]
 	operations *opslog.Follower
 	canary     *canary.Canary // nil without a canary
@@ -76,14 +78,14 @@ type Member struct {
 	watchdog      *liveness.Watchdog
 	losses        *lossWatch
 	lags          *lagWatch                 // nil without health
-	refused       atomic.Pointer[hold.Hold] // set while the store's self-test does not pass
+	refused       atomic.Pointer[hold.Hold] // the hold after a failed self-test of the store; nil before, and once it passes
 	tested        atomic.Bool               // the self-test passed
 }
 
 // Options holds the settings of a member that are not part of the configuration file.
 type Options struct {
 	Version      string        // of this program
-	UntilCurrent bool          // end at the end offsets of the start
+	UntilCurrent bool          // end once the tables have all records up to the end offsets at the start
 	WatchEvery   time.Duration // how often topics are polled; 0 for the default
 	Stderr       io.Writer     // receives dumps of goroutines; may be nil
 	Exit         func()        // ends the process if a shutdown takes too long; may be nil
@@ -204,7 +206,8 @@ func memberName() string {
 	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), rand.Uint32())
 }
 
-// guard returns the guard of a dependency that all tables share. answers are errors that count as responses, not failures.
+// guard returns the guard of a dependency that all tables share. It counts answers as responses of the dependency, not
+// as failures.
 func (s *Member) guard(dependency string, answers ...error) *reliability.Guard {
 	return reliability.NewGuard(dependency, s.config.Guard(), s.logger, s.labelled(""), answers...)
 }
@@ -215,7 +218,7 @@ func (s *Member) labelled(table string) prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"table": table}, s.registry)
 }
 
-// Close cancels running writers of checkpoints, waits for them, and closes the connections.
+// Close cancels the checkpoints that are being written, waits for their goroutines, and closes the connections.
 func (s *Member) Close() {
 	for _, t := range s.tables.all() {
 		t.Close()

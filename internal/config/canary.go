@@ -46,8 +46,8 @@ func isCanary(topic string) bool {
 	return strings.HasSuffix(topic, "-canary") || strings.HasSuffix(topic, ".canary")
 }
 
-// Canary returns the settings of the canary topic: its own table at a reserved path, frequent commits, no dead letters. It
-// returns false for any other topic.
+// Canary returns the settings of a topic if it is the canary topic: its own table at a reserved path, frequent commits,
+// no dead letters. It returns false for any other topic.
 func (c *Config) Canary(topic string) (t Topic, ok bool) {
 	if topic == "" || topic != c.Health.Canary.Topic {
 		return t, false
@@ -59,7 +59,8 @@ func (c *Config) Canary(topic string) (t Topic, ok bool) {
 	return t, true
 }
 
-// LaterTopics returns the topics without an entry that feed a table once they exist: those of dead letters and canaries.
+// LaterTopics returns the topics that have no entry but feed a table once they exist: dead-letter topics and the canary
+// topic.
 func (c *Config) LaterTopics() []string {
 	names := c.letterTopics()
 	if c.Health.Canary.Topic != "" {

@@ -77,7 +77,7 @@ func (l *loader) checkMissing() {
 	}
 }
 
-// failed reports whether a key or one of its sections already has a problem, or its value is unknown.
+// failed reports whether a key already has a problem, is in a section that has one, or has an unknown value.
 func (l *loader) failed(path string) bool {
 	for _, p := range l.problems {
 		if !p.Warning && p.Key != "" && (p.Key == path || strings.HasPrefix(path, p.Key+".")) {
@@ -128,7 +128,7 @@ func (l *loader) failedBelow(prefix string) bool {
 	return slices.ContainsFunc(l.valueless, func(key string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// set returns the key from which a topic got its value: its own, or that of defaults.
+// set returns the key from which a topic gets the value of name: the topic's own key, or that of defaults.
 func (l *loader) set(topic, name string) string {
 	if own := "topics." + topic + "." + name; l.has(own) {
 		return own
@@ -194,7 +194,7 @@ func (l *loader) beside(path string) string {
 	return filepath.Join(filepath.Dir(l.file), path)
 }
 
-// checkKeys checks that the two parts of the S3 credentials are both there and of one kind.
+// checkKeys checks that both parts of the S3 credentials are given or none, and that both are texts or both are files.
 func (l *loader) checkKeys() {
 	s3 := &l.config.Storage.S3
 	given := func(name string, key Secret, file *string) (at string) {
@@ -242,7 +242,8 @@ func (l *loader) checkPairs() {
 	l.pair(c.Kafka.Fetch.MaxWait < c.Kafka.Session/2, "kafka.fetch.max_wait", "must be below half of", "kafka.session")
 }
 
-// pair reports that two values contradict each other, at the place of the one that the operator wrote last.
+// pair reports, unless ok, that the values of the keys a and b contradict each other. must says how a relates to b. The
+// place of the problem is the value that comes later in the file.
 func (l *loader) pair(ok bool, a, must, b string) {
 	if ok || l.failed(a) || l.failed(b) {
 		return

@@ -239,7 +239,7 @@ func (c *Config) TableURL(t Topic) string {
 	return strings.TrimSuffix(c.Storage.URL, "/") + "/" + t.Table
 }
 
-// Refusals returns which records of a topic cannot become rows with any value.
+// Refusals returns which records of a topic its settings refuse: those without a key, or without a value.
 func (t *Topic) Refusals() connector.Refusals {
 	return connector.Refusals{NullKeys: t.Keys == "required", Tombstones: t.Tombstones == "dead_letter"}
 }
@@ -260,7 +260,7 @@ func formatNames() (names []string) {
 	return names
 }
 
-// laterFormats returns the formats of a later version.
+// laterFormats returns the names of formats that only a later version will read.
 func laterFormats() []string {
 	return slices.DeleteFunc([]string{"avro", "protobuf", "raw", "string", "csv"}, func(name string) bool {
 		return slices.Contains(formatNames(), name)
@@ -269,7 +269,7 @@ func laterFormats() []string {
 
 // key is one key of config.yaml with its value.
 type key struct {
-	path string // dotted, below the scope
+	path string // dotted; without the prefix of its scope
 	value
 	// missing is the hint for a missing key; "" if the key is optional.
 	missing string

@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// withoutOrigins compares what is configured, wherever it comes from.
+// withoutOrigins makes cmp compare the values of two configurations, without their origins.
 var withoutOrigins = cmpopts.IgnoreUnexported(Config{}, Pattern{}, Budget{})
 
 // TestShippedFile keeps config.yaml equal to the defaults and complete: every key stands in it, each with a comment.
@@ -78,7 +78,7 @@ defaults: {table: "bronze/{topic}", schema: a int, commit: {rows: 7}}
 	}
 }
 
-// TestResumeAt: who sets only where backpressure begins gets half of it for where it ends.
+// TestResumeAt: queue.resume_at is half of queue.pause_at unless it is set.
 func TestResumeAt(t *testing.T) {
 	for _, c := range []struct {
 		file    string
@@ -148,7 +148,7 @@ func TestSeedLevels(t *testing.T) {
 	}
 }
 
-// TestSeedTopicKeepsItsEntry: a topic that the file knows keeps what the file says about it.
+// TestSeedTopicKeepsItsEntry: if the topic in the variable has an entry in the file, the keys of the entry stay.
 func TestSeedTopicKeepsItsEntry(t *testing.T) {
 	path := write(t, `
 pipeline: p
@@ -176,7 +176,7 @@ func TestInterpolate(t *testing.T) {
 		{"${A:-d}", "1", "A"},
 		{"$${A}", "${A}", ""},
 		{"$$${A}", "$${A}", ""},
-		{"${NESTED}", "${A}", "NESTED"}, // never looked at again
+		{"${NESTED}", "${A}", "NESTED"}, // the value of a variable is not interpolated again
 	} {
 		got, variables, err := interpolate(c.in, env)
 		var vars []string
@@ -236,7 +236,8 @@ topics: {orders: {}}
 	}
 }
 
-// TestGroupIsALabel: a name that cannot be one would end the process at the first scrape.
+// TestGroupIsALabel: the group must be UTF-8, because it is a metric label: the first scrape would end the process
+// otherwise.
 func TestGroupIsALabel(t *testing.T) {
 	path := write(t, `
 pipeline: p
@@ -326,7 +327,7 @@ func TestGuardOfConfig(t *testing.T) {
 	}
 }
 
-// TestLaterKeysAreUnknown: a name stands in one list only.
+// TestLaterKeysAreUnknown: a key of a later version is not also one of this version.
 func TestLaterKeysAreUnknown(t *testing.T) {
 	c := Default()
 	known := map[string]bool{}
@@ -350,7 +351,8 @@ func TestLaterKeysAreUnknown(t *testing.T) {
 	}
 }
 
-// TestBeyond: a pattern stands for at most max_topics topics; those with an entry of their own and dead letters do not count.
+// TestBeyond: a pattern covers at most max_topics topics; topics with their own entry and dead-letter topics do not
+// count.
 func TestBeyond(t *testing.T) {
 	c := mustLoad(t, write(t, `
 pipeline: p
@@ -379,7 +381,8 @@ topics:
 	}
 }
 
-// TestRoute: an entry of its own comes before all patterns, of these the first in the file that does not deny the topic.
+// TestRoute: the own entry of a topic comes before all patterns; of these, the first in the file that does not deny the
+// topic.
 func TestRoute(t *testing.T) {
 	c := mustLoad(t, write(t, `
 pipeline: p
@@ -397,7 +400,7 @@ topics:
 		"sales.eu": "s/sales.eu", "sales.own": "own", "sales.EU": "rest-sales.EU", "sales.eu.x": "rest-sales.eu.x", "xsales.eu": "",
 		"sales.test": "rest-sales.test", "sales.tmpx": "rest-sales.tmpx", "zoo": "rest-zoo", "zoom": "", "other": "",
 		"sales":      "rest-sales",                   // the entry of this name is a pattern, not a topic
-		"plain.name": "plain.name", "plainxname": "", // a legal name stands for itself
+		"plain.name": "plain.name", "plainxname": "", // a pattern that is a legal name matches only itself
 		"orders-dlq": "letters", "users-dlq": "", "users.dlq": "", "usersdlq": "rest-usersdlq", "__consumer_offsets": "",
 	} {
 		got, meant, err := c.Route(topic)

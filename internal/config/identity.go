@@ -117,7 +117,8 @@ func (l *loader) checkFingerprints() {
 	}
 }
 
-// reserve reserves memory for fingerprints: a fifth of the limit, or more if the declared rates need more.
+// reserve returns b with memory for fingerprints, if a topic declares an identity: a fifth of the limit, or more if the
+// declared rates need more. It reports a problem if the rest would be less than minMemory.
 func (l *loader) reserve(b Budget) Budget {
 	need, at, identities := l.config.fingerprintNeed(l)
 	if !identities || l.config.Fingerprints.Store != "memory" {

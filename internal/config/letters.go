@@ -28,8 +28,8 @@ func (t *Topic) Archives() bool {
 // IsLetters reports whether the topic is a dead-letter topic.
 func (t *Topic) IsLetters() bool { return t.Format == decode.FormatDeadLetters }
 
-// readsLetters turns an entry into that of a dead-letter topic: it keeps only its table, start and commits. A bad record in
-// a dead-letter topic holds its partition, because a dead letter cannot become another dead letter.
+// readsLetters turns the settings of t into those of a dead-letter topic: it keeps only table, start and commit. A bad
+// record in a dead-letter topic holds its partition, because a dead letter cannot become another dead letter.
 func (t *Topic) readsLetters() {
 	d := Default().Defaults
 	d.Table, d.Start, d.StartAt, d.Commit = t.Table, t.Start, t.StartAt, t.Commit
@@ -103,7 +103,8 @@ func fills(template, topic, text string) bool {
 		text[len(before):len(before)+len(topic)] == topic
 }
 
-// unfill returns the topic with which a template becomes a text, "" if there is none.
+// unfill returns the topic with which a template becomes a text, "" if there is none. The template must contain
+// {topic}.
 func unfill(template, text string) string {
 	n := strings.Count(template, TopicPlaceholder)
 	before := strings.Index(template, TopicPlaceholder)
@@ -168,7 +169,7 @@ func (c *Config) letterTopics() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// lettersHave returns an error if a table is a letter table, or one is inside the other.
+// lettersHave returns an error if the path of a table is that of a letter table, or one is inside the other.
 func (c *Config) lettersHave(table string) error {
 	taken := func(topic, letters string) error {
 		if !strings.HasPrefix(table+"/", letters+"/") && !strings.HasPrefix(letters+"/", table+"/") {
@@ -206,7 +207,8 @@ func (c *Config) ComesLater(topic string) bool {
 	return archived || canary
 }
 
-// archiveNote describes the effect of an entry's archive: a topic without an entry of its own feeds a table.
+// archiveNote returns the note of config print on an entry's dead_letters.archive: which dead-letter topic feeds which
+// letter table; "" if the dead letters feed none.
 func (c *Config) archiveNote(name string, t *Topic) string {
 	if !t.Archives() {
 		return ""

@@ -71,7 +71,7 @@ func (l *loader) checkLetterTopics() {
 	}
 }
 
-// letterFeeders returns the feeders of the letter tables.
+// letterFeeders returns a feeder for each letter table: its entry, with the settings of the dead-letter topic.
 func (l *loader) letterFeeders() (all []feeder) {
 	c := l.config
 	for _, name := range c.letterTopics() {

@@ -46,10 +46,10 @@ topics:
 		{"sales.eu", "sales.eu", "5s", false, false},
 		{"calm-dlq", "", "", false, false},
 		{"gone-dlq", "", "", false, false},
-		{"sales.test-dlq", "", "", false, false}, // nothing reads sales.test
-		{"orders-dlq-dlq", "", "", false, false}, // there is no letter of a letter
+		{"sales.test-dlq", "", "", false, false}, // the pattern denies sales.test
+		{"orders-dlq-dlq", "", "", false, false}, // a dead letter cannot become another dead letter
 		{"mine-dlq-dlq", "", "", false, false},
-		{"x.dead.a", "x.dead.a", "5s", false, false}, // no pattern stands for a
+		{"x.dead.a", "x.dead.a", "5s", false, false}, // no pattern covers a
 	} {
 		topic, meant, err := c.Route(want.topic)
 		if err != nil || meant != (want.table != "") || topic.Table != want.table {
@@ -72,7 +72,8 @@ topics:
 	}
 }
 
-// TestLetterTable_TopicWithItsName is refused, and the letters have the table.
+// TestLetterTable_TopicWithItsName: a topic of a pattern that is named like a letter table is refused, and the dead
+// letters keep the table.
 func TestLetterTable_TopicWithItsName(t *testing.T) {
 	c := lettersConfig(t, `
 defaults: {schema: a int, bad_records: dead_letter}
@@ -149,7 +150,7 @@ func TestLetterTablesInTheFile(t *testing.T) {
 	}
 }
 
-// TestLettersInPrint: what config print shows can be loaded again, and says what follows from the archive.
+// TestLettersInPrint: the output of config print can be loaded again, and notes which topic feeds which letter table.
 func TestLettersInPrint(t *testing.T) {
 	c := lettersConfig(t, `
 defaults: {schema: a int, start: latest}
@@ -178,7 +179,7 @@ topics: {orders: {}, users: {}, users-dlq: {format: dead_letter, table: t}, sale
 	}
 }
 
-// TestFills holds the two directions of a template against each other.
+// TestFills compares fills with its inverse unfill.
 func TestFills(t *testing.T) {
 	for _, c := range []struct{ template, topic, text string }{
 		{"{topic}-dlq", "a", "a-dlq"},

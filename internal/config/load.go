@@ -161,8 +161,8 @@ func (l *loader) warning(p Problem, format string, args ...any) {
 type scope struct {
 	prefix string // prefix of the keys in problems: "", "defaults.", "topics.orders."
 	keys   []key
-	later  []string
-	extra  []string // names at its top that other code handles
+	later  []string // keys of a later version
+	extra  []string // names at its top that the caller reads
 }
 
 func (l *loader) load(data []byte) (*Config, []Problem) {

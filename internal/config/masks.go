@@ -33,7 +33,7 @@ type filled struct {
 	variable string
 	value    string
 	key      string // the key with the value
-	allowed  string // what that key allows
+	allowed  string // the allowed texts of that key
 }
 
 // remember records the parts of a text that problems must not show.

@@ -35,7 +35,8 @@ func keyPaths() []string {
 	return paths
 }
 
-// withKey is a good configuration with one more section, whose only key is the one at path. The value is YAML as it stands.
+// withKey returns a valid configuration with one more section, whose only key is the one at path. value is YAML and is
+// not quoted.
 func withKey(path, value string) string {
 	const good = "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///data}\ndefaults: {schema: a int}\ntopics: {orders: {}}\n"
 	section, _, _ := strings.Cut(path, ".")
@@ -104,7 +105,7 @@ func TestMasks_Problems(t *testing.T) {
 	for _, path := range keyPaths() {
 		for _, v := range values {
 			if strings.HasPrefix(v, "[") && !strings.HasSuffix(path, "brokers") && !strings.HasSuffix(path, "metadata_columns") {
-				continue // a list only where one belongs
+				continue // only these keys take a list
 			}
 			if err := os.WriteFile(file, []byte(withKey(path, v)), 0o600); err != nil {
 				t.Fatal(err)
@@ -213,7 +214,7 @@ func TestMasks_SeedVariables(t *testing.T) {
 	}
 }
 
-// TestMasks_Values shows what is not secret, so that people find it.
+// TestMasks_Values: problems show values that are not secret, so that people find them.
 func TestMasks_Values(t *testing.T) {
 	_, problems := Load(write(t, "pipeline: p/q\nkafka: {brokers: [a], session: 7 days, rack: '${RACK}', fetch: {max_wait: '${WAIT}', max_bytes: '${SIZE}'}}\nstorage: {url: file:///data}\n"+
 		"defaults: {schema: a int}\ntopics: {orders: {table: '${TABLE}'}}\n"), lookup(map[string]string{"RACK": "r", "WAIT": "12345", "SIZE": "1 MiB", "TABLE": "lake/or!ders"}))

@@ -70,13 +70,14 @@ func (b Budget) beside(fingerprints int64) Budget {
 // spared returns the part of a small limit that the pools do not share.
 func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 4 }
 
-// rest returns the memory that encoders and tables share. They get none of the 55 % of the spared part that the pools would
-// have had.
+// rest returns the memory that encoders and tables share: the part of the limit that pools, fingerprints and the
+// process itself leave. Of the spared part it leaves out the 55 % that the pools would have got.
 func (b Budget) rest() int64 {
 	return b.Limit - b.spared()*55/100 - b.Fingerprints - b.fetch - b.batch - besides
 }
 
-// exceeds reports whether a process with this budget may need more memory than its container has; 0 means no limit.
+// exceeds reports whether a process with this budget may need more memory than its container has. cgroup is the limit
+// of the container, 0 if it has none.
 func (b Budget) exceeds(cgroup int64) bool { return cgroup > 0 && b.Limit > cgroup/100*87 }
 
 // defaultBudget returns the budget of a configuration without a file.
@@ -120,7 +121,7 @@ func (b Budget) Tables() int {
 	return int(max(b.rest()/perTable, 1))
 }
 
-// forTables returns the limit with room for n tables.
+// forTables returns a limit with room for n tables: the present one, or the next multiple of 64 MiB that is enough.
 func (b Budget) forTables(n int) int64 {
 	const step = 64 << 20
 	for b.Tables() < n {

@@ -44,7 +44,7 @@ func TestLimitOfContainer(t *testing.T) {
 	}
 }
 
-// As many encoders as cores, if there is memory for them.
+// There are as many encoders as cores, if there is memory for them.
 func TestEncoders(t *testing.T) {
 	for _, tt := range []struct {
 		limit       int64
@@ -60,7 +60,7 @@ func TestEncoders(t *testing.T) {
 	}
 }
 
-// TestRoomForTables: for how many tables a limit has room, and which limit has room for more.
+// TestRoomForTables: the number of tables for which a limit has room, and the limit that has room for more.
 func TestRoomForTables(t *testing.T) {
 	for _, tt := range []struct {
 		limit, fingerprints int64
@@ -119,7 +119,7 @@ func TestLimitRuntime(t *testing.T) {
 	}
 }
 
-// What the operator did not write is derived from the limit; what does not fit is refused.
+// kafka.fetch.max_bytes follows from memory.limit unless it is configured; a value that does not fit is refused.
 func TestFetchFitsMemory(t *testing.T) {
 	const rest = "\npipeline: p\nkafka: {brokers: [a:1]%s}\nstorage: {url: file:///x}\ndefaults: {schema: a int}\ntopics: {t: {}}\n"
 	with := func(fetch string) string { return "memory: {limit: 256MiB}" + strings.Replace(rest, "%s", fetch, 1) }

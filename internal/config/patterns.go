@@ -81,9 +81,9 @@ func neverMatches(topic string) bool {
 	return strings.HasPrefix(topic, "__") || strings.HasSuffix(topic, "-dlq") || strings.HasSuffix(topic, ".dlq") || isCanary(topic)
 }
 
-// Route returns the settings of a topic: those of its own entry, otherwise those that follow from the entry whose dead
-// letters it takes, otherwise those of the first pattern in the file that covers it. meant is false if the configuration
-// does not cover the topic. The error says why a covered topic cannot have a table.
+// Route returns the settings of a topic: from its own entry, as the canary topic, from the entry whose dead letters it
+// takes, or from the first pattern in the file that covers it, in this order. meant is false if the configuration does
+// not cover the topic. The error says why a covered topic cannot have a table.
 func (c *Config) Route(topic string) (t Topic, meant bool, err error) {
 	if t, ok := c.Topics[topic]; ok {
 		return t, true, nil
@@ -165,7 +165,7 @@ func isPattern(n *yaml.Node) bool {
 	return false
 }
 
-// checkPattern checks the tables of a pattern's topics.
+// checkPattern checks the path of the tables that the topics of a pattern feed.
 func (l *loader) checkPattern(p *Pattern) {
 	at := l.set(p.Name, "table")
 	if l.failed(at) {

@@ -12,7 +12,7 @@ import (
 	"sluice/reliability"
 )
 
-// TestDocsRecordRetry loads the examples of the page, and sees the pauses that they are about.
+// TestDocsRecordRetry loads the examples of the page and checks the pauses that the page says.
 func TestDocsRecordRetry(t *testing.T) {
 	page, err := os.ReadFile("../../docs/record-retry.md")
 	if err != nil {
@@ -49,7 +49,8 @@ func TestDocsRecordRetry(t *testing.T) {
 	}
 }
 
-// TestRecordRetryOfTopics: what an entry leaves out is taken from defaults, the cap and the spread from retry.
+// TestRecordRetryOfTopics: keys that an entry leaves out come from defaults; the longest pause and the jitter come from
+// retry.
 func TestRecordRetryOfTopics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	text := `pipeline: p

@@ -115,7 +115,7 @@ func (l *loader) seedTopic() {
 	l.config.Topics, l.config.Patterns = map[string]Topic{name: topic}, nil
 }
 
-// environment replaces the file name in problems with variables.
+// environment stands for the file in problems with variables.
 const environment = "environment"
 
 func (l *loader) seed(variable string) string {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// update has tests write testdata and docs.
+// update makes tests write testdata and docs instead of comparing them.
 var update = flag.Bool("update", false, "write what is found into testdata and docs")
 
 const shipped = "../../config.yaml"

@@ -45,9 +45,9 @@ func (l *loader) feeders() (all []feeder) {
 	return all
 }
 
-// checkTables compares each entry with all earlier ones that may feed the same table, and refuses a table inside another
-// one. It needs all of them, because a pattern may share tables with two entries that share none. It skips entries that
-// already have a problem.
+// checkTables compares each entry with all earlier ones that may feed the same table, and refuses a table inside
+// another one. One earlier entry is not enough: a pattern may share tables with two entries that share none. It skips
+// entries that already have a problem.
 func (l *loader) checkTables() {
 	all := l.feeders()
 	differs := make([]bool, len(all))
@@ -106,7 +106,8 @@ func (c *Config) alike(a, b feeder, x, y string) bool {
 	return x == y
 }
 
-// canName reports whether a part of a template equals the text for a topic of the pattern.
+// canName reports whether a part of a template becomes the text for a topic that the pattern covers. The template must
+// contain {topic}.
 func (c *Config) canName(p *Pattern, template, text string) bool {
 	n := strings.Count(template, "{topic}")
 	before := strings.Index(template, "{topic}")

@@ -61,7 +61,8 @@ func secret(p *Secret) value {
 	return v
 }
 
-// choice returns a value that accepts one of the words in now. Those in later belong to a later version.
+// choice returns a value that accepts one of the words in now. For a word in later, the error says that it comes in a
+// later version.
 func choice(p *string, later []string, now ...string) value {
 	return one(p, strings.Join(now, " | "), "!!str", func(s string) (string, error) {
 		switch {

@@ -39,7 +39,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestValues_RefusedKeepsOld: what was wrong leaves the value as it was.
+// TestValues_RefusedKeepsOld: a refused text leaves the value unchanged.
 func TestValues_RefusedKeepsOld(t *testing.T) {
 	d := 3 * time.Second
 	v := duration(&d, time.Second, time.Minute)
@@ -53,7 +53,7 @@ func TestValues_RefusedKeepsOld(t *testing.T) {
 	}
 }
 
-// TestFormats: what is written is read back as the same value.
+// TestFormats: the printed form of a value is read back as the same value.
 func TestFormats(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "duration"))

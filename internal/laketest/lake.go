@@ -46,7 +46,8 @@ func New(t *testing.T, sections string) *Lake {
 	return NewOn(t, sections, "", nil)
 }
 
-// NewOn is [New] with options of the broker, options of the test's client, and more keys for the section kafka.
+// NewOn is [New] with more keys for the section kafka (section, which begins with a comma), options of the test's
+// client (producer), and options of the broker.
 func NewOn(t *testing.T, sections, section string, producer []kgo.Opt, broker ...kfake.Opt) *Lake {
 	t.Helper()
 	cluster, err := kfake.NewCluster(append(broker, kfake.NumBrokers(1))...)
@@ -149,7 +150,7 @@ func (l *Lake) Has(table string, want map[string][]int64) {
 	}
 }
 
-// PartitionsOf returns a topic as a member sees it.
+// PartitionsOf returns the id and the partitions of a topic, as a member sees them.
 func (l *Lake) PartitionsOf(name string) (connector.Topic, error) {
 	client, err := kafka.NewClient(kafka.Config{Brokers: Load(l.T, l.Config).Kafka.Brokers})
 	if err != nil {
@@ -204,7 +205,8 @@ func (l *Lake) SetPosition(table string, id int32, next int64) {
 // HangGuard is the time after which a hanging test fails. No assertion depends on it, so a loaded machine fails no test.
 const HangGuard = 5 * time.Minute
 
-// Await waits until check returns true. what completes the sentence "waited in vain until".
+// Await waits until check returns true; it fails the test after HangGuard. what completes the sentence "waited in vain
+// until".
 func (l *Lake) Await(what string, check func() bool) {
 	l.T.Helper()
 	hung := time.NewTimer(HangGuard)
@@ -236,7 +238,7 @@ func Load(t *testing.T, path string) *config.Config {
 	return c
 }
 
-// As returns the lake with another configuration, in which it replaces a text.
+// As returns the lake with another configuration, in which is replaces each occurrence of was.
 func (l *Lake) As(was, is string) *Lake {
 	l.T.Helper()
 	other := *l

@@ -32,7 +32,7 @@ func (l *Log) String() string {
 // Line is one line of a JSON log.
 type Line map[string]any
 
-// Lines returns the lines whose message is msg.
+// Lines returns the parsed lines whose attribute msg equals msg. A line that is not JSON fails the test.
 func (l *Log) Lines(t *testing.T, msg string) (all []Line) {
 	t.Helper()
 	for text := range strings.Lines(l.String()) {

@@ -14,7 +14,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// apart is the distance of two offsets from which a scan leaves out the records between them.
+// apart is the smallest distance of two offsets at which AddPlace begins a new range, so that the scan leaves out the
+// records between them.
 const apart = 100_000
 
 // AddPlace adds an offset to the ranges of a scan. The caller adds the offsets of a partition in ascending order.
@@ -29,8 +30,13 @@ func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []s
 // HasItsRows reports whether all rows of a topic name in a table belong to the topic id of p. Rows have no topic id, so the
 // table must have positions of this topic id and of no other one with the name.
 func HasItsRows(state *deltalog.State, p idempotency.Partition) bool {
+	return OnlyItsRows(state.Txns, p)
+}
+
+// OnlyItsRows is [HasItsRows] by the txns of a table, whose keys are their appIds.
+func OnlyItsRows[T any](txns map[string]T, p idempotency.Partition) bool {
 	known := false
-	for appID := range state.Txns {
+	for appID := range txns {
 		id, err := idempotency.ParseAppID(appID)
 		if err != nil || id.TableID != "" || id.Partition.Topic != p.Topic {
 			continue
@@ -62,14 +68,14 @@ type Logs struct {
 	Failed map[idempotency.Partition]error  // the request for the partition failed
 }
 
-// Position returns the position of a partition and its log bounds. next is the position in the table, 0 without one. A
-// partition without log bounds has no dead letter from next on.
+// Position returns the position of a partition and its log bounds. next is the position in the table, 0 without one.
+// The bounds are zero if they are not known; then no dead letter is pending.
 func (l *Logs) Position(p idempotency.Partition, next int64) lettercount.Position {
 	return lettercount.Position{Next: next, Log: l.Known[p]}
 }
 
-// FindLogs fetches the state of partitions of one topic from Kafka. It returns an error if the cluster does not respond.
-// find is the method Topics of a [kafka.Client].
+// FindLogs fetches the log bounds of partitions of one topic from Kafka. It returns an error if the cluster does not
+// respond; failures of single partitions are in the result. find is the method Topics of a [kafka.Client].
 func FindLogs(ctx context.Context, find func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error), log *kafka.Log,
 	partitions []idempotency.Partition,
 ) (*Logs, error) {
@@ -121,7 +127,8 @@ func FindLogs(ctx context.Context, find func(context.Context, ...string) (map[st
 
 const createdAgain = "the topic was created again before the position passed the record, which cannot be read any more"
 
-// whyGone returns why members cannot read a partition of the current topic, or "".
+// whyGone returns why members cannot read a partition any more, "" if they can. topic is the present topic of this
+// name; there says whether it exists.
 func whyGone(p idempotency.Partition, topic connector.Topic, there bool) string {
 	switch {
 	case p.TopicID == idempotency.TopicID{}:

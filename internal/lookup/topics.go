@@ -144,7 +144,8 @@ func (r *Reader) Bounds(p connector.Partition) (connector.Bounds, error) {
 	return b, err
 }
 
-// Fetch requests the records from an offset on and waits for the fetch result, which the caller releases.
+// Fetch requests the records from an offset on and waits for the fetch result, which the caller releases. It returns an
+// error if none arrives in the time limit of the reader, or Kafka denies the partition.
 func (r *Reader) Fetch(ctx context.Context, p connector.Partition, at int64) (connector.Fetched, error) {
 	r.session++
 	r.Log.Fetch(connector.FetchRequest{Position: connector.Position{Partition: p, Next: at, Epoch: -1}, Session: r.session})

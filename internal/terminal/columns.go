@@ -11,7 +11,7 @@ import (
 
 const (
 	columnGap = 2
-	minColumn = 12 // columns are not cut below this width
+	minColumn = 12 // no column gets narrower by cutting its cells
 )
 
 const cutTableHint = "values are cut to the width of the terminal: --output json shows them whole"
@@ -80,7 +80,8 @@ func fitted(text string, width int) (string, bool) {
 	return b.String(), cut
 }
 
-// columnLimit returns the largest width of a single column with which all columns fit.
+// columnLimit returns the largest width of a single column with which all columns fit into width, but at least
+// minColumn.
 func columnLimit(widths []int, width int) int {
 	limit := minColumn
 	for _, w := range widths {

@@ -22,8 +22,8 @@ type terminal struct {
 	colours bool
 }
 
-// terminalOf returns the terminal behind w, nil if w is not a terminal. The variable NO_COLOR (https://no-color.org) and
-// TERM=dumb turn colours off.
+// terminalOf returns the terminal that w writes to, nil if w is not a terminal. The variable NO_COLOR
+// (https://no-color.org) and TERM=dumb turn colours off.
 func terminalOf(w io.Writer, env func(string) (string, bool)) *terminal {
 	f, ok := w.(*os.File)
 	if !ok || !Is(f) {

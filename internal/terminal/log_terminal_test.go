@@ -143,7 +143,7 @@ func TestTerminalLog(t *testing.T) {
 			t.Errorf("%s\n%s", bad, out)
 		}
 		out.Reset()
-		for _, r := range strings.ToValidUTF8(evil, "") + "\n\t" { // each by itself
+		for _, r := range strings.ToValidUTF8(evil, "") + "\n\t" { // each character alone
 			line(logger, slog.LevelInfo, "m", "v"+string(r), string(r))
 		}
 		if bad := steers(out.String()); bad != "" || strings.Contains(out.String(), "\t") || strings.Count(out.String(), "\n") != strings.Count(out.String(), " m ") {
@@ -152,7 +152,7 @@ func TestTerminalLog(t *testing.T) {
 	})
 	t.Run("SharedAttrs", func(t *testing.T) {
 		logger, out := onTerminal(t, "info", terminal{})
-		for n := range 64 { // with any room after the shared columns
+		for n := range 64 { // with each possible amount of spare room in the slice of shared attributes
 			base := logger.With("base", strings.Repeat("x", n+1))
 			one, _ := base.With("n", "one"), base.With("n", "two")
 			out.Reset()

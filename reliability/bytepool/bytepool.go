@@ -17,14 +17,14 @@ import (
 var (
 	// ErrTooLarge says that a request is larger than the whole pool.
 	ErrTooLarge = errors.New("more than the pool has")
-	// ErrTaken says that another caller is the one that may wait before all others.
+	// ErrTaken says that another caller of [Pool.GetFirst] waits already.
 	ErrTaken = errors.New("another caller waits first")
 )
 
 // Pool is a budget of bytes. All methods may be called from any goroutine.
 //
-// Callers of [Pool.Acquire] wait in their order. At most one caller of [Pool.GetFirst] waits before all of them. While it waits, no
-// other caller gets memory, so that all released memory goes to it.
+// Callers of [Pool.Acquire] wait in their order. At most one caller of [Pool.GetFirst] waits before all of them. While
+// it waits, no other caller gets bytes, so that all released bytes go to it.
 type Pool struct {
 	size  int64
 	scrub bool
@@ -61,7 +61,7 @@ func NewScrubbing(size int64) *Pool {
 // Size returns the budget in bytes.
 func (p *Pool) Size() int64 { return p.size }
 
-// Used returns the bytes that are taken now.
+// Used returns the bytes that are in use now.
 func (p *Pool) Used() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,11 +75,12 @@ func (p *Pool) Short() bool {
 	return p.first != nil || len(p.waiting) > 0
 }
 
-// Pressed returns a channel that gets a value when a caller begins to wait. It is for one receiver.
+// Pressed returns a channel that gets a value when a caller begins to wait. Only one goroutine may receive from it.
 func (p *Pool) Pressed() <-chan struct{} { return p.pressed }
 
-// TryAcquire takes n bytes if they are free, and reports whether it did. It does not wait behind callers of [Pool.Acquire]:
-// its caller holds other bytes already, so waiting could deadlock. While a [Pool.GetFirst] waits it fails.
+// TryAcquire takes n bytes if they are free, and reports whether it did. It passes callers that wait in [Pool.Acquire]:
+// its own caller already holds bytes of the pool, so waiting could deadlock. It fails while a caller waits in
+// [Pool.GetFirst].
 func (p *Pool) TryAcquire(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,8 +91,8 @@ func (p *Pool) TryAcquire(n int64) bool {
 	return true
 }
 
-// Acquire takes n bytes and waits in order until they are free. If ctx ends first, it returns the cause of ctx and takes
-// none. The error is [ErrTooLarge] if n exceeds the size.
+// Acquire takes n bytes, and waits in order until they are free. If ctx ends first, it takes none and returns the cause
+// of ctx. The error is [ErrTooLarge] if n exceeds the size.
 func (p *Pool) Acquire(ctx context.Context, n int64) error {
 	if n > p.size {
 		return fmt.Errorf("%w: %d of %d bytes", ErrTooLarge, n, p.size)
@@ -130,8 +131,8 @@ func (p *Pool) Release(n int64) {
 	p.give(n)
 }
 
-// Adjust changes the used bytes by n, up or down, without waiting, for use that is known only afterwards. The pool may then be
-// overdrawn: no caller gets memory until it is not.
+// Adjust changes the used bytes by n, up or down, without waiting, for a caller that knows its use only afterwards. The
+// used bytes may then exceed the size: no caller gets bytes until they no longer do.
 func (p *Pool) Adjust(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,9 +165,10 @@ func (p *Pool) Draw(n int, acquired int64) (b []byte, left int64, ok bool) {
 	return b, left, true
 }
 
-// GetFirst is TryGet, and waits before all others until ctx ends. held is what the caller has of the pool already: if n
-// does not fit beside it, waiting would not help, and the error is [ErrTooLarge]. It is [ErrTaken] while another caller
-// waits here, because two that hold something could wait for each other.
+// GetFirst is a TryGet that waits, before all other callers, until ctx ends. held is the number of bytes that the
+// caller already has of the pool: if n does not fit beside them, waiting would not help, and the error is
+// [ErrTooLarge]. The error is [ErrTaken] while another caller waits in GetFirst, because two callers that hold bytes
+// could wait for each other.
 func (p *Pool) GetFirst(ctx context.Context, n int, held int64) ([]byte, error) {
 	if held+int64(n) > p.size {
 		return nil, fmt.Errorf("%w: %d beside %d of %d bytes", ErrTooLarge, n, held, p.size)
@@ -203,7 +205,7 @@ func (p *Pool) GetFirst(ctx context.Context, n int, held int64) ([]byte, error) 
 	return nil, err
 }
 
-// Put gives a buffer back. The caller may not touch it afterwards.
+// Put gives back a buffer of TryGet, Draw or GetFirst. The caller must not touch it afterwards.
 func (p *Pool) Put(b []byte) {
 	n := cap(b)
 	if p.scrub {
@@ -221,8 +223,9 @@ func (p *Pool) Put(b []byte) {
 	p.give(int64(n))
 }
 
-// Take returns an idle buffer of at least n bytes, or a new one. Unlike a buffer of [Pool.TryGet] it does not count
-// as used: the caller accounts for it, and need not put it back.
+// Take returns an idle buffer of at least n bytes, or a new one. Unlike a buffer of [Pool.TryGet], the pool does not
+// count it as used: the caller counts it, for example with [Pool.Adjust]. The caller may give it back with [Pool.Keep],
+// or drop it.
 func (p *Pool) Take(n int) []byte {
 	size := class(n)
 	p.mu.Lock()
@@ -234,8 +237,8 @@ func (p *Pool) Take(n int) []byte {
 	return b
 }
 
-// Keep stores a buffer for the next caller that needs one, as long as the budget has room for it. The caller may not touch it
-// afterwards.
+// Keep stores a buffer that does not count as used, for a later caller, as long as the budget has room for it. The
+// caller must not touch it afterwards.
 func (p *Pool) Keep(b []byte) {
 	n := cap(b)
 	if p.scrub {
@@ -266,8 +269,8 @@ func (p *Pool) get(n int) []byte {
 	return make([]byte, 0, size)
 }
 
-// find removes and returns the smallest idle buffer that is not much too large, or nil if there is none. Its capacity is at
-// most the given maximum.
+// find removes and returns the smallest idle buffer of at least size bytes, or nil if there is none. Its capacity is at
+// most one and a half times size, and at most most.
 func (p *Pool) find(size int, most int64) []byte {
 	best := 0
 	if len(p.idle[size]) > 0 && int64(size) <= most {
@@ -296,7 +299,7 @@ func (p *Pool) find(size int, most int64) []byte {
 	return b
 }
 
-// wait returns a new waiter for n bytes and counts it.
+// wait counts a wait, and returns the waiter for n bytes.
 func (p *Pool) wait(n int64) *waiter {
 	p.waits++
 	return &waiter{n, make(chan struct{})}
@@ -354,7 +357,8 @@ func (p *Pool) serve() {
 	}
 }
 
-// class rounds a size up so that buffers can be reused: to a power of two, and above 64 KiB to a quarter between two powers.
+// class rounds a size up, so that buffers fit later callers: to a power of two, and above 64 KiB to one of four steps
+// between two powers.
 func class(n int) int {
 	const smallest, fine = 4 << 10, 64 << 10
 	if n <= smallest {

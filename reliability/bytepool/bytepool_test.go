@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// After any sequence of takes and returns, used and idle bytes never exceed the size, buffers have the requested size and
-// one user each, and in the end none is used.
+// TestPool: after any sequence of takes and returns, used and idle bytes together never exceed the size, each buffer
+// has the requested size and one user, and in the end no bytes are used.
 func TestPool(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := NewScrubbing(int64(rapid.IntRange(1, 8<<20).Draw(t, "size")))
@@ -104,7 +104,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// Idle buffers have no user, never exceed the budget, and are freed when it is needed.
+// TestKeep: idle buffers have no user, never exceed the budget, and are freed when the budget is needed.
 func TestKeep(t *testing.T) {
 	p := NewScrubbing(1 << 20)
 	b := append(p.Take(100<<10), 1)
@@ -119,7 +119,7 @@ func TestKeep(t *testing.T) {
 		t.Error("a new one")
 	}
 	for range 30 {
-		p.Keep(make([]byte, 0, 50_001)) // of no class
+		p.Keep(make([]byte, 0, 50_001)) // a size that class does not return
 	}
 	if p.idleBytes > p.size || p.idleBytes < p.size-50_001 {
 		t.Errorf("%d idle", p.idleBytes)
@@ -132,7 +132,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A buffer that came back is used again.
+// TestReuse: a returned buffer is used again.
 func TestReuse(t *testing.T) {
 	p := New(10 << 20)
 	a, _ := p.TryGet(3 << 20)
@@ -163,7 +163,8 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// Waiting callers are served in order, except for the one with precedence; while that one waits, no caller passes it.
+// TestOrder: callers of Acquire are served in the order in which they wait. A caller of GetFirst is served before them,
+// and no caller gets bytes while it waits.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(100)
@@ -186,7 +187,7 @@ func TestOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		<-p.Pressed()
-		if !p.Short() || !p.TryAcquire(10) { // not in the order of those who may wait
+		if !p.Short() || !p.TryAcquire(10) { // TryAcquire passes the callers that wait
 			t.Error("short")
 		}
 		go func() {
@@ -220,11 +221,11 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Who gives up waiting leaves nothing behind and lets the next one pass.
+// TestGivingUp: a caller that gives up waiting takes no bytes, and the next one is served.
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(100)
-		p.Adjust(120) // more than there is
+		p.Adjust(120) // more than the size
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
 		results := make(chan error, 3)
@@ -255,7 +256,7 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// Many at once, and nothing is lost.
+// TestTogether: many goroutines take and return bytes at once, and in the end none are used.
 func TestTogether(t *testing.T) {
 	p := NewScrubbing(1 << 20)
 	var all sync.WaitGroup

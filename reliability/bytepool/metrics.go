@@ -8,7 +8,7 @@ var (
 	waitsDesc = prometheus.NewDesc("sluice_pool_waits_total", "Times that a caller had to wait for bytes of a memory pool.", []string{"pool"}, nil)
 )
 
-// Collector returns the metrics of pools by name.
+// Collector returns the collector of the metrics of pools; the key of a pool is its label.
 func Collector(pools map[string]*Pool) prometheus.Collector { return collector(pools) }
 
 type collector map[string]*Pool

@@ -8,8 +8,8 @@ import (
 	"sluice/idempotency"
 )
 
-// Correlation is the id under which the log speaks of a record: 16 hexadecimal digits made of its coordinates, so that
-// each member that reads the record, also again, derives the same id.
+// Correlation returns the id of a record in log lines: 16 hexadecimal digits computed from its coordinates. So every
+// member has the same id for the record, at each reading.
 func Correlation(c idempotency.Coordinates) string {
 	h := sha256.New()
 	for _, part := range []string{c.Cluster, c.Topic, c.TopicID.String(), strconv.Itoa(int(c.ID)), strconv.FormatInt(c.Offset, 10)} {

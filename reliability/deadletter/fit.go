@@ -40,8 +40,9 @@ func varint(n int) int {
 	return size
 }
 
-// Object must be stored before the dead letter that links it is written. It holds the whole record: one line of JSON with
-// the key and the headers in base64 and the length of the value, then a line feed, then the bytes of the value:
+// Object is an object for the store that a dead letter links. It must be stored before the dead letter is written. It
+// holds the whole record: one line of JSON with the key and the headers in base64 and the length of the value, then a
+// line feed, then the bytes of the value:
 //
 //	{"version":"1.0","key":"aw==","headers":[{"key":"aA==","value":null}],"value_bytes":5}
 //	value
@@ -78,7 +79,7 @@ func linkPath(c idempotency.Coordinates) string {
 	}, "/")
 }
 
-// escape makes s a single path segment of a key. An empty s becomes "-".
+// escape makes s a single segment of a key. An empty s becomes "-".
 func escape(s string) string {
 	switch s {
 	case "":
@@ -89,7 +90,8 @@ func escape(s string) string {
 	return url.QueryEscape(s)
 }
 
-// of reports whether a link can belong to a record, of any pipeline. Readers fetch the object that it names.
+// of reports whether a link can belong to the record with these coordinates, under any pipeline. Readers fetch the
+// object that a link names, so a hostile record must not name another one.
 func (k Link) of(c idempotency.Coordinates) bool {
 	pipeline, ok := strings.CutPrefix(k.Key, "_sluice/")
 	pipeline, path := strings.TrimSuffix(pipeline, linkPath(c)), strings.HasSuffix(pipeline, linkPath(c))
@@ -101,10 +103,11 @@ func (k Link) of(c idempotency.Coordinates) bool {
 // ErrNoRoom means that the topic's limit is too small even for a dead letter that only links its record.
 var ErrNoRoom = errors.New("no room for a dead letter")
 
-// Fit encodes a dead letter so that its record batch has at most limit bytes. To make room, it first cuts the trace, then
-// the detail. Then it moves the value into an object that the dead letter links, and restores as much of both texts as
-// fits. Last, it moves the key and the headers into the object, too. The record itself is never cut. The object is nil if
-// none is needed; otherwise the caller stores it first. The error is [ErrNoRoom] if nothing of this suffices.
+// Fit encodes a dead letter so that its record batch has at most limit bytes. To make room, it first cuts the trace,
+// then the detail. Then it moves the value into an object that the dead letter links, and restores as much of both
+// texts as fits. Last, it moves the key and the headers into the object, too. The record itself is never cut. The
+// object is nil if none is needed; otherwise the caller stores it first. The error is [ErrNoRoom] if all of this is not
+// enough.
 func (f Form) Fit(l Letter, limit int) (Record, *Object, error) {
 	room := limit - BatchOverhead
 	if len(l.Key)+len(l.Value) <= room {
@@ -126,7 +129,8 @@ func (f Form) Fit(l Letter, limit int) (Record, *Object, error) {
 	return r, o, nil
 }
 
-// shrink encodes a dead letter and cuts its texts as little as possible. It reports whether the record fits into room bytes.
+// shrink encodes a dead letter with as much of its texts as fits, in a few steps. It reports whether the record fits
+// into room bytes.
 func (f Form) shrink(l Letter, room int) (Record, bool) {
 	var r Record
 	for _, keep := range [...]struct{ trace, detail int }{
@@ -160,8 +164,8 @@ func (f Form) object(l Letter) *Object {
 	return &Object{Key: LinkKey(f.Pipeline, l.Source), Bytes: b}
 }
 
-// Whole returns the dead letter with the parts that it links, read from the bytes of the object. A dead letter without a
-// link is returned as it is. The error is [ErrMalformed] if the object is not the one that was linked.
+// Whole returns the dead letter with the parts that are in its object, whose content the caller has read. A dead letter
+// without a link is returned as it is. The error is [ErrMalformed] if the object is not the one that the letter links.
 func Whole(l Letter, object []byte) (Letter, error) {
 	if l.Link.Key == "" {
 		return l, nil

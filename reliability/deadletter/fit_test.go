@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Size is what Kafka's encoding takes, less than 20 bytes above it.
+// TestSize: Size is at least what Kafka's encoding takes, and at most 20 bytes more.
 func TestSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := forms().Draw(t, "form").Encode(letters(500).Draw(t, "letter"))
@@ -28,7 +28,7 @@ func TestSize(t *testing.T) {
 	})
 }
 
-// With any limit, all of the record is in the dead letter or in the object that the letter links.
+// TestFitLosesNothing: with any limit, the whole record is in the dead letter or in the object that it links.
 func TestFitLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, f := letters(4000).Draw(t, "letter"), forms().Draw(t, "form")
@@ -69,7 +69,8 @@ func TestFitLosesNothing(t *testing.T) {
 	})
 }
 
-// What goes first when there is less and less room.
+// TestFitOrder: the less room there is, the more of a dead letter is cut or moved into the object, in the order that
+// Fit documents.
 func TestFitOrder(t *testing.T) {
 	l := some()
 	l.Value, l.Detail, l.Trace = bytes.Repeat([]byte("v"), 10_000), strings.Repeat("d", 1000), strings.Repeat("t", 500)
@@ -85,7 +86,7 @@ func TestFitOrder(t *testing.T) {
 		{full - 300, 0, 1000, 10_000},
 		{full - 600, 0, 250, 10_000},
 		{full - 1300, 0, 0, 10_000},
-		{full - 1600, 500, 1000, 0}, // the value is gone: there is room again for the texts
+		{full - 1600, 500, 1000, 0}, // the value is in the object, so there is room for the texts again
 		{3000, 500, 1000, 0},
 		{1700, 0, 250, 0},
 		{1400, 0, 0, 0},
@@ -104,7 +105,7 @@ func TestFitOrder(t *testing.T) {
 	}
 }
 
-// A key or headers that leave no room follow the value.
+// TestFitTakesKeyAndHeadersAlong: a key or headers that do not fit are moved into the object, after the value.
 func TestFitTakesKeyAndHeadersAlong(t *testing.T) {
 	for name, change := range map[string]func(*deadletter.Letter){
 		"key": func(l *deadletter.Letter) { l.Key = bytes.Repeat([]byte("k"), 5000) },
@@ -129,7 +130,7 @@ func TestFitTakesKeyAndHeadersAlong(t *testing.T) {
 	}
 }
 
-// TestObject is the form that docs/dead-letters.md shows.
+// TestObject: the object has the form that docs/dead-letters.md shows.
 func TestObject(t *testing.T) {
 	l := some()
 	l.Key, l.Value, l.Headers = []byte("k"), bytes.Repeat([]byte("v"), 3000), []deadletter.Header{{Key: "h"}}

@@ -137,7 +137,7 @@ func optional(s string) *string {
 	return &s
 }
 
-// timestampText formats a record's timestamp for operators. It is nil if RFC 3339 cannot express the year.
+// timestampText formats the timestamp of a record for operators. It returns nil if RFC 3339 cannot express the time.
 func timestampText(ms int64) *string {
 	t := time.UnixMilli(ms).UTC()
 	if y := t.Year(); y < 0 || y > 9999 || t.UnixMilli() != ms {
@@ -146,7 +146,8 @@ func timestampText(ms int64) *string {
 	return optional(t.Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// received is the JSON form of a dead letter as it is read. Sluice or another program wrote it, so fields may vary in type.
+// received is the JSON form of a dead letter that is read. Sluice or another program wrote it, so fields may vary in
+// type.
 type received struct {
 	Topic         string          `json:"original_topic"`
 	Partition     json.RawMessage `json:"original_partition"` // a number, or a string that holds one
@@ -240,7 +241,8 @@ func parseJSON(r Record) (Letter, error) {
 	return l, l.check()
 }
 
-// cause sets the class, reason, detail and trace of l. Other programs write fewer of these fields, and other texts.
+// cause sets the class, reason, detail and trace of l. Documents of other programs may lack some of the fields and use
+// other texts.
 func (d *received) cause(l *Letter, b *fields) {
 	l.Trace = d.ErrorStackTrace
 	if l.Trace == "" {

@@ -13,7 +13,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// The two documents that other programs write: partition as text or number, value as text or object.
+// Two documents as other programs write them: the partition is a text or a number, the value a text or an object.
 const (
 	documentOne = `{
   "original_topic": "user.events.v1",
@@ -66,7 +66,7 @@ func TestDocumentsOfOthers(t *testing.T) {
 	}, mustParse(t, deadletter.Record{Timestamp: 7, Value: []byte(documentTwo)}))
 }
 
-// TestFields is the list of the fields that readers count on.
+// TestFields: the JSON has the fields that its readers rely on.
 func TestFields(t *testing.T) {
 	l := some()
 	want := map[string]any{
@@ -121,7 +121,7 @@ func TestBinaryIsBase64(t *testing.T) {
 	}
 }
 
-// A value with characters that JSON writers like to escape comes out as it is.
+// TestNoEscapesForHTML: characters such as < are not escaped.
 func TestNoEscapesForHTML(t *testing.T) {
 	l := some()
 	l.Value = []byte("<a&b>")

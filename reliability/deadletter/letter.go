@@ -18,8 +18,8 @@ type Letter struct {
 	Key       []byte
 	Value     []byte
 	Headers   []Header
-	// Link names the object with the rest of the record, if the dead letter is too large for its topic. It is zero if nothing
-	// is missing. The parts in the object are nil here until [Whole] restores them.
+	// Link names the object with the rest of the record, if the dead letter is too large for its topic. It is zero if
+	// nothing is missing. Parts that only the object has are nil here until [Whole] restores them.
 	Link Link
 
 	Class  classify.Class
@@ -34,9 +34,9 @@ type Letter struct {
 	// LastFailure if the record does not contain it.
 	Written time.Time
 
-	Member      string // the member that gave the record up
-	Correlation string // id of the dead letter in the log, see [Correlation]
-	Batch       string // id of the batch in the log
+	Member      string // the member that wrote the dead letter
+	Correlation string // id of the record in log lines, see [Correlation]
+	Batch       string // id of the sealed batch, as in log lines
 }
 
 // Header is a header of a record. Names may repeat.
@@ -58,7 +58,7 @@ type Link struct {
 // Reason is the code that says why a record cannot become a row. The list is closed, because it is a label of metrics.
 type Reason string
 
-// Reasons that do not concern the format of a value; the decoder has those.
+// The reasons that do not concern the format of a value. Decoders define the others.
 const (
 	Isolated         Reason = "isolated"            // the record alone fails, for an unknown reason, while those around it pass
 	Tombstone        Reason = "tombstone"           // the value is null, and the configuration makes tombstones dead letters

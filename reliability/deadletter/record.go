@@ -39,12 +39,12 @@ type Form struct {
 	Envelope Envelope // "" means EnvelopeHeaders
 }
 
-// ErrMalformed means that a record does not carry a dead letter, or a damaged one. Its class is Poison.
+// ErrMalformed means that a record carries no dead letter, or a damaged one. Its class is Poison.
 var ErrMalformed = errors.New("not a dead letter")
 
-// The headers of a dead letter. The names of Kafka Connect come from KIP-298, those that begin with _dlq. from KIP-1317; the
-// others are Sluice's own. versionHeader comes first. The headers before the last versionHeader belong to the record; they
-// may include those of an earlier dead letter.
+// The headers of a dead letter. The names of Kafka Connect come from KIP-298, those that begin with _dlq. from
+// KIP-1317; the others are Sluice's own. versionHeader comes first. The headers before the last versionHeader belong to
+// the record. If the record was a dead letter itself, they include the headers of that one.
 const (
 	versionHeader      = "sluice.version"
 	envelopeHeader     = "sluice.envelope" // "json", or absent
@@ -53,7 +53,7 @@ const (
 	topicIDHeader      = "sluice.topic_id"
 	partitionHeader    = "sluice.partition"
 	offsetHeader       = "sluice.offset"
-	timestampHeader    = "sluice.timestamp" // of the record, in milliseconds: the topic may set timestamps of its own
+	timestampHeader    = "sluice.timestamp" // of the record, in milliseconds: the dead-letter topic may set its own
 	classHeader        = "sluice.class"
 	reasonHeader       = "sluice.reason"
 	retriesHeader      = "sluice.retries"
@@ -143,7 +143,7 @@ func (f Form) context(l Letter) []Header {
 	)
 }
 
-// stage returns where the record failed, as a constant of Kafka Connect's enum Stage.
+// stage maps the reason to a constant of Kafka Connect's enum Stage, which says where a record failed.
 func (l *Letter) stage() string {
 	switch l.Reason {
 	case NullKey:
@@ -157,10 +157,11 @@ func (l *Letter) stage() string {
 	}
 }
 
-// exception returns a name that takes the place of a Java exception class: tools group errors by it.
+// exception returns the name that stands where Kafka Connect has a Java exception class, because tools group errors by
+// it.
 func (l *Letter) exception() string { return "sluice." + l.Class.String() + "." + string(l.Reason) }
 
-// disposition returns one of the two values of KIP-1317.
+// disposition maps the reason to one of the two values of KIP-1317.
 func (l *Letter) disposition() string {
 	if l.Reason == RetriesExhausted {
 		return "MAX_DELIVERY_ATTEMPTS_REACHED"
@@ -265,8 +266,8 @@ func malformed(format string, args ...any) error {
 	return classify.Mark(fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)), classify.Poison)
 }
 
-// block reads the headers of a letter. The first fault stays in err. Of repeated headers the first counts: a
-// program that forwards a dead letter may append to it.
+// block reads the headers of a dead letter that follow those of the record. err is the first fault. If a header
+// repeats, the first one counts, because a program that forwards a dead letter may append headers.
 type block struct {
 	headers []Header
 	err     error
@@ -349,8 +350,8 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// writtenAt returns when a dead letter was written, to the millisecond. Earlier versions did not record it; the last failure
-// is close to it.
+// writtenAt returns when a dead letter was written, to the millisecond. If the letter does not say it, as in earlier
+// versions, it is the last failure, which is close to it.
 func writtenAt(written, lastFailure time.Time) time.Time {
 	if written = written.Truncate(time.Millisecond); written.IsZero() {
 		return lastFailure.Truncate(time.Millisecond)
@@ -358,8 +359,8 @@ func writtenAt(written, lastFailure time.Time) time.Time {
 	return written
 }
 
-// formatMillis formats a time like formatTime, but always with milliseconds: so a dead letter that is written again has the
-// same size.
+// formatMillis formats a time like formatTime, but always with three digits of milliseconds, so that a dead letter that
+// is written again has the same size.
 func formatMillis(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -379,7 +380,7 @@ func parseTime(s string) (time.Time, error) {
 	return t.UTC(), err
 }
 
-// truncate returns the first n characters of s. It replaces bytes that are not UTF-8.
+// truncate returns the first n characters of s, with U+FFFD for bytes that are not UTF-8.
 func truncate(s string, n int) string {
 	if len(s) > n {
 		at := 0

@@ -15,7 +15,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// TestHeaders is the list of docs/dead-letters.md.
+// TestHeaders: a dead letter has the headers that docs/dead-letters.md lists.
 func TestHeaders(t *testing.T) {
 	l := some()
 	r := deadletter.Form{Pipeline: "orders"}.Encode(l)
@@ -79,7 +79,7 @@ func TestWordsOfOthers(t *testing.T) {
 	}
 }
 
-// Parse undoes Encode in both envelopes, for any record.
+// TestParseUndoesEncode: Parse undoes Encode in both envelopes, for any record.
 func TestParseUndoesEncode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, f := letters(200).Draw(t, "letter"), forms().Draw(t, "form")
@@ -91,7 +91,8 @@ func TestParseUndoesEncode(t *testing.T) {
 	})
 }
 
-// A letter of a letter gives the first letter back byte for byte, and that one its record.
+// TestLetterOfALetter: if a dead letter becomes a dead letter itself, parsing it returns the first one byte for byte,
+// and parsing that returns its record.
 func TestLetterOfALetter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inner, f := letters(60).Draw(t, "inner"), forms().Draw(t, "form")
@@ -111,7 +112,7 @@ func TestLetterOfALetter(t *testing.T) {
 	})
 }
 
-// A program that forwards a dead letter may append headers.
+// TestAppendedHeaders: headers that a forwarding program appends to a dead letter change nothing.
 func TestAppendedHeaders(t *testing.T) {
 	l := some()
 	r := deadletter.Form{}.Encode(l)
@@ -120,7 +121,8 @@ func TestAppendedHeaders(t *testing.T) {
 	same(t, l, mustParse(t, r))
 }
 
-// A letter keeps the record's timestamp where its topic stamps anew.
+// TestTimestampOfTheRecord: a dead letter keeps the timestamp of its record although the dead-letter topic sets another
+// one.
 func TestTimestampOfTheRecord(t *testing.T) {
 	for _, e := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
 		r := deadletter.Form{Envelope: e}.Encode(some())
@@ -218,8 +220,8 @@ func TestTimestampsOfAnyYear(t *testing.T) {
 	}
 }
 
-// TestWritten: a dead letter has the time at which it was written, in either envelope, in the same number of bytes. One of an earlier version
-// was written at its last failure.
+// TestWritten: a dead letter says when it was written, in both envelopes, always in the same number of bytes. For a
+// letter of an earlier version it is the last failure.
 func TestWritten(t *testing.T) {
 	for _, envelope := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
 		l, size := some(), 0
@@ -246,7 +248,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// FuzzParse: hostile records never panic, and what is taken for a letter can be written and read again.
+// FuzzParse: no record makes Parse panic, and a letter that Parse accepts can be encoded and parsed again.
 func FuzzParse(f *testing.F) {
 	add := func(r deadletter.Record) {
 		var flat []byte
@@ -272,7 +274,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		l = mustParse(t, deadletter.Form{Pipeline: "p"}.Encode(l)) // now its texts are ours
+		l = mustParse(t, deadletter.Form{Pipeline: "p"}.Encode(l)) // now its texts are cut to our limits
 		same(t, l, mustParse(t, deadletter.Form{Pipeline: "p"}.Encode(l)))
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// some is a letter with every field.
+// some returns a dead letter with every field but a link.
 func some() deadletter.Letter {
 	return deadletter.Letter{
 		Source: idempotency.Coordinates{
@@ -29,7 +29,7 @@ func some() deadletter.Letter {
 	}
 }
 
-// bytesOf draws null, empty, text or any bytes.
+// bytesOf draws nil, no bytes, a text or any bytes.
 func bytesOf(most int) *rapid.Generator[[]byte] {
 	return rapid.OneOf(
 		rapid.Just([]byte(nil)), rapid.Just([]byte{}),
@@ -38,7 +38,7 @@ func bytesOf(most int) *rapid.Generator[[]byte] {
 	)
 }
 
-// headerNames are those that a hostile producer would choose.
+// headerNames are names that a hostile producer would choose.
 var headerNames = []string{
 	"sluice.version", "sluice.offset", "sluice.link", "sluice.envelope", "__connect.errors.topic", "__connect.errors.exception.message",
 	"_dlq.errors.disposition", "", "h", "\xff\xfe",

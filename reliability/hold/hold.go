@@ -10,7 +10,8 @@ import (
 	"sluice/idempotency"
 )
 
-// Reason is the code of a hold. The list is closed: reasons.go has the level and the end of each, docs/operations.md a section.
+// Reason is the code of a hold. The list is closed. For each, reasons.go has the level and what ends the hold, and
+// docs/operations.md has a section.
 type Reason string
 
 // The reasons of this version.
@@ -33,13 +34,14 @@ const (
 	Oversize         Reason = "oversize"
 	StoreDown        Reason = "store_down"
 	StoreDenied      Reason = "store_denied"
-	// KafkaDown: Kafka does not answer, or its answers do not fit together yet, as while a leader or a topic changes.
+	// KafkaDown: Kafka does not answer, or its answers do not fit together for the moment, for example while a leader
+	// or a topic changes.
 	KafkaDown     Reason = "kafka_down"
 	KafkaDenied   Reason = "kafka_denied"
 	Paused        Reason = "paused"
 	OperationsLog Reason = "operations_log"
 
-	// Flood: too many records of a topic are bad to let them pass without an operator.
+	// Flood: so many records of a topic are bad that an operator must decide whether they become dead letters.
 	Flood Reason = "flood"
 	// DeadLettersUnavailable: dead letters cannot be written.
 	DeadLettersUnavailable Reason = "dead_letters_unavailable"
@@ -59,7 +61,7 @@ func (r Reason) LogFunc(l *slog.Logger) func(msg string, args ...any) {
 	}
 }
 
-// Hold is a held partition and the reason.
+// Hold says which partition is held and why.
 type Hold struct {
 	Partition idempotency.Partition `json:"-"`
 	Reason    Reason                `json:"reason"`
@@ -69,7 +71,7 @@ type Hold struct {
 	Offset int64 `json:"offset"`
 }
 
-// Error is an error that holds the claim: a retry cannot fix it. Its class is Fatal.
+// Error is an error that holds the claim, because a retry cannot fix the cause. Its class is Fatal.
 type Error struct {
 	Reason Reason
 	Detail string // what was found and what to do, for an operator; never bytes of a record

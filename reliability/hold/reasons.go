@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Dependency is what a hold waits for outside of the process: the name of its guard. It is "" for a reason about
-// records, positions or the configuration.
+// Dependency is what a hold waits for outside of the process, by the name of the guard around it. It is "" for a reason
+// about records, positions or the configuration.
 type Dependency string
 
 // The dependencies.
@@ -20,7 +20,7 @@ const (
 	Operations   Dependency = "operations_log"
 )
 
-// rule is what the whole connector knows about a reason.
+// rule has the facts about a reason that all parts of the connector use.
 type rule struct {
 	level   slog.Level          // of the log line: ERROR needs an operator, WARN ends by itself, INFO was requested by an operator
 	command func(target) string // the arguments of the command that ends the hold, nil if none does

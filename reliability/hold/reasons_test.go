@@ -16,8 +16,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestReasons holds the table to the constants, which it reads from the source as Go cannot list them, and to the section that
-// each reason has in docs/operations.md.
+// TestReasons: each constant of hold.go has a rule and a section in docs/operations.md. It reads the constants from the
+// source, because Go cannot list them.
 func TestReasons(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "hold.go", nil, 0)
 	if err != nil {

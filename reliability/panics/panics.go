@@ -21,8 +21,8 @@ type Error struct {
 // Error returns the text without the stack.
 func (e *Error) Error() string { return e.Text }
 
-// Seen remembers the text and the place of the last panic, so that a panic that repeats with each retry is logged once.
-// The zero Seen is ready to use, from any goroutine.
+// Seen remembers the text and the place of the last panic, so that a panic that each retry repeats is logged once. The
+// zero Seen is ready to use, from any goroutine.
 type Seen struct {
 	mu   sync.Mutex
 	last string
@@ -61,7 +61,7 @@ func Of(v any) *Error {
 	return &Error{text, frames()}
 }
 
-// frames lists the functions of the goroutine that panicked, from the place of the panic outwards.
+// frames lists the functions of the goroutine that panicked, from the place of the panic outwards, at most maxFrames.
 func frames() string {
 	const maxFrames = 12
 	pcs := make([]uintptr, 64)

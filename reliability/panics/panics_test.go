@@ -19,7 +19,7 @@ func TestCatch_NoPanic(t *testing.T) {
 	}
 }
 
-// TestCatch: what is kept of a panic says where it was and nothing of what it was about.
+// TestCatch: the error of a panic names its place, and quotes nothing of its data.
 func TestCatch(t *testing.T) {
 	secret := "geheim"
 	var none []int
@@ -43,12 +43,12 @@ func TestCatch(t *testing.T) {
 	}
 }
 
-// throws is the place of a panic: inlined, each of its calls would be one.
+// throws panics. It must not be inlined, so that all of its panics have the same place.
 //
 //go:noinline
 func throws(value any) error { panic(value) }
 
-// TestSeen: a panic counts as new at its first time, and behind another one.
+// TestSeen: a panic counts as new if its text or its place differs from that of the last one.
 func TestSeen(t *testing.T) {
 	fails := func(value any) error { return panics.Catch(func() error { return throws(value) }) }
 	var s panics.Seen

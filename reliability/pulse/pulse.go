@@ -1,11 +1,11 @@
-// Package pulse shows the state of the loops of a process: whether each has work, waits for a dependency, and turns. Package
-// sluice/health/liveness judges these states.
+// Package pulse shows the state of the loops of a process: whether each has work, whether it waits for a dependency,
+// and how often it has turned. Package sluice/health/liveness judges these states.
 //
 // A loop calls [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, [Loop.Rest] before it waits for more, and
 // [Loop.Wait] and [Loop.Done] around a wait for a dependency, a pool or the clock. Each call is an atomic operation or two; none is
 // needed for a record. A nil Loop does nothing.
 //
-// Functions that a loop calls find it in the context, so that a guard deep below can mark the loop as waiting.
+// Functions that a loop calls find it in the context, so that for example a guard can mark the loop as waiting.
 package pulse
 
 import (
@@ -43,9 +43,9 @@ func (l *Loops) Begin(name string) *Loop {
 type State struct {
 	ID      uint64 // unique in the process
 	Name    string
-	Working bool   // it has something to do
-	Waiting bool   // for something outside of the loops of the process, on purpose
-	Turns   uint64 // so far; it only grows
+	Working bool   // whether it has work
+	Waiting bool   // whether it waits on purpose for something outside of the loops of the process
+	Turns   uint64 // number of turns so far
 }
 
 // States returns the states of all loops, in the order in which they began.
@@ -57,7 +57,8 @@ func (l *Loops) States() []State {
 	defer l.mu.Unlock()
 	all := make([]State, 0, len(l.all))
 	for loop := range l.all {
-		// The waits are read before the turns: if a wait ends in between, its turn is seen, too.
+		// The waits are read before the turns: Done adds the turn before it ends the wait, so a wait that has ended
+		// shows its turn.
 		waiting := loop.waits.Load() > 0
 		all = append(all, State{ID: loop.id, Name: loop.name, Working: loop.working.Load(), Waiting: waiting, Turns: loop.turns.Load()})
 	}
@@ -99,8 +100,9 @@ func (l *Loop) Rest() {
 	}
 }
 
-// Wait marks the loop as waiting on purpose, until [Loop.Done] is called as often as Wait was. Do not use it for a wait for another
-// loop of the process: if that one does not turn, both are stalled.
+// Wait marks the loop as waiting on purpose, until [Loop.Done] was called as often as Wait. Do not use it for a wait
+// for another loop of the process: if the other loop makes no progress, neither does this one, and the watchdog must
+// see that.
 func (l *Loop) Wait() {
 	if l != nil {
 		l.waits.Add(1)

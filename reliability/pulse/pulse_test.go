@@ -15,7 +15,7 @@ func TestLoop(t *testing.T) {
 	a.Turn()
 	b.Work()
 	b.Wait()
-	b.Wait() // what it calls waits, too
+	b.Wait() // a function that the loop calls waits, too
 	b.Done()
 	want := []pulse.State{
 		{ID: 1, Name: "a", Working: true, Turns: 2},

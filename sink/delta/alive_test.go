@@ -13,7 +13,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// watched is a store that checks a loop while a data file is put.
+// watched is a store that records the state of the loop during each put of a data file.
 type watched struct {
 	objstore.Store
 	loops *pulse.Loops
@@ -78,7 +78,7 @@ func TestPulse_Stage(t *testing.T) {
 	}
 }
 
-// slow is a store that checks a loop while the bytes of an object arrive.
+// slow is a store that records the state of the loop at each read of an object's body.
 type slow struct {
 	objstore.Store
 	loops *pulse.Loops
@@ -107,7 +107,7 @@ func TestPulse_Read(t *testing.T) {
 	var loops pulse.Loops
 	var reads []pulse.State
 	store := slow{objstore.NewMem(), &loops, &reads}
-	load(t, open(t, store)) // which makes it
+	load(t, open(t, store)) // creates the table
 	loop := loops.Begin("writer")
 	loop.Work()
 	if _, err := open(t, store).Load(pulse.With(t.Context(), loop)); err != nil {

@@ -21,13 +21,14 @@ type proposal struct {
 	version int64
 	txnID   string
 	batch   string
-	heads   []deltalog.Action // the actions of the commit that replay keeps: its txns
+	heads   []deltalog.Action // the commit's txns; committed replays them into the head
 
 	// outcomeWasUnknown is true once the first put did not resolve the outcome; warned is true once that was logged.
 	outcomeWasUnknown, warned bool
 }
 
-// proposal returns the append of body as a version. checked is when the version before it was last known to exist.
+// proposal returns the proposal to append body as the given version. checked is when the version before it was last
+// known to exist, and for version 0 when the log was last known to be empty.
 func (t *Table) proposal(version int64, txnID string, body []byte, checked time.Time) *proposal {
 	p := &proposal{version: version, txnID: txnID}
 	p.Entry = logappend.Entry{
@@ -46,18 +47,18 @@ func (t *Table) proposal(version int64, txnID string, body []byte, checked time.
 type outcome uint8
 
 const (
-	noOutcome outcome = iota // beside an error
+	noOutcome outcome = iota // returned together with an error
 	committed
 	conflict // another writer's commit has the version
 )
 
-// append puts p until its outcome is known. It retries behind the guard without limit. Errors: Fatal (hold.Error) if
-// the store refused before anything was sent, Fenced if the log was cleaned up meanwhile, Canceled if ctx ended. A
-// Fenced or Canceled error wraps connector.ErrUndecided if the effect of a put is unknown.
+// append puts p until its outcome is known. It retries behind the guard without limit. Errors: a hold.Error with
+// hold.StoreDenied if the store refused and no put can have taken effect, Fenced if the log was cleaned up meanwhile,
+// Canceled if ctx ended. A Fenced or Canceled error wraps connector.ErrUndecided if the effect of a put is unknown.
 func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome, error) {
 	var mine bool
 	files.setMayBeNamed(true)
-	defer t.setUndecided(nil) // however this ends, the next refresh of the log decides
+	defer t.setUndecided(nil) // even if the outcome is still unknown: the next refresh of the log shows it
 	err := t.guard.Do(ctx, func(ctx context.Context) (err error) {
 		mine, err = p.Try(ctx)
 		return err

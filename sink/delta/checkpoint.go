@@ -53,8 +53,8 @@ func (c *checkpoints) start(ctx context.Context, t *Table) {
 	})
 }
 
-// writeCheckpoint writes the checkpoint of s, unless another member has written one so recently that none is due. It
-// logs and counts the result. A panic becomes an error, so that commits continue without a checkpoint.
+// writeCheckpoint calls [tryCheckpoint], and logs and counts its result. A panic becomes an error, so that commits
+// continue without a checkpoint.
 func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written deltalog.Checkpoint, err error) {
 	began, anew := time.Now(), false
 	err = panics.Catch(func() error {
@@ -86,7 +86,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// tryCheckpoint returns the newest checkpoint and whether this call wrote it.
+// tryCheckpoint writes a checkpoint of s, unless another member has written one so recently that none is due. It
+// returns the newest checkpoint and whether this call wrote it.
 func tryCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written deltalog.Checkpoint, anew bool, err error) {
 	if found, ok := deltalog.Hint(ctx, t.raw); ok && found.Version > s.Checkpoint.Version {
 		if s.Know(found) == s || !s.Know(found).CheckpointDue() {

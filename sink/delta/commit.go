@@ -76,7 +76,8 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 			continue
 		}
 
-		// 6b. Committed: rows and positions are durable and visible together. A crash now loses only the report.
+		// 6b. Committed: rows and positions are durable and visible together. After a crash the next owner of the claims
+		// finds both in the log.
 		if err := t.committed(p, c, files); err != nil {
 			return nil, t.failed(err)
 		}
@@ -90,7 +91,7 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 }
 
 // admits returns nil if the newest version still allows the commit, else a hold.Error or a Fenced error. table is the
-// table id that the caller has seen.
+// id of the table before the refresh, "" if none was loaded. files is nil for a commit without data files.
 func (t *Table) admits(table string, files *staged) error {
 	switch {
 	case table != "" && table != t.head.Metadata.ID:

@@ -22,7 +22,7 @@ import (
 // faultList are the faults of the operations on version 2, in order.
 type faultList struct{ puts, gets []objstoretest.Fault }
 
-// script is a store whose table is at version 1.
+// script returns a store with a table at version 1. The puts and gets of version 2 fail as list says.
 func script(t *testing.T, list faultList) *recordedStore {
 	w := newRecordedStore(t, false, func(_ int, op objstore.Op) objstoretest.Fault {
 		faults := &list.gets
@@ -159,7 +159,7 @@ func TestDamagedReadBack(t *testing.T) {
 	}
 }
 
-// truncated answers some gets with a part of the object.
+// truncated is a store that returns only the first keep bytes of the objects for which cut is true.
 type truncated struct {
 	objstore.Store
 	cut  func(key string) bool
@@ -220,8 +220,8 @@ func TestLostRace(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		winner func(*testing.T, *recordedStore) []deltalog.Action
-		err    func(*testing.T, error) // nil: the commit continues
-		kept   bool                    // the files of a commit that does not happen
+		err    func(*testing.T, error) // checks the error of the commit; nil if the commit succeeds
+		kept   bool                    // the files of the failed commit stay in the store
 	}{
 		"files and txns of others": {
 			winner: func(*testing.T, *recordedStore) []deltalog.Action {
@@ -419,7 +419,8 @@ func TestOldSnapshot(t *testing.T) {
 	}
 }
 
-// A process that slept past a log cleanup finds no next version, and must not take its number.
+// A process that slept during a log cleanup finds the next version missing. It must not commit as that version, because the
+// cleanup may have removed it.
 func TestSleptPastCleanup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newRecordedStore(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })

@@ -27,8 +27,8 @@ func removeAll(t *testing.T, store objstore.Store) {
 	}
 }
 
-// TestTable_DeletedAndCreatedAgain: a table that replaces the written one does not count as an overwritten commit,
-// for all of its versions.
+// TestTable_DeletedAndCreatedAgain: a new table in the place of the written one does not count as an overwritten commit,
+// with any version.
 func TestTable_DeletedAndCreatedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		looks bool // the member sees the empty folder

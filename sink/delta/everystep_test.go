@@ -20,8 +20,8 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// life is a process that writes partition 0 up to target, in ranges of its own size. All lives use different sizes, so
-// that rows written twice show as duplicates. It ends with ctx.
+// life is a process that writes partition 0 up to target, in ranges of the given size, or until ctx ends. All lives use
+// different sizes, so that a range that is written twice shows as duplicate rows.
 func life(ctx context.Context, t *testing.T, store objstore.Store, size, target int64) error {
 	tab := process(t, store)
 	defer tab.Close()
@@ -44,7 +44,7 @@ func life(ctx context.Context, t *testing.T, store objstore.Store, size, target 
 	}
 }
 
-// recordedStore is a store with its faults and the operations on it.
+// recordedStore is a store that injects faults and records its operations.
 type recordedStore struct {
 	mem    *objstore.Mem
 	faulty *objstoretest.Faulty
@@ -52,7 +52,7 @@ type recordedStore struct {
 	others sync.WaitGroup // concurrent operations of other processes
 
 	mu  sync.Mutex
-	ops []objstore.Op // so far
+	ops []objstore.Op // all operations so far
 }
 
 // newRecordedStore returns an empty store, or one with a table that wants a checkpoint every two commits.
@@ -138,7 +138,7 @@ func TestEveryStepMayFail(t *testing.T) {
 				for _, crash := range []bool{false, true} {
 					for n, op := range quiet.ops {
 						if (op.Kind != objstore.OpPut && op.Kind != objstore.OpPutIfAbsent) && fault.onlyPuts {
-							continue // it would be a 503 again
+							continue // the same as a 503
 						}
 						if runs++; runs%every != 0 {
 							continue

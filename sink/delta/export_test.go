@@ -7,7 +7,7 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// AfterLoss waits as after the n-th conflict in a row, if a put takes that long.
+// AfterLoss waits as a writer does after the n-th conflict in a row, counted from 0, if its puts take as long as took.
 func AfterLoss(ctx context.Context, n int, took time.Duration) error {
 	t := turn{putDuration: took}
 	return t.afterLoss(ctx, n)

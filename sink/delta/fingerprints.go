@@ -18,8 +18,8 @@ var _ connector.FingerprintReader = (*Table)(nil)
 // readBytes bounds the memory for data files while fingerprints are loaded.
 const readBytes = 32 << 20
 
-// ReadFingerprints implements connector.Recaller. It reads the identity columns and the Kafka columns of those files
-// that may hold matching rows.
+// ReadFingerprints implements connector.FingerprintReader. The [connector.Reading] that it returns reads the identity
+// column and the Kafka columns of those files that may hold matching rows.
 func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {
 	table, ok := s.Schema.(*schema.Schema)
 	if !ok {

@@ -33,8 +33,8 @@ type Change struct {
 	// Anew is true if the difference is unknown: this is the first call, the log no longer reaches back that far, or
 	// another table is in its place.
 	Anew bool
-	// Others is true if programs other than members added or removed rows, or if the table gained or lost the Kafka
-	// columns.
+	// Others is true if rows may have changed otherwise than by an append of a member: another program added rows, a
+	// commit removed some, the protocol was set, or the table gained or lost the Kafka columns.
 	Others bool
 	// Back maps each appId whose position was moved back to its lowest position since.
 	Back map[string]int64
@@ -115,7 +115,8 @@ func (f *Follower) stands(ctx context.Context) (bool, error) {
 	return before.Key == "" || now.Object.Size == before.Size && now.Object.Modified.Equal(before.Modified), nil
 }
 
-// end makes s the newest state, provided that the log still holds s. Otherwise a missing next version proves nothing.
+// end makes s the newest state if the log still holds the version of s. Otherwise the next version, which was found
+// missing at the given time, may have existed, and the follower starts anew.
 func (f *Follower) end(ctx context.Context, s *deltalog.State, at time.Time, change Change) (Change, error) {
 	last, err := deltalog.End(ctx, f.store, f.state, s, at)
 	switch {
@@ -141,7 +142,8 @@ func (f *Follower) anew(ctx context.Context) (Change, error) {
 	return Change{Anew: true}, nil
 }
 
-// note adds the effect of a commit on the state before it. left is what the names of replayed dead letters may still cost.
+// note adds to c what commit changes in s, the state before it. left is what the names of replayed dead letters may still
+// cost.
 func (c *Change) note(s *deltalog.State, commit deltalog.Commit, left *int64) {
 	var own ours
 	info := commit.Info()
@@ -187,7 +189,7 @@ func (c *Change) replay(all []connector.Replayed, left *int64) bool {
 	return true
 }
 
-// hasKafkaColumns reports whether the rows of a table have their Kafka coordinates.
+// hasKafkaColumns reports whether the schema of a table can be parsed and has the Kafka columns.
 func hasKafkaColumns(m deltalog.Metadata) bool {
 	columns, err := schema.FromDelta([]byte(m.SchemaString))
 	return err == nil && columns.HasKafkaColumns() == nil

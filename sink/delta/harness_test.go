@@ -61,7 +61,7 @@ func open(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *d
 	return tab
 }
 
-// process returns a table as a separate process has it.
+// process returns a new Table that shares no state with other ones, as that of a separate process.
 func process(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *delta.Table {
 	t.Helper()
 	o := delta.Options{Pipeline: "p", Engine: "sluice/test", Schema: parse(t, ddl), Guard: guard()}
@@ -338,8 +338,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bubble runs f in virtual time. The library's pool of encoders must not carry one from bubble to bubble; two collections
-// empty it.
+// bubble runs f in virtual time. An encoder in the pool of the Parquet library must not be used in another bubble: two
+// garbage collections empty the pool.
 func bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	defer func() {
@@ -349,7 +349,7 @@ func bubble(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
-// metric is the value of a counter, of all its labels or those that have one of these values.
+// metric returns the sum of a counter over its series, or over those with one of the label values if any are given.
 func metric(t *testing.T, reg *prometheus.Registry, name string, values ...string) (sum float64) {
 	t.Helper()
 	families, err := reg.Gather()

@@ -30,7 +30,7 @@ import (
 type Info struct {
 	ID               string
 	Name             string
-	Created          time.Time // zero if the table does not have it
+	Created          time.Time // zero if the metadata do not have it
 	Version          int64
 	Checkpoint       int64 // version of the newest checkpoint, -1 if there is none
 	Protocol         deltalog.Protocol
@@ -45,7 +45,8 @@ type Info struct {
 	FilesWithoutRows int64
 
 	Txns []deltalog.Txn // by appId
-	// Positions maps appIds to the versions of Txns, filtered as a member sees them: see [connector.Snapshot].
+	// Positions maps appIds to the versions of Txns, as in a [connector.Snapshot]: without leader epochs that belong to
+	// an earlier position.
 	Positions map[string]int64
 	// Refusal is the reason why this version would not write the table, nil if it would.
 	Refusal error
@@ -88,8 +89,9 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 // recentCommits is the number of commits that [IgnoredFields] reads.
 const recentCommits = 20
 
-// IgnoredFields returns the record fields without a column, from the newest commits up to a version. since is the
-// oldest commit that was read. It stops at a commit that is missing or cannot be parsed.
+// IgnoredFields returns by topic the record fields without a column, as noted in the [recentCommits] commits that end
+// with version. since is the oldest version that was read: reading stops at a commit that is missing or cannot be
+// parsed.
 func IgnoredFields(ctx context.Context, store objstore.Store, version int64) (all []connector.IgnoredFields, since int64, err error) {
 	names, more := map[string][]string{}, map[string]bool{}
 	since = version
@@ -134,7 +136,7 @@ func instant(milliseconds int64) time.Time {
 	return time.Time{}
 }
 
-// numRecords returns the number of rows of a file by its statistics; ok is false without statistics.
+// numRecords returns the number of rows of a file by its statistics; ok is false if they do not have it.
 func numRecords(a deltalog.Add) (int64, bool) {
 	var stats struct {
 		NumRecords *int64 `json:"numRecords"`
@@ -181,7 +183,8 @@ func History(ctx context.Context, store objstore.Store) iter.Seq2[Entry, error] 
 	}
 }
 
-// Recent yields the commits from a version on backwards, newest first, until the first one whose file is missing.
+// Recent yields the commits from the given version down to 0, newest first. It ends at the first one whose file is
+// missing.
 func Recent(ctx context.Context, store objstore.Store, version int64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for ; version >= 0; version-- {

@@ -27,7 +27,8 @@ const (
 	operationKeep = "SLUICE KEEP"
 )
 
-// txnRetention returns how long a table keeps a txn that is not updated; ok is false if it keeps txns for ever.
+// txnRetention returns how long a table keeps a txn that is not updated; ok is false if the property is missing, so
+// that the table keeps txns for ever, or cannot be parsed.
 func txnRetention(m deltalog.Metadata) (time.Duration, bool) {
 	text, ok := m.Configuration[propTxnRetention]
 	if !ok {
@@ -67,7 +68,7 @@ func (t *Table) dueTxns(now time.Time) (all []connector.Txn) {
 		}
 		txn, age := t.head.Txns[appID], time.Duration(math.MaxInt64) // a txn without a time may be dropped by the next checkpoint
 		if position, beside := idempotency.EpochOf(appID); beside && !sameTime(txn, t.head.Txns[position]) {
-			continue // it belongs to an earlier position; a new timestamp would attach it to the current one
+			continue // the leader epoch of an earlier position; a new timestamp would attach it to the current position
 		}
 		if txn.LastUpdated != nil {
 			age = now.Sub(time.UnixMilli(*txn.LastUpdated))
@@ -83,7 +84,7 @@ func (t *Table) dueTxns(now time.Time) (all []connector.Txn) {
 	return all
 }
 
-// withDueTxns returns the txns of a commit together with those that it must repeat.
+// withDueTxns returns txns, those that a commit sets, together with those that it must repeat.
 func (t *Table) withDueTxns(txns []connector.Txn, now time.Time) []connector.Txn {
 	all := slices.Clone(txns)
 	for _, x := range t.dueTxns(now) {

@@ -16,7 +16,7 @@ import (
 
 const day = 24 * time.Hour
 
-// retaining says how long Kafka keeps the topics of a table, as for a member.
+// retaining sets how long Kafka keeps the topics of a table, which members pass and commands do not.
 func retaining(kept *time.Duration) func(*delta.Options) {
 	return func(o *delta.Options) { o.Retention = func() time.Duration { return *kept } }
 }
@@ -43,7 +43,7 @@ func started(t *testing.T, tab *delta.Table) {
 	}
 }
 
-// dropTxns writes a checkpoint as Spark does: without the txns that nothing has set within the retention.
+// dropTxns writes a checkpoint as Spark does: without the txns that no commit has set within the retention.
 func dropTxns(t *testing.T, store objstore.Store, retention time.Duration) {
 	t.Helper()
 	s, err := deltalog.Load(t.Context(), store)
@@ -62,8 +62,8 @@ func dropTxns(t *testing.T, store objstore.Store, retention time.Duration) {
 	}
 }
 
-// TestTable_RepeatsTxns: a table that drops txns which nothing sets keeps the pipeline's mark and the positions of idle
-// partitions all the same, without many commits for it.
+// TestTable_RepeatsTxns: a table that drops old txns nevertheless keeps the pipeline's mark and the positions of idle
+// partitions, and few commits are made for that alone.
 func TestTable_RepeatsTxns(t *testing.T) {
 	for name, busy := range map[string]bool{"beside a partition with records": true, "of a table that is idle": false} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestTable_RepeatsTxns(t *testing.T) {
 	}
 }
 
-// TestTable_RepeatsTxns_OfItsPipelineOnly: other txns are for other writers to keep, and those that stay for ever need no
-// repetition.
+// TestTable_RepeatsTxns_OfItsPipelineOnly: a member does not repeat the txns of other writers, nor any in a table that keeps
+// txns for ever.
 func TestTable_RepeatsTxns_OfItsPipelineOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, unknown := objstore.NewMem(), time.Duration(0)
@@ -192,8 +192,8 @@ func TestTable_RetentionOfTopics(t *testing.T) {
 	appendCommits(t, tab, 1)
 }
 
-// TestTable_RepeatsTxns_NotAnOldEpoch: a position that another program moved alone leaves the leader epoch of the one before
-// behind. Repeated together with the position it would look like the epoch of that.
+// TestTable_RepeatsTxns_NotAnOldEpoch: if a program moves a position without its leader epoch, the epoch in the table
+// belongs to the earlier position. It is not repeated, because with a new time it would look like that of the new position.
 func TestTable_RepeatsTxns_NotAnOldEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, unknown := objstore.NewMem(), time.Duration(0)

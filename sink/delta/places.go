@@ -2,9 +2,11 @@ package delta
 
 import (
 	"context"
+	"errors"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
 
+	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
@@ -22,6 +24,19 @@ func Places(
 	return places(ctx, store, state, 0, where, each)
 }
 
+// Places is [Places] for the table as of a snapshot that this table returned. The guard retries failures of the store
+// until ctx ends.
+func (t *Table) Places(ctx context.Context, s *connector.Snapshot, where []scan.Where, each func(topic string, partition int32, offset int64) error) error {
+	columns, ok := s.Schema.(*schema.Schema)
+	if !ok {
+		return errors.New("places: the snapshot is not one of this table")
+	}
+	if err := columns.HasKafkaColumns(); err != nil {
+		return err
+	}
+	return t.Scan(ctx, s, scan.Query{Columns: kafkaPlaces(), Where: where}, func(rows scan.Rows) error { return eachPlace(rows, each) })
+}
+
 func places(
 	ctx context.Context, store objstore.Store, state *deltalog.State, bytes int64, where []scan.Where,
 	each func(topic string, partition int32, offset int64) error,
@@ -33,19 +48,27 @@ func places(
 	if err := columns.HasKafkaColumns(); err != nil {
 		return err
 	}
-	q := scan.Query{Columns: [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}}, Where: where, Bytes: bytes}
-	return scan.Run(ctx, store, state, q, func(rows scan.Rows) error {
-		// HasKafkaColumns has checked these types.
-		topics := rows.Batch.Column(0).(*array.String)
-		partitions := rows.Batch.Column(1).(*array.Int32)
-		offsets := rows.Batch.Column(2).(*array.Int64)
-		for i := range offsets.Len() {
-			if !topics.IsNull(i) && !partitions.IsNull(i) && !offsets.IsNull(i) {
-				if err := each(topics.Value(i), partitions.Value(i), offsets.Value(i)); err != nil {
-					return err
-				}
+	q := scan.Query{Columns: kafkaPlaces(), Where: where, Bytes: bytes}
+	return scan.Run(ctx, store, state, q, func(rows scan.Rows) error { return eachPlace(rows, each) })
+}
+
+// kafkaPlaces returns the columns that [eachPlace] reads.
+func kafkaPlaces() [][]string {
+	return [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}}
+}
+
+// eachPlace calls each with the coordinates of the rows that have all of them.
+func eachPlace(rows scan.Rows, each func(topic string, partition int32, offset int64) error) error {
+	// HasKafkaColumns has checked these types.
+	topics := rows.Batch.Column(0).(*array.String)
+	partitions := rows.Batch.Column(1).(*array.Int32)
+	offsets := rows.Batch.Column(2).(*array.Int64)
+	for i := range offsets.Len() {
+		if !topics.IsNull(i) && !partitions.IsNull(i) && !offsets.IsNull(i) {
+			if err := each(topics.Value(i), partitions.Value(i), offsets.Value(i)); err != nil {
+				return err
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }

@@ -48,7 +48,7 @@ func manyWriters(t *testing.T, seed uint64) {
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() {
-			for { // until a life is not killed
+			for { // a new life after each one that is killed
 				ctx, kill := context.WithTimeout(t.Context(), time.Duration(1+roll(600))*time.Second)
 				done := drive(ctx, t, w.faulty, int32(i%partitions), target, roll)
 				kill()
@@ -125,7 +125,7 @@ func TestSixteenWriters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Version != writers*commits+1 { // and the create and the property
+		if s.Version != writers*commits+1 { // and versions 0, which created the table, and 1, which set a property
 			t.Errorf("version %d", s.Version)
 		}
 		for p := range int32(writers) {

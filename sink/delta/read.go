@@ -19,7 +19,7 @@ func (t *Table) Scan(ctx context.Context, s *connector.Snapshot, q scan.Query, e
 
 // scanner prepares a Scan. The returned function may run on another goroutine than the writer's.
 func (t *Table) scanner(s *connector.Snapshot) func(context.Context, scan.Query, func(scan.Rows) error) error {
-	state := t.stateOf(s) // first the state that the table knows, then, if that fails, the state that a list shows
+	state := t.stateOf(s) // if it is nil, or names a checkpoint or commit that is gone, scan loads the state from the log
 	return func(ctx context.Context, q scan.Query, each func(scan.Rows) error) error {
 		return t.scan(ctx, s.Version, state, q, each)
 	}
@@ -61,7 +61,7 @@ func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, 
 	}
 }
 
-// logMoved reports whether a checkpoint or commit of the known state is missing or damaged.
+// logMoved reports whether err means that a checkpoint or commit of the known state is missing or damaged.
 func logMoved(err error) bool {
 	return errors.Is(err, deltalog.ErrCorrupt) || errors.Is(err, objstore.ErrNotFound) && !errors.Is(err, scan.ErrVanished)
 }

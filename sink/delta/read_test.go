@@ -30,7 +30,7 @@ func ids(ctx context.Context, tab *delta.Table, s *connector.Snapshot) (ids []in
 	return ids, err
 }
 
-// TestScanOfSnapshots: a running writer scans what it has just committed, and what it knew before.
+// TestScanOfSnapshots: a writer can scan the snapshot of its last commit, and older snapshots.
 func TestScanOfSnapshots(t *testing.T) {
 	store := objstore.NewMem()
 	tab := open(t, store)
@@ -104,7 +104,7 @@ func (brokenBody) Read([]byte) (int, error) {
 	return 0, classify.Mark(errors.New("reset"), classify.Transient)
 }
 
-// TestScanOutlivesTheStore: the guard retries what fails under a scan; a file that is gone holds, at once.
+// TestScanOutlivesTheStore: the guard retries requests of a scan that fail; a missing data file is a hold at once.
 func TestScanOutlivesTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

@@ -11,7 +11,7 @@ import (
 )
 
 // refresh brings head up to the newest version. store is the table's store, or its variant for a batch if a batch
-// waits, so that retries name the batch. The error is deltalog.ErrNoTable if there is no table and never was one.
+// waits, so that retries name the batch. The error is deltalog.ErrNoTable if there is no table and t never saw one.
 func (t *Table) refresh(ctx context.Context, store retried) error {
 	if t.head == nil {
 		return t.reload(ctx, store)
@@ -105,7 +105,8 @@ func (t *Table) reload(ctx context.Context, store retried) error {
 }
 
 // ownStands reports whether the last version that we committed still holds our commit. A writer without conditional
-// puts can overwrite it. Rows and positions are then lost together, so resuming from the log is right again.
+// puts can overwrite it. Its rows and positions are then gone together, so claims that resume from the log read the
+// records again.
 func (t *Table) ownStands(ctx context.Context, store retried) (bool, error) {
 	if t.own == nil {
 		return true, nil
@@ -117,7 +118,7 @@ func (t *Table) ownStands(ctx context.Context, store retried) (bool, error) {
 	case err != nil:
 		return false, err
 	case id != t.own.txnID:
-		t.own.overwritten, t.own.foundTxnID = true, id // a lost commit, unless reload finds another table
+		t.own.overwritten, t.own.foundTxnID = true, id // reload reports it, unless it finds another table
 		return false, nil
 	}
 	return true, nil

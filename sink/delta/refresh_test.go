@@ -21,7 +21,7 @@ type stopping struct {
 	meanwhile func()
 
 	mu sync.Mutex
-	at string // the operation; "" once it has happened, and before it may
+	at string // the operation to stop at; "" before the test sets it and after the stop
 }
 
 func (s *stopping) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
@@ -50,7 +50,7 @@ func (s *stopping) stopAt(op string) {
 	s.at = op
 }
 
-// due reports whether this is the operation to stop at, once.
+// due reports whether op is the operation to stop at. It does so only once.
 func (s *stopping) due(op string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// cracked are rows on whose columns the encoder panics.
+// cracked is a record batch that panics with its secret when the encoder reads its columns.
 type cracked struct {
 	arrow.RecordBatch
 	secret string
@@ -37,8 +37,8 @@ func (r refusing) Put(ctx context.Context, key string, body io.ReadSeeker, mode 
 	return r.Store.Put(ctx, key, body, mode)
 }
 
-// TestRehearse: what is rehearsed leaves nothing in the store and can be staged afterwards; what fails in it is a failure of
-// our own, told without what the panic said.
+// TestRehearse: a rehearsal stores nothing, and its pieces can be staged afterwards. A panic in it is a
+// connector.LocalError without the text of the panic.
 func TestRehearse(t *testing.T) {
 	mem := objstore.NewMem()
 	tab := open(t, mem)
@@ -83,7 +83,7 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
-// TestStage_LocalErrorOrStore: a store that refuses is no failure of our own.
+// TestStage_LocalErrorOrStore: the error of a store that refuses is no connector.LocalError.
 func TestStage_LocalErrorOrStore(t *testing.T) {
 	denied := classify.Mark(errors.New("403"), classify.Fatal)
 	store := refusing{objstore.NewMem(), denied, new(bool)}

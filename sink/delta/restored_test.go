@@ -28,7 +28,7 @@ func setBack(t *testing.T, store objstore.Store, to int64) {
 	}
 }
 
-// versions are those that the store has.
+// versions returns the versions that the store has.
 func versions(t *testing.T, store objstore.Store) (all []int64) {
 	t.Helper()
 	for v := range int64(30) {
@@ -97,7 +97,7 @@ func TestTable_OlderCopyRestored(t *testing.T) {
 				seen := load(t, mine)
 				setBack(t, store, c.to)
 				if c.after != nil {
-					time.Sleep(time.Second) // S3 tells times in seconds
+					time.Sleep(time.Second) // modification times in S3 have seconds
 					load(t, other)
 					c.after(t, other)
 				}

@@ -120,7 +120,7 @@ type body struct {
 	off  int64
 	left int64 // -1 to the end
 	part io.ReadCloser
-	err  error // of the last read; the next read opens a new request
+	err  error // of the last read, not io.EOF; if it is not nil, the next read opens a new request
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -160,8 +160,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, end
 }
 
-// wait reads the next bytes. It counts as a wait for the store, like every request behind a guard: the body of a
-// large object may take minutes.
+// wait reads the next bytes. For the watchdog it is a wait for the store, like every request behind a guard: the body
+// of a large object may take minutes.
 func (b *body) wait(p []byte) (int, error) {
 	loop := pulse.Of(b.ctx)
 	loop.Wait()

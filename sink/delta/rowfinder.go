@@ -22,8 +22,9 @@ type RowFinder struct {
 // NewRowFinder returns a finder for the table at the root of store. The table need not exist yet.
 func NewRowFinder(store objstore.Store) *RowFinder { return &RowFinder{store: store} }
 
-// Has reports whether the newest version of the table has a row for a Kafka record with this text in a column. A
-// panic over the content of the table becomes an error.
+// Has reports whether the newest version of the table has a row with these coordinates and with this text in the
+// column. If the version is that of the last call, it returns false without a scan: a caller asks for one record until
+// it is found. A panic over the content of the table becomes an error.
 func (l *RowFinder) Has(ctx context.Context, topic string, partition int32, offset int64, column, text string) (found bool, err error) {
 	err = panics.Catch(func() error { found, err = l.has(ctx, topic, partition, offset, column, text); return err })
 	return found, err

@@ -32,8 +32,8 @@ func (t *Table) HasRows(ctx context.Context, s *connector.Snapshot, of []connect
 	return found, nil
 }
 
-// HasRows reports which of the given rows the newest version of any table has, for tools: see [connector.Table]. It
-// does each operation of the store once.
+// HasRows is [Table.HasRows] for tools: it searches the newest version of any table, and does each operation of the
+// store once.
 func HasRows(ctx context.Context, store objstore.Store, of []connector.RowsOf, thorough bool) (map[connector.RowsOf]bool, error) {
 	s, err := deltalog.Load(ctx, store)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// whole asks for topics as a whole.
+// whole returns queries for the rows of any partition of each topic.
 func whole(topics ...string) (of []connector.RowsOf) {
 	for _, topic := range topics {
 		of = append(of, connector.RowsOf{Topic: topic, Partition: connector.AnyPartition})
@@ -52,7 +52,7 @@ func TestTable_HasRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	long := strings.Repeat("long", 20) // longer than what statistics hold of a text
+	long := strings.Repeat("long", 20) // longer than the prefix of a text that statistics keep
 	put("orders")
 	put("a", "m", "z")
 	put(long)
@@ -61,7 +61,7 @@ func TestTable_HasRows(t *testing.T) {
 		topics   []connector.RowsOf
 		thorough bool
 		want     []string
-		reads    bool // data files
+		reads    bool // data files are read
 	}{
 		"a file of its own":               {whole("orders"), false, []string{"orders"}, false},
 		"by statistics alone":             {all, false, []string{"orders"}, false},
@@ -85,14 +85,14 @@ func TestTable_HasRows(t *testing.T) {
 		})
 	}
 
-	// A table that drops txns can lose those of one topic.
+	// In a table that drops txns, one topic may have none although it has rows: it is searched thoroughly.
 	m := stateOf(t, mem).Metadata
 	m.Configuration = map[string]string{"delta.setTransactionRetentionDuration": "interval 40 days"}
 	foreign(t, mem, m)
 	if got, err := delta.HasRows(t.Context(), mem, whole("m"), false); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
-	// Others went on since the snapshot.
+	// Other writers have added versions since the snapshot.
 	foreign(t, mem)
 	if got, err := tab.HasRows(t.Context(), s, whole("m"), true); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
@@ -141,7 +141,7 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 	for name, c := range map[string]struct {
 		of    []connector.RowsOf
 		want  []connector.RowsOf
-		files int // that are read, each by one request; -1 if a row may be found in any of some
+		files int // files that are read, each by one request; -1 if the number depends on the order of the files
 	}{
 		"one of a file of many":             {[]connector.RowsOf{{Topic: "orders", Partition: 5}}, []connector.RowsOf{{Topic: "orders", Partition: 5}}, -1},
 		"none of the partition":             {[]connector.RowsOf{{Topic: "orders", Partition: 4}}, nil, 2},
@@ -175,7 +175,7 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 		})
 	}
 
-	// Statistics that say nothing of the columns, or what cannot be, rule nothing out.
+	// Statistics without the columns, or with impossible values, rule nothing out.
 	for name, stats := range map[string]string{
 		"none":           "",
 		"no JSON":        "{",
@@ -200,7 +200,8 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 	}
 }
 
-// TestTable_HasRows_StopsAtTheFirst: a search does not continue for what it has found, not even beside what it has not.
+// TestTable_HasRows_StopsAtTheFirst: once a row is found, no more files are read for it, also while others are still
+// searched.
 func TestTable_HasRows_StopsAtTheFirst(t *testing.T) {
 	const files = 20
 	mem, tr := objstore.NewMem(), &trace{}
@@ -227,7 +228,7 @@ func TestTable_HasRows_StopsAtTheFirst(t *testing.T) {
 			read++
 		}
 	}
-	if read > 5 { // one by each of four readers, and one that was on its way to them
+	if read > 5 { // one by each of the four readers, and one that was assigned already
 		t.Errorf("%d of %d data files were read", read, files)
 	}
 }

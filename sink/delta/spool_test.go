@@ -18,8 +18,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestCheckpoints_NoTemporaryFile: where no temporary file can be written, commits continue without a checkpoint, one line says
-// what to do, and the checkpoint follows once the directory takes files.
+// TestCheckpoints_NoTemporaryFile: if no temporary file can be written, commits continue without a checkpoint and one log
+// line says what to do. The checkpoint follows once the directory exists.
 func TestCheckpoints_NoTemporaryFile(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg, dir := objstore.NewMem(), prometheus.NewRegistry(), filepath.Join(t.TempDir(), "later")

@@ -61,7 +61,7 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 	out := &connector.Staged{Files: f}
 	err := t.encode(ctx, columns, pieces, t.encoding(), progress, func(file datafile.File) error {
 		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
-		// The file is listed before its put, because a failed put may still have stored it.
+		// f.adds has the file before its put: a failed put may still have stored it, and Discard must then delete it.
 		f.adds = append(f.adds, deltalog.Add{
 			Path: deltalog.URI(key), Size: file.Size, ModificationTime: time.Now().UnixMilli(), DataChange: true,
 			Stats: t.statistics(file),
@@ -110,8 +110,8 @@ func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bo
 	return offsets.Value(int(row)), true
 }
 
-// encode makes data files of pieces. Its own errors are connector.LocalErrors; an error of yield and the end of ctx
-// are not.
+// encode makes data files of pieces and passes each to yield. An error or a panic of the encoder becomes a
+// [connector.LocalError]; an error of yield, or any error after ctx has ended, is returned unchanged.
 func (t *Table) encode(
 	ctx context.Context, columns *schema.Schema, pieces []connector.Piece, options datafile.Options, progress func(int, int64),
 	yield func(datafile.File) error,
@@ -229,7 +229,7 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 	return p, nil
 }
 
-// ours is the content of commitInfo under the name of this program.
+// ours is the JSON object that this program adds to commitInfo under its name.
 type ours struct {
 	// Batch is the id of the batch in log lines and dead letters.
 	Batch string `json:"batch,omitempty"`

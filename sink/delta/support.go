@@ -20,11 +20,11 @@ const (
 )
 
 const (
-	// minTxnRetention is the shortest safe delta.setTransactionRetentionDuration: checkpoints of Spark drop older
-	// txns, and the positions in them. See keep.go.
+	// minTxnRetention is the shortest delta.setTransactionRetentionDuration that is accepted: writers of checkpoints
+	// drop older txns, and the positions in them. See keep.go.
 	minTxnRetention = 30 * 24 * time.Hour
-	// minLogRetention is the shortest safe delta.logRetentionDuration. A commit relies on it: a version is known to
-	// have never existed only if the one before it was seen within the last minute.
+	// minLogRetention is the shortest delta.logRetentionDuration that is accepted. A commit takes a missing version for
+	// one that never existed if the version before it was seen within the last minute: no cleanup may be that fast.
 	minLogRetention = time.Hour
 )
 

@@ -223,7 +223,8 @@ func (t *Table) encoding() datafile.Options {
 	return o
 }
 
-// failed returns err in the form that connector.Table promises.
+// failed returns err as the hold.Error that [connector.Table] promises for it: a log that cannot be read, no table and
+// no schema to create one, or a store that refuses. Other errors stay as they are.
 func (t *Table) failed(err error) error {
 	var held *hold.Error
 	switch class := classify.Of(err); {

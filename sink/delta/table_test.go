@@ -86,7 +86,7 @@ func TestSupported(t *testing.T) {
 	holds(t, delta.Supported(plain, deltalog.Metadata{ID: "i", SchemaString: parse(t, ddl).DeltaJSON()}), hold.SchemaConflict, "_kafka_offset")
 }
 
-// What a configuration asks for and what a table has.
+// A table is refused unless it has the columns of the configured schema.
 func TestOpenExisting(t *testing.T) {
 	mem := objstore.NewMem()
 	load(t, open(t, mem))
@@ -139,7 +139,7 @@ func TestTableVanished(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		for range 2 { // a member that knew it never creates it again
+		for range 2 { // a member that has seen the table never creates it again
 			_, err := tab.Load(t.Context())
 			holds(t, err, hold.TableReplaced, "is gone")
 		}
@@ -223,7 +223,7 @@ func TestBrokenReads(t *testing.T) {
 		tab := open(t, mem)
 		for range 5 { // two checkpoints, commits after them
 			appendCommits(t, tab, 5)
-			synctest.Wait() // else a checkpoint may come late and be of a later version
+			synctest.Wait() // for the checkpoint, which could otherwise come late and be of a later version
 		}
 		var n atomic.Int64 // commits are read side by side
 		store := objstoretest.NewFaulty(mem, func(op objstore.Op) objstoretest.Fault {

@@ -53,7 +53,7 @@ func TestWritersTakeTurns(t *testing.T) {
 	for name, c := range map[string]struct {
 		writers int
 		put     time.Duration
-		longest time.Duration // without a commit; fair turns would be writers times put
+		longest time.Duration // longest time of a writer without a commit; with fair turns it is the number of writers times put
 	}{
 		"two":                   {2, 300 * time.Millisecond, 15 * time.Second},
 		"four":                  {4, 300 * time.Millisecond, 30 * time.Second},

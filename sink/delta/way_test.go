@@ -41,7 +41,7 @@ func (tr *trace) all() []string {
 	return slices.Clone(tr.lines)
 }
 
-// say puts a line of the test between those of the store.
+// say adds a comment of the test to the trace.
 func (tr *trace) say(s string) { tr.line("# " + s) }
 
 // golden compares a trace with testdata.
@@ -72,7 +72,7 @@ func golden(t *testing.T, name string, tr *trace) {
 	}
 }
 
-// The operations on the store, in order, of everything that a table does without faults.
+// TestWay compares the store operations of everything that a table does, without faults, with golden files.
 func TestWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, tr := objstore.NewMem(), &trace{}
@@ -122,7 +122,7 @@ func TestWay(t *testing.T) {
 	})
 }
 
-// The bytes of a commit.
+// TestCommitContent compares the bytes of a commit with the expected lines.
 func TestCommitContent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

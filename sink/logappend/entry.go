@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	// maxAge is the largest age of the knowledge that a name is the next one, at the time of the put. Log cleanup
-	// never removes objects as young as that, so a name that was absent within maxAge has never existed.
+	// maxAge is how old the last check of the previous object may be when a put is sent. Log cleanup removes the oldest
+	// objects first, and none that is younger than maxAge. So if the previous object existed within maxAge and the name
+	// is absent, the name was never used.
 	maxAge = 60 * time.Second
 	// TryTimeout bounds one request. The objects are small, so a slower request is given up.
 	TryTimeout = 20 * time.Second
 )
 
-// Recent reports whether at lies less than a minute before now. Both clocks must agree: the monotonic clock stops
-// while a machine sleeps, and the wall clock may be set back.
+// Recent reports whether at lies less than a minute before now, by the monotonic clock and by the wall clock. Neither
+// is enough: the monotonic clock stops while a machine sleeps, and the wall clock may be set back.
 func Recent(at, now time.Time) bool {
 	mono, wall := now.Sub(at), now.Round(0).Sub(at.Round(0))
 	return mono < maxAge && wall < maxAge && wall > -time.Second
@@ -69,7 +70,7 @@ func (e *Entry) UnknownSince() time.Time { return e.unknownSince }
 
 // Try puts the object once and reports whether it is committed; false without an error is a conflict, which is final.
 // A Transient error means that the outcome is unknown, or that nothing was sent: call Try again with the same Entry,
-// behind a guard. Any other error ends the append: a refusal before anything was sent, or [ErrPreviousGone].
+// behind a guard. Any other error ends the append: [ErrPreviousGone], or a refusal while no put can have taken effect.
 func (e *Entry) Try(ctx context.Context) (committed bool, err error) {
 	put := errCheckStale
 	for tries := 0; tries < 3 && errors.Is(put, errCheckStale); tries++ { // only a sleep between check and put makes it stale again

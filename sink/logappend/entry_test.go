@@ -103,7 +103,7 @@ func (p *fixture) fails(class classify.Class, unresolved bool) error {
 	return err
 }
 
-// TestTry is the table of the outcomes of a put, and of those that stay unknown.
+// TestTry covers the outcomes of a put, the unknown ones included.
 func TestTry(t *testing.T) {
 	done := func(err error) objstoretest.Fault { return objstoretest.Fault{Err: err, Effect: objstoretest.Done} }
 	never := func(err error) objstoretest.Fault { return objstoretest.Fault{Err: err, Effect: objstoretest.Never} }

@@ -137,7 +137,7 @@ type OffsetsDone struct {
 }
 
 // FloodAllow lets any number of a topic's bad records become dead letters until a time. The newest one of a topic is
-// in force, so a shorter one revokes an earlier one.
+// in force, so one with a time in the past revokes the one before it.
 type FloodAllow struct {
 	Topic string    `json:"topic"`
 	Until time.Time `json:"until"` // by the clock of the writing host
@@ -329,7 +329,7 @@ func decodeAs[B Body](raw json.RawMessage) (Body, error) {
 		return nil, fmt.Errorf("read it: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is something behind it")
+		return nil, errors.New("there is something after it")
 	}
 	return b, b.check()
 }

@@ -130,14 +130,15 @@ func (f listed) runs() iter.Seq2[int64, int64] {
 	}
 }
 
-// list finds the entries after a seq; after 0 it also finds foreign objects.
-func (b bucket) list(ctx context.Context, behind int64) (found listed, err error) {
+// list finds the entries after a seq. After seq 0 it finds all foreign objects, else those whose key sorts after the
+// entry.
+func (b bucket) list(ctx context.Context, previous int64) (found listed, err error) {
 	after := ""
-	if behind > 0 {
-		after = b.dir + name(behind)
+	if previous > 0 {
+		after = b.dir + name(previous)
 	}
 	err = b.do(ctx, func(ctx context.Context) error {
-		found = listed{last: behind, stamps: map[int64]stamp{}}
+		found = listed{last: previous, stamps: map[int64]stamp{}}
 		for o, err := range b.store.List(ctx, b.dir, after) {
 			if err != nil {
 				return err

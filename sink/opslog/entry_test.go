@@ -27,7 +27,7 @@ func first() Entry {
 	}
 }
 
-// object is the object of an entry that may be invalid.
+// object encodes an entry, which may be invalid.
 func object(tb testing.TB, e Entry) []byte {
 	tb.Helper()
 	b, err := encode(e)
@@ -100,7 +100,7 @@ func with(change func(*Entry)) Entry {
 	return e
 }
 
-// signed completes a text with the sum of an entry.
+// signed completes the JSON text of an entry, up to its sum, with the right sum.
 func signed(text string) []byte { return []byte(text + sumBefore + hashOf([]byte(text)) + sumAfter) }
 
 // TestEntry_LaterVersion: entries of other kinds and with more fields are read.
@@ -240,7 +240,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzParse: no bytes from a bucket do harm, and a parsed entry has operator, kind, reason and time.
+// FuzzParse: parse returns an entry or an error for any bytes, and a parsed entry has operator, kind, reason and time.
 func FuzzParse(f *testing.F) {
 	f.Add(object(f, first()), false)
 	f.Add([]byte(`{"seq":1}`), true)

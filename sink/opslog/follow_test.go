@@ -182,7 +182,7 @@ func TestFollower_KeepsPausesInTrouble(t *testing.T) {
 		down   *error
 		harm   func(t *testing.T, mem *objstore.Mem)
 		broken int64 // seq
-		blind  bool  // a member that starts later cannot know
+		blind  bool  // a member that starts during the trouble does not become ready
 	}{
 		"outage": {&outage, nil, 0, false},
 		"denial": {&denial, nil, 0, false},

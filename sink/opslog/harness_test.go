@@ -26,7 +26,7 @@ func guard() *reliability.Guard {
 	}, slog.New(slog.DiscardHandler), nil)
 }
 
-// open returns the log as a separate process has it.
+// open returns a new Log that shares no state with other ones, as that of a separate process.
 func open(store objstore.Store) *opslog.Log {
 	return opslog.Open(store, "p", opslog.Options{Guard: guard()})
 }
@@ -83,7 +83,7 @@ func get(t *testing.T, store objstore.Store, key string) []byte {
 	return b
 }
 
-// put writes an object without respect for the rules of the log.
+// put writes an object and replaces an existing one, against the rules of the log.
 func put(t *testing.T, store objstore.Store, key string, b []byte) {
 	t.Helper()
 	if err := store.Delete(t.Context(), key); err != nil {

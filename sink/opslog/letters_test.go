@@ -19,7 +19,9 @@ func lettersAt(all ...int64) []Letters { return []Letters{LettersOf(someSource, 
 // TestState_Letters is the table of transitions in docs/dead-letters.md, row by row.
 func TestState_Letters(t *testing.T) {
 	intent := func(all ...int64) Body { return ReplayIntent{"orders", "table-1", 0, lettersAt(all...)} }
-	done := func(seq int64, o Outcome) Body { return ReplayDone{Intent: seq, Table: "orders", Outcome: o, Version: 7} }
+	done := func(seq int64, o Outcome) Body {
+		return ReplayDone{Intent: seq, Table: "orders", Outcome: o, Version: 7}
+	}
 	failed := ReplayFailed{"orders", lettersAt(1)}
 	discard, acknowledge, reopen := Discard{lettersAt(1)}, Acknowledge{lettersAt(1)}, Reopen{lettersAt(1)}
 	for name, c := range map[string]struct {
@@ -191,5 +193,25 @@ func TestLetters_Refused(t *testing.T) {
 	_, object, err := propose(Operation{Operator: "ada", Reason: "r", Body: Discard{lettersAt(flood[:MaxLetters]...)}}, Head{})
 	if err != nil || len(object) > MaxEntry {
 		t.Errorf("%d bytes: %v", len(object), err)
+	}
+}
+
+func TestState_Moves(t *testing.T) {
+	moves := []Move{{Topic: "orders", Partition: 0, From: 5, To: 2}, {Topic: "orders", Partition: 1, From: 5, To: 2}}
+	s := new(State).after(entry(t, 1, OffsetsIntent{"offsets set", "orders", moves}))
+	s = s.after(entry(t, 2, OffsetsIntent{"offsets skip", "orders", moves[:1]}))
+	if m, open := s.OpenMove("orders"); !open || m.Command != "offsets skip" || m.Operator != "op2" || s.LastMove("orders") != 2 {
+		t.Errorf("%+v %v", m, open)
+	}
+	s = s.after(entry(t, 3, OffsetsDone{Intent: 2, Command: "offsets skip", Table: "orders", Moves: moves[:1], Outcome: Conflict}))
+	if m, open := s.OpenMove("orders"); !open || m.Command != "offsets set" || s.LastMove("orders") != 2 {
+		t.Errorf("%+v %v", m, open)
+	}
+	s = s.after(entry(t, 4, OffsetsDone{Intent: 1, Command: "offsets set", Table: "orders", Moves: moves, Outcome: Committed}))
+	if m, open := s.OpenMove("orders"); open {
+		t.Errorf("%+v", m)
+	}
+	if _, open := s.OpenMove("users"); open || s.LastMove("users") != 0 {
+		t.Error("another topic moves")
 	}
 }

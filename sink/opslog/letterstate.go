@@ -28,13 +28,13 @@ type LetterStates struct {
 const MaxReplays = 3
 
 // Parked returns the dead letters whose replay failed [MaxReplays] times, and that nothing resolved.
-func (l *LetterStates) Parked() offsets.Set {
+func (l LetterStates) Parked() offsets.Set {
 	return l.Failed[MaxReplays-1].Without(offsets.Union(l.Replayed, l.Discarded, l.Acknowledged))
 }
 
 // Resolved returns the dead letters that an operator's decision takes out of the count of unresolved ones: the discarded
 // and the acknowledged ones. A replayed one does not count because its record has a row.
-func (l *LetterStates) Resolved() offsets.Set {
+func (l LetterStates) Resolved() offsets.Set {
 	return offsets.Union(l.Discarded, l.Acknowledged)
 }
 
@@ -103,9 +103,29 @@ func (s *State) OpenReplays(table string) (all []OpenReplay) {
 	return all
 }
 
-// MovedAfter returns the seq of the newest intent to move a position of a topic, 0 if there is none. Replays and moves of
+// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. Replays and moves of
 // positions exclude each other by it.
-func (s *State) MovedAfter(topic string) int64 { return s.moved[topic] }
+func (s *State) LastMove(topic string) int64 { return s.moved[topic] }
+
+// Moving is an [OffsetsIntent] without an [OffsetsDone].
+type Moving struct {
+	Since    time.Time
+	Operator string
+	Command  string
+
+	topics map[string]bool
+}
+
+// OpenMove returns the newest intent to move a position of a topic that has no outcome yet; false if there is none.
+func (s *State) OpenMove(topic string) (m Moving, open bool) {
+	newest := int64(0)
+	for seq, moving := range s.moving {
+		if seq > newest && moving.topics[topic] {
+			newest, m = seq, moving
+		}
+	}
+	return m, newest > 0
+}
 
 // after returns the book with the effect of one more entry.
 func (b letterBook) after(e Entry, body Body) letterBook {

@@ -51,7 +51,7 @@ func TestAppend(t *testing.T) {
 			t.Errorf("the empty log verifies as %+v", got)
 		}
 		var want []opslog.Entry
-		for i := range 40 { // more than are read at once
+		for i := range 40 { // more than are read in parallel
 			op := pause(fmt.Sprint("reason ", i), opslog.Target{Topic: "orders", Partition: int32(i)})
 			if i%3 == 2 {
 				op = resume("done", opslog.Topic("orders"))
@@ -133,7 +133,7 @@ func TestAppend_Concurrent(t *testing.T) {
 	})
 }
 
-// TestAppend_PreSeesState also after another writer's entry was committed in between.
+// TestAppend_PreSeesState: pre gets the present state, also if another writer appends an entry before our put.
 func TestAppend_PreSeesState(t *testing.T) {
 	store := objstore.NewMem()
 	l, other := open(store), open(store)
@@ -230,7 +230,8 @@ func TestAppend_DenialAfterUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestAppend_DamagedEntryAtSeq: the object may be our own, damaged in transit.
+// TestAppend_DamagedEntryAtSeq: an object that cannot be parsed leaves the outcome unknown, because it may be our own entry,
+// damaged in transit.
 func TestAppend_DamagedEntryAtSeq(t *testing.T) {
 	mem := objstore.NewMem()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -41,7 +41,7 @@ func TestRaces(t *testing.T) {
 	}
 }
 
-// tally is what happened in all races.
+// tally counts the events of all races.
 type tally struct{ Entries, Undecided, Landed, Refused int }
 
 func race(t *testing.T, s uint64, n *tally) {
@@ -68,7 +68,7 @@ func race(t *testing.T, s uint64, n *tally) {
 		}
 		f.Effect = []objstoretest.Effect{objstoretest.Never, objstoretest.Done, objstoretest.Late}[chance(3)]
 		if errors.Is(f.Err, objstore.ErrExists) {
-			f.Effect = objstoretest.Done // the answer to the second of two deliveries
+			f.Effect = objstoretest.Done // as if the request was delivered twice, and this answers the second delivery
 		}
 		if f.Effect == objstoretest.Late {
 			f.Land = time.Duration(1 + chance(int(40*time.Second)))
@@ -106,7 +106,7 @@ func race(t *testing.T, s uint64, n *tally) {
 		})
 	}
 	writers.Wait()
-	time.Sleep(time.Minute) // what flies lands
+	time.Sleep(time.Minute) // until all late puts have taken effect
 	if err := faulty.Close(); err != nil {
 		t.Error(err)
 	}
@@ -158,7 +158,7 @@ func TestAppend_SlowPre(t *testing.T) {
 type sleeper struct {
 	objstore.Store
 	slept bool
-	looks int // since
+	looks int // requests since it slept
 }
 
 func (s *sleeper) Put(ctx context.Context, key string, body io.ReadSeeker, mode objstore.Mode) error {

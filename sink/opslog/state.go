@@ -18,6 +18,7 @@ type State struct {
 	rechecks map[Target]int64          // seq of the newest operation that members must act on at once
 	letters  letterBook
 	moved    map[string]int64 // by topic: seq of the newest [OffsetsIntent]
+	moving   map[int64]Moving // intents of moves without an outcome, by seq
 }
 
 // source identifies a partition by topic, topic id and number.
@@ -169,12 +170,21 @@ func (s *State) after(e Entry) *State {
 		if next.moved == nil {
 			next.moved = map[string]int64{}
 		}
+		topics := map[string]bool{}
 		for _, m := range b.Moves {
 			next.moved[m.Topic] = e.Seq
+			topics[m.Topic] = true
 		}
+		next.moving = maps.Clone(s.moving)
+		if next.moving == nil {
+			next.moving = map[int64]Moving{}
+		}
+		next.moving[e.Seq] = Moving{Since: e.At, Operator: e.Operator, Command: b.Command, topics: topics}
 	case Recheck:
 		next.requestRecheck(e.Seq, b.Targets...)
 	case OffsetsDone:
+		next.moving = maps.Clone(s.moving)
+		delete(next.moving, b.Intent)
 		if b.Outcome != Conflict {
 			for _, m := range b.Moves { // topics of one table share their holds, and one command may name several
 				next.requestRecheck(e.Seq, Topic(m.Topic))

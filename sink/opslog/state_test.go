@@ -82,7 +82,7 @@ func TestState_FloodAllowances(t *testing.T) {
 	if a, ok := s.FloodAllowance("a"); !ok || a.Seq != 1 || a.Operator != "op1" || a.Reason != "r1" || a.Until != until {
 		t.Errorf("the allowance is %+v", a)
 	}
-	add(FloodAllow{Topic: "a", Until: someTime.Add(time.Hour)}) // the newest one holds: it takes the first one back
+	add(FloodAllow{Topic: "a", Until: someTime.Add(time.Hour)}) // the newest one counts, and ends earlier than the first one
 	want("a", until.Add(-1), false)
 	want("a", someTime, true)
 	if !before.FloodAllowed("a", until.Add(-1)) {

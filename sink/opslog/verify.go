@@ -105,7 +105,7 @@ func judge(all []seen, pinned Head) Report {
 		// other neighbor either.
 		switch {
 		case parts(i) && parts(i+1):
-			add(e.seq, "it was written anew: it fits neither the entry before nor the one behind")
+			add(e.seq, "it was written anew: it fits neither the entry before nor the one after it")
 		case parts(i+1) && !parts(i+2):
 			add(e.seq, "it was written anew: seq %d names another hash", e.seq+1)
 		case pinned.Seq == e.seq && pinned.Hash != e.hash:

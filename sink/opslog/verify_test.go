@@ -13,7 +13,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// written is a log of n entries.
+// written returns a store with a log of n entries, and its head.
 func written(t *testing.T, n int) (*objstore.Mem, opslog.Head) {
 	t.Helper()
 	mem := objstore.NewMem()
@@ -24,7 +24,8 @@ func written(t *testing.T, n int) (*objstore.Mem, opslog.Head) {
 	return mem, head
 }
 
-// finds expects Verify to name one seq first, and a reader of the chain to stop there or not to notice.
+// finds checks that the first finding of Verify has a seq and a reason, and that a reader of the chain stops at that seq or
+// does not notice the defect.
 func finds(t *testing.T, store objstore.Store, pinned opslog.Head, seq int64, why string) {
 	t.Helper()
 	r := verify(t, store, pinned)

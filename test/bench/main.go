@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// bench is the state that all runs share.
+// bench has the servers and inputs that all runs share.
 type bench struct {
 	dir      string
 	binary   string
@@ -119,7 +119,7 @@ func run(ctx context.Context, records int64, rounds int, limits []string, agains
 	for round := range rounds {
 		for i := range pipelines {
 			if against != "" && round%2 == 1 {
-				i ^= 1 // the other one of its pair
+				i ^= 1 // the other run of the pair
 			}
 			p, table := pipelines[i], fmt.Sprintf("p%d-%d", i, round)
 			r, err := p.run(ctx, table)
@@ -145,7 +145,7 @@ func run(ctx context.Context, records int64, rounds int, limits []string, agains
 	return nil
 }
 
-// ratios formats how runs compare with the other runs of their pairs.
+// ratios formats the median and the quartiles of the ratios between the runs of each pair.
 func ratios(ours, others []result) string {
 	var b strings.Builder
 	for _, m := range []struct {
@@ -166,7 +166,7 @@ func ratios(ours, others []result) string {
 	return b.String()
 }
 
-// quantile interpolates between the two nearest of sorted values.
+// quantile returns the q-quantile of sorted values, interpolated between the two nearest ones.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)
@@ -216,7 +216,7 @@ func (b *bench) produce(ctx context.Context) error {
 	return nil
 }
 
-// result is one run.
+// result has the figures of one run.
 type result struct {
 	wall, cpu      time.Duration
 	rss            int64 // bytes
@@ -241,7 +241,7 @@ func (r result) row(records int64) string {
 		float64(records)/r.cpu.Seconds(), r.rss>>20, allocs, memory, r.requests, r.written, r.broker.Seconds(), r.store.Seconds())
 }
 
-// median returns the median of each figure.
+// median returns the median of each figure of several runs.
 func median(rs []result) result {
 	return result{
 		wall: middle(rs, func(r result) time.Duration { return r.wall }), cpu: middle(rs, func(r result) time.Duration { return r.cpu }),

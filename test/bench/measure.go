@@ -15,7 +15,7 @@ import (
 	"sluice/test/lab"
 )
 
-// sluice runs a connector with a memory.limit until it is current, and measures it.
+// sluice returns a function that runs a connector with a memory.limit until it is current, and measures it.
 func (b *bench) sluice(binary, limit string) func(context.Context, string) (result, error) {
 	return func(ctx context.Context, table string) (result, error) { return b.connector(ctx, binary, limit, table) }
 }
@@ -82,7 +82,7 @@ func (b *bench) measure(ctx context.Context, name, table, metrics string, env []
 			if metrics == "" {
 				continue
 			}
-			// The last successful scrape counts, as allocations per record read until then.
+			// The last successful scrape counts: allocations divided by the records read until then.
 			m, err := scrape(ctx, metrics)
 			if read := m["sluice_records_read_total"]; err == nil && read > 0 {
 				r.allocs, r.memory = m["go_memstats_mallocs_total"]/read, m["go_memstats_alloc_bytes_total"]/read
@@ -170,6 +170,6 @@ func cpuOf(pid int) time.Duration {
 		}
 		ticks += n
 	}
-	const perSecond = 100 // USER_HZ of every Linux that Go runs on
+	const perSecond = 100 // USER_HZ, the same on every Linux that Go supports
 	return time.Duration(ticks) * time.Second / perSecond
 }

@@ -1,4 +1,4 @@
-"""What a Python user writes by hand, tuned: librdkafka, pyarrow.json, deltalake. At least once, 100 000 rows a commit.
+"""A tuned pipeline as a Python user would write it: librdkafka, pyarrow.json, deltalake; 100 000 rows a commit.
 
 usage: peer.py BROKERS TOPIC TABLE ENDPOINT
 """

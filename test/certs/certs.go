@@ -17,14 +17,15 @@ import (
 	"time"
 )
 
-// CA is an authority of one test.
+// CA is a certificate authority.
 type CA struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 	PEM  []byte
 }
 
-// Leaf says what a certificate is for. Hosts are names and addresses; the times default to an hour ago and in an hour.
+// Leaf describes a certificate. Hosts are names and addresses. It is valid from an hour ago for two hours unless the times
+// are set.
 type Leaf struct {
 	Name     string
 	Hosts    []string
@@ -34,7 +35,7 @@ type Leaf struct {
 // Pair is a certificate with its key (PKCS #8), as PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewCA makes an authority.
+// NewCA creates an authority with its own key.
 func NewCA(tb testing.TB, name string) *CA {
 	tb.Helper()
 	template := &x509.Certificate{
@@ -63,7 +64,7 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// Issue makes a certificate for servers and clients.
+// Issue returns a certificate that servers and clients may use, with its key.
 func (ca *CA) Issue(tb testing.TB, l Leaf) Pair {
 	tb.Helper()
 	if l.From.IsZero() {
@@ -103,14 +104,14 @@ func (ca *CA) Issue(tb testing.TB, l Leaf) Pair {
 	}
 }
 
-// Pool holds the authority alone.
+// Pool returns a pool with only this authority.
 func (ca *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	return pool
 }
 
-// TLS is the pair as package tls has it.
+// TLS returns the pair as a certificate of package tls.
 func (p Pair) TLS(tb testing.TB) tls.Certificate {
 	tb.Helper()
 	c, err := tls.X509KeyPair(p.Cert, p.Key)
@@ -130,7 +131,7 @@ func Write(tb testing.TB, dir, name string, content []byte) string {
 	return path
 }
 
-// Server is what a server needs to show that it is host.
+// Server returns the TLS configuration of a server with a new certificate for host.
 func (ca *CA) Server(tb testing.TB, host string) *tls.Config {
 	tb.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{ca.Issue(tb, Leaf{Name: host, Hosts: []string{host}}).TLS(tb)}}

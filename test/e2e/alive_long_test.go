@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// TestAFrozenMemberForLong: a pause longer than the stall limit of a loop.
+// TestAFrozenMemberForLong is TestMember_Frozen with a freeze that is longer than a loop may stall.
 func TestAFrozenMemberForLong(t *testing.T) {
 	t.Parallel()
 	frozen(t, 90*time.Second)
 }
 
-// TestAWedgedMemberIsNotAlive: a minute after all loops of a member stall, HTTP says so and the file is gone.
+// TestAWedgedMemberIsNotAlive blocks every loop of a member. Then /health/live must return 503, and the liveness file must
+// be deleted.
 func TestAWedgedMemberIsNotAlive(t *testing.T) {
 	t.Parallel()
 	wedged(t, func(s *scene, url, path string) {

@@ -24,7 +24,7 @@ func (s *scene) livenessFile() (path string, with setting) {
 	return path, func(c *settings) { c.health = fmt.Sprintf(", liveness_file: %q", path) }
 }
 
-// awaitProbe waits until `connector probe` of a liveness file ends with an exit code and prints a text.
+// awaitProbe waits until `connector probe --file path` ends with this exit code and its output contains says.
 func (s *scene) awaitProbe(path string, code int, says string) {
 	s.t.Helper()
 	s.await(fmt.Sprintf("a probe of %s has exit code %d", path, code), func() (bool, error) {
@@ -77,14 +77,15 @@ func (m *member) keepsAlive(path string) (end func()) {
 	}
 }
 
-// TestMember_Frozen: a frozen process does not touch its liveness file, and the probe fails. After it thaws, the member
-// is alive again, and the watchdog does not blame a loop for the frozen time.
+// TestMember_Frozen freezes a member with SIGSTOP. It cannot touch its liveness file, so the probe must fail. After it
+// thaws, the member must be alive at once, and the watchdog must not count the frozen time against a loop.
 func TestMember_Frozen(t *testing.T) {
 	t.Parallel()
 	frozen(t, 0)
 }
 
-// frozen freezes a member until the probe fails, and then for the time more.
+// frozen freezes a member until the probe of its liveness file fails, and for the time more after that. Then it thaws the
+// member and checks that it is alive and reads on.
 func frozen(t *testing.T, more time.Duration) {
 	t.Helper()
 	s := newScene(t, 4)
@@ -104,7 +105,7 @@ func frozen(t *testing.T, more time.Duration) {
 	}
 	m.thaw()
 	s.awaitProbe(path, 0, "ok")
-	for range 20 { // the watchdog's first polls must agree
+	for range 20 { // 2 s: the first checks of the watchdog after the thaw
 		resp, err := m.get("/health/live")
 		if err != nil {
 			t.Fatal(err)
@@ -129,14 +130,15 @@ func frozen(t *testing.T, more time.Duration) {
 	s.checkSets("--readers", "deltalake")
 }
 
-// TestAWedgedMemberEnds: the log of a member has no reader, so every goroutine that logs blocks. The member cannot drain,
-// and still ends by itself, before a kill; the next one continues.
+// TestAWedgedMemberEnds blocks every goroutine of a member that logs, so that it cannot drain. After SIGTERM the member
+// must end by itself with exit code 1, and the next member must continue.
 func TestAWedgedMemberEnds(t *testing.T) {
 	t.Parallel()
 	wedged(t, func(*scene, string, string) {})
 }
 
-// wedged blocks a member, checks its health, and sends it the signal to stop.
+// wedged starts a member that logs to a pipe without a reader. Once the pipe is full and the member blocks, it calls look
+// with the member's URL and the path of its liveness file. Then it sends SIGTERM and checks the end.
 func wedged(t *testing.T, look func(s *scene, url, path string)) {
 	t.Helper()
 	s := newScene(t, 4)
@@ -147,7 +149,7 @@ func wedged(t *testing.T, look func(s *scene, url, path string)) {
 		t.Fatal(err)
 	}
 	defer func() { _ = read.Close() }()
-	// The smallest possible pipe: a few lines fill it.
+	// The pipe is as small as possible, so that a few log lines fill it.
 	const setPipeSize, bytesThere = 1031, 0x541b // F_SETPIPE_SZ, FIONREAD
 	if _, _, failed := syscall.Syscall(syscall.SYS_FCNTL, write.Fd(), setPipeSize, 4096); failed != 0 {
 		t.Fatal(failed)
@@ -185,7 +187,7 @@ func wedged(t *testing.T, look func(s *scene, url, path string)) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("the member ended with %v, want exit code 1", err)
 	}
-	if took := time.Since(told); took < 18*time.Second { // shutdown.drain and 8 s
+	if took := time.Since(told); took < 18*time.Second { // shutdown.drain of 10 s, and 8 s until the watchdog ends it
 		t.Errorf("the member ended after %v: it was not blocked", took)
 	}
 	if _, err := os.Lstat(path); err == nil {

@@ -44,7 +44,7 @@ func TestThreeBrokers(t *testing.T) {
 	}
 }
 
-// whole starts the brokers that a failed test left stopped.
+// whole starts the brokers that a failed test left stopped, and resumes those that it left paused.
 func whole(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	for _, k := range c.Brokers {
@@ -58,7 +58,8 @@ func whole(t *testing.T, c *lab.KafkaCluster) {
 	}
 }
 
-// newSceneOn creates a topic with a replica on each broker of a cluster. An acknowledged record is on two of them.
+// newSceneOn returns a scene whose topic has a replica on each broker of a cluster. The brokers acknowledge a record once
+// it is on at least two of them.
 func newSceneOn(t *testing.T, c *lab.KafkaCluster, partitions int32) *scene {
 	t.Helper()
 	s := newSceneAt(t, c.Addrs()...)
@@ -88,7 +89,7 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 		}
 	}
 	for i, k := range c.Brokers {
-		move(7) // 21 moves
+		move(7) // 21 moves in all
 		var err error
 		if i == 1 {
 			err = k.Kill()
@@ -103,7 +104,7 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 			away = awayOfThree
 		}
 		before := s.rows()
-		time.Sleep(away) // the test is about an absence this long
+		time.Sleep(away) // the broker must be away for so long
 		s.awaitRows(before + 1)
 		if err := k.Start(s.ctx); err != nil {
 			t.Fatal(err)
@@ -127,8 +128,8 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 // inRack makes a member read from the replicas in a rack.
 func inRack(rack string) setting { return func(c *settings) { c.rack = rack } }
 
-// A broker that hangs, the group's coordinator and a leader of partitions: while it does, the group finds together at
-// another one and all partitions continue.
+// testBrokerHangs pauses the broker that coordinates the group and leads partitions. Meanwhile the group must get another
+// coordinator, and all partitions must continue.
 func testBrokerHangs(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 6)
@@ -218,7 +219,7 @@ func testUncleanElection(t *testing.T, c *lab.KafkaCluster) {
 			if err := c.ElectUnclean(s.ctx, s.name, 0, behind.ID); err != nil {
 				t.Fatal(err)
 			}
-			// These records take offsets beyond the table's position. None of this partition may reach the table.
+			// From here on, records of partition 0 must not reach the table, so the ledger no longer expects them.
 			s.ledger.Leave(0)
 			s.produce(9000)
 			if end, err := c.End(s.ctx, s.name, 0); err != nil || end <= at {

@@ -11,7 +11,7 @@ import (
 	"sluice/test/lab"
 )
 
-// TestDemo: the demo fills a local table without further input, and refuses a folder that already has one.
+// TestDemo expects the demo to fill a local table without further input, and to refuse a folder that already has a table.
 func TestDemo(t *testing.T) {
 	s := newScene(t, 1)
 	dir := filepath.Join(s.dir, "demo")

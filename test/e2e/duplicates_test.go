@@ -54,8 +54,8 @@ func (s *scene) send(n int, id string, at time.Time) {
 	}
 }
 
-// TestDuplicates: an order that is sent again after 1 s or 23 h 59 m is a duplicate; after 24 h 01 m it is a new order.
-// This holds although the member restarts, is killed, or passes the partition to another member in between.
+// TestDuplicates expects an order that is sent again after 1 s or 23 h 59 min to be a duplicate, and after 24 h 1 min to be
+// a new row, even if the member restarts, is killed, or loses the partition to another member in between.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"memory", "postgres"} {
@@ -138,7 +138,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// processed looks up an order by its id, as any other program would, and compares the offset.
+// processed looks up an order by its id in the database's table processed_events, as other programs may, and expects the
+// offset want.
 func (s *scene) processed(database, id string, want int64) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.ctx, database)
@@ -152,7 +153,7 @@ func (s *scene) processed(database, id string, want int64) {
 	}
 }
 
-// Without an identity in the configuration, no record is a duplicate.
+// TestIdenticalPayloadsWithoutIdentity expects equal records to be rows all, since the configuration has no identity.
 func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)
@@ -166,8 +167,7 @@ func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
 	}
 }
 
-// awaitDuplicates waits until a member's counter of duplicates has a value. The member raises it shortly after its
-// commit.
+// awaitDuplicates waits until the member's counter of duplicates is want. The member raises it shortly after its commit.
 func (m *member) awaitDuplicates(want float64, when string) {
 	m.s.t.Helper()
 	m.s.await(fmt.Sprintf("%s has left %v duplicates out, %s", m.Name, want, when), func() (bool, error) {

@@ -42,7 +42,8 @@ func (s *scene) describe() (map[int32]described, error) {
 	return all, nil
 }
 
-// TestConsumerGroupsTool: Kafka's own tool shows the offsets of the table, the lag, and the member of each partition.
+// TestConsumerGroupsTool expects Kafka's own tool to show the table's positions as committed offsets, the lag, and the
+// member of each partition.
 func TestConsumerGroupsTool(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 3)
@@ -70,7 +71,7 @@ func TestConsumerGroupsTool(t *testing.T) {
 	m.drain()
 	shows("the group keeps the table's positions without a member", func(name string) bool { return name == "-" })
 
-	s.produce(300) // no member reads
+	s.produce(300) // without a member, these become lag
 	lag := int64(0)
 	lines, err := s.describe()
 	if err != nil {

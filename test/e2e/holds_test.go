@@ -49,7 +49,7 @@ func (s *scene) wantHeld(m *member, partition int32, at int64) {
 	s.wants(1, "run", "--until-current")
 }
 
-// TestBehindLogStart: Kafka deleted records before the member read them.
+// TestBehindLogStart deletes records in Kafka before the member reads them.
 func TestBehindLogStart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -73,7 +73,7 @@ func TestBehindLogStart(t *testing.T) {
 	s.check("--lost", fmt.Sprintf("0:%d:%d", at, at+100))
 }
 
-// The position is after the end of the log: a commit that no correct member makes.
+// TestAheadOfLogEnd forges a commit with a position after the end of the log.
 func TestAheadOfLogEnd(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -90,7 +90,7 @@ func TestAheadOfLogEnd(t *testing.T) {
 	s.told(m, 1, "ahead_of_log_end", at+100_000)
 	s.wantHeld(m, 1, at+100_000)
 	s.checkSets("--held", fmt.Sprintf("1:%d", at))
-	// No commit's range leads to the forged position: verify names it.
+	// The forged commit has no range, so verify must name its position.
 	if text := s.wants(1, "verify"); !strings.Contains(text, fmt.Sprint(at+100_000)) {
 		t.Errorf("verify does not name the forged position: %s", text)
 	}
@@ -98,10 +98,10 @@ func TestAheadOfLogEnd(t *testing.T) {
 	s.checkSets()
 }
 
-// TestTopicRecreated: the topic was deleted and created again.
+// TestTopicRecreated deletes the topic and creates it again, with more or fewer records than before.
 func TestTopicRecreated(t *testing.T) {
 	t.Parallel()
-	for name, records := range map[string]int64{"more": 8000, "fewer": 1000} { // than the table has of the old one
+	for name, records := range map[string]int64{"more": 8000, "fewer": 1000} { // the old topic has 4000
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			topicRecreated(t, records)
@@ -122,7 +122,7 @@ func topicRecreated(t *testing.T, records int64) {
 		t.Fatal(err)
 	}
 	recreated := s.newLedger("recreated.csv")
-	// Nothing of the new topic may reach the table. So it has its own ledger, which is never compared.
+	// No record of the new topic may reach the table, so they enter a ledger that is never compared with it.
 	if err := s.producer(records, "lz4").Run(s.ctx, recreated); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func topicRecreated(t *testing.T, records int64) {
 	s.wants(0, "verify")
 }
 
-// TestCorruptBatch: the broker's disk has a record batch with flipped bits.
+// TestCorruptBatch flips a bit of a record batch on the broker's disk.
 func TestCorruptBatch(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -177,7 +177,7 @@ func TestCorruptBatch(t *testing.T) {
 	s.wants(0, "verify")
 }
 
-// TestPoison: a record does not fit the schema, and skip leaves out exactly this record.
+// TestPoison has a record that does not fit the schema. The command offsets skip must leave out exactly this record.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -207,8 +207,8 @@ func TestPoison(t *testing.T) {
 	s.check()
 }
 
-// TestUnknownHistory: another program has read the topic before. The member holds it until an operator adopts the
-// group's offsets, and then starts exactly there.
+// TestUnknownHistory has a group with committed offsets of another program, and no table. The member must hold the
+// partitions until an operator adopts these offsets, and then start exactly there.
 func TestUnknownHistory(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -220,7 +220,7 @@ func TestUnknownHistory(t *testing.T) {
 	defer client.Close()
 	var offsets kadm.Offsets
 	var lost []string
-	for partition := range int32(3) { // it has read nothing of the fourth one
+	for partition := range int32(3) { // the fourth partition has no committed offset
 		next := 100 * (int64(partition) + 1)
 		offsets.AddOffset(s.name, partition, next, -1)
 		lost = append(lost, "--lost", fmt.Sprintf("%d:0:%d", partition, next))
@@ -233,7 +233,7 @@ func TestUnknownHistory(t *testing.T) {
 		m.awaitHold(partition, "unknown_history")
 	}
 	s.told(m, 0, "unknown_history", -1)
-	// A running member continues by itself once the positions are there.
+	// A running member continues by itself once the table has the positions.
 	s.wants(0, "offsets", "adopt", s.name, "--from", "group", "--dry-run")
 	s.wants(0, "offsets", "adopt", s.name, "--from", "group", "--yes", "--operator", "ada", "--reason", "a test")
 	m.await("nothing is held", func(r report) bool { return len(r.Holds) == 0 })
@@ -243,10 +243,11 @@ func TestUnknownHistory(t *testing.T) {
 	s.wants(0, "verify", "--kafka")
 }
 
-// target is a partition as commands name it.
+// target returns the name of a partition in commands, TOPIC:NUMBER.
 func (s *scene) target(partition int32) string { return fmt.Sprintf("%s:%d", s.name, partition) }
 
-// listed returns the hold of a partition as `connector holds` prints it.
+// listed returns the hold of a partition for this reason from the JSON of `connector holds`, and fails the test if there
+// is none.
 func (s *scene) listed(partition int32, reason string, args ...string) (h struct {
 	Topic, Reason, Command string
 	Partition              int32
@@ -274,7 +275,7 @@ func (s *scene) listed(partition int32, reason string, args ...string) (h struct
 	return h
 }
 
-// answerOf returns the JSON that a command printed after its warnings.
+// answerOf returns the output of a command from the first line that begins a JSON value, because warnings come before it.
 func answerOf(text string) []byte {
 	for at := range text {
 		if (text[at] == '[' || text[at] == '{') && (at == 0 || text[at-1] == '\n') {
@@ -284,7 +285,8 @@ func answerOf(text string) []byte {
 	return nil
 }
 
-// told expects `connector holds` to list a hold, with its offset, both from the table and Kafka and from the member.
+// told expects `connector holds` to list a hold at offset at, found both in table and Kafka and by the member. A negative
+// at stands for any offset.
 func (s *scene) told(m *member, partition int32, reason string, at int64) {
 	s.t.Helper()
 	h := s.listed(partition, reason, "--member", m.url)
@@ -296,8 +298,8 @@ func (s *scene) told(m *member, partition int32, reason string, at int64) {
 	}
 }
 
-// ends ends a hold by an offsets command while no member runs, and returns where it continues. The hold is listed before and
-// gone after it, the operations log has it, and the table gets the rest.
+// ends ends a hold with an offsets command while no member runs, and returns the new position. The hold must be listed
+// before and gone afterwards, the operations log must have the command, and a new member must read the rest.
 func (s *scene) ends(partition int32, reason string, at int64, command ...string) (to int64) {
 	s.t.Helper()
 	if h := s.listed(partition, reason); at >= 0 && (h.Offset == nil || *h.Offset != at) {

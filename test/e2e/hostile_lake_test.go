@@ -30,7 +30,7 @@ func (a *attack) put(name string, body []byte) {
 	}
 }
 
-// next returns the name of the version after the newest one.
+// next returns the file name of the attacked table's next version.
 func (a *attack) next() string {
 	a.t.Helper()
 	commits, err := a.log.Read(a.ctx)
@@ -40,8 +40,7 @@ func (a *attack) next() string {
 	return fmt.Sprintf("%020d.json", len(commits))
 }
 
-// puts returns a lake function that writes one object into the table's log. Without a name the object is the next
-// version.
+// puts returns a [hostile] lake function that writes one object into the table's log: the next version if name is "".
 func puts(name string, body func() []byte) func(a *attack) []setting {
 	return func(a *attack) []setting {
 		as := name
@@ -55,8 +54,9 @@ func puts(name string, body func() []byte) func(a *attack) []setting {
 
 func nothing() []byte { return nil }
 
-// streams lets the store answer requests for some objects with a text and n spaces, and ignore the requested range. The object
-// itself is small, so that a list shows it.
+// streams returns a [hostile] lake function. It makes the store answer each GET of one object, the next version if name is
+// "", with text and spaces up to size bytes, for every requested range. The stored object is one byte, so that a list
+// does not show the size.
 func streams(name, text string, size int64) func(a *attack) []setting {
 	return func(a *attack) []setting {
 		as := name
@@ -82,7 +82,7 @@ func streams(name, text string, size int64) func(a *attack) []setting {
 	}
 }
 
-// spaces is an endless reader.
+// spaces is a reader of spaces that never ends.
 type spaces struct{}
 
 func (spaces) Read(b []byte) (int, error) {
@@ -92,7 +92,7 @@ func (spaces) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lines returns the body of a commit.
+// lines returns a function that returns these lines as the body of a log entry.
 func lines(all ...string) func() []byte {
 	return func() []byte { return []byte(strings.Join(all, "\n") + "\n") }
 }
@@ -114,7 +114,7 @@ func hostileTables() []hostile {
 			during: func(a *attack) string {
 				a.await("the hint was read", func() (bool, error) { return a.requests.Load() > 0, nil })
 				n, sent := a.requests.Load(), a.sent.Load()
-				if sent/n > 32<<20 { // buffers between proxy and reader hold this much
+				if sent/n > 32<<20 { // sent includes up to 32 MiB in buffers between proxy and member
 					a.t.Errorf("%d requests for the hint took %d bytes", n, sent)
 				}
 				return fmt.Sprintf("passed over: %d requests took %d KiB with all buffers", n, sent>>10)
@@ -226,7 +226,8 @@ func (a *attack) operation(name string, body []byte) {
 	}
 }
 
-// newSchema commits metadata whose schema has additional fields.
+// newSchema commits metadata whose schema begins with additional fields, given as JSON. Like checkpoint it returns nil, so
+// that a lake function can return its result.
 func (a *attack) newSchema(fields ...string) []setting {
 	a.t.Helper()
 	commits, err := a.log.Read(a.ctx)
@@ -248,8 +249,7 @@ func (a *attack) newSchema(fields ...string) []setting {
 	return nil
 }
 
-// checkpoint leaves only a checkpoint in the table's log. Its data pages end at a size, which the writer checks after
-// each batch of values.
+// checkpoint puts the checkpoint of bomb into the table's log and deletes all earlier log entries.
 func (a *attack) checkpoint(page, batch int64) []setting {
 	a.t.Helper()
 	commits := a.next()
@@ -271,7 +271,8 @@ func (a *attack) checkpoint(page, batch int64) []setting {
 	return nil
 }
 
-// bomb returns a checkpoint whose ids of positions compress well.
+// bomb returns a small checkpoint file with 1 GiB of application ids. Its Parquet writer ends a data page once that has
+// page bytes, which it checks after each batch of so many values.
 func (a *attack) bomb(page, batch int64) []byte {
 	a.t.Helper()
 	txn := arrow.StructOf(arrow.Field{Name: "appId", Type: arrow.BinaryTypes.String, Nullable: true}, arrow.Field{Name: "version", Type: arrow.PrimitiveTypes.Int64, Nullable: true})
@@ -305,7 +306,8 @@ func (a *attack) bomb(page, batch int64) []byte {
 	return out.Bytes()
 }
 
-// escaped runs the commands that print foreign texts, and returns the output of one of them.
+// escaped runs the commands that print texts of other programs and expects no character that controls a terminal. It
+// returns the first line of their output that contains "owned", a part of the hostile texts.
 func (a *attack) escaped() (shown string) {
 	a.t.Helper()
 	for _, args := range [][]string{{"table", "inspect"}, {"table", "inspect", "--output", "json"}, {"holds"}, {"offsets", "show"}, {"verify"}} {

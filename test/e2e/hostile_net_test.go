@@ -21,18 +21,18 @@ import (
 	"sluice/test/lab"
 )
 
-// lieTold is a false response of a broker, and the text that the member must log.
+// lieTold is a false response of a broker, and the text by which the member must report it.
 type lieTold struct {
 	name, input string
 	lie         lab.Lie
-	cut         bool // connections are cut, so that new ones meet the lie first
+	cut         bool // cut connections first, because the member sends the request only on new ones
 	says        string
 }
 
-// count overwrites the number at a place of a response's body.
+// count overwrites the 32-bit number at an offset of a response's body with the largest one, and returns the frame.
 func count(frame []byte, at int) []byte { copy(frame[8+at:], "\x7f\xff\xff\xff"); return frame }
 
-// to changes the responses to requests of one API key.
+// to returns a lie that changes the responses to requests with this API key.
 func to(api int16, change func(version int16, frame []byte) []byte) lab.Lie {
 	return func(key, version int16, frame []byte) []byte {
 		if key != api {
@@ -79,7 +79,7 @@ var lies = []lieTold{
 	},
 }
 
-// hostileRedis are responses and values of the store of registrations. The pipeline never waits for this store.
+// hostileRedis are responses and values of Redis as the store of registrations. The pipeline never waits for this store.
 func hostileRedis() []hostile {
 	replies := func(reply string) func(a *attack) []setting {
 		return func(a *attack) []setting {
@@ -114,7 +114,7 @@ func (a *attack) registersAt(url string) setting {
 	}
 }
 
-// lyingRedis starts a server that rejects the handshake and answers each script with the same reply.
+// lyingRedis starts a server that rejects the handshake of RESP 3 and answers each script with the same reply.
 func (a *attack) lyingRedis(reply string) (addr string) {
 	a.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -178,7 +178,7 @@ func redisCommand(in *bufio.Reader) (first string, err error) {
 	return first, nil
 }
 
-// largeRegistrations adds a member whose registration, status and last state have 300 MiB each.
+// largeRegistrations adds a member to the store whose registration, status and last state have 300 MiB each.
 func (a *attack) largeRegistrations() string {
 	a.t.Helper()
 	url, err := os.ReadFile(filepath.Join(a.dir, "registry-url"))
@@ -196,7 +196,7 @@ func (a *attack) largeRegistrations() string {
 		keys, err := client.Keys(a.ctx, "worker:connector:*").Result()
 		return len(keys) > 0, err
 	})
-	if err := client.ConfigSet(a.ctx, "appendonly", "no").Err(); err != nil { // saves writing a gigabyte
+	if err := client.ConfigSet(a.ctx, "appendonly", "no").Err(); err != nil { // otherwise Redis writes a gigabyte to disk
 		a.t.Fatal(err)
 	}
 	const enlarge = `local large, n = string.rep('x', 300 * 1024 * 1024), 0

@@ -11,7 +11,8 @@ import (
 
 // hostileRecords are records and topics that a broken or malicious producer may create.
 func hostileRecords() []hostile {
-	// sent builds its record when the attack begins, because some records are large.
+	// sent returns an attack that produces one record. The record is built only when the attack runs, because several are
+	// too large to hold all at once.
 	sent := func(codec kgo.CompressionCodec, value func() []byte) func(a *attack) string {
 		return func(a *attack) string {
 			a.sends(codec, &kgo.Record{Value: value()})
@@ -90,7 +91,7 @@ func (a *attack) sends(codec kgo.CompressionCodec, records ...*kgo.Record) {
 	}
 }
 
-// manyTopics creates n topics and returns a setting with a pattern that matches them.
+// manyTopics creates n topics and returns a setting with a pattern that matches them and has max_topics most.
 func (a *attack) manyTopics(n, most int) setting {
 	a.t.Helper()
 	var names []string
@@ -111,7 +112,7 @@ func (a *attack) manyTopics(n, most int) setting {
 	}
 }
 
-// tooMany waits until n topics are not read, and returns the detail of one hold.
+// tooMany waits for a hold too_many_topics, expects n topics not to be read, and returns the reason and detail of the hold.
 func (a *attack) tooMany(n float64) string {
 	a.t.Helper()
 	found := a.evidence(hostile{reason: "too_many_topics", says: "max_topics"})

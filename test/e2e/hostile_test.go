@@ -21,45 +21,46 @@ import (
 	"sluice/test/tablelog"
 )
 
-// hostile is an input that no sound neighbour of a member produces, and the expected reaction of a member with
-// [limited] memory.
+// hostile is an input that no correct program sends to a member, and the expected reaction of a member with [limited]
+// memory.
 type hostile struct {
 	name  string
-	brief bool   // part of the short suite, too
+	brief bool   // also in the short suite
 	input string // as printed in the table of results
 	own   string // keys of the attacked topic's configuration
-	// lake tampers with objects in the store while no member runs; both tables exist. It returns additional settings.
+	// lake tampers with objects in the store while no member runs. Both tables exist by then. It returns settings for the
+	// member. May be nil, like before and during.
 	lake func(a *attack) []setting
-	// before prepares the neighbours of the member and returns additional settings. The member starts after it.
+	// before prepares servers and topics before the member starts, and returns settings for it.
 	before func(a *attack) []setting
-	// during attacks the running member. A result other than "" is printed as the reason.
+	// during attacks the running member. Its result, if not "", is the reason in the table of results.
 	during func(a *attack) string
-	// reason is that of the hold of the attacked topic, whose detail has the text says. Without a reason the log or /health
-	// has the text, and the attacked table continues, too.
+	// reason is the reason of the hold that the attacked topic must have, with a detail that contains says. If it is "", the
+	// log or /health must contain says, and the attacked table must continue.
 	reason, says string
 }
 
-// attack is a hostile input in progress. A member reads the scene's topic, which is sound, and another one, which is
-// attacked.
+// attack is a hostile input in progress. A member reads the scene's topic, which is not attacked, and a second topic,
+// which is.
 type attack struct {
 	*scene
-	bad string // name of the attacked topic
-	log *tablelog.Log
+	bad string        // name of the attacked topic
+	log *tablelog.Log // of the attacked table
 	m   *member
-	// requests counts the requests that streams answered, and sent the bytes that it could send.
+	// requests counts the requests that streams answered, and sent the spaces that it could send, in bytes.
 	requests, sent atomic.Int64
 }
 
 // result is a row of the table that the test prints.
 type result struct {
 	input, reason string
-	peak          int64 // bytes
+	peak          int64 // maximum resident memory of the member, in bytes
 	exit          int
 }
 
-// TestHostile gives a running member what broken or malicious neighbours may send: objects in the store, responses of
-// Redis and Kafka, connections to its port, topics, records. The process lives and stays within its memory. The
-// attacked table or partition is held with a reason that names the fault, and the other table receives every record.
+// TestHostile gives a running member input that only broken or malicious programs produce: objects in the store, responses
+// of Redis and Kafka, connections to its port, topics, records. The process must live and keep within its memory. The
+// attacked table or partition must be held with a reason that names the fault, and the other table must get every record.
 //
 // E2E_HOSTILE names a file that receives the table of results.
 func TestHostile(t *testing.T) {
@@ -103,7 +104,7 @@ func TestHostile(t *testing.T) {
 	})
 }
 
-// cutText returns the first line of a text, with at most most characters.
+// cutText returns the first line of a text, shortened to the number of characters in most.
 func cutText(text string, most int) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if r := []rune(text); len(r) > most {
@@ -151,7 +152,7 @@ func (h hostile) play(t *testing.T) result {
 	return a.over(h.input, reason)
 }
 
-// over drains the member and checks its memory.
+// over drains the member, checks its peak memory, and returns the row of results.
 func (a *attack) over(input, reason string) result {
 	a.t.Helper()
 	a.m.drain()
@@ -180,7 +181,8 @@ func (a *attack) awaitBad(n int64) {
 	})
 }
 
-// evidence waits until /health or the log names the fault, and returns the text. It returns "" if h expects no text.
+// evidence waits until the member reports the fault as h expects it, and returns the report. It returns "" if h expects no
+// text.
 func (a *attack) evidence(h hostile) (found string) {
 	a.t.Helper()
 	if h.says == "" {
@@ -232,7 +234,8 @@ func (a *attack) held(h hostile, body []byte) string {
 	return ""
 }
 
-// shows returns the first component of /health, or else the first line of the log, that contains a text.
+// shows returns a component of the /health report whose reason contains a text, or else the first line of the log that
+// does. It returns "" if there is neither.
 func (m *member) shows(text, health string) (string, error) {
 	var r struct {
 		Components map[string]struct{ Status, Reason string }
@@ -299,7 +302,7 @@ func hostileBroker(t *testing.T) (results []result) {
 			s.produce(500)
 			s.await("the member has received lies", func() (bool, error) { return proxy.Lies() > 0, nil })
 			reason := a.evidence(hostile{says: l.says})
-			// This is long enough for the member to meet the fault repeatedly.
+			// The member must retry several times: it may fail only at a repeated lie.
 			s.await("the member has received more lies, or stops asking the broker", func() (bool, error) {
 				return proxy.Lies() > 5 || time.Since(began) > 10*time.Second, nil
 			})

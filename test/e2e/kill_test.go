@@ -9,14 +9,14 @@ import (
 	"sluice/test/lab"
 )
 
-// TestKilledAtRandomMoments: a member that is killed at any moment loses no record and repeats none.
+// TestKilledAtRandomMoments kills members at random moments. The table must lose no record and repeat none.
 func TestKilledAtRandomMoments(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)
 	end := s.stream(2000)
 	for range killsAtRandom {
 		m := s.start()
-		// A quarter of the kills hit a member that starts, joins or resumes; the others hit one that works.
+		// Three in four members are killed while they commit rows, the others while they start, join or resume.
 		if s.random.IntN(4) > 0 {
 			m.awaitReady()
 		}
@@ -30,8 +30,8 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	s.check()
 }
 
-// TestKilledWhileCommitting: a member is killed while the PUT of its commit is in flight. The PUT takes effect at once,
-// while the next member works, or never.
+// TestKilledWhileCommitting kills a member while the PUT of its commit is in flight. The PUT takes effect at once, while
+// the next member works, or never.
 func TestKilledWhileCommitting(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)

@@ -19,10 +19,10 @@ import (
 	"sluice/test/tablelog"
 )
 
-// oftenLooks makes a member check its lag each second.
+// oftenLooks is a setting that makes a member check its lag each second.
 func oftenLooks(c *settings) { c.health = ", lag: {every: 1s}" }
 
-// answers requests a probe and returns its status and body.
+// answers requests a path of the member's health server and returns the response's status and body.
 func (m *member) answers(path string) (code int, body string) {
 	m.s.t.Helper()
 	resp, err := m.get(path)
@@ -37,8 +37,8 @@ func (m *member) answers(path string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// awaitUnready waits until the readiness probe fails for a reason. The liveness probe must still pass, and the gauge of
-// health must be 0.
+// awaitUnready waits until the readiness probe fails with a text that contains reason. The liveness probe must still pass,
+// and the metric kafka_consumer_healthy must be 0.
 func (m *member) awaitUnready(reason string) {
 	m.s.t.Helper()
 	var last string
@@ -60,7 +60,7 @@ func (m *member) awaitUnready(reason string) {
 	}
 }
 
-// awaitHealthy waits until the readiness probe passes again.
+// awaitHealthy waits until the readiness probe passes, and expects the metric kafka_consumer_healthy to be 1.
 func (m *member) awaitHealthy() {
 	m.s.t.Helper()
 	m.s.await("the member is ready again", func() (bool, error) {
@@ -77,13 +77,13 @@ type lagLine struct {
 	Level    string
 	Msg      string
 	Reason   string
-	Cause    string // of backpressure
+	Cause    string // cause of backpressure: queue or commit
 	Queued   int64
 	PauseAt  int64 `json:"pause_at"`
 	ResumeAt int64 `json:"resume_at"`
 }
 
-// said returns the lines of the log with a message.
+// said returns the parsed lines of the member's log whose message is msg.
 func (m *member) said(msg string) (all []lagLine) {
 	m.s.t.Helper()
 	text, err := os.ReadFile(m.Log)
@@ -99,9 +99,9 @@ func (m *member) said(msg string) (all []lagLine) {
 	return all
 }
 
-// TestLag_MakesUnready: a member that meets a burst while the store is slow is not ready, says why, and stays alive. It
-// is ready again once it has caught up. The same holds if a commit stalls while records arrive. No record is lost or
-// doubled.
+// TestLag_MakesUnready gives a member a burst of records while the store is slow, and later stalls a commit while records
+// arrive. Both times the member must be not ready, name the reason, and stay alive, until it has caught up. No record may
+// be lost or doubled.
 func TestLag_MakesUnready(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)
@@ -119,7 +119,7 @@ func TestLag_MakesUnready(t *testing.T) {
 	m.awaitHealthy()
 	s.awaitRows(s.ledger.Len())
 
-	// Stuck: the commit's PUT gets no answer.
+	// The PUT of a commit gets no response.
 	stalled := p.Break(lab.CommitPut, 1, lab.Hold)
 	end := s.stream(200)
 	const stuck = "Partition 0 lag consistently increasing"
@@ -142,14 +142,14 @@ func TestLag_MakesUnready(t *testing.T) {
 	s.check("--readers", "deltalake")
 }
 
-// TestBackpressure: a member that has hardly any processor stops taking records at 10 000 queued and continues at 5 000, and
-// says so. A hot key stops its own partition only.
+// TestBackpressure gives a member hardly any CPU time. It must stop enqueueing at 10 000 queued records, continue at 5 000,
+// and log both. Then it has a key with too many records, which must slow only its own partition.
 func TestBackpressure(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
 	m := s.start(oftenLooks)
 	m.awaitReady()
-	// The member runs for some milliseconds of each second, as under a CPU quota, and has a backlog.
+	// A member with a backlog runs for 20 ms of each second, as under a CPU quota.
 	s.await("the member logs the pause", func() (bool, error) {
 		m.freeze()
 		s.backlogOf(4, 50_000)
@@ -208,14 +208,14 @@ func TestBackpressure(t *testing.T) {
 	s.wants(0, "verify", "--kafka")
 }
 
-// saidOfQueue returns the lines of pauses that the number of queued records caused. On a busy machine a slow commit
-// also causes pauses.
+// saidOfQueue is said for lines about backpressure that queued records caused. On a busy machine slow commits cause
+// backpressure, too.
 func (m *member) saidOfQueue(msg string) []lagLine {
 	m.s.t.Helper()
 	return slices.DeleteFunc(m.said(msg), func(l lagLine) bool { return l.Cause != "queue" })
 }
 
-// awaitHolding waits until a member has read some, but not all, records of partition 0, whose records end at end.
+// awaitHolding waits until a member has read records of partition 0, and fails the test if it has read as many as end.
 func (m *member) awaitHolding(end int64) {
 	m.s.t.Helper()
 	m.await("it has joined", func(r report) bool { return r.Joined })
@@ -238,7 +238,7 @@ func (s *scene) toPartition(id int32, n int64, key string) (end int64) {
 		for ; n > 0 && len(recs) < 10_000; n-- {
 			r := s.orders.Record(s.produced)
 			s.produced++
-			if key != "" { // short records, as fast as possible
+			if key != "" { // short records can be produced faster
 				r.Key, r.Value = []byte(key), fmt.Appendf(nil, `{"order_id":"hot-%d"}`, n)
 			}
 			recs = append(recs, &kgo.Record{Topic: s.name, Partition: id, Key: r.Key, Value: r.Value})

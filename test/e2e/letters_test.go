@@ -18,7 +18,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// lettered makes the bad records of the scene's topic dead letters. keys are the keys below dead_letters.
+// lettered is a setting that makes the bad records of the scene's topic dead letters. keys are the keys below
+// dead_letters.
 func lettered(keys string) setting {
 	return func(c *settings) { c.own = "bad_records: dead_letter, dead_letters: {" + keys + "}" }
 }
@@ -120,8 +121,8 @@ func (s *scene) whole(l deadletter.Letter) deadletter.Letter {
 	return l
 }
 
-// lettersAre compares the dead letters with the ruined records, byte for byte, and returns their number, repeats
-// included.
+// lettersAre expects the original records in the dead-letter topic to be want, byte for byte. It returns the number of
+// dead letters, repeats included.
 func (s *scene) lettersAre(topic string, want map[place]deadletter.Record) int {
 	s.t.Helper()
 	got, n := s.lettersIn(topic)
@@ -156,8 +157,9 @@ func (m *member) awaitLetterHold(words string) {
 	})
 }
 
-// A dead-letter topic that is missing, takes hardly anything, or refuses us: the table is held, nothing is skipped, and once
-// an operator has fixed the topic, it continues by itself. The three wait together, since a hold is checked each minute.
+// TestLettersWaitForTheirTopic has a dead-letter topic that is missing, accepts only tiny records, or refuses writes. The
+// table must be held without a skipped record, and continue by itself once the topic is fixed. The three cases wait
+// together, since a hold is checked each minute.
 func TestLettersWaitForTheirTopic(t *testing.T) {
 	t.Parallel()
 	all := []*stalled{missingLetters(t), tinyLetters(t), deniedLetters(t)}
@@ -171,7 +173,7 @@ func TestLettersWaitForTheirTopic(t *testing.T) {
 		w.nothingPasses(w.bad)
 	}
 	for _, w := range all {
-		w.mend()
+		w.fix()
 	}
 	for _, w := range all {
 		w.awaitRows(4000)
@@ -184,18 +186,18 @@ func TestLettersWaitForTheirTopic(t *testing.T) {
 	}
 }
 
-// stalled is a harness whose dead letters cannot be written at first.
+// stalled is a scene whose dead letters cannot be written until its function fix is called.
 type stalled struct {
 	*scene
-	detail string // of the hold
+	detail string // part of the detail of the hold
 	change []setting
-	mend   func()
+	fix    func()
 
 	m   *member
 	bad map[place]deadletter.Record
 }
 
-// named gives each scene of a test with several scenes its own name.
+// named adds a part to a scene's name, because newSceneAt names all scenes of a test alike.
 func named(s *scene, name string) *scene {
 	s.t.Helper()
 	s.name += "-" + name
@@ -212,7 +214,7 @@ func missingLetters(t *testing.T) *stalled {
 	t.Helper()
 	s := named(newSceneAt(t, shared.kafka.Addr), "missing")
 	s.make(shared.kafka, s.name, 3, nil)
-	return &stalled{scene: s, detail: "does not exist", change: []setting{lettered("create: false")}, mend: func() {
+	return &stalled{scene: s, detail: "does not exist", change: []setting{lettered("create: false")}, fix: func() {
 		s.make(shared.kafka, s.name+"-dlq", 2, nil)
 	}}
 }
@@ -222,8 +224,8 @@ func tinyLetters(t *testing.T) *stalled {
 	s := named(newSceneAt(t, shared.kafka.Addr), "tiny")
 	s.make(shared.kafka, s.name, 3, nil)
 	s.make(shared.kafka, s.name+"-dlq", 2, map[string]string{"max.message.bytes": "500"})
-	return &stalled{scene: s, detail: "raise its max.message.bytes", change: []setting{lettered("create: false")}, mend: func() {
-		limit := "2200" // enough for a link, not for all of the records
+	return &stalled{scene: s, detail: "raise its max.message.bytes", change: []setting{lettered("create: false")}, fix: func() {
+		limit := "2200" // enough for a letter that links its record, but not for one that contains a large record
 		change := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &limit}}
 		if _, err := kadm.NewClient(s.franz()).AlterTopicConfigs(s.ctx, change, s.name+"-dlq"); err != nil {
 			t.Fatal(err)
@@ -268,7 +270,7 @@ func deniedLetters(t *testing.T) *stalled {
 	as := func(c *settings) {
 		c.brokers, c.sasl = k.Addrs["SASL"], "mechanism: scram-sha-256, username: sluice, password: secret"
 	}
-	return &stalled{scene: s, detail: "grant Write", change: []setting{lettered(""), as}, mend: func() {
+	return &stalled{scene: s, detail: "grant Write", change: []setting{lettered(""), as}, fix: func() {
 		if _, err := admin.DeleteACLs(s.ctx, refused); err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +285,8 @@ func (s *scene) make(k *lab.Kafka, topic string, partitions int32, configs map[s
 	}
 }
 
-// The broker that leads the dead-letter topic dies: letters wait, nothing is skipped, and once it is back it continues.
+// testLettersWaitForABroker kills the broker that leads the dead-letter topic. No bad record may be skipped, and the
+// member must continue by itself once the broker is back.
 func testLettersWaitForABroker(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 3)

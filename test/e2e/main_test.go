@@ -46,7 +46,7 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() {
-		if code == 0 && err == nil { // else the logs are needed
+		if code == 0 && err == nil { // otherwise a person needs the logs in the folder
 			err = os.RemoveAll(shared.dir)
 		}
 	}()

@@ -9,7 +9,7 @@ import (
 	"sluice/test/lab"
 )
 
-// TestMaintain: another program compacts and vacuums the table while a member writes it.
+// TestMaintain compacts and vacuums the table with another program while a member writes to it.
 func TestMaintain(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

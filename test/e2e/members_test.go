@@ -14,7 +14,8 @@ func (s *scene) rows() int64 {
 	return tablelog.Rows(s.commits())
 }
 
-// A member that was frozen past its session, while it flushed, is fenced by the log when it continues.
+// TestFrozenMemberIsFenced freezes a member during a commit for longer than its session. When it thaws, the table's log
+// must fence its commit, and both members must continue.
 func TestFrozenMemberIsFenced(t *testing.T) {
 	t.Parallel()
 	for name, during := range map[string]lab.Match{"data": lab.DataPut, "commit": lab.CommitPut} {
@@ -47,7 +48,8 @@ func TestFrozenMemberIsFenced(t *testing.T) {
 	}
 }
 
-// A member joins while another one commits, and leaves while the other one commits. Both continue.
+// TestJoinAndLeaveDuringCommit lets a member join and leave while a commit of another member is in flight. Both must
+// continue.
 func TestJoinAndLeaveDuringCommit(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestMemoryOverTime: records arrive for 20 minutes. Within ten of them the garbage collector's heap has grown to what
-// memory.limit allows. From then on the resident memory grows by less than 1 MiB a minute, by the medians of the two
-// halves: single samples differ by 20 MiB, depending on the last collection.
+// TestMemoryOverTime lets records arrive for 20 minutes. Within ten of them the heap has grown to the size that
+// memory.limit allows. From then on the resident memory must grow by less than 1 MiB a minute. The test compares medians
+// of two halves, because single samples differ by 20 MiB, depending on the last garbage collection.
 func TestMemoryOverTime(t *testing.T) {
 	const warm, half, every = 10 * time.Minute, 5 * time.Minute, 2 * time.Second
 	t.Parallel()

@@ -19,8 +19,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// limited is memory.limit of most cases below; mostResident is 15 % more. leastLimited is the smallest limit that a
-// configuration may have.
+// limited is the memory.limit of most cases below, and mostResident 15 % more, in bytes. leastLimited is the smallest
+// limit that a configuration may have, and leastMostResident 15 % more.
 const (
 	limited           = "256MiB"
 	mostResident      = 295 << 20
@@ -28,13 +28,13 @@ const (
 	leastMostResident = (128 << 20) * 115 / 100
 )
 
-// littleMemory gives a member the limit, with commits as large as the default allows.
+// littleMemory is a setting with memory.limit limited, and an interval of 60 s so that commits are large.
 func littleMemory(c *settings) {
 	c.memory, c.commit = limited, "{every: 60s}"
 }
 
-// TestMemory: with any records in Kafka and a slow store, the process keeps within memory.limit and 15 %, and
-// every record becomes a row.
+// TestMemory expects a member to keep within memory.limit and 15 % with all kinds of records in Kafka and with a slow
+// store, and every record to become a row or a dead letter.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	t.Run("backlog with records of 8 MiB", func(t *testing.T) {
@@ -106,7 +106,7 @@ func newSceneOf(t *testing.T, partitions int32) *scene {
 	return s
 }
 
-// backlog produces n records to the topic.
+// backlog produces n records to the topic. They do not enter the ledger.
 func (s *scene) backlog(n int64, codec string) {
 	s.t.Helper()
 	p := s.producer(n, codec)
@@ -137,10 +137,10 @@ func (s *scene) client() *kgo.Client {
 	return client
 }
 
-// largeOrder has a number and a text.
+// largeOrder is the format of a record's value, with a number and a text.
 const largeOrder = `{"order_id":"large-%d","coupon":"%s"}`
 
-// large produces n records of 8 MiB, which hardly shrink.
+// large produces n records of 8 MiB, which compress badly, with values of a format like largeOrder.
 func (s *scene) large(n int, format string) {
 	s.t.Helper()
 	client := s.client()
@@ -158,7 +158,7 @@ func (s *scene) large(n int, format string) {
 	s.produced += int64(n)
 }
 
-// backlogOf produces n records to the first partitions of the topic.
+// backlogOf produces n records to the first partitions of the topic. They do not enter the ledger.
 func (s *scene) backlogOf(partitions int, n int64) {
 	s.t.Helper()
 	client := s.client()
@@ -175,8 +175,8 @@ func (s *scene) backlogOf(partitions int, n int64) {
 	s.produced += n
 }
 
-// untilCurrentWithin lets a member bring everything to the table, looks at its memory meanwhile, and verifies the rows
-// against the topic.
+// untilCurrentWithin runs a member until it is current and expects it to keep within memory.limit and 15 %. Each produced
+// record must be a row or a dead letter, and `connector verify --kafka` must find no difference.
 func (s *scene) untilCurrentWithin(change ...setting) {
 	s.t.Helper()
 	path, _ := s.config(change...)
@@ -212,7 +212,7 @@ func (s *scene) untilCurrentWithin(change ...setting) {
 	}
 }
 
-// passed returns how many dead letters the commits say that they passed.
+// passed returns the sum of dead letters that the ranges of all commits count.
 func (s *scene) passed() (n int64) {
 	s.t.Helper()
 	for _, c := range s.commits() {
@@ -233,7 +233,7 @@ func (s *scene) passed() (n int64) {
 	return n
 }
 
-// watch looks at the resident memory of a process until it ends and returns the peak, in bytes.
+// watch waits until a process ends, for at most the time most, and returns its peak resident memory in bytes.
 func (s *scene) watch(ctx context.Context, p *lab.Process, most time.Duration) int64 {
 	s.t.Helper()
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -258,5 +258,5 @@ func (s *scene) watch(ctx context.Context, p *lab.Process, most time.Duration) i
 	}
 }
 
-// bounded is false for a binary with the race detector, which takes several times as much.
+// bounded reports whether the memory of the binary is bounded. With the race detector it takes several times as much.
 func bounded() bool { return os.Getenv("E2E_RACE") == "" }

@@ -9,8 +9,8 @@ import (
 	"sluice/test/lab"
 )
 
-// The store answers 503 to everything, then Kafka's connections are cut, then the broker is killed. The member waits each
-// time, stays alive, over HTTP and in its file, and continues by itself.
+// TestOutagesMakeItWait makes the store answer 503 to every request, then cuts the connections to Kafka, then kills the
+// broker. Each time the member must wait, stay alive by both probes, and continue by itself.
 func TestOutagesMakeItWait(t *testing.T) {
 	s := newScene(t, 4)
 	proxy := s.proxy()
@@ -29,7 +29,7 @@ func TestOutagesMakeItWait(t *testing.T) {
 
 	shared.cable.Cut()
 	s.produce(4000)             // through the broker's other listener
-	time.Sleep(7 * time.Second) // longer than the session
+	time.Sleep(7 * time.Second) // longer than the member's session of 6 s
 	shared.cable.Connect(shared.kafka.Proxied)
 	s.awaitRows(12_000)
 

@@ -11,13 +11,14 @@ import (
 	"sluice/test/tablelog"
 )
 
-// operation returns the key of an entry of the operations log.
+// operation returns the object key of entry seq of the operations log.
 func (s *scene) operation(seq int) string {
 	return fmt.Sprintf("%s/_sluice/%s/ops/%020d.json", s.name, s.name, seq)
 }
 
-// One partition is paused while two members run and records stream in: its position stands, through a kill -9 and a new
-// member, while the others continue. After resume the table has everything. A changed byte of the operations log is found.
+// TestPauseWhileRunning pauses a partition while two members run and records arrive. Its position must not move, even
+// after a kill -9 of its owner, while the others continue; after resume the table must have every record. Then it changes
+// an entry of the operations log, which audit verify and the member must report.
 func TestPauseWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -32,7 +33,7 @@ func TestPauseWhileRunning(t *testing.T) {
 	if !strings.Contains(out, "paused "+topic+":1 (operation 1)") {
 		t.Errorf("pause says %q", out)
 	}
-	// Its owner holds it.
+	// The member that owns the partition reports the hold.
 	var owner *member
 	s.await("partition 1 is paused", func() (bool, error) {
 		for _, m := range []*member{a, b} {
@@ -59,7 +60,7 @@ func TestPauseWhileRunning(t *testing.T) {
 	})
 	at := s.positions()[1]
 	rows := tablelog.Rows(s.commits())
-	s.awaitRows(rows + 2000) // the others continue
+	s.awaitRows(rows + 2000) // the other partitions continue
 	owner.kill()
 	c := s.start()
 	c.awaitReady()
@@ -81,7 +82,7 @@ func TestPauseWhileRunning(t *testing.T) {
 	c.await("nothing is held", func(r report) bool { return len(r.Holds) == 0 })
 	s.check()
 
-	// audit verify accepts the operations log until a byte of it changes.
+	// audit verify accepts the operations log until an entry changes.
 	list := s.wants(0, "audit", "list")
 	head := strings.TrimSpace(list[strings.LastIndex(list, "head ")+len("head "):])
 	s.wants(0, "audit", "verify", "--head", head)

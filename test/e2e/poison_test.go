@@ -25,7 +25,7 @@ import (
 	"sluice/test/tablelog"
 )
 
-// strictly returns the keys of a configuration under which the records that a policy calls bad are bad.
+// strictly returns the keys that configure a policy.
 func strictly(p gen.Policy) (text string) {
 	if p.Strict {
 		text += "\n  unknown_fields: dead_letter"
@@ -39,7 +39,7 @@ func strictly(p gen.Policy) (text string) {
 	return text
 }
 
-// poisoned makes one in ten records bad, with all kinds of poison.
+// poisoned makes one in ten of the scene's later records bad, of every kind that is not large, and returns the scene.
 func (s *scene) poisoned() *scene {
 	s.badLedger = s.newLedger("bad.csv")
 	s.orders.Bad, s.orders.Policy = 100, gen.Policy{Strict: true, Keys: true, Tombstones: true}
@@ -120,7 +120,7 @@ func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
 	return gen.Coordinates{Topic: headers["sluice.topic"], Partition: int32(number("sluice.partition")), Offset: number("sluice.offset")}, record.Raw()
 }
 
-// lines reads a ledger.
+// lines returns the hashes in a ledger's file, by coordinates.
 func (s *scene) lines(l *gen.Ledger) map[gen.Coordinates]string {
 	s.t.Helper()
 	if err := l.Flush(); err != nil {
@@ -198,7 +198,7 @@ func (s *scene) tableURL(table string) string {
 	return "s3://" + s.bucket.Name + "/" + filepath.Dir(s.log.Table) + "/" + table
 }
 
-// flap lets the store come and go until stop is closed. At the end the store is up.
+// flap lets the store fail and work in turns until end is called. Then the store works.
 func flap(p *lab.S3Proxy) (end func()) {
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -220,8 +220,8 @@ func flap(p *lab.S3Proxy) (end func()) {
 	return func() { close(stop); done.Wait() }
 }
 
-// TestPoison_StoreFlaps: one record in ten is bad, of every kind, while the store fails and works in turns. Each record
-// ends in exactly one place, unchanged.
+// TestPoison_StoreFlaps produces records of which one in ten is bad while the store fails and works in turns. Each record
+// must be in exactly one place, unchanged: the table or the dead letters.
 func TestPoison_StoreFlaps(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()
@@ -247,7 +247,7 @@ func TestPoison_StoreFlaps(t *testing.T) {
 	}
 }
 
-// TestPoisonIsNoOutage: a bad record is never a failure for a breaker.
+// TestPoisonIsNoOutage expects that bad records open no breaker and leave the member ready.
 func TestPoisonIsNoOutage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()
@@ -272,8 +272,8 @@ func TestPoisonIsNoOutage(t *testing.T) {
 	s.checkLetters(0)
 }
 
-// TestFlood: a topic of nothing but bad records is held before a letter is written, and the topic beside it continues; once
-// an operator allows it, letters are written and the hold ends.
+// TestFlood has a topic with only bad records. It must be held before a dead letter is written, while another topic
+// continues. Once an operator allows the flood, the letters must be written and the hold must end.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2)
@@ -299,7 +299,7 @@ func TestFlood(t *testing.T) {
 		}
 		return n == 2 && len(r.Holds) == 2
 	})
-	m.lints() // with holds
+	m.lints() // the metrics of holds exist now
 	s.produce(2000)
 	s.awaitRows(4000)
 	if letters := flood.inDeadLetterTopic(); len(letters) > 0 {
@@ -312,7 +312,7 @@ func TestFlood(t *testing.T) {
 	}
 	m.await("the hold is over", func(r report) bool { return r.Ready && len(r.Holds) == 0 })
 	flood.awaitPassed()
-	m.lints() // with letters
+	m.lints() // the metrics of dead letters exist now
 	m.drain()
 	if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
 		t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
@@ -328,8 +328,8 @@ func (s *scene) holdsCommit(p *lab.S3Proxy) *lab.Fault {
 	}, 1, lab.Hold)
 }
 
-// TestAlterBetweenLettersAndCommit: another writer changes the table's columns after dead letters were written and
-// before the commit that passes their records.
+// TestAlterBetweenLettersAndCommit changes the table's columns after dead letters were written and before the commit that
+// passes their records.
 func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()
@@ -353,7 +353,7 @@ func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	s.checkLetters(s.countLetters().Void)
 }
 
-// addColumn changes the table as another writer does: it adds a column and makes all columns nullable.
+// addColumn commits new metadata as another writer does: with one more column, and all columns nullable.
 func (s *scene) addColumn(name string) {
 	s.t.Helper()
 	commits := s.commits()
@@ -387,11 +387,11 @@ func (s *scene) addColumn(name string) {
 	s.t.Fatal("the table has no metadata in its first version")
 }
 
-// lax accepts records with unknown fields. Earlier dead letters of such records become void.
+// lax is a setting that accepts records with unknown fields. Earlier dead letters of such records become void.
 func lax(c *settings) { c.bad = "dead_letter" + strictly(gen.Policy{Keys: true, Tombstones: true}) }
 
-// willBeVoid counts the dead letters that the table's positions have not passed and whose records become rows under
-// lax.
+// willBeVoid returns how many records have a dead letter, are not passed by the table's positions, and become rows with
+// the setting lax.
 func (s *scene) willBeVoid() (n int) {
 	s.t.Helper()
 	positions := tablelog.Positions(s.commits())
@@ -403,9 +403,8 @@ func (s *scene) willBeVoid() (n int) {
 	return n
 }
 
-// TestVoidLetters: a member dies between letters and their commit, and the next one accepts the records that the first
-// one refused. The letters of those records are void: list shows them as such, and the others have one letter each, however
-// often it was written.
+// TestVoidLetters kills a member between letters and their commit. The next member accepts some of the refused records, so
+// the command deadletters list must show their letters as void. Letters that were written twice must count once.
 func TestVoidLetters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()
@@ -420,7 +419,7 @@ func TestVoidLetters(t *testing.T) {
 	commit.Release(false)
 	unread := s.willBeVoid()
 	path, _ := s.config(lax)
-	for range 2 { // the second run meets the dead letters of the first
+	for range 2 { // the second run reads the dead letters that the first one wrote
 		if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
 			t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
 		}

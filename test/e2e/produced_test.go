@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Every committed record becomes one row, with any compression; records of aborted transactions become none.
+// TestProducedIsTable expects every committed record to become one row, with any compression, and no record of an aborted
+// transaction.
 func TestProducedIsTable(t *testing.T) {
 	s := newScene(t, 8)
 	m := s.start()
@@ -21,7 +22,7 @@ func TestProducedIsTable(t *testing.T) {
 		p := s.producer(80_000, codec)
 		producers.Go(func() error { return p.Run(s.ctx, s.ledger) })
 	}
-	// Of 120 transactions of 500 records 40 are aborted.
+	// 40 of 120 transactions are aborted.
 	p := s.producer(60_000, "lz4")
 	p.Transaction, p.Name = 500, s.name
 	producers.Go(func() error { return p.Run(s.ctx, s.ledger) })

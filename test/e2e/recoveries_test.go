@@ -13,8 +13,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// takeover is how long the other members may take to work on the partitions of a dead member: their session of 6 s plus
-// ten seconds.
+// takeover is the time within which other members must own the partitions of a dead member: its session of 6 s plus ten
+// seconds.
 const takeover = 6*time.Second + 10*time.Second
 
 // pair starts a member for each registry and waits until they work.
@@ -30,9 +30,9 @@ func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []re
 	return pair
 }
 
-// TestRecoveryOfLeftAndKilled: members that stop unregister. Members that are killed become missing: by the time the
-// others remove their registration, they have also taken over the partitions. No record is lost or doubled. In each
-// pair one member registers in Postgres and one in Redis.
+// TestRecoveryOfLeftAndKilled stops two members and kills two. Stopped members must unregister. Killed members must become
+// missing, and the other members must take over their partitions. No record may be lost or doubled. Of each two members
+// one registers in Postgres and one in Redis.
 func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -84,8 +84,8 @@ func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// Members that reach neither Kafka nor their registry are missed there. When the network is back they register again by
-// themselves and continue, with nothing lost or doubled.
+// TestRecoveryOfCutOff cuts members off from Kafka and from their registry, which must list them as missing. When the
+// network is back, they must register again and continue by themselves, without a lost or doubled record.
 func TestRecoveryOfCutOff(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -132,8 +132,8 @@ func TestRecoveryOfCutOff(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// Members whose processes are suspended are missed, and register again when they continue: the same members, in the same
-// status, with a heartbeat that is young.
+// TestRecoveryOfSuspended suspends the processes of members, which their registries must list as missing. When they
+// continue, they must register again: with the same id and status, and a young heartbeat.
 func TestRecoveryOfSuspended(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -166,8 +166,8 @@ func TestRecoveryOfSuspended(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// Stores of registrations that are stopped, slow, or wiped delay no record: members stay ready and report the other members
-// as unknown, until the store is back.
+// TestRegistriesFail stops, slows and wipes stores of registrations. That must delay no record: members stay ready, and
+// report the other members as unknown until the store is back.
 func TestRegistriesFail(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -197,7 +197,7 @@ func TestRegistriesFail(t *testing.T) {
 		s.awaitRows(before + 3000)
 		for i, m := range members {
 			s.await(what+": "+m.Name+" commits", func() (bool, error) { return m.metric("sluice_commits_total") > commits[i], nil })
-			m.awaitStatus(health.MembersUnknown) // it must not have changed
+			m.awaitStatus(health.MembersUnknown) // the status must still be unknown
 			if err := heal(m.in); err != nil {
 				t.Fatalf("%s: %s: %v", what, m.in.name, err)
 			}

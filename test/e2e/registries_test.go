@@ -23,9 +23,9 @@ import (
 
 // registry is a server in which members register. The test's own requests bypass the proxy.
 type registry struct {
-	name              string // as members.store says
+	name              string // the value of members.store
 	addr, url         string
-	proxy             *lab.TCPProxy // in front of it
+	proxy             *lab.TCPProxy // in front of the server
 	stop, start, wipe func(context.Context) error
 	// rows returns how many registrations of an id the server has, stale ones included.
 	rows func(ctx context.Context, scope membership.Scope, id string) (int, error)
@@ -62,7 +62,7 @@ func registries(t *testing.T) []*registry {
 		},
 	}
 	for _, r := range all {
-		if r.rows == nil { // Redis removes expired keys itself
+		if r.rows == nil { // Redis has no stale registrations, since it removes expired keys itself
 			r.rows = func(ctx context.Context, s membership.Scope, id string) (int, error) {
 				m, err := r.member(ctx, s, func(of string) bool { return of == id })
 				if m == nil || !m.Registered {
@@ -75,7 +75,7 @@ func registries(t *testing.T) []*registry {
 	return all
 }
 
-// cable returns a proxy that only this test uses.
+// cable returns a proxy to upstream, which the test may cut.
 func cable(t *testing.T, upstream string) *lab.TCPProxy {
 	t.Helper()
 	p, err := lab.StartTCPProxy()
@@ -96,7 +96,8 @@ func cleanUp(t *testing.T, end func() error) {
 	})
 }
 
-// ask runs a statement on its own connection.
+// ask runs a statement in Postgres on a connection of its own. It scans the row of the result into the values of into, if
+// any.
 func ask(ctx context.Context, url, sql string, into ...any) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -110,7 +111,7 @@ func ask(ctx context.Context, url, sql string, into ...any) error {
 	return err
 }
 
-// member returns the registry's record of one member, or nil if it has none.
+// member returns the registry's record of the member whose id the function is accepts, or nil if it has none.
 func (r *registry) member(ctx context.Context, s membership.Scope, is func(id string) bool) (*membership.Member, error) {
 	var store membership.Store
 	var err error
@@ -138,7 +139,7 @@ type registered struct {
 	log string // path of its log
 }
 
-// registering makes a member register, through the registry's proxy or past it.
+// registering is a setting that makes a member register in r, by its proxy or directly.
 func (s *scene) registering(r *registry, byProxy bool) setting {
 	s.t.Helper()
 	url := r.url

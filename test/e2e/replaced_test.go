@@ -14,8 +14,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// replace does to the table what CREATE OR REPLACE TABLE of another engine does: one more version with another table id
-// and no files. The positions stay in the log.
+// replace does what CREATE OR REPLACE TABLE of another engine does: it commits a version with another table id and without
+// files. The txns stay in the log.
 func (s *scene) replace() {
 	s.t.Helper()
 	key := func(version int) string { return fmt.Sprintf("%s/_delta_log/%020d.json", s.log.Table, version) }
@@ -53,7 +53,7 @@ func (s *scene) replace() {
 	}
 }
 
-// Another table is in the place of the old one: members write nothing before an operator allows it.
+// TestTableReplaced replaces the table. Members must write nothing to the new one before an operator accepts it.
 func TestTableReplaced(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -73,11 +73,12 @@ func TestTableReplaced(t *testing.T) {
 		t.Errorf("the table has %d versions, want %d as before", n, before)
 	}
 	s.ends(2, "table_replaced", -1, "start", s.name, "--at", "earliest")
-	// All records were read once more, into a table without rows, so the order of versions starts again.
+	// All records were read again, so the log has adds of the same records from before the replacement, and the check of the
+	// order of rows over all versions does not apply.
 	s.checkSets("--no-order")
 }
 
-// TestClusterChanged: the brokers belong to another cluster, which has a topic of the same name.
+// TestClusterChanged connects a member to another cluster that has a topic of the same name.
 func TestClusterChanged(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -120,7 +121,7 @@ func TestClusterChanged(t *testing.T) {
 	}
 }
 
-// TestOversize: one record is larger than a member may load into memory.
+// TestOversize has a record that is larger than a member may load into memory.
 func TestOversize(t *testing.T) {
 	t.Parallel()
 	s := newSceneOf(t, 4)
@@ -128,7 +129,7 @@ func TestOversize(t *testing.T) {
 	s.untilCurrent()
 	note := make([]byte, 11<<20)
 	for i := range note {
-		note[i] = byte('a' + s.random.IntN(26)) // compression saves half at most
+		note[i] = byte('a' + s.random.IntN(26)) // random letters compress to no less than half
 	}
 	client := s.client()
 	large, err := client.ProduceSync(s.ctx, &kgo.Record{Topic: s.name, Partition: 2, Value: fmt.Appendf(nil, `{"order_id":"x","coupon":%q}`, note)}).First()
@@ -151,7 +152,7 @@ func TestOversize(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, text)
 	}
-	s.awaitOthers() // the member that was held continues by itself
+	s.awaitOthers() // all partitions: the hold ends by itself
 	m.drain()
 	s.wants(0, "holds")
 	s.checkSets()

@@ -18,8 +18,8 @@ import (
 // These are the four failure scenarios that the guarantees name, step by step. To acknowledge a record means here that
 // the table's position passes it; the group's committed offset follows.
 
-// TestTransientS3Outage: the store fails for a while. Meanwhile no offset is committed and no record lost, and the member
-// recovers by itself.
+// TestTransientS3Outage lets the store fail for a while. Meanwhile no offset may be committed and no record lost, and the
+// member must recover by itself.
 func TestTransientS3Outage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -75,8 +75,8 @@ func TestTransientS3Outage(t *testing.T) {
 	s.check("--readers", "deltalake")
 }
 
-// TestInvalidMessageSchema: records that do not fit the schema become dead letters at once, and the other records
-// become rows.
+// TestInvalidMessageSchema expects records that do not fit the schema to become dead letters at once, and the other records
+// to become rows.
 func TestInvalidMessageSchema(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -130,8 +130,8 @@ func TestInvalidMessageSchema(t *testing.T) {
 	s.checkSets("--readers", "deltalake")
 }
 
-// TestConsumerRebalance: a member joins while a commit of the other member is in flight. The new owner reads the
-// records of that commit again, and no record becomes two rows.
+// TestConsumerRebalance lets a member join while a commit of another member is in flight. The new owner reads the records
+// of that commit again, and no record may become two rows.
 func TestConsumerRebalance(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -156,9 +156,9 @@ func TestConsumerRebalance(t *testing.T) {
 	if moved == 0 || moved > 2 {
 		t.Errorf("%d partitions advanced while the first member's commit was held, want 1 or 2", moved)
 	}
-	// 4. The held commit reaches the store. It would double rows of the second member; the table's log refuses it.
+	// 4. The held commit reaches the store. It must fail, because it would repeat rows of the second member.
 	fault.Release(true)
-	// 5. Both continue.
+	// 5. Both members continue.
 	commits := second.metric("sluice_commits_total")
 	mine := first.metric("sluice_commits_total")
 	s.await("both commit", func() (bool, error) {
@@ -171,8 +171,8 @@ func TestConsumerRebalance(t *testing.T) {
 	s.check("--readers", "deltalake")
 }
 
-// TestApplicationRestart: a member is stopped and started again, twice. The first time it drains its records into the
-// table; the second time the store refuses them. No record is lost, and none becomes two rows.
+// TestApplicationRestart stops a member and starts it again, twice. The first time the member drains its records into the
+// table; the second time the store refuses them. No record may be lost or become two rows.
 func TestApplicationRestart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -216,7 +216,7 @@ func (s *scene) awaitGroup() {
 	})
 }
 
-// wantGroup expects committed offsets, once the cluster shows them.
+// wantGroup waits until the group's committed offsets are want.
 func (s *scene) wantGroup(want map[int32]int64) {
 	s.t.Helper()
 	if got := s.groupOffsets(); !maps.Equal(got, want) {

@@ -36,7 +36,7 @@ type scene struct {
 	log    *tablelog.Log
 	random *rand.Rand
 	orders gen.Orders
-	// badLedger receives the records that cannot become rows. If it is nil, such records are held.
+	// badLedger receives the records that cannot become rows. If it is nil, such records hold their partitions.
 	badLedger *gen.Ledger
 
 	produced int64 // number of the next record

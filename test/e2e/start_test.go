@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// Members that meet a new topic at the same time, while records come, agree on one initial commit for all partitions: there is no
-// second one that would move the start of a partition past records that count already.
+// TestMembersStartAtOnce starts two members of a new topic at the same time while records arrive. They must make one
+// initial commit for all partitions: a second one could move the start of a partition past records that count already.
 func TestMembersStartAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)
-	s.produce(2_000) // before the initial commit: must not become rows
+	s.produce(2_000) // these must not become rows, since the topic starts at its end
 	end := s.stream(500)
 	members := []*member{s.start(from("latest")), s.start(from("latest"))}
 	s.awaitRows(2_000)

@@ -37,9 +37,9 @@ type storeOutage struct {
 	within time.Duration
 }
 
-// TestStoreOutages: the store is stopped, silent, overrun, or refuses us, while records come. The member holds, says why
-// and since when, stays within its memory, leaves the store alone but for the probes, and continues by itself; no record
-// is lost, doubled or made a dead letter.
+// TestStoreOutages stops, silences and overloads the store, or makes it deny access, while records arrive. The member must
+// hold its claims, report the reason and its start, keep within its memory, send hardly any requests to the store, and
+// continue by itself. No record may be lost, doubled or become a dead letter.
 func TestStoreOutages(t *testing.T) {
 	t.Parallel()
 	t.Run("Stopped", func(t *testing.T) {
@@ -207,8 +207,8 @@ func (o *storeOutage) watch(from time.Time) {
 	}
 }
 
-// checkTrace reads the breaker's states from the log: open, open again after each failed probe, closed. It also checks
-// how soon after that the first commit came.
+// checkTrace expects the log to show that the breaker opened, opened again after each failed probe, and closed at last. The
+// commit at the time first must come within o.within after that. ended is how long the outage lasted, for the message.
 func (o *storeOutage) checkTrace(ended, first time.Time) {
 	o.s.t.Helper()
 	var trace []string
@@ -236,7 +236,7 @@ func (o *storeOutage) checkTrace(ended, first time.Time) {
 	}
 }
 
-// positions returns those in the table, nil while the store is down.
+// positions returns the table's positions, nil while the store is down.
 func (o *storeOutage) positions() map[int32]int64 {
 	o.s.t.Helper()
 	commits, err := o.s.log.Read(o.s.ctx)
@@ -299,7 +299,7 @@ func (r standingReport) open(name string) bool {
 	return false
 }
 
-// standing reads this part of /health.
+// standing returns this part of the member's /health.
 func (m *member) standing() (r standingReport, err error) {
 	resp, err := m.get("/health")
 	if err != nil {
@@ -321,7 +321,7 @@ type line struct {
 	Pause      string
 }
 
-// lines returns the lines of the log with a message.
+// lines returns the parsed lines of the member's log whose message is msg.
 func (m *member) lines(msg string) (all []line) {
 	m.s.t.Helper()
 	text, err := os.ReadFile(m.Log)

@@ -15,10 +15,10 @@ const (
 	// stormPace is the minimum time between two changes of a storm's membership; the maximum is stormSpread more.
 	stormPace   = 2 * time.Second
 	stormSpread = 3 * time.Second
-	// stormWindow is the time in which positions must move in any storm. A partition whose owners die one after the
-	// other waits for their sessions to end: it gets twice that.
+	// stormWindow is the time within which the position of some partition must move. Each single position must move within
+	// twice that, because a partition whose owners die one after the other waits for all of their sessions to end.
 	stormWindow = 30 * time.Second
-	// stormCommit is the duration of the PUT of a commit. Of all members, one commits successfully in that time.
+	// stormCommit is the duration of the PUT of a commit. Only one member can commit successfully in that time.
 	stormCommit = 300 * time.Millisecond
 	// stormFreeze is longer than the session of 6 s plus some commits.
 	stormFreeze = 12 * time.Second
@@ -34,20 +34,20 @@ type storm struct {
 	slow    *lab.S3Proxy // delays the commits of all members equally: a slower member would lose each race for a version
 	frozen  *member
 	thaws   time.Time
-	fetched map[string]float64 // records, by member
+	fetched map[string]float64 // number of fetched records, by member
 	fenced  map[string]float64
 	moved   map[int32]time.Time // when each partition's position was last seen to move
 	at      map[int32]int64
-	longest time.Duration // without a move of a position
+	longest time.Duration // longest time without a move of one position
 }
 
-// look collects the members' counters and checks that positions move. It misses what a member counts between the last
-// look and its death.
+// look collects the members' counters and checks that positions move. Counts of a member between the last look and its
+// death are missing.
 func (s *storm) look() {
 	s.t.Helper()
 	for _, m := range s.members {
 		if r, err := m.health(); err != nil || !r.Joined && s.fetched[m.Name] == 0 {
-			continue // it is still starting
+			continue // the member is still starting
 		}
 		s.fetched[m.Name] = m.metric("sluice_fetch_records_total")
 		s.fenced[m.Name] = m.metric("sluice_fenced_total")
@@ -96,7 +96,7 @@ func (s *storm) change() {
 	}
 }
 
-// thaw lets a frozen member continue when its time has come. It thinks that it still is who it was.
+// thaw lets the frozen member continue once its time has come. The member still believes that it owns its partitions.
 func (s *storm) thaw() {
 	s.t.Helper()
 	if s.frozen != nil && time.Now().After(s.thaws) {
@@ -105,14 +105,15 @@ func (s *storm) thaw() {
 	}
 }
 
-// Members join, leave, are killed or frozen every few seconds, with commits that take longer than the time between.
-// The work continues: claims outlive generations, and the table's log decides whose commit counts.
+// TestMembershipStorm lets members join, leave, die or freeze every few seconds while commits are slow. The work must
+// continue: claims outlive generations, and the table's log decides whose commit counts.
 func TestMembershipStorm(t *testing.T) {
 	t.Parallel()
 	newScene(t, 8).storm(8, stormLasts, func() {})
 }
 
-// storm runs a storm for some time. It calls disturb between two looks.
+// storm changes the membership for the time lasts, checks meanwhile that positions move, and compares the table
+// afterwards. It calls disturb about twice a second.
 func (s *scene) storm(partitions int32, lasts time.Duration, disturb func()) {
 	s.t.Helper()
 	w := &storm{
@@ -143,7 +144,7 @@ func (s *storm) run(partitions int32, lasts time.Duration, disturb func()) {
 			s.thaw()
 			disturb()
 			s.look()
-			time.Sleep(500 * time.Millisecond) // between two looks
+			time.Sleep(500 * time.Millisecond) // each look requests reports of all members
 		}
 	}
 	s.thaws = time.Time{}
@@ -207,8 +208,9 @@ func (s *scene) bounceCoordinator(c *lab.KafkaCluster) error {
 	return c.InSync(s.ctx, s.name)
 }
 
-// Two members that both own every partition, because they are in two groups: each commit of one fences the other. The one
-// that keeps losing is held as contested; when the other one leaves, it continues by itself.
+// TestContested runs two members that both own every partition, because they are in two groups. Each commit of one fences
+// the other. A member that is fenced again and again must be held as contested, and continue by itself when the other
+// member has left.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -243,5 +245,5 @@ func TestContested(t *testing.T) {
 	s.check("--readers", "polars")
 }
 
-// inGroup makes a member join a group other than its pipeline's.
+// inGroup is a setting that makes a member join another consumer group.
 func inGroup(group string) setting { return func(c *settings) { c.group = group } }

@@ -9,8 +9,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// What is added while members run is read from its first record, even if what they find at their start is read from its
-// end: partitions of a topic, and a topic that a pattern matches. A deleted topic disturbs no other one.
+// TestTopicsAndPartitionsAreAdded adds partitions to a topic, and a topic that a pattern matches, while members with start
+// latest run. Both must be read from their first record. It also deletes a topic, which must not disturb the others.
 func TestTopicsAndPartitionsAreAdded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -45,7 +45,7 @@ func TestTopicsAndPartitionsAreAdded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.produce(8_000)
-	added := *s // the same members, another topic
+	added := *s // a scene of the new topic with the same members
 	added.name = s.name + ".new"
 	added.ledger = s.newLedger("new.csv")
 	added.log = &tablelog.Log{Store: shared.bucket, Table: s.name + "/" + added.name}

@@ -17,17 +17,17 @@ import (
 
 // seen is an operator's view of a member at one moment.
 type seen struct {
-	code    int // of `connector holds`
-	holds   string
-	took    time.Duration
-	status  int // of /health
-	live    int // of /health/live
+	code    int           // exit code of `connector holds`
+	holds   string        // its output
+	took    time.Duration // its duration
+	status  int           // status code of /health
+	live    int           // status code of /health/live
 	report  fullReport
-	lines   int            // at WARN and above, since the outage began
-	loud    map[string]int // by message
-	limited map[string]int // by message, dependency and table
+	lines   int            // number of log lines at WARN and above since the outage began
+	loud    map[string]int // number of these lines, by message
+	limited map[string]int // number of limitedLines, by message, dependency and table
 	prom    []string
-	held    map[string]int // partitions by reason, as Prometheus has them
+	held    map[string]int // number of held partitions by reason, as Prometheus has it
 	// breakers counts the dependencies whose breaker is open or half-open.
 	breakers map[string]int
 	alerts   []lab.PromAlert
@@ -67,7 +67,7 @@ func (o *shadow) glance() (x seen) {
 	t := o.s.t
 	t.Helper()
 	var err error
-	// Prometheus comes first: its view is older by up to a scrape, and the command takes seconds.
+	// The report comes first and the command last, because the command takes seconds.
 	if x.report, x.status, err = o.m.full(); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (o *shadow) glance() (x seen) {
 	return x
 }
 
-// limitedLines are messages that a member logs at once, after a minute, and then every five minutes.
+// limitedLines are messages that a member logs at once, again after a minute, and then only every five minutes.
 var limitedLines = []string{
 	"retry", "circuit breaker", "failed to join the group; retrying",
 	"Exception during checkpointing loop: failed to commit offsets; retrying at the next interval",
@@ -177,7 +177,7 @@ func (o *shadow) readProm(x *seen) {
 	x.prom = counted(x.prom)
 }
 
-// counted sorts texts and joins equal ones with their number.
+// counted returns the distinct texts in order, those that occur several times with their number.
 func counted(texts []string) (all []string) {
 	slices.Sort(texts)
 	for i := 0; i < len(texts); {

@@ -29,15 +29,15 @@ type shadow struct {
 	producing bool
 	// stores gives the member a Redis and a Postgres.
 	stores bool
-	// named are words that the output of `connector holds` must contain, each of them, from the tenth second on.
+	// named are the words that the output of `connector holds` must contain from the tenth second on.
 	named []string
-	// components are those that /health reports as degraded, down or unknown at the tenth second. silent are those that
-	// it reports only after a minute, because their first request must time out first.
+	// components are the components that /health must report as degraded, down or unknown from the tenth second on. silent
+	// are those for which it may take a minute, because their first request must time out first.
 	components, silent []string
-	reasons            []string // of the holds after a minute
-	late               []string // of the holds from the fifth minute on, if they differ: a claim is held for one reason
+	reasons            []string // reasons of the holds after a minute
+	late               []string // reasons of the holds from the fifth minute on, if they differ
 	breakers           []string // dependencies whose breakers are open after a minute
-	alerts             []string // other alerts that may fire
+	alerts             []string // alerts that may fire besides SluiceHeldByOutage
 
 	s        *scene
 	m        *member
@@ -73,7 +73,7 @@ func shadows() []*shadow {
 					return err
 				}
 				o.s.produce(1000)
-				o.sleep(2 * time.Second) // time for the member to read them and wait for the store
+				o.sleep(2 * time.Second) // the member reads the records and waits for the store
 				return o.kafka.Pause()
 			},
 			end: func(o *shadow) error { return errors.Join(o.kafka.Resume(), o.s.minio.Resume()) },
@@ -140,7 +140,7 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 		endStream = s.stream(50)
 		s.produced = 200_000 // far above the numbers of the stream
 	}
-	s.produce(1000) // in flight when the outage begins
+	s.produce(1000) // these are in flight when the outage begins
 	if err := o.begin(o); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 		x := o.look(at)
 		o.judge(at, x)
 		if o.stores {
-			plain = o.more(plain + 200) // the table without an identity continues
+			plain = o.more(plain + 200) // a table without an identity does not need the store of fingerprints
 		}
 	}
 	if err := o.end(o); err != nil {
@@ -162,7 +162,7 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 	s.produce(2000)
 	o.awaitOver()
 	endStream()
-	o.sleep(15 * time.Second) // a scrape or two
+	o.sleep(15 * time.Second) // Prometheus scrapes again
 	o.row("after", o.glance())
 	s.awaitRows(s.ledger.Len())
 	_, _ = fmt.Fprintf(&o.text, "\nAll is well %v after the end; %d records.\n", time.Since(ended).Round(time.Second), s.ledger.Len())
@@ -234,7 +234,7 @@ func (o *shadow) open(t *testing.T) {
 	t.Cleanup(func() { _ = o.prom.Stop() })
 }
 
-// more produces records to the second topic until it has the number to, and waits until the table has them.
+// more produces records to the second topic up to the number to, waits until its table has them, and returns to.
 func (o *shadow) more(to int64) int64 {
 	s := o.s
 	s.t.Helper()
@@ -264,8 +264,8 @@ func (o *shadow) sleep(d time.Duration) {
 	}
 }
 
-// awaitOver waits until the member is ready and holds no claim. A breaker retries a minute after its last probe, and a
-// frozen broker must first be elected again.
+// awaitOver waits until the member is ready and holds no claim. That may take minutes: a breaker sends a probe only each
+// minute, and a frozen broker must first be elected again.
 func (o *shadow) awaitOver() {
 	o.s.t.Helper()
 	ctx, cancel := context.WithTimeout(o.s.ctx, 5*time.Minute)
@@ -283,7 +283,7 @@ func (o *shadow) awaitOver() {
 	}
 }
 
-// judge compares a view with the promises of the documentation.
+// judge compares a view with what the documentation promises about an outage.
 func (o *shadow) judge(at time.Duration, x seen) {
 	t := o.s.t
 	t.Helper()
@@ -353,7 +353,8 @@ func (o *shadow) judgeHolds(at time.Duration, x seen, fail func(string, ...any))
 	}
 }
 
-// judgeAlerts expects a warning after five minutes plus two scrapes, and no critical alert.
+// judgeAlerts expects no critical or other unexpected alert, and from five minutes on one pending or firing alert
+// SluiceHeldByOutage for each reason.
 func (o *shadow) judgeAlerts(at time.Duration, x seen, fail func(string, ...any)) {
 	o.s.t.Helper()
 	waits := 0
@@ -374,7 +375,7 @@ func (o *shadow) judgeAlerts(at time.Duration, x seen, fail func(string, ...any)
 	}
 }
 
-// heldFor returns the reasons of the holds that are expected at a moment.
+// heldFor returns the reasons of the holds that are expected when the outage has lasted for the time at.
 func (o *shadow) heldFor(at time.Duration) []string {
 	if at >= 5*time.Minute && o.late != nil {
 		return o.late

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// parsed reads a record's JSON with the standard library.
+// parsed decodes a record's JSON with the standard library.
 func parsed(t *testing.T, value []byte) Order {
 	t.Helper()
 	var in struct {

@@ -19,8 +19,8 @@ type Ledger struct {
 	file    *os.File
 	out     *bufio.Writer
 	entries int64
-	ends    map[int32]int64 // after the last committed record of each partition
-	left    map[int32]bool  // partitions whose records do not enter any more
+	ends    map[int32]int64 // offset after the last entry of each partition
+	left    map[int32]bool  // partitions whose records no longer enter the ledger
 	err     error
 }
 
@@ -89,7 +89,7 @@ func (l *Ledger) Flush() error {
 	return nil
 }
 
-// Close writes what is left and closes the file.
+// Close writes buffered entries and closes the file.
 func (l *Ledger) Close() error {
 	return errors.Join(l.Flush(), l.file.Close())
 }

@@ -147,7 +147,7 @@ func (rec *Record) odd(r *rand.Rand, i int64, p Policy) {
 	add("order_id", `"`+o.OrderID+`"`)
 	r.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
 	rec.Value = []byte(space(r) + "{" + strings.Join(fields, ",") + space(r) + "}" + space(r))
-	if r.IntN(4) > 0 || p.Keys { // else a null key
+	if r.IntN(4) > 0 || p.Keys { // otherwise the key is null
 		rec.Key = fmt.Appendf(nil, "odd-%d", i%97)
 	}
 }

@@ -201,7 +201,7 @@ func quoted(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// decimal appends units×10^-places the shortest way, and returns the double nearest to it.
+// decimal appends units×10^-places without trailing zeros, and returns the nearest double.
 func decimal(b []byte, units int64, places int) ([]byte, *float64) {
 	from := len(b)
 	scale := int64(1)
@@ -218,7 +218,7 @@ func decimal(b []byte, units int64, places int) ([]byte, *float64) {
 	b = append(b, rest[1:]...)
 	f, err := strconv.ParseFloat(string(b[from:]), 64)
 	if err != nil {
-		panic(err) // the text above is a number
+		panic(err) // cannot happen: the text is a number
 	}
 	return b, &f
 }

@@ -19,9 +19,9 @@ type Policy struct {
 
 // A Poison is a kind of record that cannot become a row.
 type Poison struct {
-	// Code is why: the reason code of its dead letter.
+	// Code is the reason code of its dead letter.
 	Code string
-	// Applies reports whether a policy makes it a bad record; nil for all of them.
+	// Applies reports whether the record is bad under a policy; if nil, it is bad under all of them.
 	Applies func(Policy) bool
 	// Large is set for records of megabytes that compress well: brokers accept them only with a raised limit.
 	Large bool
@@ -29,7 +29,7 @@ type Poison struct {
 	spoil func(rec *Record)
 }
 
-// Poisons are all kinds. Codes may repeat.
+// Poisons are all kinds of poison. Several kinds may have the same code.
 var Poisons = []Poison{
 	{Code: "no_value", spoil: whole(func(string) string { return "" })},
 	{Code: "syntax", spoil: swap(`"quantity":`, `"quantity":0`)},
@@ -62,7 +62,7 @@ var Poisons = []Poison{
 // applies reports whether the kind is bad under a policy.
 func (p Poison) applies(to Policy) bool { return p.Applies == nil || p.Applies(to) }
 
-// Spoil returns record number i of o as this kind of poison.
+// Spoil returns record number i of o, changed into this kind of poison.
 func (p Poison) Spoil(o Orders, i int64) Record {
 	rec := Record{Time: start.UnixMilli() + i, Code: p.Code}
 	rec.plain(o.rand(i), i, max(o.Span, 1))
@@ -71,7 +71,8 @@ func (p Poison) Spoil(o Orders, i int64) Record {
 	return rec
 }
 
-// poison makes one of the kinds that brokers accept by default and that are bad under the policy of o.
+// poison returns record number i as a random kind of poison that is bad under the policy of o and that brokers accept by
+// default.
 func (o Orders) poison(r *rand.Rand, i int64) Record {
 	kinds := slices.DeleteFunc(slices.Clone(Poisons), func(p Poison) bool { return p.Large || !p.applies(o.Policy) })
 	return kinds[r.IntN(len(kinds))].Spoil(o, i)
@@ -86,17 +87,17 @@ func (rec *Record) Raw() string {
 		if b == nil {
 			n = -1
 		}
-		_, _ = fmt.Fprintf(h, "%d:%s", n, b) // a hash takes everything
+		_, _ = fmt.Fprintf(h, "%d:%s", n, b) // writing to a hash never fails
 	}
 	return rec.Code + " " + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// whole replaces the whole value.
+// whole returns a spoil function that replaces the whole value by the result of f.
 func whole(f func(string) string) func(*Record) {
 	return func(rec *Record) { rec.Value = []byte(f(string(rec.Value))) }
 }
 
-// swap replaces a part of the value that each plain record has once.
+// swap returns a spoil function that replaces a part of the value, which each plain record has exactly once.
 func swap(old, now string) func(*Record) {
 	return func(rec *Record) {
 		if bytes.Count(rec.Value, []byte(old)) != 1 {

@@ -15,7 +15,7 @@ type Producer struct {
 	Topic   string
 	Orders  Orders
 	From    int64 // number of the first record
-	Records int64 // how many
+	Records int64 // number of records
 	// Codec compresses record batches: "none", "gzip", "snappy", "lz4" or "zstd".
 	Codec string
 	// BatchBytes bounds record batches, 256 KiB if 0.

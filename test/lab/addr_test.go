@@ -6,7 +6,7 @@ import (
 	"sluice/test/lab"
 )
 
-// TestFreeAddr: a broker gets several addresses before it listens on the first, so FreeAddr must not repeat one.
+// TestFreeAddr expects FreeAddr never to repeat an address: a broker gets several before it listens on the first.
 func TestFreeAddr(t *testing.T) {
 	given := map[string]bool{}
 	for range 2000 {

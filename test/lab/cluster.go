@@ -119,7 +119,7 @@ func (k *Kafka) formatAs(first *Kafka) error {
 		return fmt.Errorf("format Kafka's storage: %w", err)
 	}
 	directory := make([]byte, 16)
-	_, _ = rand.Read(directory) // never fails
+	_, _ = rand.Read(directory) // crypto/rand never fails
 	var out strings.Builder
 	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
 		switch key, _, _ := strings.Cut(lines.Text(), "="); key {

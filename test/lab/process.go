@@ -19,7 +19,7 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error        // set when done is closed
-	peak atomic.Int64 // the most resident memory that a sample showed, in bytes
+	peak atomic.Int64 // maximum of all samples of resident memory, in bytes
 }
 
 // StartProcess starts a program with env added to the environment and appends its output to logPath. On Linux the child
@@ -104,7 +104,7 @@ func (p *Process) PeakRSS() int64 {
 func (p *Process) sample() {
 	_, high, err := p.Resident()
 	if err != nil {
-		return // the process has ended: the earlier samples stand
+		return // the process has ended, and earlier samples count
 	}
 	for {
 		before := p.peak.Load()

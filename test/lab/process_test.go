@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// resident returns n bytes that the process has touched.
+// resident returns n bytes and writes to each page, so that they are resident.
 func resident(n int) []byte {
 	b := make([]byte, n)
 	for i := 0; i < n; i += os.Getpagesize() {
@@ -38,14 +38,14 @@ func resident(n int) []byte {
 	return b
 }
 
-// TestProcess_PeakRSS: a process reports its own peak and not the resident memory of its parent.
+// TestProcess_PeakRSS expects PeakRSS to be the peak of the process itself, not the resident memory of its parent.
 func TestProcess_PeakRSS(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	mine := resident(256 << 20)
-	const small = 128 << 20 // with the race detector, too
+	const small = 128 << 20 // the child stays below it, even with the race detector
 	t.Run("a small child of a large parent", func(t *testing.T) {
 		p, err := StartProcess("small", filepath.Join(t.TempDir(), "log"), nil, "sleep", "3600")
 		if err != nil {

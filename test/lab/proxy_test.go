@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// These tests of the proxies need no real servers, so they belong to the hermetic suite.
+// The tests of the proxies need no real servers, so they have no build tag and run with go test ./...
 
 func TestS3ProxyBreaksWhatItIsTold(t *testing.T) {
 	var applied atomic.Int32

@@ -70,7 +70,7 @@ func (r *Redis) Wipe(ctx context.Context) error {
 	return nil
 }
 
-// ask sends a command of one word and returns the first line of the answer.
+// ask sends a command of one word and returns the first line of the reply.
 func (r *Redis) ask(ctx context.Context, command string) (string, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", r.Addr)
 	if err != nil {

@@ -28,7 +28,7 @@ type S3Proxy struct {
 	mu     sync.Mutex
 	slow   []slowness
 	faults []*Fault
-	ends   []func() // what releases requests that are held
+	ends   []func() // release the held requests of each fault
 }
 
 // slowness is how long matching requests wait before the proxy forwards them.
@@ -201,7 +201,7 @@ func (p *S3Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	time.Sleep(p.pause(r)) // a slow server answers as late to a client that has gone
+	time.Sleep(p.pause(r)) // not ended by the request's context: the request takes effect late even if its client has gone
 	fault := p.choose(r)
 	action := Action{forward: true}
 	if fault != nil {

@@ -51,7 +51,7 @@ func (p *TCPProxy) Cut() {
 	}
 }
 
-// Delay makes the proxy hold all data from the upstream for a time d, from now on. With 0 it forwards at once.
+// Delay makes the proxy forward data from the upstream later by d from now on. With 0 it forwards at once.
 func (p *TCPProxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

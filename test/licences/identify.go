@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// allowed are the licences that a release may link, by passages that no other licence has. They ask for nothing but
-// their text and notices beside the binary.
+// allowed are the licences that a release may link, each with a phrase by which its text is recognized. These licences ask
+// a release only to ship their text and the notices.
 var allowed = [...]struct{ id, passage string }{
 	{"Apache-2.0", "apache license version 2.0, january 2004"},
 	{"Apache-2.0", "licensed under the apache license, version 2.0"},
@@ -17,7 +17,8 @@ var allowed = [...]struct{ id, passage string }{
 	{"ISC", "permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted"},
 }
 
-// refused are passages of licences that ask for more than their text (copyleft), or that allow less than every use.
+// refused are names and phrases of licences that a release must not link: copyleft licences, and those that forbid some
+// uses.
 var refused = [...]string{
 	"gnu general public license", "gnu affero general public license", "gnu lesser general public license", "gnu library general public license",
 	"mozilla public license", "eclipse public license", "common development and distribution license", "european union public licence",
@@ -25,7 +26,8 @@ var refused = [...]string{
 	"creative commons attribution-sharealike", "creative commons attribution-noncommercial", "non-commercial use only",
 }
 
-// identify returns the licences in a text. A text with a refused licence, or without an allowed one, is an error.
+// identify returns the SPDX identifiers of the licences in a text. A text with a refused licence, or without an allowed
+// one, is an error.
 func identify(body string) (ids []string, err error) {
 	words := strings.ToLower(strings.Join(strings.Fields(body), " "))
 	for _, passage := range refused {

@@ -1,10 +1,11 @@
-// Command licences writes NOTICE and THIRD_PARTY_LICENSES: what the licences of the linked modules ask a release to ship.
+// Command licences writes NOTICE and THIRD_PARTY_LICENSES: the texts that the licences of the linked modules ask a release
+// to ship.
 //
 //	go run ./test/licences [-write]
 //
-// It reads LICENSE, NOTICE and PATENTS files from the module cache, of exactly the modules that the release links. Without
-// -write it compares and exits with 1 if the files are not what they should be. A module whose licence is not on the list
-// of allowed ones is an error, never an entry. It needs no network once the modules are in the cache.
+// It reads the LICENSE, NOTICE and PATENTS files of exactly the modules that the release links, from the module cache.
+// Without -write it compares the two files and exits with 1 if they are out of date. A module whose licence is not on the
+// list of allowed ones is an error. The command needs no network once the modules are in the cache.
 package main
 
 import (
@@ -18,7 +19,7 @@ import (
 	"path/filepath"
 )
 
-// files are the names of what it writes, at the top of the repository.
+// These are the names of the two files, at the top of the repository.
 const (
 	noticeFile   = "NOTICE"
 	licencesFile = "THIRD_PARTY_LICENSES"
@@ -36,7 +37,7 @@ func main() {
 	}
 }
 
-// run compares or writes the files of the repository at dir.
+// run compares the two files of the repository at dir with the linked modules, or writes them.
 func run(ctx context.Context, dir string, write bool) error {
 	modules, err := linked(ctx, dir)
 	if err != nil {

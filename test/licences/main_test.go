@@ -10,7 +10,7 @@ import (
 
 var top = filepath.Join("..", "..")
 
-// TestFiles compares the files at the top of the repository with what the linked modules ask for.
+// TestFiles compares the files at the top of the repository with the licences of the linked modules.
 func TestFiles(t *testing.T) {
 	if err := run(t.Context(), top, false); err != nil {
 		t.Error(err)
@@ -25,13 +25,13 @@ func TestFiles(t *testing.T) {
 			t.Errorf("no %q in NOTICE", want)
 		}
 	}
-	// A package with a licence of its own, deep in a module.
+	// This package has a licence of its own, deep in a module.
 	if text := string(licences(modules)); !strings.Contains(text, "\ngithub.com/klauspost/compress, zstd/internal/xxhash/LICENSE.txt\n") {
 		t.Error("the licence of a package is missing")
 	}
 }
 
-// TestFiles_Missing finds files that are not there, and writes them.
+// TestFiles_Missing expects run to report missing files, and to write them with -write.
 func TestFiles_Missing(t *testing.T) {
 	root, err := filepath.Abs(top)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestModule_Refused refuses a module without a licence file, and one whose licence is not allowed.
+// TestModule_Refused expects an error for a module without a licence file, and for one whose licence is not allowed.
 func TestModule_Refused(t *testing.T) {
 	for body, want := range map[string]string{"": "no licence file", "GNU General Public License": "file LICENSE: it names the gnu general public license"} {
 		m := &module{path: "example.org/m", version: "v1.0.0", dir: t.TempDir()}
@@ -102,7 +102,7 @@ func TestModule_Refused(t *testing.T) {
 	}
 }
 
-// TestRelease holds what make build links: neither the broker of the demo nor anything else that only tests need.
+// TestRelease expects make build to link neither the broker of the demo nor another module that only tests need.
 func TestRelease(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
 	if err != nil {

@@ -15,19 +15,19 @@ import (
 	"strings"
 )
 
-// releaseTags are those of make build; a test compares them.
+// releaseTags are the build tags of make build; TestRelease compares them.
 const releaseTags = "nodemo"
 
-// platforms are those that a release is built for. Modules may differ.
+// platforms are the platforms of a release. The linked modules may differ between them.
 var platforms = [...]string{"linux/amd64", "linux/arm64"}
 
 // text is a licence, notice or patent file of a module.
 type text struct {
-	file string // below the module, with slashes
+	file string // path below the module, with slashes
 	body string
 }
 
-// module is a linked module with what it ships beside its code.
+// module is a linked module with its licences and notices.
 type module struct {
 	path, version string
 	dir           string
@@ -36,8 +36,8 @@ type module struct {
 	notices       []text
 }
 
-// packages lists the packages that the release of a platform links, as "import path, module path, version, folder of the
-// module, folder of the package".
+// packages returns the packages that the release for a platform links. Each has five fields: import path, module path,
+// version, folder of the module, folder of the package.
 func packages(ctx context.Context, dir, platform string) ([][]string, error) {
 	const format = "{{.ImportPath}}\t{{with .Module}}{{.Path}}\t{{.Version}}\t{{.Dir}}{{else}}\t\t{{end}}\t{{.Dir}}"
 	system, arch, _ := strings.Cut(platform, "/")
@@ -58,7 +58,8 @@ func packages(ctx context.Context, dir, platform string) ([][]string, error) {
 	return all, nil
 }
 
-// linked returns the modules that a release links, by path, and the standard library first.
+// linked returns the modules that a release links: the standard library first, then the others in the order of their
+// paths.
 func linked(ctx context.Context, dir string) ([]*module, error) {
 	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -74,7 +75,7 @@ func linked(ctx context.Context, dir string) ([]*module, error) {
 		}
 		for _, p := range all {
 			path, version, root, folder := p[1], p[2], p[3], p[4]
-			if path == "" || version == "" { // the standard library, or this module
+			if path == "" || version == "" { // a package of the standard library, or of this module
 				continue
 			}
 			m := byPath[path]
@@ -96,7 +97,8 @@ func linked(ctx context.Context, dir string) ([]*module, error) {
 	return modules, nil
 }
 
-// above notes the folder of a package, and those that it lies in: a package may have a licence of its own.
+// above adds the folder of a package and all folders above it, up to the module's, to seen. Each may have a licence of its
+// own.
 func (m *module) above(folder string, seen map[string]bool) error {
 	below, err := filepath.Rel(m.dir, folder)
 	if err != nil {
@@ -116,7 +118,7 @@ var (
 	patentsName = regexp.MustCompile(`(?i)^patents([-._].*)?$`)
 )
 
-// read reads the files of a module and classifies its licences.
+// read reads the licences and notices of a module from these folders, and identifies its licences.
 func (m *module) read(folders []string) error {
 	ids := map[string]bool{}
 	for _, folder := range folders {
@@ -159,7 +161,8 @@ func (m *module) read(folders []string) error {
 	return nil
 }
 
-// clean makes texts of editors with other habits equal: line ends, trailing blanks, blank lines around.
+// clean removes differences that mean nothing: a byte order mark, CRLF line ends, trailing blanks, and blank lines at both
+// ends.
 func clean(body []byte) string {
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 	var b strings.Builder

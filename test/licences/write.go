@@ -9,7 +9,7 @@ import (
 
 const rule = "--------------------------------------------------------------------------------\n"
 
-// notice returns the file NOTICE: the modules that a release links, and their own notices.
+// notice returns the content of NOTICE: the list of modules that a release links, and the notices of these modules.
 func notice(modules []*module) []byte {
 	var b bytes.Buffer
 	b.WriteString("Sluice\n\nThis product is licensed under the Apache License, Version 2.0 (see LICENSE).\n\n" +
@@ -28,7 +28,7 @@ func notice(modules []*module) []byte {
 	return b.Bytes()
 }
 
-// licences returns the file THIRD_PARTY_LICENSES: each text once, behind the names of those who ship it.
+// licences returns the content of THIRD_PARTY_LICENSES: each licence text once, after the modules and files that have it.
 func licences(modules []*module) []byte {
 	var order []string
 	of := map[string][]string{}

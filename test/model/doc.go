@@ -3,33 +3,35 @@
 //
 // world.go defines a commit, the store and the rules. writer.go has the steps of a member from the sealed batch to
 // the committed offsets. others.go has the steps of the group, other writers, the operator, and time. epochs.go is
-// a [Machine] of its own: one partition whose leaders lose records, and the leader epoch that the table stores
-// beside the position. [Search] visits every state that a machine can reach, breadth-first, so that the trace of a
-// violation is the shortest one. The zero [Rule] is the protocol as built. Each other rule changes or drops one
-// sentence of the protocol, and the search must find a violation. [Judge] checks a [History].
+// a second [Machine]: one partition whose leaders lose records, and the leader epoch that the table stores beside the
+// position. [Search] visits every state that a machine can reach, breadth-first, so that the trace of a violation is
+// the shortest one. The zero [Rule] is the protocol as built. Each bit of a Rule is one deviation from it. All but
+// Final404Last, which is correct, are wrong, and the search must find a violation. [Judge] checks a [History].
 //
 // # What a world has
 //
-//   - Two members, both of which may believe that they own any claim. Claims are lost one by one while the commit runs, or with
-//     the commit given up. A member may crash at any step and lose all memory.
+//   - Two members, both of which may believe that they own any claim. A member loses single claims during its commit, or
+//     it gives up the commit and all claims. It may crash at any step and lose all memory.
 //   - A PUT that takes effect now, later, after its sender died, or never. Its response is a 200, a 412, unclear, or lost. A
-//     GET that is right at its moment.
-//   - Appends by another writer without limit; a batch that is open while another is committed; dead letters that may repeat;
-//     poison records that hold their partition; batches without rows.
-//   - Two initial commits at once with two views of the topic's end; a topic created again; an operator's PUT that takes effect
-//     late; a table replaced; a member that sleeps until log entries are cleaned up, also between two requests of one poll; a
-//     log of which only a checkpoint is left; txns that expire; requests too old to take effect; committed offsets that fail
-//     or are old.
+//     GET shows the log as it is at that moment.
+//   - Appends by another writer without limit; a batch that is open while another is committed; dead letters that are written
+//     twice; poison records that hold their partition; batches without rows.
+//   - Two initial commits at once with different views of the topic's end; a topic created again; an operator's PUT that takes
+//     effect late; a table replaced; a member that sleeps until log entries are cleaned up, also between two requests of one
+//     poll; a log of which only a checkpoint is left; txns that expire; requests too old to take effect; committed offsets that
+//     are not written or are old.
 //   - Leaders elected without the newest records, and logs that grow again at the same offsets.
 //
 // # What must hold
 //
-//   - A version of the log is written once and extends a prefix without a hole.
+//   - Each version of the log is written once, directly after the version before it.
 //   - The rows of a claim are exactly the records from its initial position to its txn, once each. A letter is durable before
 //     the txn passes its record, and no txn passes a poison record that holds its claim.
-//   - No decided outcome contradicts the log. Each committed add has its file.
-//   - No initial commit over a history, including rows without a txn. No commit into a table that no operator accepted.
-//   - No commit continues after a truncation, and no partition is held as truncated that lost no record.
+//   - A commit that a member counts as committed is in the log; one that it counts as failed is not and never will be. Each
+//     committed add has its file.
+//   - No initial commit for a partition that the table already knows, even if only rows without a txn show it. No commit into a
+//     replaced table that no operator has accepted.
+//   - No commit puts rows after rows whose records the log has lost, and no partition is held as truncated that lost no record.
 //   - From every state, steps without faults lead to the end: all records committed.
 //
 // # What is left out
@@ -37,6 +39,6 @@
 // Several tables per topic, identities and fingerprints, replay of letters, the operations log, faults inside one
 // PUT of a data file, and vacuum by others. A process that sleeps between signing and sending a request (the store
 // refuses an old signature), or for a month between deciding an initial commit and committing it. A table deleted
-// and created again at its path. The order within a partition: the model's rows are sets, so only the judge checks
-// it.
+// and created again at its path. The order of rows within a partition: the model's rows are sets, so only the judge
+// checks their order.
 package model

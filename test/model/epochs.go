@@ -1,7 +1,7 @@
 package model
 
-// The log of one Kafka partition, whose leader may be elected without the newest records, and a table that follows
-// it. world.go shows that a commit is one compare-and-set, so a commit is one step here.
+// This file models the log of one Kafka partition, whose new leader may lack the newest records, and a table that is
+// filled from it. The searches of World show that a commit acts as one compare-and-set, so it is one step here.
 
 const (
 	maxOffset = 4  // records of the partition
@@ -9,51 +9,50 @@ const (
 	unset     = -1 // no record, no row, no epoch
 )
 
-// EpochRule changes one sentence of the protocol. Zero is the protocol as built.
+// EpochRule is a set of deviations from the protocol as built, one bit each; zero is the protocol.
 type EpochRule uint8
 
-// Mistakes.
+// Mistakes. The search must find a violation for each.
 const (
-	EpochOfGroupOffset EpochRule = 1 << iota // the epoch of a position comes only from a committed offset that equals it
-	NoLastFetchedEpoch                       // a fetch does not send the broker the epoch of the record before it
-	EpochOfBatchEnd                          // a claim that a hold shortens gets the epoch of the last record that was read
-	EpochOfPoison                            // … of the record that holds it
-	EpochUnknown                             // … none
-	ResumeUnchecked                          // a resume compares the position only with the log's end
+	EpochOfGroupOffset EpochRule = 1 << iota // a resume knows the epoch of its position only if the committed offset equals it
+	NoLastFetchedEpoch                       // a fetch does not tell the broker the epoch of the record before its offset
+	EpochOfBatchEnd                          // a commit that ends before a poison record stores the epoch of the last record that was read
+	EpochOfPoison                            // such a commit stores the epoch of the poison record
+	EpochUnknown                             // such a commit stores no epoch
+	ResumeUnchecked                          // a resume compares the position with the log's end, but not its epoch
 )
 
-// Epochs is a machine of one partition: how often its leader is elected, and which record is poison and holds it,
-// -1 for none.
+// Epochs is a machine of one partition whose leader changes.
 type Epochs struct {
 	Rule      EpochRule
-	Elections uint8 // each keeps a prefix of the log, possibly all of it
-	Poison    int8
+	Elections uint8 // how many leaders are elected; each has a prefix of the log, possibly all of it
+	Poison    int8  // offset of the poison record that holds the partition; -1 for none
 }
 
 // epochMember is a process that reads the partition.
 type epochMember struct {
 	Reads     bool
-	From, Pos int8            // of its batch
-	Epoch     int8            // of the record before Pos, unset if unknown
-	Batch     [maxOffset]int8 // leader epochs of the records that were read, by offset
+	From, Pos int8            // its batch is [From, Pos)
+	Epoch     int8            // leader epoch of the record before Pos, unset if unknown
+	Batch     [maxOffset]int8 // leader epochs of the batch's records, by offset
 }
 
 // EpochState is a state of the machine. A record is identified by its offset and its leader epoch.
 type EpochState struct {
 	End, Leader      int8
 	Log              [maxOffset]int8 // leader epoch of the record at each offset
-	First            [maxEpoch]int8  // where each leader epoch of the log begins, unset if this log has none
-	Born, Before     [maxEpoch]int8  // of each leader epoch that ever existed: its first offset, and the epoch of the record before that
+	First            [maxEpoch]int8  // first offset of each leader epoch, unset if the log has no record of it
+	Born, Before     [maxEpoch]int8  // of each leader epoch that ever existed: its first offset, and the epoch of the record before it
 	Txn, Epoch       int8            // the table's position and the epoch stored beside it
 	Rows             [maxOffset]int8 // leader epoch of the record whose row the table has
 	Group, GroupEpch int8            // the committed offset, and the epoch in its metadata
 	M                [2]epochMember
 	Elections        uint8
-	Fixed            bool // the poison record was fixed and no longer holds
-	Err              uint8
+	Fixed            bool  // the poison record was fixed and no longer holds
+	Err              uint8 // index into epochWords; 0 = no violation
 }
 
-// The names of its rules.
+// The violations of this machine.
 const (
 	pastTruncation = "a commit continues after a truncation"
 	falseTruncated = "held as truncated, but no record was lost"
@@ -93,7 +92,8 @@ func (w Epochs) Same(s EpochState) EpochState {
 // Bad implements [Machine].
 func (w Epochs) Bad(s EpochState) string { return epochWords[s.Err] }
 
-// Done implements [Machine]: all records have rows, or an operator is needed.
+// Done implements [Machine]: the table has all records that it can have, or it has rows of lost records, so that only
+// an operator can continue.
 func (w Epochs) Done(s EpochState) bool { return s.Txn == w.holdAt(&s) || s.lost() }
 
 // holdAt returns the offset of the record that holds the partition, or the end of the log.
@@ -114,8 +114,8 @@ func (s *EpochState) lost() bool {
 	return false
 }
 
-// endOf returns the leader's response for epoch e: the newest epoch of its log that is not after e, and where that
-// ends.
+// endOf returns the leader's response to OffsetsForLeaderEpoch with e: the newest epoch of its log that is not newer
+// than e, and the offset where that epoch ends. The epoch is unset if the log has none.
 func (s *EpochState) endOf(e int8) (epoch, end int8) {
 	epoch, end = unset, s.End
 	for i, first := range s.First {
@@ -171,7 +171,7 @@ func (w Epochs) Next(s EpochState, emit func(Step, EpochState)) {
 	}
 }
 
-// elect makes a replica with only the first records the leader.
+// elect makes a replica the leader that has only the records before offset keeps.
 func (s *EpochState) elect(keeps int8) {
 	s.Elections--
 	s.Leader++
@@ -190,7 +190,8 @@ func (s *EpochState) elect(keeps int8) {
 	}
 }
 
-// resume reads the position from the table and compares it with the log.
+// resume reads the position and its epoch from the table and compares them with the log. If they do not match, the
+// claim is held, which is a violation unless the log has lost records of the table.
 func (w Epochs) resume(t *EpochState, y *epochMember) {
 	epoch := t.Epoch
 	if w.Rule&EpochOfGroupOffset != 0 && t.Group != t.Txn {
@@ -205,14 +206,14 @@ func (w Epochs) resume(t *EpochState, y *epochMember) {
 	*y = epochMember{Reads: true, From: t.Txn, Pos: t.Txn, Epoch: epoch, Batch: noEpochs()}
 }
 
-// has reports whether the log has what a reader at pos has read, given the epoch of the record before pos. A broker
-// judges a fetch in the same way (KIP-595, diverging epoch).
+// has reports whether the log still has the records that a reader at pos has read, judged by the epoch of the record
+// before pos; true if that is unset. A broker judges a fetch in the same way (KIP-595, diverging epoch).
 func (s *EpochState) has(pos, epoch int8) bool {
 	newest, end := s.endOf(epoch)
 	return epoch == unset || newest == epoch && end >= pos
 }
 
-// fetch reads the record at Pos.
+// fetch reads the record at Pos into the batch. If the log has diverged, the member drops its batch.
 func (w Epochs) fetch(t *EpochState, y *epochMember) {
 	if w.Rule&NoLastFetchedEpoch == 0 && !t.has(y.Pos, y.Epoch) {
 		*y = newEpochMember() // diverging: the batch is dropped, the claim resumes
@@ -223,7 +224,8 @@ func (w Epochs) fetch(t *EpochState, y *epochMember) {
 	y.Pos++
 }
 
-// commit is the compare-and-set of the position, with the rows before the poison record that holds the partition.
+// commit ends the member's batch. It adds the rows before the record that holds the partition and moves the position,
+// if that is still where the batch began.
 func (w Epochs) commit(t *EpochState, y *epochMember) {
 	defer func() { *y = newEpochMember() }()
 	next, epoch := y.Pos, y.Epoch

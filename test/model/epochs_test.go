@@ -7,7 +7,7 @@ var (
 	poisonous = Epochs{Elections: 2, Poison: 2}
 )
 
-// TestEpochs visits every state of a partition whose leaders lose records.
+// TestEpochs visits every state of a partition whose new leaders lack records, and expects no violation.
 func TestEpochs(t *testing.T) {
 	for name, w := range map[string]Epochs{"Elections": elections, "Poisonous": poisonous} {
 		t.Run(name, func(t *testing.T) {

@@ -6,7 +6,7 @@ type Kind uint8
 const (
 	// Row must be a row once a position has passed it.
 	Row Kind = iota
-	// Dropped is a declared drop: a tombstone, a health-check record, a duplicate.
+	// Dropped is left out on purpose: a tombstone, a health-check record, a duplicate.
 	Dropped
 	// Poison can never be a row: a position passes it only after a durable letter.
 	Poison
@@ -15,7 +15,7 @@ const (
 	Control
 )
 
-// Partition is Kafka's partition with the identity of its topic.
+// Partition is a Kafka partition of one topic id.
 type Partition struct {
 	Topic, TopicID string
 	Number         int32
@@ -23,29 +23,29 @@ type Partition struct {
 
 // Values of positions that are not offsets.
 const (
-	// AtStart as Txn.From marks an initial commit: there was no position before. As Source.Start it allows any
-	// initial position.
+	// AtStart as Txn.From marks an initial commit. As Source.Start it allows any initial position, as Source.Position
+	// it says that the table had none.
 	AtStart = -1
-	// NotRecorded as Txn.From says that the run did not record it.
+	// NotRecorded as Txn.From says that the run did not record the position at which the batch started.
 	NotRecorded = -2
 )
 
-// History is a recorded run: what was produced, and what the table's log says about it.
+// History is a recorded run: the records that were produced, the dead letters, and the versions of the table's log.
 type History struct {
-	First    int64  // number of the first version: 0 for the whole log
-	Table    string // table id before the first version; "" for that of the first version
+	First    int64  // number of the first version; 0 if the history has the whole log
+	Table    string // table id before the first version; "" if it is that of the first version
 	Sources  []Source
 	Letters  []Letter
 	Versions []Version // in the order in which they took effect
 }
 
-// Source is what was produced to a partition.
+// Source is the records that were produced to a partition.
 type Source struct {
 	Partition Partition
-	// Start is where the rows must begin: the position of the initial commit, AtStart if any is allowed.
+	// Start is the position that the initial commit must set; AtStart if any is allowed.
 	Start int64
-	// Position is the table's position before the first version of the history, AtStart if it had none. Rows from
-	// before are not in the history.
+	// Position is the table's position before the first version of the history, AtStart if it had none. Rows of
+	// earlier versions are not in the history.
 	Position int64
 	Records  map[int64]Kind
 }
@@ -54,8 +54,8 @@ type Source struct {
 type Letter struct {
 	Partition Partition
 	Offset    int64
-	// Before is the number of the next version at the time when the letter was durable. A position that passes the
-	// record may be in this version or a later one.
+	// Before is the number that the next version had when the letter was durable. Only this version or a later one may
+	// have a position that passes the record.
 	Before int64
 }
 
@@ -63,25 +63,26 @@ type Letter struct {
 type Version struct {
 	Number int64
 	Table  string // table id after this version
-	Member string // who wrote it, for the text of a violation; may be empty
-	// Operator marks a commit of the offsets commands: it may set any positions, and the rows begin there anew.
+	Member string // the member that wrote it, for the text of a violation; may be empty
+	// Operator marks a commit by a command that moves positions, such as offsets set: it may set any position, and
+	// records from there on must have rows again.
 	Operator bool
-	// Accepts marks an operator's commit that accepts the table after it was replaced.
+	// Accepts marks an operator's commit that accepts a replaced table.
 	Accepts bool
 	Txns    []Txn
-	// Rows are in the order of a reader: adds as the version lists them, rows as the files hold them.
+	// Rows are in the order in which a reader gets them: adds as the version lists them, rows as the files hold them.
 	Rows []RowAt
 	// Unreadable is the number of adds whose file was missing.
 	Unreadable int
 }
 
-// Txn moves the position of a partition.
+// Txn moves the position of a partition from From to Next.
 type Txn struct {
 	Partition  Partition
 	From, Next int64
 }
 
-// RowAt is the origin of a row.
+// RowAt is the record from which a row was made.
 type RowAt struct {
 	Partition Partition
 	Offset    int64

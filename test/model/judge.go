@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The names of rules that only a history shows. In the model, positions are one compare-and-set by construction and
-// rows are sets.
+// Violations that only [Judge] can find. The model cannot have them: there a commit moves positions by one
+// compare-and-set, and rows are sets.
 const (
 	movedElsewhere = "a commit moves a position from a value that the table does not have"
 	movedBack      = "a position moves back without an operator"
@@ -17,12 +17,12 @@ const (
 	unknownSource  = "a partition without a source"
 )
 
-// perRule bounds how many violations of one rule are returned one by one.
+// perRule is the maximum number of violations of one rule that Judge returns one by one; it counts the others.
 const perRule = 10
 
-// Judge checks a history against the rules of the model. It returns the violations in the order of versions, none
-// if the run was right. It checks every prefix of the log, as a reader at that time would see it. It does not check
-// that all records were committed: the caller must compare the last positions with the ends of the partitions.
+// Judge checks a history against the rules of the model. It returns the violations in the order of versions, nil if
+// there are none. It checks every prefix of the log, as a reader at that time would see it. It does not check that all
+// records were committed: the caller must compare the last positions with the ends of the partitions.
 func Judge(h History) []string {
 	j := judge{told: map[string]int{}, at: map[Partition]*account{}}
 	for _, s := range h.Sources {
@@ -55,21 +55,21 @@ func Judge(h History) []string {
 type account struct {
 	records map[int64]Kind
 	letters map[int64]int64 // offset to Letter.Before
-	want    int64           // configured initial position
-	start   int64           // where the rows of this history begin
-	txn     int64
-	rows    map[int64]bool // offsets with a row, since start
-	last    int64          // offset of the last row
-	checked int64          // rows and letters before this offset were checked
+	want    int64           // Source.Start
+	start   int64           // position from which each record must have its row
+	txn     int64           // the table's position
+	rows    map[int64]bool  // offsets with a row, since start
+	last    int64           // offset of the last row
+	checked int64           // first offset whose row or letter is not checked yet
 }
 
-// restart lets the rows of a partition begin anew.
+// restart sets the position of a partition and forgets its rows: records from there on must have rows again.
 func (a *account) restart(at int64) {
 	a.start, a.txn, a.last, a.checked = at, at, at-1, at
 	clear(a.rows)
 }
 
-// kind returns the kind of an offset.
+// kind returns the kind of an offset, Control if no record was produced there.
 func (a *account) kind(offset int64) Kind {
 	if k, produced := a.records[offset]; produced {
 		return k
@@ -81,13 +81,13 @@ type judge struct {
 	at       map[Partition]*account
 	newest   int64
 	table    string
-	replaced bool // by a table that no operator has accepted
+	replaced bool // the table was replaced, and no operator has accepted the new one
 	found    []string
-	told     map[string]int
-	rules    []string // in the order of their first violation
+	told     map[string]int // number of violations by rule
+	rules    []string       // broken rules, in the order of their first violation
 }
 
-// tell adds a violation of a rule by v.
+// tell adds a violation of a rule by version v.
 func (j *judge) tell(v Version, rule, detail string, args ...any) {
 	if j.told[rule]++; j.told[rule] == 1 {
 		j.rules = append(j.rules, rule)
@@ -121,7 +121,7 @@ func (j *judge) version(v Version) {
 	switch {
 	case v.Number <= j.newest:
 		j.tell(v, writtenTwice, "the newest one was %d", j.newest)
-		return // readers see one of the two; the content of the other is lost
+		return // readers see only one of the two, so the content of this one is not applied
 	case v.Number > j.newest+1:
 		j.tell(v, prefixHole, "the newest one was %d", j.newest)
 	}
@@ -145,7 +145,7 @@ func (j *judge) version(v Version) {
 		j.move(v, t)
 	}
 	if j.replaced {
-		return // it belongs to the operator until it is accepted
+		return // rows of a replaced table are not checked until an operator accepts it
 	}
 	for _, r := range v.Rows {
 		j.row(v, r)
@@ -189,7 +189,8 @@ func (j *judge) move(v Version, t Txn) {
 	a.txn = t.Next
 }
 
-// history returns a position of the partition's topic that the table already has, under this topic id or another.
+// history returns a partition whose position forbids an initial commit of p: p itself, or one of p's topic with another
+// topic id. It returns false if the table has no such position.
 func (j *judge) history(p Partition) (Partition, bool) {
 	for q, a := range j.at {
 		if a.txn != AtStart && (q == p || q.Topic == p.Topic && q.TopicID != p.TopicID) {
@@ -199,7 +200,7 @@ func (j *judge) history(p Partition) (Partition, bool) {
 	return p, false
 }
 
-// row checks and adds one row. The positions of its version are applied before.
+// row checks and adds one row. The caller has already applied the positions of the row's version.
 func (j *judge) row(v Version, r RowAt) {
 	a := j.account(r.Partition)
 	switch {
@@ -215,7 +216,7 @@ func (j *judge) row(v Version, r RowAt) {
 	a.last = max(a.last, r.Offset)
 }
 
-// passed checks the offsets that the position of a partition has passed.
+// passed checks that each offset that the position of p has newly passed has its row or its letter.
 func (j *judge) passed(v Version, p Partition) {
 	a := j.account(p)
 	for ; a.checked < a.txn; a.checked++ {
@@ -233,5 +234,5 @@ func (j *judge) passed(v Version, p Partition) {
 	}
 }
 
-// breaks reports whether a violation that [Judge] returned breaks this rule.
+// breaks reports whether a violation that [Judge] returned is one of this rule.
 func breaks(violation, rule string) bool { return strings.Contains(violation, ": "+rule) }

@@ -15,9 +15,9 @@ const (
 	walkSteps = 60
 )
 
-// agree walks through a world at random and compares the verdicts. What the model calls bad and a history can show,
-// the judge must find. What the judge finds, the model must call bad, unless it is about positions, which a history
-// shows before the rows do.
+// agree takes random walks in a world and compares the verdicts of model and judge. The judge must find each violation
+// of the model that a history can show. The model must have each violation of the judge, except those about positions.
+// agree returns the number of walks with a violation, and of walks where only the judge found one, about a position.
 func agree(t *testing.T, w World) (red, early int) {
 	t.Helper()
 	for seed := range uint64(walks) {
@@ -43,7 +43,7 @@ func agree(t *testing.T, w World) (red, early int) {
 // TestJudge_AgreesWithModel compares judge and model on random walks, of the protocol and of every mutant.
 func TestJudge_AgreesWithModel(t *testing.T) {
 	for name, w := range worlds {
-		if name == "Fickle" || w.Expiries > 0 { // a history knows what a record is, and no txn in it expires
+		if name == "Fickle" || w.Expiries > 0 { // a history has one kind for each record, and no txn in it expires
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestJudge_AgreesWithModel(t *testing.T) {
 			}
 		})
 	}
-	// The other rules are about what a member believes, need many steps in a row, or never end.
+	// The other mutants break what a history cannot show, or need too long a row of certain steps.
 	if caught < 17 {
 		t.Errorf("random walks show only %d mutants", caught)
 	}
@@ -77,7 +77,7 @@ var (
 	q0 = Partition{Topic: "orders", TopicID: "b"}
 )
 
-// good is a history that could break every rule and breaks none.
+// good is a history without violations, in which a small change can break any rule.
 func good() History {
 	return History{
 		Sources: []Source{
@@ -192,7 +192,7 @@ func TestJudge_Rules(t *testing.T) {
 	}
 }
 
-// TestJudge_Brief: a run that lost many records is reported in a few lines.
+// TestJudge_Brief shows that Judge returns perRule violations of one rule and a count of the others.
 func TestJudge_Brief(t *testing.T) {
 	s := Source{Partition: p0, Start: 0, Records: map[int64]Kind{}}
 	for o := range int64(1000) {

@@ -4,7 +4,7 @@ package model
 
 import "testing"
 
-// TestLongWorld has worlds with more records than TestProtocol: millions of states.
+// TestLongWorld searches worlds with millions of states, which take too long for TestProtocol.
 func TestLongWorld(t *testing.T) {
 	for name, w := range map[string]World{
 		"TwoClaims": {Records: [2]string{"gg", "pg"}},

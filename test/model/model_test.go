@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// limit bounds the states of one search; a world that needs more proves nothing.
+// limit is the maximum number of states of one search. A search that reaches it proves nothing, so its test fails.
 const limit = 6_000_000
 
 var (
@@ -35,7 +35,7 @@ func search[S comparable](t *testing.T, w Machine[S]) Result {
 	return r
 }
 
-// worlds are safe: none of their states breaks a rule.
+// worlds are the protocol, and the correct deviation Final404Last: no state of theirs may have a violation.
 var worlds = map[string]World{
 	"Chained": chained, "TwoClaims": twoClaims, "Strays": strays, "Fickle": fickle, "First": first, "Recreated": recreated,
 	"Operated": operated, "Replaced": replaced, "Minutes": minutes, "Asleep": asleep, "Grouped": grouped, "Poisoned": poisoned,
@@ -59,7 +59,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// mutants are rules that must break the protocol, each in a world that shows why the sentence is needed.
+// mutants are the wrong deviations, each in a world in which the search must find a violation.
 var mutants = map[string]struct {
 	rule Rule
 	in   World

@@ -1,7 +1,6 @@
 package model
 
-// membership adds the steps of claims and members: any member may claim and lose any partition, and die, at any
-// time.
+// membership emits the steps that change what member m owns: it may resume and lose any claim, and crash, at any time.
 func (w World) membership(s *State, x Member, m int, do doer) {
 	for c := range claims {
 		resume := func(t *State, y *Member) { w.resume(t, y, c) }
@@ -28,14 +27,14 @@ func (w World) membership(s *State, x Member, m int, do doer) {
 		do("crashes", m, -1, 0, func(t *State, y *Member) {
 			w.stray(t, y, 0, 0)
 			*y = newMember()
-			for i := range t.Stray { // the next process does not know these ids
+			for i := range t.Stray { // the next process does not know the txnIds of this one
 				t.Stray[i].Owner *= flag(t.Stray[i].Owner != uint8(m)+1)
 			}
 		})
 	}
 }
 
-// others adds the steps of other writers, the operator, the topic, and time.
+// others emits the steps of other writers, the operator, the topic, and time.
 func (w World) others(s *State, do doer) {
 	do("another writer appends", -1, -1, 0, func(t *State, _ *Member) { w.other(t, written{cut: noCut()}) })
 	if s.Replaces > 0 {
@@ -82,7 +81,7 @@ func (w World) others(s *State, do doer) {
 			w.other(t, written{cut: k, operator: true, accepts: true})
 		})
 	}
-	if s.Days > 0 { // longer than the log is kept: no request takes that long, but a member may sleep
+	if s.Days > 0 { // longer than log entries are kept; no request takes that long, but a member may sleep
 		do("a day passes, old log entries go", -1, -1, 0, func(t *State, _ *Member) { w.day(t, old) })
 		if w.Polls && s.Bare == 0 {
 			do("a day passes, all log entries go, a checkpoint stands", -1, -1, 0, func(t *State, _ *Member) {
@@ -95,7 +94,7 @@ func (w World) others(s *State, do doer) {
 		if s.Expiries > 0 && s.Txn[c] != absent && !starting(s) {
 			do("the txn expires, another's checkpoint drops it, claim", -1, c, 0, func(t *State, _ *Member) {
 				t.Expiries--
-				pass(t) // it takes a month
+				pass(t) // a txn expires after a month
 				t.Past[c] |= t.Once[c]
 				t.Txn[c], t.Group[c], t.Once[c] = absent, absent, 0
 			})
@@ -106,7 +105,7 @@ func (w World) others(s *State, do doer) {
 	}
 }
 
-// day removes the log entries up to version newest.
+// day lets a day pass: log entries up to version newest are gone, and snapshots are old.
 func (w World) day(t *State, newest int8) {
 	t.Days--
 	pass(t)
@@ -121,8 +120,8 @@ func (w World) day(t *State, newest int8) {
 	}
 }
 
-// starting reports whether a member has found no txn and is about to make the initial commit. It does not sleep for
-// a month there.
+// starting reports whether a member has found no txn and is about to make the initial commit. The model assumes that it
+// does not sleep for a month at that point.
 func starting(s *State) bool {
 	for _, y := range s.M {
 		if y.Cut.Kind == start || y.From[0] == absent || y.From[1] == absent {
@@ -132,7 +131,7 @@ func starting(s *State) bool {
 	return false
 }
 
-// pass lets more time pass than a request can take.
+// pass lets more time pass than a request can take: PUTs in flight never take effect.
 func pass(t *State) {
 	for i := range t.M {
 		t.Stray[i] = Put{Cut: noCut()}

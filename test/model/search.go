@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Step is a step of a machine. Calm > 0 marks the steps of a run without faults; the lowest is taken first.
+// Step is a step of a machine.
 type Step struct {
 	What   string
-	Member int8 // -1: not a step of a member
-	About  int8 // claim or offset; -1: none
-	Calm   uint8
+	Member int8  // index of the member that takes it; -1 if no member does
+	About  int8  // claim or offset; -1: none
+	Calm   uint8 // 0 for a fault; a run without faults always takes the possible step with the lowest other value
 }
 
 func (l Step) String() string {
@@ -29,7 +29,7 @@ func (l Step) String() string {
 type Result struct {
 	States, Steps, Depth int
 	Bad                  string   // the violation; empty if no reachable state has one
-	Trace                []string // the shortest way to it
+	Trace                []string // the steps of the shortest run that ends in the violation
 	Exhausted            bool     // whether every reachable state was visited; false if the limit ended the search
 }
 
@@ -41,20 +41,21 @@ func (r Result) String() string {
 	return s
 }
 
-// node is a visited state. Its content is dropped, its place in the graph is kept.
+// node is a visited state. To save memory it keeps only how the search reached the state, not the state itself.
 type node struct {
 	parent int32
-	calm   int32 // the next node of a run without faults, or one of the two below
-	by     Step
+	calm   int32 // the next node of a run without faults, nowhere or arrived
+	by     Step  // the step from parent
 }
 
 const (
-	nowhere = -1
-	arrived = -2
+	nowhere = -1 // the state has no step without a fault
+	arrived = -2 // the state is an end, or a run without faults from it reaches one
 )
 
-// Machine is a state machine that [Search] can visit.
+// Machine is a state machine whose states [Search] visits.
 type Machine[S comparable] interface {
+	// Init returns the initial state.
 	Init() S
 	// Next calls emit for every possible step.
 	Next(s S, emit func(Step, S))
@@ -62,13 +63,13 @@ type Machine[S comparable] interface {
 	Bad(s S) string
 	// Done reports whether the state is an end of runs without faults.
 	Done(s S) bool
-	// Same returns the state with the two members exchanged: it counts as the same state.
+	// Same returns the state with its two members exchanged. Search visits only one of the two.
 	Same(s S) S
 }
 
-// Search visits every state that w can reach, up to limit, and stops at the first violation. Without one it also
-// checks that steps without faults lead from each state to the end. The two members are interchangeable, so states
-// that differ only by their exchange count as one.
+// Search visits every state that w can reach and stops at the first violation, or once it has seen more than limit
+// states. If it finds no violation it also checks that steps without faults lead from each state to the end. States
+// that differ only by the exchange of the two members count as one.
 func Search[S comparable](w Machine[S], limit int) (r Result) {
 	seed := maphash.MakeSeed()
 	key := func(s S) uint64 { return min(maphash.Comparable(seed, s), maphash.Comparable(seed, w.Same(s))) }
@@ -119,8 +120,8 @@ func Search[S comparable](w Machine[S], limit int) (r Result) {
 	return r
 }
 
-// stuck follows the steps without faults, one per state. It returns a state from which they never reach the end, -1
-// if none.
+// stuck follows from each state the steps without faults. It returns a state from which they never reach the end, -1 if
+// there is none. It changes nodes.
 func stuck(nodes []node) int32 {
 	seen := make([]bool, len(nodes))
 	for i := range nodes {

@@ -2,8 +2,8 @@ package model
 
 import "math/rand/v2"
 
-// walk takes random steps in a world and records its versions as a history. It ends at the first violation or after
-// so many steps, and returns the name of the violation.
+// walk takes random steps in a world and records its versions as a history. It ends at the first violation or after so
+// many steps. It returns the violation as bad, "" if there was none.
 func walk(w World, rng *rand.Rand, steps int) (h History, bad string) {
 	r := recorder{w: w, h: History{First: 1, Table: "1"}, letters: map[Letter]bool{}}
 	var heard []written
@@ -20,7 +20,7 @@ func walk(w World, rng *rand.Rand, steps int) (h History, bad string) {
 		}
 		var choices []choice
 		w.Next(s, func(l Step, t State) {
-			for range 1 + 2*min(l.Calm, 1) { // faults are a third of the steps, otherwise no walk gets far
+			for range 1 + 2*min(l.Calm, 1) { // a fault is chosen a third as often as another step, otherwise no walk gets far
 				choices = append(choices, choice{t, heard})
 			}
 			heard = nil
@@ -39,17 +39,19 @@ func walk(w World, rng *rand.Rand, steps int) (h History, bad string) {
 	return r.h, bad
 }
 
-// shown are the violations that a history can show; the other rules are about what a member believes.
+// shown reports whether a history can show this violation. It cannot show what a member decided, that a run never ends,
+// or that a record is both row and letter, which is allowed.
 func shown(bad string) bool {
 	return bad != "" && bad != wronglyWon && bad != wronglyLost && bad != neverEnds && bad != twoPlaces
 }
 
-// aboutPositions are violations that a history shows earlier than the rows do.
+// aboutPositions reports whether a violation that Judge returned is about a position. A wrong position is in the
+// history before it leads to wrong rows, so the model may not call the state bad yet.
 func aboutPositions(violation string) bool {
 	return breaks(violation, movedElsewhere) || breaks(violation, movedBack) || breaks(violation, withoutStart)
 }
 
-// recorder records what happens in a world as a history.
+// recorder makes a history of the versions and letters of a walk.
 type recorder struct {
 	w       World
 	h       History
@@ -57,7 +59,7 @@ type recorder struct {
 	letters map[Letter]bool
 }
 
-// partition returns the partition of a claim. Generations are two ids of one topic.
+// partition returns the partition of a claim. With World.Generations the claims are one partition under two topic ids.
 func (r *recorder) partition(c int) Partition {
 	if r.w.Generations {
 		return Partition{Topic: "orders", TopicID: string('a' + rune(c))}
@@ -97,7 +99,8 @@ func (r *recorder) version(w written) {
 	r.h.Versions = append(r.h.Versions, v)
 }
 
-// deleted marks the files of a commit as gone. If they went after it took effect, no version has recorded that yet.
+// deleted marks the files of the newest commit with rows as missing, if no version has missing files yet: they were
+// deleted only after the commit took effect.
 func (r *recorder) deleted() {
 	for i := len(r.h.Versions) - 1; i >= 0; i-- {
 		if v := &r.h.Versions[i]; v.Unreadable > 0 || len(v.Rows) > 0 {
@@ -107,7 +110,7 @@ func (r *recorder) deleted() {
 	}
 }
 
-// sent records the letters that are durable now.
+// sent adds the letters that became durable since its last call.
 func (r *recorder) sent(s State) {
 	for c := range claims {
 		for o := range int64(8) {

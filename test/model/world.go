@@ -1,63 +1,73 @@
 package model
 
 const (
-	claims = 2  // at most, in one table
-	absent = -1 // the table has no txn for the claim
-	none   = -2 // a batch does not touch the claim, or a member does not own it
+	claims = 2  // maximum number of claims, all of one table
+	absent = -1 // as a position: the table has no txn for the claim
+	none   = -2 // as a position: the batch does not have the claim, or the member does not own it
 )
 
-// Rule changes one sentence of the protocol. Zero is the protocol as built.
+// Rule is a set of deviations from the protocol as built, one bit each; zero is the protocol. For every deviation
+// except Final404Last, which is correct, a search must find a violation (TestMutants).
 type Rule uint32
 
-// Readings that an imprecise text would allow, then plain mistakes.
+// A correct deviation: its searches must find no violation.
 const (
-	Final404Last      Rule = 1 << iota // a 404 read longer after the LAST PUT than a request can take is final: true, but not needed
-	Final404Aged                       // "a 404 older than … is final": measured by the response's own age
-	Final404First                      // the same, measured from the first PUT although it was repeated since
-	Final404Cleaned                    // Final404Last, although log cleanup may have caused the 404
-	PreWithoutTable                    // the precondition is "txn == from, schema still fits", without the table's id
-	TableIDInMemory                    // only the process remembers which table it wrote
-	StartCheckedOnce                   // "initial commit only if no txn …" is checked when decided, not again in the precondition
+	// Final404Last: a 404 that is read longer after the last PUT of N than a request can take counts as a definite
+	// failure. The protocol repeats the PUT instead.
+	Final404Last Rule = 1 << iota
+)
+
+// Misreadings of the protocol's text.
+const (
+	Final404Aged      Rule = 2 << iota // a 404 counts as a definite failure once the response itself is old
+	Final404First                      // like Final404Last, but measured from the first PUT, although a later one may still take effect
+	Final404Cleaned                    // like Final404Last, also for an old snapshot: log cleanup may have caused the 404
+	PreWithoutTable                    // the precondition does not compare the table's id
+	TableIDInMemory                    // only the process remembers which table it wrote; after a restart any table is accepted
+	StartCheckedOnce                   // "initial commit only if no txn" is checked when it is decided, but not in the precondition
 	DropRowsKeepTxn                    // rows of held or released claims are dropped, but their txn is committed
-	AgeCheckedInPRE                    // the snapshot's age is checked in the precondition, not when a PUT or its repetition is signed
-	EmptyCutMoves                      // a batch without rows waits, and the next one starts after it
+	AgeCheckedInPRE                    // the snapshot's age is checked in the precondition, but not when a PUT is sent or repeated
+	EmptyCutMoves                      // a batch without rows is not committed, and the next batch starts after it
 	IdleBlind                          // a member without anything to commit does not read the log
-	OnePlace                           // "exactly one place", literally, for letters that no txn has passed
-	AnyOwnID                           // any txnId that this process ever used counts as its own
-	DeniedDecides                      // 403 is a definite failure, of a repeated PUT too
-	HeadForgotten                      // after any HEAD, a snapshot that is too old counts as young
-	NoCAS                              // txn == from is not checked
-	NextOnUnknown                      // after an unknown outcome it continues at N+1
-	LostOn412                          // a 412 always means another writer's version
-	NewIDOn404                         // a repeated PUT has new content
-	DeleteOnUnknown                    // a commit given up with unknown outcome deletes its files
-	FenceKeepsChained                  // a fence keeps the open batch
-	GroupOverTxn                       // resume at the committed offset
-	LettersLate                        // letters after the commit
-	DropFencedRows                     // a fenced claim loses its rows, but not its txn
-	StartUnchecked                     // initial commit wherever there is no txn
-	PlainPut                           // PUT without If-None-Match
-	PoisonPassed                       // a hold for poison does not end the batch
+	OnePlace                           // a record that is a row must have no letter, not even one of a commit that failed
+	AnyOwnID                           // any txnId that this process ever used counts as that of the commit in flight
+	DeniedDecides                      // a 403 counts as a definite failure, although an earlier PUT of N may still take effect
+	HeadForgotten                      // a HEAD of N-1 makes an old snapshot young even if it finds the entry gone
 	NotFoundIsYoung                    // a poll that ends with 404 makes the snapshot young, however long the poll took
-	CheckpointIsYoung                  // a missing N-1 is acceptable if the snapshot came from its checkpoint, however long ago
-	StatisticsUnread                   // an initial commit checks txns and committed offsets only, not the table's files
+	CheckpointIsYoung                  // a missing N-1 is accepted if the snapshot is N-1's checkpoint, however long ago it was read
+	StatisticsUnread                   // an initial commit checks txns and committed offsets, but not the table's files
 	SiblingsVouch                      // the files are checked only if no partition of the topic has a txn
 )
 
-// Phase is the phase of the commit in flight.
+// Plain mistakes.
+const (
+	NoCAS             Rule = 1 << (19 + iota) // the precondition does not compare the txn with the start of the batch
+	NextOnUnknown                             // after an unknown outcome the member puts the commit at N+1
+	LostOn412                                 // a 412 always means another writer's version
+	NewIDOn404                                // a PUT that is repeated after a 404 has a new txnId
+	DeleteOnUnknown                           // a commit that is given up with an unknown outcome deletes its files
+	FenceKeepsChained                         // a fence keeps the open batch
+	GroupOverTxn                              // a claim resumes at the committed offset instead of the txn
+	LettersLate                               // letters are written after the commit
+	DropFencedRows                            // a claim whose txn was moved by another commit loses its rows, but its txn is committed
+	StartUnchecked                            // an initial commit is made wherever there is no txn
+	PlainPut                                  // PUT without If-None-Match
+	PoisonPassed                              // a poison record that holds its partition does not end the batch
+)
+
+// Phase is how far a member's commit has come.
 type Phase uint8
 
-// The phases, with the letters of the steps of a commit: precondition and letters (a)-(c), the PUT (d), committed
-// offsets (e).
+// The phases of a commit. Letters in parentheses are the steps of the real committer (connector/commit/commit.go).
 const (
-	idle     Phase = iota
-	closed         // a sealed batch whose letters are to be produced
-	lettered       // ready for precondition and PUT
-	polling        // reads the log version by version, up to the first 404; only with World.Polls
-	ready          // precondition passed on the version before N, PUT not sent yet
-	waiting        // PUT of N sent
-	unknown        // 412 or no clear response
-	won            // (e) to do
+	idle     Phase = iota // no sealed batch
+	closed                // sealed; the precondition (a) and the letters (c) come next
+	lettered              // letters are durable; the precondition on the newest prefix and the PUT (d) come next
+	polling               // reads the log version by version, up to the first 404; only with World.Polls
+	ready                 // the precondition passed on the version before N; the PUT is not sent yet
+	waiting               // the PUT of N is sent; no response yet
+	unknown               // the response was a 412 or unclear; a GET of N comes next
+	won                   // committed; the committed offsets (e) come next
 )
 
 // flight is the state of the newest PUT of a commit.
@@ -65,25 +75,25 @@ type flight uint8
 
 const (
 	quiet  flight = iota // not sent
-	flying               // it may take effect at any time
-	landed
-	dead // dropped or refused
+	flying               // sent; it may take effect at any time
+	landed               // it took effect
+	dead                 // dropped or refused: it never takes effect
 )
 
 // kind is the kind of a commit.
 type kind uint8
 
 const (
-	data kind = iota
-	start
-	set // an operator's offsets set
+	data  kind = iota // a sealed batch
+	start             // an initial commit
+	set               // a position set by an operator
 )
 
-// Versions are counted from the newest one, so that the log may grow forever: 1 is the next to be written, 0 the
-// newest, old one before it, gone one that log cleanup removed.
+// Version numbers are relative to the newest version, so that the log may grow forever: 1 is the next version to be
+// written, 0 the newest one, old any earlier one, gone one whose entry log cleanup removed.
 const old, gone = -1, -2
 
-// Cut is the content of one commit: per claim [From, Next), and the offsets of its rows and of its letters, as
+// Cut is the content of one commit, per claim: its range [From, Next), and the offsets of its rows and letters as
 // bits.
 type Cut struct {
 	From, Next [claims]int8
@@ -96,41 +106,42 @@ type Member struct {
 	Phase       Phase
 	Fly         flight
 	N           int8         // the version to put; with Polls also the next one that a poll requests
-	Cut         Cut          // being committed
-	From, Pos   [claims]int8 // of the open batch: the base of its txn; where its records begin
-	Table       uint8        // id of the table it resumed from; 0 before the first resume
-	Stale       uint8        // what it knows of version N-1 is older than log entries are kept
-	Checkpoint  uint8        // 1 = its snapshot is a checkpoint's, without a later commit
-	First, Last uint8        // 1 = the first, the last PUT of N is older than a request can take
-	Saw404      uint8        // 1 = seen, 2 = that response is older than a request can take
-	Twin        uint8        // version N has an id that this process gave up
+	Cut         Cut          // the content of the commit in flight
+	From, Pos   [claims]int8 // of the open batch: the txn that its precondition expects; where its records begin
+	Table       uint8        // id of the table that it resumed from; 0 before the first resume
+	Stale       uint8        // 1 = it read version N-1 longer ago than log entries are kept
+	Checkpoint  uint8        // 1 = its snapshot is a checkpoint without a later commit
+	First, Last uint8        // 1 = the first (last) PUT of N was sent longer ago than a request can take
+	Saw404      uint8        // 1 = a GET of N returned 404; 2 = that was longer ago than a request can take
+	Twin        uint8        // 1 = version N has the txnId of a commit that this process gave up
 }
 
-// Put is a request in flight whose sender no longer waits for it.
+// Put is a PUT in flight whose sender no longer waits for its response.
 type Put struct {
-	N     int8 // 0 = none
+	N     int8 // version to write; 0 = no request
 	Cut   Cut
-	Gone  uint8 // its data files were deleted
-	Owner uint8 // 1+member whose living process sent it; kept only where a rule needs it
+	Gone  uint8 // 1 = its data files were deleted
+	Owner uint8 // 1 + the member that sent it, 0 once its process crashed; set only with the rules that read it
 }
 
 // State is a state of the machine.
 type State struct {
-	Txn, Start                             [claims]int8  // the table's txn; where the rows of this history begin
-	Once, Twice, Letters                   [claims]uint8 // offsets with a row, with two, with a letter
+	Txn, Start                             [claims]int8  // the table's txn; the position from which each record must have its row
+	Once, Twice, Letters                   [claims]uint8 // offsets with at least one row, with two rows, with a letter, as bits
 	Group                                  [claims]int8  // committed offsets
 	Table, Topic                           uint8         // ids
-	Past                                   [claims]uint8 // rows whose txn expired: only the files show them
-	Foreign                                uint8         // 1 = table replaced, accepted by no operator
+	Past                                   [claims]uint8 // offsets of rows whose txn expired: only the files show them
+	Foreign                                uint8         // 1 = the table was replaced and no operator has accepted it
 	Bare                                   uint8         // 1 = the newest version's entry is cleaned up, its checkpoint is left
 	M                                      [2]Member
 	Stray                                  [2]Put
-	Sets, Replaces, Recreates, Days, Ticks uint8 // how many are left
+	Sets, Replaces, Recreates, Days, Ticks uint8 // how often each may still happen, see World
 	Expiries                               uint8
-	Err                                    uint8 // index into words
+	Err                                    uint8 // violation found by a step, as an index into words; 0 = none
 }
 
-// The names of the rules. The first ones show in the log; the last three are about what a member believes.
+// The violations. Most of them show in the log. The last three do not: they are about what a member decided, and
+// about runs that never end.
 const (
 	writtenTwice  = "a log version was written twice"
 	prefixHole    = "a commit extends a prefix with a hole"
@@ -165,15 +176,19 @@ var words = [...]string{
 
 // World is the configuration of a machine.
 type World struct {
-	Rule                                   Rule
-	Records                                [claims]string // g row, p poison, d declared drop, f row or poison as the member sees it
-	Hold                                   bool           // poison holds its partition; otherwise it becomes a letter
-	Generations                            bool           // the claims are two topic ids of one partition
-	Fresh                                  bool           // no txn yet: an initial commit is needed
-	Group                                  bool           // follow committed offsets
-	Strays                                 int            // maximum number of PUTs that outlive their sender at a time; at least 1
-	Sets, Replaces, Recreates, Days, Ticks uint8          // how often each may happen
-	Expiries                               uint8          // how often a checkpoint of another writer drops an expired txn
+	Rule        Rule
+	Records     [claims]string // a letter per record: g row, p poison, d left out, f row or poison as the member decides
+	Hold        bool           // poison holds its partition; otherwise it becomes a dead letter
+	Generations bool           // the claims are two topic ids of one partition
+	Fresh       bool           // no txn yet: an initial commit is needed
+	Group       bool           // members commit offsets to the group
+	Strays      int            // maximum number of PUTs in State.Stray at a time; 0 counts as 1
+
+	// How often an operator sets a position, another writer replaces the table, the topic is created again, a day passes
+	// (longer than log entries are kept), and 20 minutes pass (longer than a request takes).
+	Sets, Replaces, Recreates, Days, Ticks uint8
+	// How often a txn expires and another writer's checkpoint drops it.
+	Expiries uint8
 	// Polls makes a member read the log request by request; it may sleep between two. Otherwise a poll is one step.
 	Polls bool
 
@@ -181,11 +196,11 @@ type World struct {
 	wrote func(written)
 }
 
-// written is a version as it was written; n counts from the newest one before it.
+// written is a version as it was written. n is its number relative to the newest version before it.
 type written struct {
 	n        int8
 	cut      Cut
-	files    bool // its files were deleted
+	files    bool // its data files were deleted
 	operator bool
 	accepts  bool
 	table    uint8
@@ -249,7 +264,8 @@ func (w World) offsets(c int, from, to int8, kinds string) (bits uint8) {
 	return bits
 }
 
-// Done implements [Machine]: the end of runs without faults.
+// Done implements [Machine]: every record of the current topic that can be committed is committed, and the table is
+// accepted.
 func (w World) Done(s State) bool {
 	for c := range claims {
 		if w.current(&s, c) && s.Txn[c] != w.end(c) {
@@ -259,9 +275,10 @@ func (w World) Done(s State) bool {
 	return s.Foreign == 0
 }
 
-// Bad implements [Machine]: it compares the rows of every claim with its initial position and txn.
+// Bad implements [Machine]: it returns the violation of the last step, or compares the rows and letters of every claim
+// with its initial position and txn.
 func (w World) Bad(s State) string {
-	if s.Err != 0 || s.Foreign == 1 { // a replaced table belongs to the operator until it is accepted
+	if s.Err != 0 || s.Foreign == 1 { // until an operator accepts it, the rows of a replaced table are not checked
 		return words[s.Err]
 	}
 	for c := range claims {
@@ -284,7 +301,8 @@ func (w World) Bad(s State) string {
 	return ""
 }
 
-// put is the store's response to a log entry: put-if-absent, regardless of what the sender knows by now.
+// put lets a PUT of version n with content k arrive at the store: put-if-absent. It reports whether the version was
+// written. Violations go to s.Err.
 func (w World) put(s *State, n int8, k Cut, files uint8) (taken bool) {
 	switch {
 	case n == gone, n <= 0 && w.is(PlainPut):
@@ -313,7 +331,7 @@ func (w World) put(s *State, n int8, k Cut, files uint8) (taken bool) {
 		}
 		if k.Kind != data {
 			s.Start[c], s.Once[c], s.Twice[c] = k.Next[c], 0, 0
-		} else if s.Txn[c] == absent { // sent before the txn expired: it continues from there
+		} else if s.Txn[c] == absent { // the PUT was sent before the txn expired, and continues after its rows
 			s.Once[c] |= s.Past[c]
 		}
 		s.Past[c] = 0
@@ -325,7 +343,7 @@ func (w World) put(s *State, n int8, k Cut, files uint8) (taken bool) {
 	return true
 }
 
-// other adds a version that no member wrote.
+// other adds a version that another writer or an operator wrote.
 func (w World) other(s *State, v written) {
 	if w.wrote != nil {
 		v.n, v.table = 1, s.Table
@@ -334,10 +352,10 @@ func (w World) other(s *State, v written) {
 	w.grow(s)
 }
 
-// knowsVersion reports whether N of this member means a version of the log.
+// knowsVersion reports whether the member's N is the number of a version, so that it changes as the log grows.
 func (w World) knowsVersion(y *Member) bool { return y.Phase >= polling || w.Polls && y.Table != 0 }
 
-// grow counts every version from the new newest one, and drops what can no longer take effect.
+// grow makes every version number relative to the new newest version. PUTs of that version can no longer take effect.
 func (w World) grow(s *State) {
 	s.Bare = 0
 	for i := range 2 {
@@ -357,20 +375,20 @@ func (w World) grow(s *State) {
 	}
 }
 
-// history reports whether the table knows the partition of this claim, under any topic id.
+// history reports whether the table has a txn of this claim's partition, under any topic id.
 func (w World) history(s *State, c int) bool {
 	return s.Txn[c] != absent || w.Generations && s.Txn[1-c] != absent
 }
 
-// unknownHistory reports whether the claim has no txn although it was read before: an initial commit must not be
-// made.
+// unknownHistory reports whether the claim has no txn, but something else shows that its partition was read before.
+// Then an initial commit must not be made.
 func (w World) unknownHistory(s *State, c int) bool {
 	return s.Txn[c] == absent &&
 		(w.history(s, c) || s.Group[c] != absent || w.Generations && s.Group[1-c] != absent || w.showsRows(s, c))
 }
 
-// showsRows reports whether the statistics of the table's files show rows of the partition, or of any partition of
-// a topic without txn.
+// showsRows reports whether the statistics of the table's files show rows of the claim's partition, or, if the other
+// partition has no txn either, of that one.
 func (w World) showsRows(s *State, c int) bool {
 	sibling := s.Txn[1-c] != absent
 	switch {
@@ -380,7 +398,7 @@ func (w World) showsRows(s *State, c int) bool {
 	return s.Past[c] != 0 || s.Past[1-c] != 0 && !sibling
 }
 
-// held reports whether the claim needs an operator before it resumes or makes its initial commit.
+// held reports whether the claim waits for an operator: it neither resumes nor makes its initial commit.
 func (w World) held(s *State, y *Member, c int) bool {
 	known := !w.is(TableIDInMemory) || y.Table != 0 && y.Table != s.Table
 	return s.Foreign == 1 && known || w.unknownHistory(s, c) && !w.is(StartUnchecked)

@@ -1,6 +1,7 @@
 package model
 
-// doer emits one step: f changes a copy of the state.
+// doer emits one step. f changes a copy of the state and of member m, -1 for none. x is the claim or offset that the
+// step is about, -1 for none; calm is [Step.Calm].
 type doer func(what string, m, x int, calm uint8, f func(t *State, y *Member))
 
 // Next implements [Machine].
@@ -31,7 +32,7 @@ func (w World) Next(s State, emit func(Step, State)) {
 	w.others(&s, do)
 }
 
-// network adds what can happen to a PUT and to its response.
+// network emits what can happen to a member's PUT and to the response.
 func (w World) network(x Member, m int, do doer) {
 	if x.Fly == flying {
 		do("PUT is dropped", m, -1, 0, func(_ *State, y *Member) { y.Fly = dead })
@@ -48,7 +49,7 @@ func (w World) network(x Member, m int, do doer) {
 	if x.Fly == landed {
 		do("200", m, -1, 2, w.win)
 	}
-	if exists(x.N) { // an earlier PUT of this member, or another's
+	if exists(x.N) { // written by an earlier PUT of this member, or by another writer
 		do("412", m, -1, 3, func(t *State, y *Member) {
 			if y.Phase = unknown; w.is(LostOn412) {
 				w.lose(t, y)
@@ -75,13 +76,12 @@ func flag(b bool) uint8 {
 	return 0
 }
 
-// exists reports whether a GET of version n finds it.
+// exists reports whether a GET of version n finds its entry.
 func exists(n int8) bool { return n == 0 || n == old }
 
-// send sends the PUT of N.
 func send(_ *State, y *Member) { y.Phase, y.Fly, y.Last = waiting, flying, 0 }
 
-// commit adds the steps of a member's writer, from the sealed batch to the committed offsets.
+// commit emits the steps of a member's writer, from sealing a batch to the committed offsets.
 func (w World) commit(s *State, x Member, m int, do doer) {
 	switch x.Phase {
 	case idle:
@@ -102,7 +102,7 @@ func (w World) commit(s *State, x Member, m int, do doer) {
 		do("precondition, PUT", m, -1, 5, w.pre)
 	case polling:
 		w.poll(s, x, m, do)
-	case ready: // only where a member can sleep here; elsewhere a PUT may take as long
+	case ready: // a separate step only in worlds where the member can sleep before it sends
 		if x.Stale == 1 && !w.is(AgeCheckedInPRE) {
 			w.lookBefore(s, x, m, do)
 			return
@@ -122,7 +122,7 @@ func (w World) commit(s *State, x Member, m int, do doer) {
 			w.settle(t, y)
 		})
 	}
-	if w.is(Final404First) && x.Saw404 == 1 && x.First == 0 { // the last PUT is younger
+	if w.is(Final404First) && x.Saw404 == 1 && x.First == 0 { // the last PUT stays young: Last does not change
 		do("20 minutes since the first PUT", m, -1, 0, func(_ *State, y *Member) { y.First = 1 })
 	}
 	if w.is(Final404Aged) && x.Saw404 == 2 {
@@ -130,8 +130,8 @@ func (w World) commit(s *State, x Member, m int, do doer) {
 	}
 }
 
-// start adds the initial commit of all partitions of the topic id: earliest and latest, or two members with two
-// views of them.
+// start emits the initial commits of a claim without a txn, together with those of the same topic id, at offset 0 and
+// at offset 1. They are start earliest and latest, or what two members see as the topic's end.
 func (w World) start(s *State, x Member, m int, do doer) {
 	for i := range 2 * claims {
 		c, o, k := i/2, int8(i%2), noCut()
@@ -148,7 +148,8 @@ func (w World) start(s *State, x Member, m int, do doer) {
 	}
 }
 
-// choose seals a batch with any number of records of any claims, the first ones of each.
+// choose emits every batch that the member could seal: of each claim from c on none or some of the next records. k is
+// the batch so far.
 func (w World) choose(s *State, x Member, m, c int, k Cut, do doer) {
 	if c == claims {
 		w.close(x, m, k, do)
@@ -167,12 +168,12 @@ func (w World) choose(s *State, x Member, m, c int, k Cut, do doer) {
 			w.choose(s, x, m, c+1, k, do)
 		}
 	}
-	w.choose(s, x, m, c+1, k, do) // a held or released claim is left out: rows, letters and txn
+	w.choose(s, x, m, c+1, k, do) // of a held or released claim, rows, letters and txn are left out
 }
 
-// close emits the sealed batch k, and what a rule makes of it.
+// close emits the step that seals the batch k, and the wrong steps of EmptyCutMoves and DropRowsKeepTxn.
 func (w World) close(x Member, m int, k Cut, do doer) {
-	follow := func(_ *State, y *Member) { // the next batch begins after this one
+	follow := func(_ *State, y *Member) { // the open batch begins after this one
 		for c := range claims {
 			if k.From[c] != none {
 				y.From[c], y.Pos[c] = k.Next[c], k.Next[c]
@@ -204,16 +205,17 @@ func (w World) close(x Member, m int, k Cut, do doer) {
 	}
 }
 
-// letters makes the batch's letters durable.
+// letters makes the batch's letters durable; with LettersLate only once it is committed.
 func (w World) letters(t *State, y *Member) {
 	for c := range claims {
 		if !w.is(LettersLate) || y.Phase == won {
-			t.Letters[c] |= y.Cut.Lets[c] // repeats collapse
+			t.Letters[c] |= y.Cut.Lets[c] // a repeated letter counts once
 		}
 	}
 }
 
-// fits compares the batch with the prefix that it is going to extend, and fences it.
+// fits is the precondition: it reports whether the log's newest prefix has the table id and the txns from which the
+// batch started. If not, it fences the member.
 func (w World) fits(t *State, y *Member) bool {
 	fit := w.is(PreWithoutTable) || y.Table == t.Table
 	for c := range claims {
@@ -235,7 +237,8 @@ func (w World) fits(t *State, y *Member) bool {
 	return fit
 }
 
-// pre is the precondition on the newest prefix, then the PUT.
+// pre checks the precondition on the newest prefix, then sends the PUT of the version after it. In worlds with Days the
+// PUT is a step of its own.
 func (w World) pre(t *State, y *Member) {
 	if !w.fits(t, y) {
 		return
@@ -246,8 +249,8 @@ func (w World) pre(t *State, y *Member) {
 	}
 }
 
-// poll is one request for version N. The first 404 ends the poll; the precondition is checked on the versions
-// before it.
+// poll emits one GET of version N. The first 404 ends the poll; the precondition is then checked on the versions before
+// N.
 func (w World) poll(s *State, x Member, m int, do doer) {
 	if exists(x.N) {
 		do("GET of the poll: there", m, -1, 5, func(_ *State, y *Member) { y.N, y.Stale, y.Checkpoint = y.N+1, 0, 0 })
@@ -265,10 +268,10 @@ func (w World) poll(s *State, x Member, m int, do doer) {
 	})
 }
 
-// load lists the log and reads its newest checkpoint. A day may pass before the next request.
+// load reads the newest snapshot by listing the log. If only the checkpoint is left of it, the member remembers that.
 func (w World) load(t *State, y *Member) { y.N, y.Stale, y.Checkpoint = 1, 0, t.Bare }
 
-// forget drops what the member knows of version N. With Polls it continues from version next.
+// forget clears all state about the PUT of version N. With Polls the member's next poll requests version next.
 func (w World) forget(y *Member, next int8) {
 	y.N, y.Fly, y.First, y.Last, y.Saw404, y.Twin = 0, quiet, 0, 0, 0, 0
 	if w.Polls {
@@ -278,7 +281,7 @@ func (w World) forget(y *Member, next int8) {
 	}
 }
 
-// behind returns the version after N, as a poll requests it once N is known.
+// behind returns the version that the next poll requests: the one after n if n exists, otherwise n.
 func behind(n int8) int8 {
 	if exists(n) {
 		return n + 1
@@ -286,8 +289,8 @@ func behind(n int8) int8 {
 	return n
 }
 
-// lookBefore makes an old snapshot young again by HEAD N-1. If that is gone, N may be gone too, and a PUT could
-// succeed for a version that was written long ago.
+// lookBefore emits the HEAD of N-1, after which an old snapshot counts as young. If N-1 is gone, the batch is dropped:
+// N may be gone too, and a PUT could succeed for a version that was written long ago.
 func (w World) lookBefore(s *State, x Member, m int, do doer) {
 	tolerated := w.is(HeadForgotten) || w.is(CheckpointIsYoung) && x.Checkpoint == 1
 	if (x.N == gone || x.N == 1 && s.Bare == 1) && !tolerated {
@@ -297,7 +300,7 @@ func (w World) lookBefore(s *State, x Member, m int, do doer) {
 	do("HEAD N-1: there", m, -1, 3, func(_ *State, y *Member) { y.Stale = 0 })
 }
 
-// readBack resolves an unknown outcome by GET N.
+// readBack emits the GET of N that resolves an unknown outcome. If N is absent, the PUT is repeated.
 func (w World) readBack(s *State, x Member, m int, do doer) {
 	final := x.Last == 1 && w.is(Final404Last|Final404Cleaned) || x.First == 1 && w.is(Final404First)
 	switch {
@@ -320,7 +323,7 @@ func (w World) readBack(s *State, x Member, m int, do doer) {
 	}
 }
 
-// win handles that N is this member's version.
+// win is the step after the member learned that version N is its commit.
 func (w World) win(t *State, y *Member) {
 	if y.Fly != landed {
 		t.Err = notWon
@@ -330,7 +333,7 @@ func (w World) win(t *State, y *Member) {
 	}
 }
 
-// settle follows the commit: after an initial commit the claim can be read.
+// settle ends a successful commit. After an initial commit the member reads the claims from there.
 func (w World) settle(t *State, y *Member) {
 	w.letters(t, y)
 	for c := range claims {
@@ -342,7 +345,8 @@ func (w World) settle(t *State, y *Member) {
 	y.Phase, y.Cut = idle, noCut()
 }
 
-// lose handles that N is another's version: precondition again on the newest prefix, with the same data files.
+// lose is the step after the member learned that version N is another writer's: it checks the precondition again on
+// the newest prefix, with the same data files.
 func (w World) lose(t *State, y *Member) {
 	if y.Fly == landed || y.Twin == 1 || y.Fly == flying && y.N > 0 {
 		t.Err = notLost
@@ -351,7 +355,8 @@ func (w World) lose(t *State, y *Member) {
 	y.Phase = lettered
 }
 
-// never handles that no PUT of this batch has taken effect or can: files are deleted, claims resume.
+// never is the step after the member decided that no PUT of this batch has taken effect or will: it deletes the files,
+// and its claims resume.
 func (w World) never(t *State, y *Member) {
 	if y.Fly == landed || y.Fly == flying {
 		t.Err = notLost
@@ -359,7 +364,8 @@ func (w World) never(t *State, y *Member) {
 	w.fence(t, y, 1)
 }
 
-// fence drops the batch and the open one; every claim resumes from the log.
+// fence drops the sealed and the open batch. Every claim resumes from the table. deleteFiles 1 deletes the data files
+// of the sealed batch.
 func (w World) fence(t *State, y *Member, deleteFiles uint8) {
 	w.abandon(t, y, deleteFiles, 0)
 	for c := range claims {
@@ -373,7 +379,8 @@ func (w World) fence(t *State, y *Member, deleteFiles uint8) {
 	}
 }
 
-// abandon gives up the commit in flight. Its PUT may still take effect.
+// abandon gives up the commit in flight, whose PUT may still take effect. deleteFiles 1 deletes its data files; owner
+// is [Put.Owner].
 func (w World) abandon(t *State, y *Member, deleteFiles, owner uint8) {
 	if y.Cut.Rows == noRows {
 		deleteFiles = 0
@@ -386,14 +393,14 @@ func (w World) abandon(t *State, y *Member, deleteFiles, owner uint8) {
 	y.Phase, y.Cut = idle, noCut()
 }
 
-// stray keeps a PUT in flight without its sender.
+// stray moves the member's PUT, if it is in flight, to the requests whose sender no longer waits.
 func (w World) stray(t *State, y *Member, files, owner uint8) {
 	if y.Fly == flying && y.N > 0 {
 		w.release(t, Put{N: y.N, Cut: y.Cut, Gone: files, Owner: owner})
 	}
 }
 
-// release adds a PUT to the network. A world has only so many at a time.
+// release adds a PUT to State.Stray. It is dropped if that is full.
 func (w World) release(t *State, p Put) {
 	for i := range max(1, w.Strays) {
 		if t.Stray[i].N == 0 {
@@ -403,7 +410,7 @@ func (w World) release(t *State, p Put) {
 	}
 }
 
-// resume takes the position of a claim from the log.
+// resume sets the member's position of a claim from the table's txn, or releases the claim if it is held.
 func (w World) resume(t *State, y *Member, c int) {
 	if y.From[c], y.Pos[c] = none, none; w.held(t, y, c) {
 		return

@@ -1,6 +1,6 @@
 package main
 
-// ofAlerts breaks the rules of alerts that page, and of measured figures.
+// ofAlerts breaks the rules of figures from which alerts and benchmarks are computed.
 var ofAlerts = []mutant{
 	{
 		name: "a canceled request ends a failure",
@@ -9,19 +9,19 @@ var ofAlerts = []mutant{
 		pkg: "./reliability", test: "^TestCancelledCallsDoNotCount$",
 	},
 	{
-		name: "a topic is as late as its last partition",
+		name: "the lag of a topic is that of its worst partition, not the sum",
 		file: "health/monitor.go",
 		old:  "lags[p.Topic] += max(0, h.lag.Adjusted)", new: "lags[p.Topic] = max(lags[p.Topic], h.lag.Adjusted)",
 		pkg: "./health", test: "^TestLagOfPartitions$",
 	},
 	{
-		name: "the work learns of the signal to stop before the log",
+		name: "work is canceled before the signal to stop is logged",
 		file: "internal/app/run.go",
 		old:  "\t\tsay(ctx)\n\t\tcancel(context.Cause(ctx))\n", new: "\t\tcancel(context.Cause(ctx))\n\t\tsay(ctx)\n",
 		pkg: "./internal/app", test: "^TestUntilSaid$",
 	},
 	{
-		name: "a member is ending since its last heartbeat",
+		name: "a member's status counts from its last heartbeat, not from its change",
 		file: "health/membership/metrics.go",
 		old:  "seconds(last.at.Add(-m.InStatus)), m.ID)", new: "seconds(last.at.Add(-m.Age)), m.ID)",
 		pkg: "./health/membership", test: "^TestWatch$",

@@ -21,7 +21,7 @@ var ofEpochs = []mutant{
 		pkg: "./connector/commit", test: "^TestEpochBefore$",
 	},
 	{
-		name: "the committed offset's leader epoch goes before the table's",
+		name: "the committed offset's leader epoch is used before the table's",
 		file: "connector/commit/resume.go",
 		old:  "r.snapshot.Epoch(r.pipeline, p); kept {", new: "r.snapshot.Epoch(r.pipeline, p); kept && epoch >= 0 {",
 		pkg: "./connector/commit", test: "^TestEpochBefore$",
@@ -39,25 +39,25 @@ var ofEpochs = []mutant{
 		pkg: "./connector/plan", test: "^TestMoves_EpochUnknown$",
 	},
 	{
-		name: "a claim that a hold truncates keeps the leader epoch of the batch's end",
+		name: "a claim shortened by a hold keeps the leader epoch of the batch's end",
 		file: "connector/plan/batch.go",
 		old:  "if next <= e.Until {", new: "if next < 0 {",
 		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
 	},
 	{
-		name: "a leader epoch holds for all of the batch in which it began",
+		name: "a batch keeps only one leader epoch",
 		file: "connector/intake/claim.go",
 		old:  "\tif c.epoch != epoch {\n", new: "\tif c.epoch != epoch && next < 0 {\n",
 		pkg: "./test/story", test: "^TestTruncatedHold_EpochOfItsPlace$",
 	},
 	{
-		name: "a log that was truncated is read on from unchecked under some schedule",
+		name: "a truncated log is read on in some schedule of elections",
 		file: "connector/commit/resume.go",
 		old:  "r.snapshot.Epoch(r.pipeline, p); kept {", new: "r.snapshot.Epoch(r.pipeline, p); kept && epoch > 1000 {",
 		pkg: "./test/story", test: "^TestElections$",
 	},
 	{
-		name: "what a leader epoch begins with belongs to the one before",
+		name: "control records at the start of a leader epoch belong to the one before",
 		file: "connector/intake/claim.go",
 		old:  "plan.EpochUntil{Epoch: -1, Until: first}", new: "plan.EpochUntil{Epoch: c.earlier[len(c.earlier)-1].Epoch, Until: first}",
 		pkg: "./test/story", test: "^TestTruncatedHold_BehindMarkers$",
@@ -71,43 +71,43 @@ var ofEpochs = []mutant{
 
 	// Two reads at one leader, and batches that could not be read.
 	{
-		name: "a finding stands by the readings of two leaders",
+		name: "a finding is confirmed by two different leaders",
 		file: "connector/commit/resume.go",
 		old:  "sighting{f.Hold.Reason, b.LeaderEpoch}", new: "sighting{f.Hold.Reason, 0}",
 		pkg: "./connector/commit", test: "^TestFindings_TwoReadingsAtOneLeader$",
 	},
 	{
-		name: "a finding of a fetch stands by the readings of two leaders",
+		name: "a finding of a fetch is confirmed by two different leaders",
 		file: "connector/kafka/cursor.go",
 		old:  " || c.findingEpoch != epoch {", new: " {",
 		pkg: "./connector/kafka", test: "^TestLogFinding_LeaderMoves$",
 	},
 	{
-		name: "a leader that old metadata name is asked for the ends",
+		name: "log ends are requested from a leader in old metadata",
 		file: "connector/kafka/locate.go",
 		old:  "ok && epoch < seen {", new: "ok && epoch < seen && false {",
 		pkg: "./connector/kafka", test: "^TestBounds_OldMetadata$",
 	},
 	{
-		name: "what a deposed leader says of its ends counts",
+		name: "log ends from a deposed leader count",
 		file: "connector/kafka/bounds.go",
 		old:  "ok && led.Epoch > asked:", new: "ok && led.Epoch > asked+1000:",
 		pkg: "./connector/kafka", test: "^TestBounds_DeposedLeader$",
 	},
 	{
-		name: "a missing leader opens the breaker before all questions to Kafka",
+		name: "a partition without a leader opens the breaker of Kafka",
 		file: "connector/commit/resume.go",
 		old:  "return nil // the cluster answers", new: "return err // the cluster answers",
 		pkg: "./connector/commit", test: "^TestFindings_PartitionWithoutLeader$",
 	},
 	{
-		name: "a partition without a leader hides the ends of the others",
+		name: "a partition without a leader hides the log ends of the others",
 		file: "connector/kafka/bounds.go",
 		old:  "\t\tmaps.Copy(all, read)\n", new: "\t\tif len(unread(positions, read)) == 0 {\n\t\t\tmaps.Copy(all, read)\n\t\t}\n",
 		pkg: "./connector/kafka", test: "^TestBounds_PartitionWithoutLeader$",
 	},
 	{
-		name: "a partition without a leader keeps those that were added beside it from beginning",
+		name: "an added partition does not begin because another has no leader",
 		file: "connector/commit/initial.go",
 		old:  "if added && len(bounds) > 0 {", new: "if added && err == nil {",
 		pkg: "./test/story", test: "^TestLateStart_PartitionWithoutLeader$",
@@ -115,13 +115,13 @@ var ofEpochs = []mutant{
 
 	// The fields of requests to Kafka, and the conditions that forbid an initial commit.
 	{
-		name: "a fetch does not say in which epoch the position was read",
+		name: "a fetch does not send the epoch of the record before the position",
 		file: "connector/kafka/fetch.go",
 		old:  "e.i32(p.lastEpoch)", new: "e.i32(-1)",
 		pkg: "./connector/kafka", test: "^TestLogTruncated$",
 	},
 	{
-		name: "a fetch asks for records that are not committed",
+		name: "a fetch reads uncommitted records",
 		file: "connector/kafka/fetch.go",
 		old:  "e.i8(1)   // read_committed", new: "e.i8(0)   // read_uncommitted",
 		pkg: "./connector/kafka", test: "^TestLogTruncated$",
@@ -133,19 +133,19 @@ var ofEpochs = []mutant{
 		pkg: "./connector/kafka", test: "^TestGroup$",
 	},
 	{
-		name: "offsets are committed without the member",
+		name: "offsets are committed without the member id",
 		file: "connector/kafka/offsets.go",
 		old:  "GenerationID: last.id, MemberID: last.member,", new: "GenerationID: -1,",
 		pkg: "./connector/kafka", test: "^TestGroup$",
 	},
 	{
-		name: "a topic whose group has offsets begins by itself",
+		name: "a topic with committed offsets but no txn gets an initial commit",
 		file: "connector/plan/positions.go",
 		old:  "if len(offsets) > 0 {", new: "if len(offsets) > 1000 {",
 		pkg: "./connector/plan", test: "^TestDerive$",
 	},
 	{
-		name: "a partition that was added begins by itself though the group has an offset of it",
+		name: "an added partition with a committed offset gets an initial commit",
 		file: "connector/plan/positions.go",
 		old:  "if o, ok := offsets[p.ID]; ok {\n\t\t\treturn hold.UnknownHistory", new: "if o, ok := offsets[p.ID]; ok && false {\n\t\t\treturn hold.UnknownHistory",
 		pkg: "./connector/plan", test: "^TestDerive$",

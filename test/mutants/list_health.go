@@ -4,25 +4,25 @@ package main
 var ofHealth = []mutant{
 	// Lag.
 	{
-		name: "an equal lag is a rise",
+		name: "an equal lag counts as rising",
 		file: "health/monitor.go",
 		old:  "h.window[i].lag > h.window[i-1].lag; i--", new: "h.window[i].lag >= h.window[i-1].lag; i--",
 		pkg: "./health", test: "^TestLagHistories$",
 	},
 	{
-		name: "a batch that fills is a lag",
+		name: "records in a batch that is not due count as lag",
 		file: "health/monitor.go",
 		old:  "\tif !overdue {", new: "\tif !overdue && s.Waiting.IsZero() {",
 		pkg: "./health", test: "^TestLagHistories$",
 	},
 	{
-		name: "a partition that is paused is stuck",
+		name: "a paused partition counts as stuck",
 		file: "health/monitor.go",
 		old:  "case s.Hold != \"\":\n\t\th.window, h.lag.Verdict = nil, VerdictHeld", new: "case s.Hold == \"x\":",
 		pkg: "./health", test: "^TestLagHistories$",
 	},
 	{
-		name: "what was known of a partition survives its revocation",
+		name: "the lag history of a partition survives its revocation",
 		file: "internal/app/lagwatch.go",
 		old:  "since time.Time\n\t\t}{c.Partition, c.Since},", new: "since time.Time\n\t\t}{},",
 		pkg: "./internal/app", test: "^TestLagOfAClaimThatCameBack$",
@@ -30,25 +30,25 @@ var ofHealth = []mutant{
 
 	// Registrations.
 	{
-		name: "a table of another program is taken for ours",
+		name: "a Postgres table of another program counts as ours",
 		file: "classify/postgres/tables.go",
 		old:  "\tif f.version > 0 {\n\t\twant = t.First", new: "\tif f.version >= 0 {\n\t\twant = t.First",
 		pkg: "./classify/postgres", test: "^TestFound$",
 	},
 	{
-		name: "members are missed because their store is down",
+		name: "members count as missing while their store is down",
 		file: "health/membership/metrics.go",
 		old:  "known := s.unknown(last) == \"\"", new: "known := !last.at.IsZero()",
 		pkg: "./health/membership", test: "^TestStoreDown$",
 	},
 	{
-		name: "the end waits for a store of registrations that is down",
+		name: "the shutdown waits for a store of registrations that is down",
 		file: "health/membership/keeper.go",
 		old:  "timeout = hopeless", new: "timeout = time.Minute",
 		pkg: "./health/membership", test: "^TestEnd$",
 	},
 	{
-		name: "who leaves one group is gone from another",
+		name: "a member that leaves one group is removed from another",
 		file: "health/membership/redis/leave.lua",
 		old:  "if redis.call('ZREM', KEYS[2], ARGV[1]) == 1 then redis.call('DEL', KEYS[1]) end", new: "redis.call('ZREM', KEYS[2], ARGV[1]) redis.call('DEL', KEYS[1])",
 		pkg: "./health/membership/redis", test: "^TestStore$",
@@ -56,37 +56,37 @@ var ofHealth = []mutant{
 
 	// The number of unresolved dead letters.
 	{
-		name: "a letter whose record has a row counts",
+		name: "a dead letter whose record has a row counts as unresolved",
 		file: "health/lettercount/position.go",
 		old:  "return !row", new: "return true",
 		pkg: "./health/lettercount", test: "^TestTally$",
 	},
 	{
-		name: "letters about records that Kafka does not have any more are pending",
+		name: "dead letters of records that Kafka has deleted count as pending",
 		file: "health/lettercount/position.go",
 		old:  "&& offset >= p.Log.Start && offset < p.Log.End", new: "",
 		pkg: "./health/lettercount", test: "^TestTally$",
 	},
 	{
-		name: "letters of a topic that was created again are void by rows of the new one",
+		name: "rows of a re-created topic make dead letters of the old one void",
 		file: "internal/lookup/places.go",
 		old:  "if id.Partition.Cluster != p.Cluster || id.Partition.TopicID != p.TopicID {", new: "if id.Partition.Cluster != p.Cluster {",
 		pkg: "./internal/app", test: "^TestLettersOfATopicThatWasCreatedAgain$",
 	},
 	{
-		name: "letters that a position was set back over are not judged anew",
+		name: "dead letters after a position that moved back are not judged again",
 		file: "health/lettercount/tally.go",
 		old:  "s.again(max(to, 0))", new: "s.again(max(to, s.judged))",
 		pkg: "./health/lettercount", test: "^TestTallyOfAPositionThatWasSetBack$",
 	},
 	{
-		name: "a position that went back and forth between two looks is not seen",
+		name: "a position that moved back and forth between two polls is missed",
 		file: "sink/delta/follow.go",
 		old:  "ok && a.Version < before.Version {", new: "ok && a.Version < before.Version-1000 {",
 		pkg: "./sink/delta", test: "^TestFollower$",
 	},
 	{
-		name: "letters that cannot be counted now are none",
+		name: "dead letters that cannot be counted now count as none",
 		file: "internal/app/letterwatch.go",
 		old:  "if o.failures[topic] == nil {\n\t\t\tcounted", new: "if o.failures[topic] == nil || len(counts) == 0 {\n\t\t\tcounted",
 		pkg: "./internal/app", test: "^TestUnresolvedLettersThatCannotBeCounted$",
@@ -94,25 +94,25 @@ var ofHealth = []mutant{
 
 	// The member's own report.
 	{
-		name: "a component that is down leaves the whole well",
+		name: "a component that is down leaves the member's status ok",
 		file: "health/status.go",
 		old:  "case Degraded, Down:\n\t\t\treturn Degraded", new: "case Degraded:\n\t\t\treturn Degraded\n\t\tcase Down:",
 		pkg: "./health", test: "^TestAComponentThatIsDown$",
 	},
 	{
-		name: "health answers 200 whatever it says",
+		name: "/health always responds 200",
 		file: "health/ops/report.go",
 		old:  "s.write(w, r, code(sum.Ready), a)", new: "s.write(w, r, http.StatusOK, a)",
 		pkg: "./health/ops", test: "^TestAnswers$",
 	},
 	{
-		name: "an address is told with its password",
+		name: "the report shows the password of an address",
 		file: "health/ops/text.go",
 		old:  "text = userinfo.ReplaceAllString(text, \"://***@\")", new: "_ = userinfo",
 		pkg: "./health/ops", test: "^TestNothingSecretIsTold$",
 	},
 	{
-		name: "what was paused as a whole is to be resumed in parts",
+		name: "the command of a paused topic resumes a partition",
 		file: "internal/app/report_parts.go",
 		old:  "if h.Reason == string(hold.Paused) {", new: "if h.Reason == \"\" {",
 		pkg: "./cmd/connector", test: "^TestCommandOfAPause$",
@@ -120,61 +120,61 @@ var ofHealth = []mutant{
 
 	// Logs, metrics and alerts for operators.
 	{
-		name: "the clock of data loss is lost while Kafka is down",
+		name: "the time to data loss is lost while Kafka is down",
 		file: "internal/app/dataloss.go",
 		old:  "case failure != nil:\n\t\treturn w.before(c.Partition)", new: "case failure != nil:\n\t\treturn deadline{}, false",
 		pkg: "./internal/app", test: "^TestSecondsToDataLoss$",
 	},
 	{
-		name: "an alert waits for a metric that nobody has",
+		name: "an alert uses a metric that does not exist",
 		file: "connector/intake/metrics.go",
 		old:  `"sluice_backpressure_long_total"`, new: `"sluice_short_pauses_total"`,
 		pkg: "./cmd/connector", test: "^TestAlerts$",
 	},
 	{
-		name: "time in which the process did not run stalls its loops",
+		name: "time in which the process did not run counts against its loops",
 		file: "health/liveness/watch.go",
 		old:  "min(max(now.Sub(w.checked), 0), missed)",
 		new:  "max(now.Sub(w.checked), 0)",
 		pkg:  "./health/liveness", test: "TestAPause",
 	},
 	{
-		name: "a commit that the store does not answer stalls its loop",
-		file: "connector/commit/outside.go",
+		name: "a commit without a response counts as a stalled loop",
+		file: "connector/commit/waitingtable.go",
 		old:  "err = t.call(ctx, func() error { s, err = t.Table.Commit(ctx, c, pre); return err })",
 		new:  "s, err = t.Table.Commit(ctx, c, pre)",
 		pkg:  "./test/story", test: "TestAlive_Outage",
 	},
 	{
-		name: "a store that takes its time for the bytes of a file stalls its loop",
+		name: "a slow response body counts as a stalled loop",
 		file: "sink/delta/retried.go",
 		old:  "b.took(b.wait(p))",
 		new:  "b.took(b.part.Read(p))",
 		pkg:  "./sink/delta", test: "TestPulse_Read",
 	},
 	{
-		name: "one leader that is missing opens the breaker before Kafka",
+		name: "a partition without a leader opens the breaker of the lag watch",
 		file: "internal/app/lagwatch.go",
 		old:  "unread || len(ends) > 0 {",
 		new:  "unread && len(ends) > 1<<30 {",
 		pkg:  "./internal/app", test: "TestLagWatch_PartitionWithoutLeader",
 	},
 	{
-		name: "a lane that decodes one block for ever is well",
+		name: "a lane that decodes one block forever counts as alive",
 		file: "connector/lane/lane.go",
 		old:  "\t\t\tloop.Work()\n",
 		new:  "",
 		pkg:  "./test/story", test: "TestAlive_WedgedLoop",
 	},
 	{
-		name: "a clock that was set back keeps a dead process alive",
+		name: "after the clock was set back, a dead process counts as alive",
 		file: "health/liveness/file.go",
 		old:  "case age < -Stale:",
 		new:  "case age < -time.Hour*24*365:",
 		pkg:  "./health/liveness", test: "TestAge",
 	},
 	{
-		name: "what goroutines were called with is written down",
+		name: "the dump of goroutines shows arguments",
 		file: "health/liveness/dump.go",
 		old:  "line = withoutArguments(bytes.TrimSuffix(line, []byte{'\\n'}))",
 		new:  "line = bytes.TrimSuffix(line, []byte{'\\n'})",

@@ -4,50 +4,50 @@ package main
 var ofLetters = []mutant{
 	// Dead letters.
 	{
-		name: "an error of a dependency whose breaker is open makes a letter",
+		name: "a transient error makes a dead letter",
 		file: "connector/lane/candidate.go",
 		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) <= classify.Poison",
 		pkg: "./connector/lane", test: "^TestReject_OnlyPoisonHasLetter$",
 	},
 	{
-		name: "a 403 makes a letter",
+		name: "a fatal error makes a dead letter",
 		file: "connector/lane/candidate.go",
 		old:  "classify.Of(err) == classify.Poison", new: "classify.Of(err) == classify.Poison || classify.Of(err) == classify.Fatal",
 		pkg: "./connector/lane", test: "^TestReject_OnlyPoisonHasLetter$",
 	},
 	{
-		name: "a commit passes what has no letter yet",
+		name: "a commit passes a bad record before its dead letter is durable",
 		file: "connector/commit/commit.go",
 		old:  "if err := c.letters.Write(ctx, p.Letters); err != nil {",
 		new:  "late := p.Letters\n\t\tgo func() { _ = c.letters.Write(ctx, late) }()\n\t\tif err := ctx.Err(); err != nil {",
 		pkg:  "./test/story", test: "^TestSchedules_Letters$",
 	},
 	{
-		name: "a letter is not awaited: any answer settles it",
+		name: "a produce response with an error counts as a durable dead letter",
 		file: "connector/kafka/deadletters.go",
 		old:  "if answers[i].err == 0 {", new: "if answers[i].err > -100 {",
 		pkg: "./connector/kafka", test: "^TestLettersCodes$",
 	},
 	{
-		name: "a letter is awaited from its leader alone",
+		name: "a dead letter is acknowledged by the leader alone",
 		file: "connector/kafka/produce.go",
 		old:  "const allReplicas int16 = -1", new: "const allReplicas int16 = 1",
 		pkg: "./connector/kafka", test: "^TestLettersAreSentInParts$",
 	},
 	{
-		name: "a letter of a record that cannot be told from its headers",
+		name: "the record's headers are mistaken for those of its dead letter",
 		file: "reliability/deadletter/record.go",
 		old:  "i := len(r.Headers) - 1\n\tfor i >= 0 && r.Headers[i].Key != versionHeader {\n\t\ti--\n\t}", new: "i := 0\n\tfor i < len(r.Headers) && r.Headers[i].Key != versionHeader {\n\t\ti++\n\t}\n\tif i == len(r.Headers) {\n\t\ti = -1\n\t}",
 		pkg: "./reliability/deadletter", test: "^TestLetterOfALetter$",
 	},
 	{
-		name: "a letter of a lost or fenced session",
+		name: "a dead letter of a lost or fenced session is written",
 		file: "connector/plan/batch.go",
 		old:  "return ok && span.Session == c.Session && c.Offset < span.Next", new: "return ok && c.Offset < span.Next",
 		pkg: "./connector/plan", test: "^TestDecide_Letters$",
 	},
 	{
-		name: "a flood is judged after its letters",
+		name: "dead letters of a flood are written before it is held",
 		file: "connector/plan/decide.go",
 		old:  "for _, h := range holds {\n\t\t\tp.hold(h)", new: "for _, h := range holds {\n\t\t\tp.Holds = append(p.Holds, h)",
 		pkg: "./connector/plan", test: "^TestDecide_Floods$",
@@ -59,7 +59,7 @@ var ofLetters = []mutant{
 		pkg: "./test/story", test: "^TestFlood_StopsInTheMiddle$",
 	},
 	{
-		name: "a letter shares the memory of what was fetched",
+		name: "a dead letter shares the memory of the fetch result",
 		file: "connector/lane/candidate.go",
 		old:  "c.Record, c.Allocated = clone(r), Weight(r)", new: "shared := *r\n\t\tc.Record, c.Allocated = &shared, Weight(r)",
 		pkg: "./test/story", test: "^TestLetters_LittleMemory$",
@@ -79,7 +79,7 @@ var ofLetters = []mutant{
 		pkg: "./connector/commit", test: "^TestWindow_RemembersAfterCommit$",
 	},
 	{
-		name: "a window that ends before the position is taken for whole",
+		name: "a dedup window that ends before the position counts as complete",
 		file: "connector/commit/window.go",
 		old:  "\t\tif through == position {", new: "\t\tif through == position || through > 0 {",
 		pkg: "./test/story", test: "^TestSchedules_Duplicates$",
@@ -87,25 +87,25 @@ var ofLetters = []mutant{
 
 	// Dead letters after they are in their topic.
 	{
-		name: "a flood is allowed for ever",
+		name: "an allowance of a flood never ends",
 		file: "sink/opslog/state.go",
 		old:  "return ok && now.Before(a.Until)", new: "return ok && (now.Before(a.Until) || a.Seq > 0)",
 		pkg: "./sink/opslog", test: "^TestState_FloodAllowances$",
 	},
 	{
-		name: "a letter whose record has a row stands",
+		name: "a dead letter whose record has a row is not void",
 		file: "internal/admin/letters_state.go",
 		old:  "l.state = LetterVoid", new: "l.state = LetterUnresolved",
 		pkg: "./cmd/connector", test: "^TestDeadLettersList$",
 	},
 	{
-		name: "a letter table keeps the text of a value and not its bytes",
+		name: "a letter table keeps a value as text, not as bytes",
 		file: "connector/decode/letter.go",
 		old:  "if utf8.Valid(b) {", new: "if utf8.Valid(b) || len(b) > 0 {",
 		pkg: "./connector/decode", test: "^TestLettersKeepEverything$",
 	},
 	{
-		name: "a record of a dead-letter topic without a value is passed over",
+		name: "a record without a value in a dead-letter topic is left out",
 		file: "connector/lane/lane.go",
 		old:  "r.Value == nil && !b.Table.Nulls", new: "r.Value == nil",
 		pkg: "./cmd/connector", test: "^TestLetterTables$",
@@ -119,19 +119,19 @@ var ofLetters = []mutant{
 		pkg: "./test/story", test: "^TestIsolate_OnlyWithOthers$",
 	},
 	{
-		name: "everything fails, and all of it is isolated",
+		name: "records are isolated although all of them fail",
 		file: "connector/commit/isolate.go",
 		old:  "} else if !c.encoded || len(s.found) > 1 {", new: "} else if c.lanes < 0 {",
 		pkg: "./test/story", test: "^TestIsolate_NoRecordAtFault$",
 	},
 	{
-		name: "rows that stood beside a failure of the decoder are committed",
+		name: "rows beside a failure of the decoder are committed",
 		file: "connector/commit/write.go",
 		old:  "if _, err := batch.FailedAt(); err != nil {", new: "if _, err := batch.FailedAt(); err != nil && c.lanes < 0 {",
 		pkg: "./test/story", test: "^TestIsolate_RecordAtFault$",
 	},
 	{
-		name: "a schedule of pauses is spread",
+		name: "jitter is added to a schedule of pauses",
 		file: "reliability/recordretry.go",
 		old:  "return max(r.Schedule[n-1], 0)", new: "return Backoff{Initial: r.Schedule[n-1], Max: r.Schedule[n-1], Jitter: 0.25}.Pause(1)",
 		pkg: "./reliability", test: "^TestWorkers$",

@@ -4,19 +4,19 @@ package main
 var ofOutages = []mutant{
 	// The breaker.
 	{
-		name: "a question without an answer in time is no failure",
+		name: "a timeout does not count as a failure",
 		file: "reliability/guard.go",
 		old:  "errors.Is(ctx.Err(), context.Canceled) && !g.answer(err)", new: "ctx.Err() != nil && !g.answer(err)",
 		pkg: "./reliability", test: "^TestGuard_NoAnswerInTime$",
 	},
 	{
-		name: "a caller that gives up is a failure",
+		name: "a canceled request counts as a failure",
 		file: "reliability/guard.go",
 		old:  "errors.Is(ctx.Err(), context.Canceled) && !g.answer(err)", new: "err == nil && !g.answer(err)",
 		pkg: "./reliability", test: "^TestGuard_NoAnswerInTime$",
 	},
 	{
-		name: "an open breaker does not say why",
+		name: "the error of an open breaker does not name the failure",
 		file: "reliability/guard.go",
 		old:  "if last := g.Status().Err; last != nil {", new: "if last := g.Status().Err; last == errOpen {",
 		pkg: "./reliability", test: "^TestGuard_OpenBreakerNamesTheFailure$",
@@ -24,19 +24,19 @@ var ofOutages = []mutant{
 
 	// The command holds.
 	{
-		name: "holds: one dependency takes the time of all",
+		name: "holds: one dependency may take the whole time limit",
 		file: "internal/admin/holds_ask.go",
 		old:  "\teach := timeout / 2", new: "\teach := timeout",
 		pkg: "./cmd/connector", test: "^TestHolds_NothingKnown$",
 	},
 	{
-		name: "holds: a member that hangs is taken for none",
+		name: "holds: a member that hangs counts as not running",
 		file: "internal/admin/holds_ask.go",
 		old:  "named || !errors.Is(err, syscall.ECONNREFUSED)", new: "named && !errors.Is(err, syscall.ECONNREFUSED)",
 		pkg: "./cmd/connector", test: "^TestHolds_NothingKnown$",
 	},
 	{
-		name: "holds: what did not answer hides what is held",
+		name: "holds: a dependency without a response hides the holds found",
 		file: "cmd/connector/holds.go",
 		old:  "case len(found.Holds) > 0:", new: "case len(found.Holds) > 0 && len(found.Missed) == 0:",
 		pkg: "./cmd/connector", test: "^TestHolds_Outages$",
@@ -50,13 +50,13 @@ var ofOutages = []mutant{
 		pkg: "./reliability", test: "^TestFailureLog_TenHours$",
 	},
 	{
-		name: "a failure that comes back is a new one",
+		name: "a failure that comes back soon counts as new",
 		file: "reliability/failurelog.go",
 		old:  "f.lines == 0 || now.Sub(f.ended) >= secondLine", new: "true",
 		pkg: "./reliability", test: "^TestFailureLog_NowAndThen$",
 	},
 	{
-		name: "each failed probe is a line",
+		name: "each failed probe is logged",
 		file: "reliability/guard.go",
 		old:  "g.opening.Failed(ctx, g.log, slog.LevelWarn, \"circuit breaker\", about...)", new: "g.log.Warn(\"circuit breaker\", about...)",
 		pkg: "./reliability", test: "^TestGuard_TenHours$",
@@ -74,7 +74,7 @@ var ofOutages = []mutant{
 		pkg: "./connector/intake", test: "^TestStatus_OutageIsHold$",
 	},
 	{
-		name: "the end of an outage is not said",
+		name: "the end of an outage is not logged",
 		file: "connector/intake/outage.go",
 		old:  "if len(now[why]) == 0 {", new: "if len(now[why]) < 0 {",
 		pkg: "./connector/intake", test: "^TestStatus_OutageIsHold$",
@@ -82,7 +82,7 @@ var ofOutages = []mutant{
 
 	// The report of /health.
 	{
-		name: "a member that has worked starts when Kafka goes",
+		name: "a member that has worked is STARTING again while Kafka is down",
 		file: "health/status.go",
 		old:  "errors.Is(err, ErrNotResumed)) && !r.Started:", new: "errors.Is(err, ErrNotResumed)):",
 		pkg: "./health", test: "^TestReady_NamesTheDependency$",
@@ -94,7 +94,7 @@ var ofOutages = []mutant{
 		pkg: "./health", test: "^TestReady_NamesTheDependency$",
 	},
 	{
-		name: "a member that was never ready does not say so",
+		name: "a member that was never ready does not log it",
 		file: "health/ops/probes.go",
 		old:  "(s.wasReady || now.Sub(s.checked) >= startupGrace)", new: "s.wasReady",
 		pkg: "./health/ops", test: "^TestReadiness_NeverReady$",

@@ -9,7 +9,7 @@ var ofPipeline = []mutant{
 		pkg: "./connector/kafka/recordbatch", test: "^TestOpen_CodecPanics$",
 	},
 	{
-		name: "a codec is used on after its panic",
+		name: "a codec is used again after its panic",
 		file: "connector/kafka/recordbatch/recordbatch.go",
 		old:  "o.codecs = codecs{} //", new: "_ = codecs{} //",
 		pkg: "./connector/kafka/recordbatch", test: "^TestOpen_CodecPanics$",
@@ -39,7 +39,7 @@ var ofPipeline = []mutant{
 		pkg: "./test/story", test: "^TestClaimLeavesBatch$",
 	},
 	{
-		name: "a commit of rows before the failing one ends the count of attempts",
+		name: "a commit of earlier rows resets the count of attempts",
 		file: "connector/commit/isolate.go",
 		old:  "t != nil && span.Next >= t.next", new: "t != nil && span.Next >= 0",
 		pkg: "./connector/commit", test: "^TestCommitter_PrefixKeepsTrouble$",
@@ -53,19 +53,19 @@ var ofPipeline = []mutant{
 
 	// The states of a claim.
 	{
-		name: "a claim that holds never settles",
+		name: "a held claim without uncommitted rows stays finishing",
 		file: "connector/intake/outcomes.go",
 		old:  "if c.state == finishing && c.next == c.from {", new: "if c.state == finishing && c.next < c.from {",
 		pkg: "./test/story", test: "^TestPause_CommitsAtOnce$",
 	},
 	{
-		name: "a won commit ends no hold that a commit found",
+		name: "a successful commit does not end a hold that a commit began",
 		file: "connector/intake/holds.go",
 		old:  "if c.fences = 0; c.state == proving {", new: "if c.fences = 0; c.state == proving && c.fences > 0 {",
 		pkg: "./test/story", test: "^TestTableDown_HoldUntilCommit$",
 	},
 	{
-		name: "a claim that another member has may be read",
+		name: "a lost claim may be resumed",
 		file: "connector/intake/state.go",
 		old:  "\tcase lost:\n\t}\n", new: "\tcase lost:\n\t\treturn []state{resuming}\n\t}\n",
 		pkg: "./connector/intake", test: "^TestState_Transitions$",
@@ -73,31 +73,31 @@ var ofPipeline = []mutant{
 
 	// Memory between tables.
 	{
-		name: "all wait for the memory of a commit that is late",
+		name: "all tables wait for the memory of a slow commit",
 		file: "connector/intake/table.go",
 		old:  "return t.sealed != nil && now.Sub(t.sealed.Began) >= patience", new: "return t.sealed != nil && patience < 0",
 		pkg: "./test/story", test: "^TestMemory_HeldByALateCommit$",
 	},
 	{
-		name: "small blocks take the room of a large one for ever",
+		name: "small blocks keep a large block waiting forever",
 		file: "connector/intake/room.go",
 		old:  "return c.wantsBytes <= rm.freeable(now, c.patience(now))", new: "return false",
 		pkg: "./test/story", test: "^TestMemory_LargeBesideSmall$",
 	},
 	{
-		name: "commits that are only slow are late for ever",
+		name: "the patience with slow commits does not grow",
 		file: "connector/intake/room.go",
 		old:  "return min(max(now.Sub(c.wantsSince)/2, minPatience), maxPatience)", new: "return minPatience",
 		pkg: "./connector/intake", test: "^TestRoom_FirstWaiting$",
 	},
 	{
-		name: "what waits for the batch pool keeps memory to fetch with",
+		name: "claims that wait for the batch pool keep fetch results",
 		file: "connector/intake/fetch.go",
 		old:  "fs.shedWaiting(short)", new: "fs.shedWaiting(false)",
 		pkg: "./test/story", test: "^TestMemory_HeldByALateCommit$",
 	},
 	{
-		name: "others take what the one wants that waits before all",
+		name: "others take memory for which an earlier request waits",
 		file: "reliability/bytepool/bytepool.go",
 		old:  "if p.first != nil || p.used+n > p.size {", new: "if p.used+n > p.size {",
 		pkg: "./reliability/bytepool", test: "^TestOrder$",
@@ -131,26 +131,26 @@ var ofPipeline = []mutant{
 
 	// Backpressure and what it counts.
 	{
-		name: "a batch that is full while the one before it commits is no pause",
+		name: "a full batch behind a commit does not count as backpressure",
 		file: "connector/intake/pauselog.go",
 		old:  "on := t.full && t.behindEnd();", new: "on := false;",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
 	{
-		name: "a pause counts only once it is over",
+		name: "backpressure is counted only once it is over",
 		file: "connector/intake/pauselog.go",
 		old:  "\tpl.count(time.Now())\n}", new: "}",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
 	{
-		name: "each short pause is a line",
+		name: "short backpressure is logged",
 		file: "connector/intake/pauselog.go",
 		old:  "lasted >= longPause:", new: "lasted >= 0:",
 		pkg: "./test/story", test: "^TestBackpressure_Commit$",
 	},
 
 	{
-		name: "a run until current looks at all tables again and again",
+		name: "a run until current measures all tables again and again",
 		file: "connector/intake/current.go",
 		old:  "if t.measured.IsZero() || t.behind == nil {", new: "if time.Since(t.measured) >= 50*time.Millisecond || t.behind == nil {",
 		pkg: "./test/story", test: "^TestUntilCurrent_ManyTables$",

@@ -1,34 +1,34 @@
 package main
 
-// ofRecords are the rules on the path of a record into its table.
+// ofRecords breaks the rules on the path of a record into its table.
 var ofRecords = []mutant{
 	// The compare-and-set of positions.
 	{
-		name: "PRE does not compare positions",
+		name: "the precondition does not compare positions",
 		file: "connector/plan/decide.go",
 		old:  "if at != want {", new: "if at != want && at < 0 {",
 		pkg: "./connector/plan", test: "^TestPlan_Precondition$",
 	},
 	{
-		name: "PRE is judged on the first prefix only",
+		name: "the precondition is checked on the first prefix only",
 		file: "sink/delta/commit.go",
 		old:  "if err := pre(t.head.snapshot); err != nil {", new: "if err := pre(t.head.snapshot); err != nil && losses == 0 {",
 		pkg: "./sink/delta", test: "^TestLostRace$",
 	},
 	{
-		name: "a START ignores the topic's history",
+		name: "an initial commit ignores the topic's history",
 		file: "connector/plan/decide.go",
 		old:  "len(past) > 0 {\n\t\t\treturn classify.Mark(", new: "len(past) > 1000 {\n\t\t\treturn classify.Mark(",
 		pkg: "./connector/plan", test: "^TestPlan_Precondition$",
 	},
 	{
-		name: "the table's mark is not looked at before a commit",
+		name: "the table's id is not checked before a commit",
 		file: "connector/plan/decide.go",
 		old:  "detail != \"\" && !p.accepts {", new: "detail != \"\" && len(detail) < 0 {",
 		pkg: "./test/story", test: "^TestReplacedTable_TakesNoRows$",
 	},
 	{
-		name: "a position is known by the topic's name alone",
+		name: "the key of a position lacks the topic id",
 		file: "idempotency/coordinates.go",
 		old:  "escape(p.Topic), p.TopicID.String(), strconv", new: "escape(p.Topic), TopicID{}.String(), strconv",
 		pkg: "./idempotency", test: ".",
@@ -36,38 +36,38 @@ var ofRecords = []mutant{
 
 	// The outcome of a commit.
 	{
-		name: "a commit overwrites the version",
+		name: "a commit overwrites an existing version",
 		file: "sink/logappend/entry.go",
 		old:  "bytes.NewReader(e.Body), objstore.IfAbsent)", new: "bytes.NewReader(e.Body), objstore.Replace)",
 		pkg: "./sink/delta", test: "^TestLostRace$",
 	},
 	{
-		name: "an existing version is always another's",
+		name: "an existing version always counts as another writer's",
 		file: "sink/logappend/entry.go",
 		old:  "case mine:\n\t\treturn true, nil", new: "case mine:\n\t\treturn false, nil",
 		pkg: "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
-		name: "412 as success: an existing version is always ours",
+		name: "an existing version always counts as ours",
 		file: "sink/logappend/entry.go",
 		old:  "case mine:", new: "case mine, err == nil:",
 		pkg: "./sink/delta", test: "^TestLostRace$",
 	},
 	{
-		name: "the next version while the outcome is unknown",
+		name: "a commit goes to the next version while the outcome is unknown",
 		file: "sink/logappend/entry.go",
 		old:  "return false, e.retryable(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
 		pkg: "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
-		name: "a new id for a version that is not there yet",
+		name: "a repeated PUT has a new transaction id",
 		file: "sink/delta/append.go",
 		old:  "return id == p.txnID, err",
 		new:  "if errors.Is(err, objstore.ErrNotFound) {\n\t\t\t\tp.txnID += \"-again\"\n\t\t\t}\n\t\t\treturn id == p.txnID, err",
 		pkg:  "./sink/delta", test: "^TestOutcomes$",
 	},
 	{
-		name: "a commit on a snapshot of any age",
+		name: "a commit is put on a snapshot of any age",
 		file: "sink/logappend/entry.go",
 		old:  "return mono < maxAge && wall < maxAge && wall > -time.Second", new: "return mono <= mono+maxAge && wall <= wall+maxAge",
 		pkg: "./sink/delta", test: "^Test(OldSnapshot|SleptPastCleanup)$",
@@ -87,19 +87,19 @@ var ofRecords = []mutant{
 		pkg: "./connector/plan", test: "^TestDecide$",
 	},
 	{
-		name: "a hold keeps the batch behind it",
+		name: "a hold keeps the claim's session",
 		file: "connector/intake/holds.go",
 		old:  "c.session = hs.sessions\n", new: "if c.session == 0 {\n\t\tc.session = hs.sessions\n\t}\n",
 		pkg: "./test/story", test: "^TestHold_RecordsReadBehindIt$",
 	},
 	{
-		name: "what waits for a lane is consumed",
+		name: "records in the queue of a lane count as consumed",
 		file: "connector/intake/progress.go",
 		old:  "if c.dropDecoded(); len(c.inFlight) > 0 {", new: "if c.dropDecoded(); len(c.inFlight) > maxInFlight {",
 		pkg: "./connector/intake", test: "^TestClaim_Consumed$",
 	},
 	{
-		name: "rows that are in the table are waited for",
+		name: "committed rows still count as waiting",
 		file: "connector/lane/progress.go",
 		old:  "func (p *Progress) ClearSealed() { p.sealed.clear() }", new: "func (p *Progress) ClearSealed() {}",
 		pkg: "./test/story", test: "^TestStatus_Batch$",
@@ -113,7 +113,7 @@ var ofRecords = []mutant{
 
 	// The first position of a claim.
 	{
-		name: "the group's offset goes before the table's position",
+		name: "the committed offset is used before the table's position",
 		file: "connector/commit/resume.go",
 		old:  "at = append(at, connector.Position{Partition: p, Next: next, Epoch: r.epoch",
 		new:  "if o, ok := offsets[p.Topic][p.ID]; ok {\n\t\t\t\tnext = o.Next\n\t\t\t}\n\t\t\tat = append(at, connector.Position{Partition: p, Next: next, Epoch: r.epoch",
@@ -127,14 +127,14 @@ var ofRecords = []mutant{
 		pkg:  "./test/story", test: "^TestSchedules$",
 	},
 	{
-		name: "a position is told to the group when its batch is cut",
+		name: "offsets are committed to the group when the batch is sealed",
 		file: "connector/intake/batch.go",
 		old:  "\t\t\tc.from, c.earlier = c.next, nil\n",
 		new:  "\t\t\tc.from, c.earlier = c.next, nil\n\t\t\tb.Offsets.note(p, connector.GroupOffset{c.next, c.epoch}, \"\")\n",
 		pkg:  "./test/story", test: "^TestSchedules_Letters$",
 	},
 	{
-		name: "what retention deleted is skipped",
+		name: "records that retention deleted are skipped",
 		file: "connector/commit/resume.go",
 		old:  "b, there := bounds[p]\n",
 		new:  "b, there := bounds[p]\n\t\t\tpos.Next = max(pos.Next, b.LogStart)\n",
@@ -143,7 +143,7 @@ var ofRecords = []mutant{
 
 	// The view of a read-committed reader.
 	{
-		name: "checksums are not looked at",
+		name: "checksums are not compared",
 		file: "connector/kafka/recordbatch/recordbatch.go",
 		old:  "castagnoli) != h.crc {", new: "castagnoli) != h.crc && h.crc == 0 {",
 		pkg: "./connector/kafka/recordbatch", test: "^TestRefusals$",
@@ -155,19 +155,19 @@ var ofRecords = []mutant{
 		pkg: "./connector/kafka/recordbatch", test: "^TestOracle$",
 	},
 	{
-		name: "a topic that was created again is read on by its name",
+		name: "a re-created topic is read on by its name",
 		file: "connector/kafka/fetch.go",
 		old:  "return c.compareTopics(ctx, req, f)", new: "return nil",
 		pkg: "./connector/kafka", test: "^TestLogByNameRecreatedUnseen$",
 	},
 	{
-		name: "an old broker's word is taken for a log that was truncated",
+		name: "a truncation is not checked with brokers of an old version",
 		file: "connector/kafka/fetcher.go",
 		old:  "case p.unchecked && p.err == 0 &&", new: "case false && p.unchecked && p.err == 0 &&",
 		pkg: "./connector/kafka", test: "^TestLogTruncatedUnseenByBroker$",
 	},
 	{
-		name: "growth of the log ends a hold of what it lost",
+		name: "growth of a truncated log ends the hold",
 		file: "connector/intake/holds.go",
 		old:  "return f.At.Next != c.hold.Offset || f.At.Epoch >= 0", new: "return true",
 		pkg: "./test/story", test: "^TestTruncatedLog_GrownPastPosition$",
@@ -175,13 +175,13 @@ var ofRecords = []mutant{
 
 	// Decisions of operators.
 	{
-		name: "an operation of unknown outcome gives way",
+		name: "an operation of unknown outcome goes to the next entry",
 		file: "sink/logappend/entry.go",
 		old:  "return false, e.retryable(put)\n\tcase err != nil:", new: "return false, nil\n\tcase err != nil:",
 		pkg: "./sink/opslog", test: "^TestRaces$",
 	},
 	{
-		name: "an operation is put behind an old look",
+		name: "an operation is appended after an old poll of the log",
 		file: "sink/logappend/entry.go",
 		old:  "if Recent(e.PreviousSeen, time.Now()) {", new: "if !e.PreviousSeen.IsZero() {",
 		pkg: "./sink/opslog", test: "^TestAppend_WriterWokeUp$",
@@ -193,7 +193,7 @@ var ofRecords = []mutant{
 		pkg: "./sink/opslog", test: "^TestVerify_RewrittenEntry$",
 	},
 	{
-		name: "a broken operations log ends all pauses",
+		name: "a broken operations log ends all pauses in a member",
 		file: "sink/opslog/follow.go",
 		old:  "f.state = f.chain.state // the", new: "f.state = &State{} // the",
 		pkg: "./sink/opslog", test: "^TestFollower_KeepsPausesInTrouble$",
@@ -205,7 +205,7 @@ var ofRecords = []mutant{
 		pkg: "./test/story", test: "^TestPause_AssignedWhilePaused$",
 	},
 	{
-		name: "reading begins before it is known what is paused",
+		name: "reading begins before the operations log was read",
 		file: "internal/app/operations.go",
 		old:  "case <-s.operations.Ready():", new: "case <-ctx.Done():\n\t\treturn nil\n\tcase <-s.operations.Ready():",
 		pkg: "./internal/app", test: "^TestMember_AwaitsOperations$",
@@ -213,13 +213,13 @@ var ofRecords = []mutant{
 
 	// Topics that are added or deleted.
 	{
-		name: "a topic that appeared begins at its end",
+		name: "a topic that was created later begins at its end",
 		file: "connector/intake/assignment.go",
 		old:  "conf.Start = conf.Start.ForNewTopic()", new: "_ = conf.Start.ForNewTopic()",
 		pkg: "./test/story", test: "^TestTopic_Appeared",
 	},
 	{
-		name: "a pattern stands for dead letters",
+		name: "a pattern matches dead-letter topics",
 		file: "internal/config/patterns.go",
 		old:  "p.matches.MatchString(topic) && !neverMatches(topic) &&", new: "p.matches.MatchString(topic) &&",
 		pkg: "./internal/config", test: "^TestRoute$",
@@ -233,7 +233,7 @@ var ofRecords = []mutant{
 
 	// Failures.
 	{
-		name: "poison is counted by the breaker",
+		name: "poison counts as a failure for the breaker",
 		file: "reliability/guard.go",
 		old:  "return err == nil || g.answer(err) || classify.Of(err) != classify.Transient\n\t\t},", new: "return err == nil || g.answer(err)\n\t\t},",
 		pkg: "./reliability", test: "^TestPoisonNeverCounts$",
@@ -259,7 +259,7 @@ var ofRecords = []mutant{
 		pkg: "./connector/kafka/dial", test: "^TestCauses$",
 	},
 	{
-		name: "the server need not know the password",
+		name: "a SCRAM server need not prove that it knows the password",
 		file: "connector/kafka/dial/scram.go",
 		old:  "subtle.ConstantTimeCompare(shown, s.signature) != 1 {", new: "len(shown) == 1 {",
 		pkg: "./connector/kafka/dial", test: "^TestScram$",
@@ -271,13 +271,13 @@ var ofRecords = []mutant{
 		pkg: "./connector/kafka/dial", test: "^TestRemembered$",
 	},
 	{
-		name: "a half written file takes the good one out of force",
+		name: "a half-written secret file replaces the good one",
 		file: "connector/kafka/dial/files.go",
 		old:  "case p.apply == nil:\n\t\treturn err", new: "default:\n\t\treturn err",
 		pkg: "./connector/kafka/dial", test: "^TestRotation$",
 	},
 	{
-		name: "sessions end",
+		name: "SASL sessions are not renewed",
 		file: "connector/kafka/dial/conn.go",
 		old:  "return !c.renew.IsZero() &&", new: "return false && !c.renew.IsZero() &&",
 		pkg: "./connector/kafka", test: "^TestSessionsEnd$",
@@ -285,7 +285,7 @@ var ofRecords = []mutant{
 
 	// Positions that operators move, and tables that change while a member runs.
 	{
-		name: "an operator's move is not compared with what was shown",
+		name: "an operator's move is not compared with the shown position",
 		file: "connector/plan/moves.go",
 		old:  "p.add(move.Partition, move.From, Span{", new: "p.add(move.Partition, s.Positions[move.Partition.AppID(m.Pipeline)], Span{",
 		pkg: "./test/story", test: "^TestMove_ComparesWhatWasShown$",
@@ -298,19 +298,19 @@ var ofRecords = []mutant{
 		pkg:  "./test/story", test: "^TestStart_OffsetsBeforeSnapshot$",
 	},
 	{
-		name: "a log that was set back is gone on with",
+		name: "a log that was restored to an older version is not reloaded",
 		file: "sink/delta/refresh.go",
 		old:  "if errors.Is(err, objstore.ErrNotFound) {\n\t\treturn false, nil\n\t}\n\tif err != nil {", new: "if errors.Is(err, objstore.ErrNotFound) {\n\t\treturn true, nil\n\t}\n\tif err != nil {",
 		pkg: "./sink/delta", test: "^TestTable_OlderCopyRestored$",
 	},
 	{
-		name: "a version that was written anew counts as the one before",
+		name: "a rewritten version counts as unchanged",
 		file: "sink/delta/refresh.go",
 		old:  "now.Size == t.head.stamp.Size && now.Modified.Equal(t.head.stamp.Modified), nil", new: "now.Size >= 0, nil",
 		pkg: "./sink/delta", test: "^TestTable_OlderCopyRestored$",
 	},
 	{
-		name: "a position is adopted from the last record instead of behind it",
+		name: "a position is adopted at the last record, not after it",
 		file: "internal/admin/adopt.go",
 		old:  "= version + 1", new: "= version + 0",
 		pkg: "./cmd/connector", test: "^TestOffsetsAdoptFromIngest$",
@@ -318,37 +318,37 @@ var ofRecords = []mutant{
 
 	// Memory.
 	{
-		name: "a lane gives an answer back before it has decoded it",
+		name: "a lane releases a fetch result before it has decoded it",
 		file: "connector/lane/lane.go",
 		old:  "\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openPart{stopped", new: "\tb.Result.Release()\n\tdefer b.Result.retain()\n\to := l.open[b.Table]\n\tif o == nil {\n\t\to = &openPart{stopped",
 		pkg: "./test/story", test: "^TestSchedules_LittleMemory$",
 	},
 	{
-		name: "answers of before a shedding are taken",
+		name: "fetch results from before records were dropped are accepted",
 		file: "connector/intake/fetch.go",
 		old:  " || c.ahead != f.From {", new: " {",
 		pkg: "./connector/intake", test: "^TestFetches_Accept$",
 	},
 	{
-		name: "a table that can take no more keeps what waits",
+		name: "a table that cannot commit keeps its fetch results",
 		file: "connector/intake/fetch.go",
 		old:  "case short && c.state.reads() &&", new: "case short && len(c.queue) < 0 &&",
 		pkg: "./test/story", test: "^TestMemory_StoppedTableStarvesNone$",
 	},
 	{
-		name: "a full batch pool cuts nothing",
+		name: "a full batch pool seals no batch",
 		file: "connector/intake/batch.go",
 		old:  ", b.sealForMemory == t:", new: ", b.sealForMemory == t && b.draining:",
 		pkg: "./test/story", test: "^TestMemory_FullPoolSeals$",
 	},
 	{
-		name: "a dropped cut keeps its memory",
+		name: "a dropped sealed batch keeps its memory",
 		file: "connector/commit/write.go",
 		old:  "c.reserve(barrier, batch).end()", new: "_ = batch",
 		pkg: "./connector/commit", test: "^TestReservation$",
 	},
 	{
-		name: "a batch is decompressed beyond the pool",
+		name: "a record batch is decompressed beyond the pool",
 		file: "connector/kafka/memory.go",
 		old:  "if n > l.Max(held) {\n\t\treturn nil, recordbatch.ErrNeverRoom", new: "if n > l.Max(held) {\n\t\treturn make([]byte, 0, n), nil",
 		pkg: "./connector/kafka", test: "^TestLogOversize$",

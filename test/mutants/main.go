@@ -1,10 +1,10 @@
-// Command mutants breaks the code, one rule at a time, and expects a named test to notice.
+// Command mutants breaks the code, one rule at a time, and expects a named test to fail.
 //
 //	go run ./test/mutants [-run REGEXP] [-after NAME]
 //
 // The list is in list.go and the files beside it. The command works in a temporary copy of the tree. Each test runs
-// once on the unchanged code, where it must pass, and then on each of its mutants, where it must fail by itself. A
-// mutant that does not compile, or a quoted line that is not found, is an error of the list.
+// once on the unchanged code, where it must pass, and then on each of its mutants, where it must fail. A mutant that does
+// not compile, or whose quoted code is not found exactly once, counts as not seen.
 package main
 
 import (
@@ -28,13 +28,13 @@ import (
 
 // mutant is one change that breaks a rule.
 type mutant struct {
-	name string // the rule that it breaks
+	name string // the wrong behavior of the changed code
 	file string
-	old  string // must stand exactly once in the file
-	new  string
-	pkg  string // of the test
+	old  string // code that the file has exactly once
+	new  string // code that replaces it
+	pkg  string // package of the test
 	test string // regular expression for -run
-	args string // flags of the test itself
+	args string // flags of the test
 }
 
 func main() {
@@ -110,7 +110,7 @@ func copyTree(ctx context.Context, dir string) error {
 	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
 		body, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // deleted and not committed
+			continue // deleted, but the deletion is not committed
 		}
 		if err != nil {
 			return err
@@ -130,7 +130,7 @@ func copyTree(ctx context.Context, dir string) error {
 	return nil
 }
 
-// passes runs the mutant's test on the unchanged code.
+// passes runs the mutant's test on the unchanged code and returns an error unless it passes.
 func (m mutant) passes(ctx context.Context, dir string) error {
 	failed, text, err := m.run(ctx, dir)
 	switch {
@@ -142,7 +142,7 @@ func (m mutant) passes(ctx context.Context, dir string) error {
 	return nil
 }
 
-// fails runs the mutant's test on the mutant.
+// fails runs the mutant's test on the changed code and returns an error unless it fails.
 func (m mutant) fails(ctx context.Context, dir string) (err error) {
 	path := filepath.Join(dir, m.file)
 	body, err := os.ReadFile(path)
@@ -161,7 +161,7 @@ func (m mutant) fails(ctx context.Context, dir string) (err error) {
 	case err != nil:
 		return fmt.Errorf("%w: %s", err, text)
 	case failed == "":
-		return errors.New("GREEN: nobody noticed")
+		return errors.New("GREEN: the test passes although the code is wrong")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-"""The canonical text of a row and its hash. The Go package test/gen defines the same for a record (hash.go)."""
+"""The canonical text of a row, and its hash. test/gen/hash.go computes the same hash for the record of a row."""
 
 import hashlib
 

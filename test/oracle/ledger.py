@@ -1,4 +1,4 @@
-"""The ledger of what was produced, and the comparison of a table's rows with it."""
+"""The ledger of produced records, and the comparison of a table's rows with it."""
 
 import csv
 
@@ -11,8 +11,8 @@ class Ledger:
     """Every committed record: {(topic, partition): {offset: hash}}."""
 
     def __init__(self, path, held=(), lost=()):
-        """held are (partition, offset) pairs: records from there on are expected to be missing. lost are (partition, from,
-        next): those at [from, next) are."""
+        """held are (partition, offset) pairs: records from that offset on must be missing. lost are (partition, from,
+        next): records at offsets [from, next) must be missing."""
         self.entries = {}
         limit = dict(held)
         with open(path, newline="") as file:
@@ -24,7 +24,7 @@ class Ledger:
                     self.entries.setdefault((row["topic"], partition), {})[offset] = row["hash"]
 
     def compare(self, batches):
-        """Compares all rows of a table. Returns counts and examples of what differs; all counts 0 is equality."""
+        """Compares all rows of a table. Returns counts and examples of differences; if all counts are 0, there are none."""
         left = {key: dict(offsets) for key, offsets in self.entries.items()}
         found = {"rows": 0, "missing": 0, "foreign": 0, "duplicate": 0, "altered": 0, "examples": []}
 

@@ -38,7 +38,7 @@ def original(text, encoding):
 
 
 def raw_hash(code, key, value):
-    """Says of a record what the producer wrote down."""
+    """Returns the text that the producer's ledger has for a record."""
     h = hashlib.sha256()
     for b in [key, value]:
         h.update(b"%d:" % (-1 if b is None else len(b)))

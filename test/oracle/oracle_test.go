@@ -41,7 +41,7 @@ func TestOracle(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the oracle refuses a good table: %v", err)
 	}
-	// Records of a held partition must be missing, so a table with all records is wrong.
+	// With --held, records of that partition must be missing, so the oracle must refuse a table with all records.
 	out, err = check(ctx, lab.Python, ledger, good, minio.Endpoint, "--readers", "polars", "--held", "0:100")
 	if err == nil || !strings.Contains(string(out), "foreign") {
 		t.Errorf("the oracle accepts rows beyond a hold: %s", out)
@@ -89,7 +89,7 @@ func produce(ctx context.Context, t *testing.T, kafka *lab.Kafka) *gen.Ledger {
 	return ledger
 }
 
-// write copies the topic to a table without code of the connector.
+// write copies the topic to a table without code of the connector, and with the damage that is asked for.
 func write(ctx context.Context, t *testing.T, kafka *lab.Kafka, table, endpoint, damage string) {
 	t.Helper()
 	out, err := lab.Python(ctx, "oracle/selftest.py", "--brokers", kafka.Addr, "--topic", "orders", "--table", table,

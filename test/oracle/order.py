@@ -1,4 +1,4 @@
-"""The order of rows: offsets of a partition ascend by commit version, order of adds in the commit, and row in the file.
+"""Checks that the offsets of a partition ascend by version, then by the order of adds, then by row of the file.
 
 Reads the log's JSON and the Parquet files by itself, without any Delta reader.
 """

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 
 def plain(kind):
-    """Returns a type with ordinary strings and lists in place of what engines like to return."""
+    """Returns a type with ordinary strings and lists in place of the large and view types that engines return."""
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -35,7 +35,7 @@ def leaf(table, path):
 
 
 def leaves(schema):
-    """Yields the path and type of each leaf; an array is one."""
+    """Yields the path and type of each leaf. An array counts as a leaf."""
     for field in schema:
         if pa.types.is_struct(field.type):
             for child in field.type:

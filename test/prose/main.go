@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// run returns what Vale finds in the files that Git knows, a line each.
+// run returns the findings of Vale in the files that Git tracks or would add, a line each.
 func run(ctx context.Context, vale string) (string, error) {
 	list, err := exec.CommandContext(ctx, "git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
@@ -143,10 +143,10 @@ func commentsOf(name string) ([]byte, error) {
 	return lines.bytes(), nil
 }
 
-// page is text by line.
+// page is a text as a list of lines.
 type page []string
 
-// put adds text to a line, which are counted from 1.
+// put adds text to a line. Lines are counted from 1.
 func (p *page) put(line int, text string) {
 	for len(*p) < line {
 		*p = append(*p, "")

@@ -179,14 +179,14 @@ func (a *alertmanager) until(receiver, status string) (all []page) {
 			if p.Receiver == receiver && p.Status == status {
 				return all
 			}
-		case <-time.After(2 * time.Minute): // ends a test that hangs
+		case <-time.After(2 * time.Minute): // only ends a test that hangs
 			a.t.Fatalf("%s got nothing that is %s, only %+v", receiver, status, all)
 		}
 	}
 }
 
-// TestPages: the alerts of ten members in one outage reach the pager as one page, even if each member also raises
-// alerts that the inhibition rules suppress.
+// TestPages expects the alerts of ten members in one outage to reach the pager as one page, even if each member also
+// raises alerts that the inhibition rules suppress.
 func TestPages(t *testing.T) {
 	for _, o := range []*outage{kafkaDown(), storeDown()} {
 		t.Run(o.name, func(t *testing.T) {
@@ -226,8 +226,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestInhibited: the inhibition rules name only alerts that exist, and do not suppress alerts that an outage cannot
-// explain.
+// TestInhibited expects the inhibition rules to name only alerts that exist, and not to suppress alerts that an outage
+// cannot explain.
 func TestInhibited(t *testing.T) {
 	read := func(name string, v any) {
 		text, err := os.ReadFile(filepath.Join(folder(t), name))

@@ -58,7 +58,7 @@ func (q dashboardQuery) in(namespace string) string {
 	return strings.NewReplacer("$namespace", namespace, "$__rate_interval", "5m", "$job", "(sluice)", "$pod", "(a|b)", "$group", ".*", "$topic", ".*").Replace(q.expr)
 }
 
-// TestDashboardQueries: promtool parses each query.
+// TestDashboardQueries expects promtool to parse each query of the dashboard.
 func TestDashboardQueries(t *testing.T) {
 	type rule struct {
 		Record string `yaml:"record"`
@@ -99,7 +99,7 @@ func TestDashboardValues(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		series []string // each with its value at minute 10
+		series []string // the series that the query must return, each with its value at minute 10
 		wants  []want
 	}{
 		{"both members export the hold of a topic, which counts once", []string{

@@ -1,8 +1,8 @@
 //go:build lab
 
 // Package security runs the connector's binary against real brokers that require TLS and authentication. It covers each
-// way to connect, with right and wrong settings. With right settings records arrive in the table. With wrong ones the
-// commands and a running connector name the fault.
+// way to connect, with right and wrong settings. With right settings records must arrive in the table. With wrong settings
+// the commands and a running connector must name the fault.
 //
 // Every test runs on the newest Kafka and on the last one before 4.0. The tables are on the local disk.
 package security
@@ -36,14 +36,14 @@ const (
 const (
 	onTLS     = "TLS"
 	onMutual  = "MTLS"
-	onExpired = "EXPIRED" // the broker's certificate has
-	onOther   = "OTHER"   // a certificate for another host
-	onSASL    = "SASLTLS" // all mechanisms
-	onScram   = "SCRAM"   // only SCRAM-SHA-512, and sessions of two seconds
-	onBearer  = "BEARER"  // only OAUTHBEARER, and sessions of two seconds
+	onExpired = "EXPIRED" // the broker's certificate has expired
+	onOther   = "OTHER"   // the broker's certificate is for another host
+	onSASL    = "SASLTLS" // all SASL mechanisms
+	onScram   = "SCRAM"   // only SCRAM-SHA-512, with sessions of two seconds
+	onBearer  = "BEARER"  // only OAUTHBEARER, with sessions of two seconds
 )
 
-// securedBroker is one broker with everything that a client of it may have.
+// securedBroker is one broker, with the certificates and credentials of its clients.
 type securedBroker struct {
 	binary string
 	kafka  *lab.Kafka
@@ -90,7 +90,7 @@ func newSecuredBroker(t *testing.T, version string) *securedBroker {
 	pair := func(name string, by *certs.CA, l certs.Leaf) (cert, key string) {
 		l.Name = name
 		p := by.Issue(t, l)
-		certs.Write(t, w.dir, name+"-both.pem", append(p.Key, p.Cert...)) // as Kafka wants it
+		certs.Write(t, w.dir, name+"-both.pem", append(p.Key, p.Cert...)) // Kafka reads key and certificate from one file
 		return certs.Write(t, w.dir, name+".pem", p.Cert), certs.Write(t, w.dir, name+"-key.pem", p.Key)
 	}
 	past := time.Now().Add(-time.Minute)
@@ -185,7 +185,8 @@ func (w *securedBroker) produce(t *testing.T, topic string, from, n int64) {
 	}
 }
 
-// config writes a configuration and returns its path and where /health will be. kafka is what stands below kafka.
+// config writes a configuration and returns its path and the address of the member's health server. kafka has the keys
+// below kafka.
 func (w *securedBroker) config(t *testing.T, topic, address, kafka string) (path, listen string) {
 	t.Helper()
 	listen, err := lab.FreeAddr()
@@ -214,7 +215,7 @@ shutdown: {drain: 5s}
 	return certs.Write(t, dir, "config.yaml", []byte(text)), listen
 }
 
-// command runs a command of the binary and returns its exit code and what it printed.
+// command runs a command of the binary and returns its exit code and output.
 func (w *securedBroker) command(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -13,12 +13,12 @@ import (
 type cell struct {
 	name    string
 	address string
-	kafka   string // below kafka in config.yaml
-	want    string // in what is said; "" if records arrive
+	kafka   string // the keys below kafka in config.yaml
+	want    string // text that must name the fault; "" if records must arrive
 }
 
-// matrix is {PLAINTEXT, TLS, mTLS, SASL_SSL with each mechanism} x {right, wrong credentials, wrong authority, expired
-// certificate}, and each kind of client at the wrong kind of listener.
+// matrix tests {PLAINTEXT, TLS, mTLS, SASL_SSL with each mechanism} x {right settings, wrong credentials, wrong certificate
+// authority, expired certificate}, and each kind of client at the wrong kind of listener.
 func (w *securedBroker) matrix(t *testing.T) {
 	t.Helper()
 	for _, c := range w.cells() {
@@ -91,7 +91,7 @@ func (w *securedBroker) cells() []cell {
 	return cells
 }
 
-// arrives: the records get into the table, and a comparison of table and topic finds no difference.
+// arrives expects the records in the table, and no difference between table and topic.
 func (w *securedBroker) arrives(t *testing.T, c cell) {
 	t.Helper()
 	topic := w.topic(t)
@@ -105,7 +105,8 @@ func (w *securedBroker) arrives(t *testing.T, c cell) {
 	}
 }
 
-// named: a command says what is wrong and that it found something; a running connector holds and says the same.
+// named expects commands to name the fault, and a running connector to have a hold kafka_denied that names it, without the
+// password in the log.
 func (w *securedBroker) named(t *testing.T, c cell) {
 	t.Helper()
 	topic := "topic-of-nobody"

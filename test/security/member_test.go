@@ -47,7 +47,7 @@ type report struct {
 	Partitions []struct{ Position int64 }
 }
 
-// health returns the member's report, or a zero report while it does not answer.
+// health returns the member's report, or a zero report while its health server does not respond.
 func (m *member) health() (report, error) {
 	var r report
 	if !m.Running() {
@@ -55,7 +55,7 @@ func (m *member) health() (report, error) {
 	}
 	resp, err := http.Get(m.url + "/health")
 	if err != nil {
-		return r, nil // not yet
+		return r, nil // the health server has not started yet
 	}
 	defer func() { _ = resp.Body.Close() }()
 	return r, json.NewDecoder(resp.Body).Decode(&r)
@@ -70,7 +70,7 @@ func (m *member) position() (sum int64, err error) {
 	return sum, err
 }
 
-// metric returns the sum of a metric over those of its labels that hold a text.
+// metric returns the sum of those series of a metric whose labels contain a text.
 func (m *member) metric(name, label string) (sum float64, err error) {
 	resp, err := http.Get(m.url + "/metrics")
 	if err != nil {
@@ -101,7 +101,7 @@ func withPatience(t *testing.T) context.Context {
 	return ctx
 }
 
-// jws is an unsecured token (RFC 7515, A.5), which Kafka's brokers accept in tests.
+// jws returns an unsecured token (RFC 7515, A.5) that is valid until a time. Kafka's brokers accept it in tests.
 func jws(until time.Time) string {
 	e := base64.RawURLEncoding.EncodeToString
 	return e([]byte(`{"alg":"none"}`)) + "." + e(fmt.Appendf(nil, `{"sub":%q,"iat":%d,"exp":%d}`,

@@ -11,11 +11,12 @@ import (
 	"sluice/test/certs"
 )
 
-// rounds is a number of rounds of half a second each. Together they last longer than five sessions of two seconds.
+// rounds is the number of rounds of stream. A round lasts half a second, and all of them longer than five sessions of two
+// seconds.
 const rounds = 24
 
-// sessionsOfScram: a broker that ends sessions every two seconds costs nothing: one generation, no warning, and records
-// arrive all the time.
+// sessionsOfScram uses a listener that ends sessions every two seconds. The member must authenticate again in time: one
+// generation, no warning, and no failed fetch.
 func (w *securedBroker) sessionsOfScram(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
@@ -27,8 +28,8 @@ func (w *securedBroker) sessionsOfScram(t *testing.T) {
 	m.undisturbed(t, total)
 }
 
-// sessionsOfTokens: each session ends with its token, and the test renews the file in time. Without a renewal the hold
-// says so, and a fresh token ends it.
+// sessionsOfTokens uses a listener whose sessions end every two seconds, with a token from a file. With an expired token
+// the member must have a hold that says so, and a new token must end it.
 func (w *securedBroker) sessionsOfTokens(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
@@ -63,7 +64,7 @@ func (w *securedBroker) sessionsOfTokens(t *testing.T) {
 	m.reads(t, total+100)
 }
 
-// renewed: a connector whose certificate is renewed while it runs uses the new one for new connections.
+// renewed expects a running connector to use a renewed certificate for new connections.
 func (w *securedBroker) renewed(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
@@ -90,7 +91,8 @@ func (w *securedBroker) renewed(t *testing.T) {
 	m.reads(t, records)
 }
 
-// stream produces for rounds while the member reads, and returns how many records there are then.
+// stream produces 20 records in each of rounds rounds while the member reads. It returns the number of records in the
+// topic.
 func (w *securedBroker) stream(t *testing.T, m *member, topic string, from int64) int64 {
 	t.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -121,7 +123,7 @@ func (m *member) reads(t *testing.T, n int64) {
 	t.Fatalf("does not reach %d records (%v):\n%s", n, err, text)
 }
 
-// undisturbed: sessions were renewed without an effect on records.
+// undisturbed expects that sessions were renewed, and that each record was fetched once, without an error or a warning.
 func (m *member) undisturbed(t *testing.T, records int64) {
 	t.Helper()
 	for _, tt := range []struct {
@@ -141,7 +143,7 @@ func (m *member) undisturbed(t *testing.T, records int64) {
 		t.Logf("%s{%s} = %v", tt.name, tt.label, v)
 	}
 	text, err := m.text()
-	_, text, _ = strings.Cut(text, `"msg":"joined"`) // a cluster that is new has no coordinator at first
+	_, text, _ = strings.Cut(text, `"msg":"joined"`) // before, warnings are allowed: a new cluster has no coordinator at first
 	if err != nil || strings.Contains(text, `"level":"WARN"`) || strings.Contains(text, `"level":"ERROR"`) {
 		t.Errorf("%v, the log says:\n%s", err, text)
 	}

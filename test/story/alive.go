@@ -8,14 +8,15 @@ import (
 	"sluice/health/liveness"
 )
 
-// Stalls returns the loops that stopped turning although the test did not expect it. They are violations, too.
+// Stalls returns a line for each loop of a member that had work and stopped turning, without Wedged. The lines are
+// also in Broker.Violations.
 func (h *Harness) Stalls() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.stalls)
 }
 
-// Stalls returns the loops of the process that did not turn at the last check.
+// Stalls returns the loops of the process that had not turned for too long at the last check.
 func (p *Process) Stalls() []liveness.Stall {
 	if stalls := p.stalls.Load(); stalls != nil {
 		return *stalls
@@ -23,8 +24,8 @@ func (p *Process) Stalls() []liveness.Stall {
 	return nil
 }
 
-// watch checks the loops of a process until it has ended, as its liveness check does. No fault of a test's
-// dependencies is a reason to restart the process.
+// watch checks the loops of a process until it has ended, as its liveness check does. A loop that stops turning is a
+// violation unless h.Wedged is set: no failure of a dependency is a reason to restart the process.
 func (h *Harness) watch(p *Process) {
 	told := map[string]bool{}
 	turn := time.NewTicker(liveness.Every)

@@ -15,14 +15,15 @@ import (
 	"sluice/test/story"
 )
 
-// wedge is a place where a loop of a member stops turning for no reason that the loop reports.
+// wedge is a place where a loop of a member can get stuck: while stuck is set, the loop waits there until end is called,
+// without reporting that it waits.
 type wedge struct {
 	stuck atomic.Bool
 	free  chan struct{}
 	once  sync.Once
 }
 
-// stay blocks every caller at the wedge.
+// stay blocks the caller while the wedge is stuck.
 func (w *wedge) stay() {
 	if w.stuck.Load() {
 		<-w.free
@@ -31,7 +32,7 @@ func (w *wedge) stay() {
 
 func (w *wedge) end() { w.once.Do(func() { close(w.free) }) }
 
-// stuckDecoder decodes forever.
+// stuckDecoder is a decoder whose Add does not return while its wedge is stuck.
 type stuckDecoder struct {
 	connector.Decoder
 	*wedge
@@ -52,7 +53,7 @@ func (b stuckBuilder) Add(p connector.Partition, r *connector.Record) error {
 	return b.Builder.Add(p, r)
 }
 
-// stuckTable encodes forever.
+// stuckTable is a table whose Stage does not return while its wedge is stuck.
 type stuckTable struct {
 	*story.Table
 	*wedge
@@ -63,14 +64,14 @@ func (t stuckTable) Stage(ctx context.Context, s *connector.Snapshot, batch stri
 	return t.Table.Stage(ctx, s, batch, pieces, progress)
 }
 
-// TestAlive_WedgedLoop: wherever a member wedges, its liveness check fails a minute later and names the loop. It
-// passes again once the loop turns again.
+// TestAlive_WedgedLoop expects the liveness check to fail a minute after a loop of the member got stuck, and to name
+// that loop first. The check must pass again once the loop turns again.
 func TestAlive_WedgedLoop(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		// place is where the member wedges.
+		// place builds the wedge into the harness.
 		place func(h *story.Harness, at *wedge)
-		// loops are those that are named first: the one that wedges.
+		// loops are the loops that may get stuck there.
 		loops []string
 	}{
 		{"lane", func(h *story.Harness, at *wedge) {
@@ -96,7 +97,7 @@ func TestAlive_WedgedLoop(t *testing.T) {
 				h.Broker.Produce(story.Topic, 0, "rrr", "k")
 				h.Broker.Produce(story.Topic, 1, "rrr", "k")
 				eventually(t, "end", h.AtEnd)
-				time.Sleep(time.Hour) // nothing to do
+				time.Sleep(time.Hour) // a loop without work counts as alive
 				if stalls := h.Stalls(); len(stalls) > 0 {
 					t.Fatalf("not alive: %q", stalls)
 				}
@@ -129,10 +130,10 @@ func TestAlive_WedgedLoop(t *testing.T) {
 	}
 }
 
-// TestAlive_Outage: a dependency may be down for hours. The member is not restarted for that, and continues when
-// the dependency is back.
+// TestAlive_Outage expects that no loop counts as stuck while a dependency is down for hours, and that the member
+// continues when the dependency is back.
 func TestAlive_Outage(t *testing.T) {
-	// hangs makes steps of a store or dead-letter topic wait as long as it is down.
+	// hangs makes these steps of the table or the dead-letter topic wait while away is set.
 	hangs := func(steps ...string) func(h *story.Harness, away *atomic.Bool) {
 		return func(h *story.Harness, away *atomic.Bool) {
 			h.Hangs = func(ctx context.Context, step string) {

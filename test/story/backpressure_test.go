@@ -11,10 +11,10 @@ import (
 	"sluice/test/story"
 )
 
-// shipped are the bounds of the shipped configuration.
+// shipped has the queue bounds of the default configuration.
 var shipped = connector.QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000}
 
-// slowDecoder takes time for each row.
+// slowDecoder waits after each row, for the time that takes returns.
 type slowDecoder struct {
 	connector.Decoder
 	*slowness
@@ -46,8 +46,8 @@ func (b slowBuilder) Add(p connector.Partition, r *connector.Record) error {
 	return err
 }
 
-// TestBackpressure_QueueLimits: a thousand records per second arrive and five hundred are decoded. Backpressure
-// starts at 10 000 queued records, not before, logs it, and ends at 5 000.
+// TestBackpressure_QueueLimits produces a thousand records per second, of which five hundred are decoded. Backpressure
+// must start at 10 000 queued records, not before, and end at 5 000, with a log line for both.
 func TestBackpressure_QueueLimits(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Queue, h.CommitRows, h.Broker.Answer = shipped, 1_000_000, 500
@@ -57,7 +57,7 @@ func TestBackpressure_QueueLimits(t *testing.T) {
 		p.Member.Assign(joined(h, 0))
 		eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
 		produced := 0
-		var fine int64 // the most that was queued without backpressure
+		var fine int64 // maximum number of queued records without backpressure
 		for second := 0; !p.Connector.Status().Paused; second++ {
 			if second == 60 {
 				t.Fatalf("a minute, %d records, and backpressure is inactive", produced)
@@ -112,9 +112,9 @@ func TestBackpressure_QueueLimits(t *testing.T) {
 	})
 }
 
-// TestBackpressure_PerKey: the records of one customer take half a second each. A thousand of them are queued, the
-// partition of that customer waits, and another one continues without backpressure. Once there is room, the first one
-// continues, too.
+// TestBackpressure_PerKey has a key whose records take half a second each. Its partition waits once a thousand of them
+// are queued; the other partition continues, and no backpressure begins. Once records were decoded, more of the key are
+// enqueued.
 func TestBackpressure_PerKey(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Queue, h.CommitRows, h.Every, h.Broker.Answer = shipped, 1_000_000, 24*time.Hour, 100
@@ -125,7 +125,7 @@ func TestBackpressure_PerKey(t *testing.T) {
 			return 100 * time.Millisecond
 		})
 		p := h.Begin(t.Context())
-		p.Member.Assign(joined(h, 0, 1)) // each in a lane of its own
+		p.Member.Assign(joined(h, 0, 1)) // each partition has a lane of its own
 		eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
 		claim := func(id int) connector.ClaimStatus { return p.Connector.Status().Claims[id] }
 		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 3000), "customer-123")
@@ -141,7 +141,7 @@ func TestBackpressure_PerKey(t *testing.T) {
 		if s := p.Connector.Status(); s.Paused || s.Queued != 1000 || p.Counted("sluice_backpressure_started_total") != 0 {
 			t.Errorf("backpressure is active: %v, %d queued", s.Paused, s.Queued)
 		}
-		// A hundred are decoded after 50 s: so many more are enqueued.
+		// After 50 s a hundred are decoded, so a hundred more are enqueued.
 		time.Sleep(time.Until(began.Add(55 * time.Second)))
 		if hot := claim(0); hot.Consumed != 100 || hot.Next != 1100 {
 			t.Errorf("when there is room again: %d taken, %d rows", hot.Next, hot.Consumed)

@@ -1,6 +1,6 @@
-// Package story runs the shipped reader, lanes, writer, decide and commit against a cluster and a table in memory.
-// Cluster and table do everything late and fail wherever they can. Time is virtual: each step waits for a time
-// drawn from a seeded generator, so that a seed is a schedule. Package model judges what a run leaves behind.
+// Package story runs the shipped reader, lanes and writer against a cluster and a table in memory. Cluster and table do
+// everything late and can fail at every step. Time is virtual: each step waits for a random time from a seeded
+// generator, so the seed determines the schedule. Package model judges the log of the table after a run.
 package story
 
 import (
@@ -18,18 +18,18 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Kind is what a record becomes.
+// Kind says what must become of a record.
 type Kind byte
 
 // The kinds of records.
 const (
 	Row       Kind = 'r'
-	Tombstone Kind = 't' // a declared drop
-	Poison    Kind = 'p'
-	Health    Kind = 'h' // a health-check record: a declared drop, too
-	Duplicate Kind = 'd' // repeats an earlier row: a declared drop
-	Breaks    Kind = 'x' // the decoder fails on it with an unknown error, or panics
-	Unfit     Kind = 'e' // the encoder panics on its row
+	Tombstone Kind = 't' // left out
+	Poison    Kind = 'p' // bad: the decoder refuses it
+	Health    Kind = 'h' // a health-check record: left out
+	Duplicate Kind = 'd' // has the identity of an earlier row: left out
+	Breaks    Kind = 'x' // bad: the decoder fails on it with an unknown error, or panics
+	Unfit     Kind = 'e' // bad: the encoder panics on its row
 	Control   Kind = 'c' // an offset that a read_committed consumer does not see
 	Was       Kind = 'w' // a row until the table is altered, bad afterwards
 	Becomes   Kind = 'b' // bad until the table is altered, a row afterwards
@@ -47,14 +47,14 @@ type Chance struct {
 // NewChance returns the generator for a seed.
 func NewChance(seed uint64) *Chance { return &Chance{rng: rand.New(rand.NewPCG(seed, 1))} }
 
-// N returns a number below n.
+// N returns a random number in [0, n).
 func (c *Chance) N(n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rng.IntN(n)
 }
 
-// Is returns true once in n times, on average.
+// Is returns true with probability 1/n.
 func (c *Chance) Is(n int) bool { return c.N(n) == 0 }
 
 // Pause waits for a random time below most, or until ctx ends.
@@ -69,31 +69,33 @@ func (c *Chance) Pause(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// Broker is a cluster with topics.
+// Broker is a Kafka cluster in memory, with the committed offsets of one consumer group. Fields marked "use Lock" may be
+// changed while members run, inside Lock.
 type Broker struct {
 	Cluster string
 	Chance  *Chance
-	// Flaky makes requests (Bounds, Offsets, Topic, CommitOffsets) fail once in so many times; 0 never.
+	// Flaky n makes requests of members and writes of dead letters fail with probability 1/n; 0 never.
 	Flaky atomic.Int64
 	// Hung is set while requests for the group's offsets get no response.
 	Hung atomic.Bool
-	// Silent partitions get no response to Bounds. Slow is how long the broker takes to return a damaged batch.
-	// Both by Lock.
+	// Silent are the partitions for which Bounds returns an error. Use Lock.
 	Silent map[int32]bool
-	Slow   time.Duration
-	// Answer is the maximum number of records in a fetch result; 0: a few, at random. Set before use.
+	// Slow is how long the broker takes to return a fetch result that begins with a damaged batch. Use Lock.
+	Slow time.Duration
+	// Answer is the maximum number of records in a fetch result; 0: one to six, at random. Set before use.
 	Answer int
-	// Shown is the number of partitions in the metadata, 0 for all; by Lock.
+	// Shown is the number of partitions that the metadata shows, 0 for all. Use Lock.
 	Shown int
-	// Paused returns since when a partition must not be fetched; set before use.
+	// Paused reports whether an operator has paused a partition, and since when. A fetch later than HearsOfPauses after
+	// that is a violation. Set before use.
 	Paused func(id int32) (since time.Time, paused bool)
-	// Value makes the value of a record; nil makes its kind.
+	// Value makes the value of a record; if nil, the value is the record's kind.
 	Value func(k Kind, offset int64) []byte
-	// Stamp is called with each produced record and returns its kind; nil leaves it unchanged. By Lock.
+	// Stamp is called with each produced record and returns the kind that it gets; nil leaves it unchanged. Use Lock.
 	Stamp func(id int32, offset int64, k Kind) Kind
-	// stamped gives records an identity and a timestamp. May be nil; mu guards it.
+	// stamped returns the identity and the timestamp of a record. May be nil; mu guards it.
 	stamped func(id int32, offset int64) Stamp
-	// Carries puts an identity into a value; nil: only a header has it.
+	// Carries puts an identity into a value; if nil, only the record's header has the identity.
 	Carries func(value []byte, id string) []byte
 	// OnOffsets is called when a member requests the group's offsets, before the response. May be nil.
 	OnOffsets func()
@@ -116,7 +118,7 @@ type partition struct {
 	times    []time.Time
 	logStart int64
 	corrupt  int64 // offset of a damaged record batch, -1 for none
-	// epochs are the leader epochs of the records by offset, epoch is that of the current leader.
+	// epochs are the leader epochs of the records by offset, epoch is the one of the current leader.
 	epochs []int32
 	epoch  int32
 }
@@ -129,7 +131,7 @@ func NewBroker(chance *Chance) *Broker {
 	}
 }
 
-// Create creates a topic, or creates it again with another id.
+// Create creates a topic without records. It replaces an existing topic of this name.
 func (b *Broker) Create(name string, id byte, partitions int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,7 +152,7 @@ func (b *Broker) Grow(name string, n int) {
 	}
 }
 
-// Produce appends records of these kinds.
+// Produce appends one record for each letter of kinds, all with this key.
 func (b *Broker) Produce(name string, id int32, kinds string, key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +171,7 @@ func (b *Broker) Produce(name string, id int32, kinds string, key string) {
 	b.grown = make(chan struct{})
 }
 
-// Change edits a partition under the broker's lock.
+// Change sets where the log of a partition starts, and the offset of a damaged record batch, -1 for none.
 func (b *Broker) Change(name string, id int32, logStart, corrupt int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,8 +186,8 @@ func (b *Broker) Elect(name string, id int32) {
 	b.topics[name].partitions[id].epoch++
 }
 
-// Truncate elects a leader that has only a partition's records below an offset, and other records instead of the
-// rest.
+// Truncate elects a leader that has only a partition's records below offset at. Then it produces records of these kinds
+// at the lost offsets.
 func (b *Broker) Truncate(name string, id int32, at int64, kinds string) {
 	b.mu.Lock()
 	p := b.topics[name].partitions[id]
@@ -202,10 +204,10 @@ func (b *Broker) Epochs(name string, id int32) []int32 {
 	return slices.Clone(b.topics[name].partitions[id].epochs)
 }
 
-// epochMark separates the kind of a record from its leader epoch in the record's value.
+// epochMark stands between the kind of a record and its leader epoch in the record's value.
 const epochMark = 0xE0
 
-// valueOf returns the value of a record: its kind, and its epoch if that is not the first one.
+// valueOf returns the value of a record: its kind, and its leader epoch if that is not 0.
 func valueOf(k Kind, epoch int32) []byte {
 	if epoch == 0 {
 		return []byte{byte(k)}
@@ -213,7 +215,7 @@ func valueOf(k Kind, epoch int32) []byte {
 	return []byte{byte(k), epochMark, byte(epoch)}
 }
 
-// epochOf returns the leader epoch in a record's value.
+// epochOf returns the leader epoch in a record's value, 0 if it has none.
 func epochOf(value []byte) int32 {
 	if len(value) == 3 && value[1] == epochMark {
 		return int32(value[2])
@@ -221,13 +223,13 @@ func epochOf(value []byte) int32 {
 	return 0
 }
 
-// divergedAt returns where the log differs from what was read before a position, as its leader computes it
-// (KIP-320), or -1. Without the epoch of the position the leader cannot know.
+// divergedAt returns the offset from which the log may differ from what was read before a position, as a leader computes
+// it (KIP-320). It returns -1 if the leader finds no difference or the position has no epoch.
 func (p *partition) divergedAt(at connector.Position) int64 {
 	if at.Epoch < 0 || at.Next <= 0 || at.Epoch == p.epoch {
 		return -1
 	}
-	end, found := int64(0), at.Epoch // of the newest epoch in the log that is not newer than the position's
+	end, found := int64(0), at.Epoch // end offset and number of the newest epoch that is not newer than the position's
 	for o, e := range p.epochs {
 		if e > at.Epoch {
 			break
@@ -251,7 +253,7 @@ func (p *partition) epochBefore(next int64) int32 {
 	return p.epochs[next-1]
 }
 
-// Lock runs f while no request is served.
+// Lock runs f with the broker's lock: no request reads or changes the cluster meanwhile.
 func (b *Broker) Lock(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -287,7 +289,7 @@ func (b *Broker) GroupOffsets(name string) map[int32]connector.GroupOffset {
 	return maps.Clone(b.group[name])
 }
 
-// SetGroupOffset commits an offset as another program would.
+// SetGroupOffset commits an offset without a leader epoch, as another program would.
 func (b *Broker) SetGroupOffset(name string, id int32, next int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -301,14 +303,15 @@ func (b *Broker) ForgetGroup(name string) {
 	delete(b.group, name)
 }
 
-// stampWith makes records carry the identity and the timestamp that stamp returns. Members may be fetching meanwhile.
+// stampWith gives fetched records the identity and the timestamp that stamp returns. Members may be fetching meanwhile.
 func (b *Broker) stampWith(stamp func(id int32, offset int64) Stamp) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stamped = stamp
 }
 
-// Violations are the forbidden operations of members on the group.
+// Violations returns what members did that they must not do, a line each: a fetch of a paused partition, a committed
+// offset ahead of the table, a wrong dead letter, memory that was not released, a loop that stopped turning.
 func (b *Broker) Violations() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -336,15 +339,15 @@ type Member struct {
 
 	mu       sync.Mutex
 	dead     bool
-	requests map[connector.Partition]uint64 // session of the newest request of each partition
-	n        uint64
+	requests map[connector.Partition]uint64 // number of the newest fetch request of each partition
+	n        uint64                         // number of fetch requests so far
 	joined   bool
-	// Position returns the table's position; committed offsets must never be ahead of it. Set before use.
+	// Position returns the table's position of a partition; a committed offset ahead of it is a violation. Set before use.
 	Position func(id int32) int64
 	// Trace is called with a line for each event that is visible outside of the process. May be nil; set before
 	// use.
 	Trace func(format string, args ...any)
-	// Memory holds the records of fetch results. Set before use.
+	// Memory is the pool for the records of fetch results. Set before use.
 	Memory  *bytepool.Pool
 	pending sync.WaitGroup
 	end     context.Context

@@ -12,10 +12,10 @@ import (
 	"sluice/test/story"
 )
 
-// TestElections runs two members beside elections of leaders: clean ones, and those that lose the tail of a log,
-// which then grows again. Members are killed before they write their committed offsets, and those are lost. No
-// member skips records that replaced others. In the end each record of the log is one row, once an operator has
-// moved back the positions that holds name, and no hold names another position.
+// TestElections runs two members while leaders are elected. Some elections lose the end of a log, which then grows
+// again with other records. Members are killed before they write committed offsets, and committed offsets are deleted.
+// The operator of the test moves back the positions of claims held because of lost records. In the end each record of
+// the log is one row, and claims were held only at positions after lost records.
 func TestElections(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -43,7 +43,7 @@ func elections(t *testing.T, s uint64) (moved int) {
 		how(m)
 		unchecked += m.Counted("sluice_positions_unchecked_total")
 	}
-	lose := func(id int32) { // the end of a log is lost, and other records come
+	lose := func(id int32) { // an election loses the end of a log, and other records take its place
 		n := len(h.Broker.Kinds(story.Topic, id))
 		h.Broker.Truncate(story.Topic, id, int64(n-h.Chance.N(min(n, 6)+1)), strings.Repeat("r", h.Chance.N(9)))
 	}
@@ -97,7 +97,7 @@ func elections(t *testing.T, s uint64) (moved int) {
 				moved++
 			}
 		}
-		time.Sleep(3 * time.Minute) // what was read before a hold is in the table by then
+		time.Sleep(3 * time.Minute) // rows that were read before a hold are in the table by then
 	}
 	h.Close()
 	for _, v := range h.Broker.Violations() {
@@ -109,13 +109,13 @@ func elections(t *testing.T, s uint64) (moved int) {
 	return moved
 }
 
-// place identifies a record of a partition: an offset may have held others before.
+// place identifies a record of a partition: after an election another record may have its offset.
 type place struct {
 	offset int64
 	epoch  int32
 }
 
-// places counts the rows of a partition by their records.
+// places returns how many rows the table has of each record of a partition.
 func places(h *story.Harness, id int32) map[place]int {
 	all := map[place]int{}
 	for _, v := range h.Log.Versions() {
@@ -128,8 +128,8 @@ func places(h *story.Harness, id int32) map[place]int {
 	return all
 }
 
-// moveBack is what an operator does about a position after lost records: it moves back to the first record of the
-// log that the table does not have.
+// moveBack is what an operator does about a position after lost records: it moves the position back to the first record
+// of the log that has no row.
 func moveBack(t *testing.T, h *story.Harness, s uint64, id int32) {
 	t.Helper()
 	rows, at, next := places(h, id), h.Position(id), int64(0)
@@ -148,7 +148,7 @@ func moveBack(t *testing.T, h *story.Harness, s uint64, id int32) {
 	}
 }
 
-// judgeElections expects each record of the log in the table once, and each lost one at most once.
+// judgeElections expects one row of each record of the log, and at most one of each lost record.
 func judgeElections(t *testing.T, h *story.Harness, s uint64, id int32) {
 	t.Helper()
 	rows := places(h, id)

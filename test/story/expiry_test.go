@@ -37,7 +37,7 @@ import (
 
 var expiries = flag.Int("story.expiries", defaultExpiries, "how many seeded schedules to run in which the log is cleaned up and positions expire")
 
-// forgotten counts what schedules have lost of the table's log, and the effects.
+// forgotten counts the log entries and txns that schedules have removed from the table's log, and other events.
 type forgotten struct{ cleanups, entries, drops, txns, sleeps, partial, unset, operator, schedules, cleaned, expired int }
 
 func (f *forgotten) add(o forgotten) {
@@ -54,12 +54,12 @@ func (f *forgotten) String() string {
 		f.schedules, f.cleaned, f.cleanups, f.entries, f.expired, f.drops, f.txns, f.partial, f.unset, f.sleeps, f.operator)
 }
 
-// TestSchedules_LogCleanupAndExpiry runs two members of the shipped connector over the shipped table. Another
-// program cleans up the table's log after minutes, and its checkpoints drop txns after 30 days. Members sleep for
-// minutes between two requests, and all of them stop for days and weeks. In every schedule the table has each
-// record once, and no version is written twice.
+// TestSchedules_LogCleanupAndExpiry runs two members over the shipped Delta table. Another program deletes log entries
+// after minutes, and its checkpoints drop txns after 30 days. Members sleep for minutes between two requests, and all
+// of them stop for days or weeks. In every schedule the table must have each record once, and no version of the log may
+// be written twice.
 //
-// make schedules runs 20 000 of them.
+// make schedules runs 20 000 schedules.
 func TestSchedules_LogCleanupAndExpiry(t *testing.T) {
 	first, last := uint64(1), uint64(*expiries)
 	if *seed != 0 {
@@ -82,13 +82,13 @@ func TestSchedules_LogCleanupAndExpiry(t *testing.T) {
 
 const (
 	txnsKept = 30 * 24 * time.Hour
-	// logKept is shorter than the hour that a table may have at the least, and longer than the minute that commits
-	// rely on. That keeps schedules short.
+	// logKept is how long log entries are kept. Real tables keep them for at least an hour, and commits rely on one
+	// minute; three minutes keep schedules short.
 	logKept = 3 * time.Minute
 )
 
-// oncelog is a store that detects a second write of a version of the log: after a cleanup the version may look
-// unwritten.
+// oncelog is a store that remembers which keys were put-if-absent with success, and records in twice a second success:
+// after a cleanup, a version of the log looks as if it was never written.
 type oncelog struct {
 	objstore.Store
 	mu      sync.Mutex
@@ -108,10 +108,10 @@ func (o *oncelog) Put(ctx context.Context, key string, body io.ReadSeeker, mode 
 	return err
 }
 
-// asleep is a process's client of the store. While the process sleeps, responses wait.
+// asleep is a process's client of the store. A response that comes while the process sleeps is returned when it wakes up.
 type asleep struct {
 	objstore.Store
-	until atomic.Int64 // in nanoseconds since 1970
+	until atomic.Int64 // when the process wakes up, in nanoseconds since 1970
 }
 
 func (a *asleep) nap() { time.Sleep(time.Until(time.Unix(0, a.until.Load()))) }
@@ -140,7 +140,7 @@ func (a *asleep) List(ctx context.Context, prefix, after string) iter.Seq2[objst
 	return all
 }
 
-// upkeep is a harness whose table drops log entries and txns.
+// upkeep is a harness with a Delta table whose log another program cleans up.
 type upkeep struct {
 	*story.Harness
 	t       *testing.T
@@ -166,13 +166,13 @@ func newUpkeep(t *testing.T, s uint64) *upkeep {
 		store: &oncelog{Store: mem, written: map[string]bool{}},
 	}
 	u.Logger = logger()
-	u.Wedged.Store(true) // the test makes members sleep
+	u.Wedged.Store(true) // the loops of a sleeping member do not turn
 	u.Broker.Value = func(_ story.Kind, offset int64) []byte { return fmt.Appendf(nil, `{"v":%d}`, offset*3) }
 	b := &bucket{mem: mem, harness: u.Harness}
 	u.Open = func(process string) (connector.Target, func(), func()) {
 		u.asleep[process] = &asleep{Store: objstoretest.NewFaulty(u.store, b.fault)}
 		m := &mortal{Store: u.asleep[process]}
-		// Half of the harnesses have members of a version that repeats no txns.
+		// Half of the schedules have members that write no txn again before it expires, as old versions did.
 		var retention func() time.Duration
 		if s%2 == 0 {
 			retention = func() time.Duration { return 0 }
@@ -184,7 +184,7 @@ func newUpkeep(t *testing.T, s uint64) *upkeep {
 	return u
 }
 
-// positions returns those of the newest version.
+// positions returns the txns of the table's newest version by appId, nil if it cannot be read.
 func (u *upkeep) positions() map[string]int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -220,7 +220,8 @@ func (u *upkeep) table(store objstore.Store, engine string, retention func() tim
 	return table
 }
 
-// append adds a version of another program. If a member is faster, it tries again.
+// append adds a version of another program with the actions that change returns. If a member puts that version first,
+// append tries the next one.
 func (u *upkeep) append(change func(*deltalog.State) []deltalog.Action) *deltalog.State {
 	u.t.Helper()
 	for {
@@ -246,7 +247,7 @@ func (u *upkeep) append(change func(*deltalog.State) []deltalog.Action) *deltalo
 	}
 }
 
-// retain sets or removes the table's retention of txns.
+// retain sets the table's log retention to an hour, and its retention of txns to 30 days or, if on is false, to none.
 func (u *upkeep) retain(on bool) {
 	u.append(func(s *deltalog.State) []deltalog.Action {
 		m := s.Metadata
@@ -258,8 +259,8 @@ func (u *upkeep) retain(on bool) {
 	})
 }
 
-// clean writes a checkpoint as Spark does, without txns that are too old, and deletes older log entries. Sometimes
-// it also deletes the checkpoint's own commit.
+// clean writes a checkpoint as Spark does, without expired txns, and deletes log entries that are before it and older
+// than logKept. Sometimes it also deletes the log entry of the checkpoint's version.
 func (u *upkeep) clean() {
 	u.t.Helper()
 	ctx := u.t.Context()
@@ -296,7 +297,7 @@ func (u *upkeep) clean() {
 		end = deltalog.CommitKey(s.Version + 1)
 	}
 	if u.Chance.Is(2) {
-		time.Sleep(logKept + time.Second) // the newest entries, too
+		time.Sleep(logKept + time.Second) // then the newest entries are old enough, too
 	}
 	for o, err := range u.mem.List(ctx, deltalog.Dir, "") {
 		if err != nil {
@@ -313,7 +314,7 @@ func (u *upkeep) clean() {
 	}
 }
 
-// rows returns the offsets that the table has of each partition.
+// rows returns the offsets of the table's rows by partition.
 func (u *upkeep) rows() map[int32][]int64 {
 	u.t.Helper()
 	rows := map[int32][]int64{}
@@ -331,7 +332,8 @@ func (u *upkeep) rows() map[int32][]int64 {
 	return rows
 }
 
-// operate is an operator who ends holds as the documentation says: by positions after the rows that the table has.
+// operate is an operator who ends the holds for an unknown history or a replaced table as the documentation says: with
+// positions after the rows that the table has.
 func (u *upkeep) operate(held map[int32]hold.Reason) {
 	u.t.Helper()
 	reasons := slices.Collect(maps.Values(held))
@@ -351,7 +353,7 @@ func (u *upkeep) operate(held map[int32]hold.Reason) {
 		switch {
 		case known && replaced:
 			m.Moves = append(m.Moves, plan.Move{Partition: p, From: at, Next: at})
-		case !known && (held[p.ID] != "" || replaced && u.Chance.Is(2)): // otherwise with --at position: the member judges it
+		case !known && (held[p.ID] != "" || replaced && u.Chance.Is(2)): // otherwise the member decides whether to make an initial commit
 			next := int64(0)
 			if len(rows[p.ID]) > 0 {
 				next = slices.Max(rows[p.ID]) + 1
@@ -368,8 +370,8 @@ func (u *upkeep) operate(held map[int32]hold.Reason) {
 	u.seen.operator++
 }
 
-// stop ends all members for days or weeks. The group is deleted, and sometimes the property, too, after it has done
-// its work.
+// stop ends all members, lets up to 35 days pass, and begins two others. Meanwhile the group is usually deleted, and
+// txns expire if the table has their retention set. Sometimes the retention is removed afterwards.
 func (u *upkeep) stop(members []*story.Process) []*story.Process {
 	for _, m := range members {
 		if u.Chance.Is(2) {
@@ -393,7 +395,8 @@ func (u *upkeep) stop(members []*story.Process) []*story.Process {
 	return []*story.Process{u.Begin(u.t.Context()), u.Begin(u.t.Context())}
 }
 
-// sleep makes a member sleep within its next requests, for longer than the log is kept, while the other continues.
+// sleep makes a member sleep within its next requests to the store, for longer than log entries are kept. The other
+// member continues, and the log is cleaned up.
 func (u *upkeep) sleep(m *story.Process) {
 	u.seen.sleeps++
 	long := logKept + time.Duration(1+u.Chance.N(300))*time.Second
@@ -413,7 +416,7 @@ func (u *upkeep) assign(members []*story.Process) {
 		if where != 0 {
 			of[0] = append(of[0], p)
 		}
-		if where < 3 { // sometimes both believe that they own it
+		if where < 3 { // sometimes both members believe that they own it
 			of[1] = append(of[1], p)
 		}
 	}
@@ -422,7 +425,7 @@ func (u *upkeep) assign(members []*story.Process) {
 	}
 }
 
-// forget plays one schedule.
+// forget plays one schedule, judges the table, and returns what happened.
 func forget(t *testing.T, s uint64) forgotten {
 	t.Helper()
 	u := newUpkeep(t, s)
@@ -461,7 +464,7 @@ func forget(t *testing.T, s uint64) forgotten {
 	}
 	u.Broker.Flaky.Store(0)
 	u.Stop(members[1])
-	for id := range int32(3) { // positions after rows come at once, others after minutes
+	for id := range int32(3) { // a batch with rows is due after seconds, one without rows after minutes
 		u.Broker.Produce(story.Topic, id, "r", "k")
 	}
 	m := members[0]

@@ -10,9 +10,9 @@ import (
 	"sluice/test/story"
 )
 
-// TestRowsWithoutAPosition: a topic with rows and without a txn or a committed offset is held, after the txns were
-// dropped from the table and the group was deleted. An operator's positions end the hold. A partition that is added
-// later, without rows in the table, begins by itself. The table is not searched at each check.
+// TestRowsWithoutAPosition has a table with rows of a topic, but no txn and no committed offset. The claims must be held,
+// until an operator sets positions. A partition that is added later and has no rows must begin by itself. The table must
+// not be searched at each check.
 func TestRowsWithoutAPosition(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -49,9 +49,8 @@ func TestRowsWithoutAPosition(t *testing.T) {
 	})
 }
 
-// TestRowsWithoutAPosition_BesidePositions: partitions without a txn are judged by their own rows, independently of
-// the topic's other partitions: one whose txn was dropped is held, one that was added begins. One search covers
-// both.
+// TestRowsWithoutAPosition_BesidePositions has a topic of which one partition has a txn. Of the two partitions without one,
+// the one with rows must be held, and the added one must begin. The table must be searched once for both.
 func TestRowsWithoutAPosition_BesidePositions(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")

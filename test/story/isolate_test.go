@@ -20,10 +20,10 @@ import (
 	"sluice/test/story"
 )
 
-// thrice allows three attempts, with pauses of 1, 2 and 3 seconds.
+// thrice allows three retries, after pauses of 1, 2 and 3 seconds.
 var thrice = reliability.RecordRetry{Max: 3, Wait: time.Second, Curve: reliability.Linear}
 
-// ours is scenario with a dead-letter topic and record_retry.
+// ours is withLetters with the record_retry policy thrice.
 func ours(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	withLetters(t, partitions, func(t *testing.T, h *story.Harness) {
@@ -37,7 +37,7 @@ func ours(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness
 }
 
 // TestSchedules_LocalFailures is TestSchedules with records on which the decoder fails or panics, and with rows on
-// which the encoder panics. Each of them becomes a dead letter, no other record does, and none is lost.
+// which the encoder panics. Exactly these records must become dead letters, and all others rows.
 func TestSchedules_LocalFailures(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)/3
 	if *seed != 0 {
@@ -109,7 +109,7 @@ func TestIsolate_RecordAtFault(t *testing.T) {
 	}
 }
 
-// TestIsolate_FailurePasses: the second attempt works, and there is no dead letter.
+// TestIsolate_FailurePasses expects no dead letter if the second attempt succeeds.
 func TestIsolate_FailurePasses(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		var failed atomic.Int64
@@ -130,8 +130,8 @@ func TestIsolate_FailurePasses(t *testing.T) {
 	})
 }
 
-// TestIsolate_NoRecordAtFault: if every row fails, or only some of them together, there is no dead letter, however
-// long it lasts. The batch is retried and counted, and commits once the failure is over.
+// TestIsolate_NoRecordAtFault expects no dead letter if every row fails, or if two rows fail only together, however long
+// that lasts. The batch is retried, its failures are counted, and it commits once the failure is over.
 func TestIsolate_NoRecordAtFault(t *testing.T) {
 	for name, fails := range map[string]func(rows []story.Source) bool{
 		"all rows fail":      func([]story.Source) bool { return true },
@@ -169,8 +169,8 @@ func TestIsolate_NoRecordAtFault(t *testing.T) {
 	}
 }
 
-// TestIsolate_OnlyWithOthers: one row fails on its own, and without it two others still fail together. No record is
-// given up: a record is at fault only if the rest passes.
+// TestIsolate_OnlyWithOthers has a row that fails alone, and two others that fail together. No record must be given up: a
+// record counts as at fault only if all others pass without it.
 func TestIsolate_OnlyWithOthers(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Together = func(rows []story.Source) {
@@ -194,7 +194,8 @@ func has(rows []story.Source, offset int64) bool {
 	return slices.ContainsFunc(rows, func(s story.Source) bool { return s.Offset == offset })
 }
 
-// TestIsolate_DecoderAlwaysFails: no single record is at fault.
+// TestIsolate_DecoderAlwaysFails expects no dead letter if the decoder fails on every record: the records are not at
+// fault.
 func TestIsolate_DecoderAlwaysFails(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, strings.Repeat("x", 200), "k")
@@ -208,7 +209,8 @@ func TestIsolate_DecoderAlwaysFails(t *testing.T) {
 	})
 }
 
-// TestIsolate_HoldWithoutLetters: with bad_records: hold.
+// TestIsolate_HoldWithoutLetters expects a record at fault to hold its partition, and not to be retried, if the topic has
+// no dead letters.
 func TestIsolate_HoldWithoutLetters(t *testing.T) {
 	for _, kinds := range []string{"rrerr", "rrxrr"} {
 		scenario(t, 2, func(t *testing.T, h *story.Harness) {
@@ -226,7 +228,7 @@ func TestIsolate_HoldWithoutLetters(t *testing.T) {
 			}
 			wantRows(t, h, 0, []int64{0, 1})
 			failures := p.Counted("sluice_commit_failures_total")
-			time.Sleep(10 * time.Minute) // checked each minute, and not retried
+			time.Sleep(10 * time.Minute) // the hold is checked each minute, but the batch must not be retried
 			if got := p.Counted("sluice_commit_failures_total"); got != failures {
 				t.Errorf("%v failures, %v before it was held", got, failures)
 			}
@@ -234,7 +236,7 @@ func TestIsolate_HoldWithoutLetters(t *testing.T) {
 	}
 }
 
-// TestIsolate_StopDuringPause: a stop between two attempts does not wait for the pause.
+// TestIsolate_StopDuringPause expects that a stop between two attempts does not wait until the pause is over.
 func TestIsolate_StopDuringPause(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}
@@ -253,7 +255,7 @@ func TestIsolate_StopDuringPause(t *testing.T) {
 	})
 }
 
-// TestClaimLeavesBatch: while records of one partition wait for a retry, those of another one are committed.
+// TestClaimLeavesBatch expects commits of one partition to continue while records of another wait for a retry.
 func TestClaimLeavesBatch(t *testing.T) {
 	for name, kinds := range map[string]string{"EncoderPanics": "rrer", "DecoderPanics": "rrxr", "DecoderFails": "rrrx"} {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +290,7 @@ func TestClaimLeavesBatch(t *testing.T) {
 	}
 }
 
-// TestIsolate_Trace compares what is visible outside of the process.
+// TestIsolate_Trace compares the writes that are visible outside of the process with testdata/isolated.txt.
 func TestIsolate_Trace(t *testing.T) {
 	var (
 		mu    sync.Mutex

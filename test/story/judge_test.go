@@ -14,8 +14,8 @@ import (
 	"sluice/test/story"
 )
 
-// judge checks what a run left in the log and among the dead letters against the rules of the model, and returns
-// the violations.
+// judge checks the versions of a run and its dead letters against the rules of the model. It returns the violations, a
+// line each.
 func judge(h *story.Harness, versions []model.Version) string {
 	history := model.History{Versions: versions}
 	if h.Letters != nil {
@@ -31,7 +31,7 @@ func judge(h *story.Harness, versions []model.Version) string {
 			s.Records[int64(offset)] = map[story.Kind]model.Kind{
 				story.Row: model.Row, story.Tombstone: model.Dropped, story.Health: model.Dropped, story.Duplicate: model.Dropped, story.Poison: model.Poison, story.Control: model.Control,
 				story.Breaks: model.Poison, story.Unfit: model.Poison,
-				story.Was: model.Row, story.Becomes: model.Row, // of tables that are altered: not judged here
+				story.Was: model.Row, story.Becomes: model.Row, // scenarios that alter the table do not call judge
 			}[kind]
 		}
 		history.Sources = append(history.Sources, s)
@@ -43,7 +43,8 @@ func inModel(p connector.Partition) model.Partition {
 	return model.Partition{Topic: p.Topic, TopicID: p.TopicID.String(), Number: p.ID}
 }
 
-// txns returns the positions that a version moves. Their previous values come from the ranges of the commit.
+// txns returns the positions that a version moves. From is that of the commit's range for the partition, NotRecorded if
+// there is none.
 func txns(all []connector.Txn, ranges []connector.Range) (moved []model.Txn) {
 	for _, x := range all {
 		id, err := idempotency.ParseAppID(x.AppID)
@@ -75,8 +76,8 @@ func versionsOf(h *story.Harness) (versions []model.Version) {
 	return versions
 }
 
-// versionsIn returns the Delta log of a store in the form of the model. The history may start with a checkpoint's
-// version only if nothing was cleaned up, so that every version is there.
+// versionsIn returns the Delta log of a store in the form of the model. The log must not have been cleaned up: the model
+// needs every version.
 func versionsIn(t *testing.T, h *story.Harness, store objstore.Store) (versions []model.Version) {
 	t.Helper()
 	info, err := delta.Inspect(t.Context(), store)
@@ -115,8 +116,8 @@ func versionsIn(t *testing.T, h *story.Harness, store objstore.Store) (versions 
 	return versions
 }
 
-// addsByCommit reads the files of each commit from the commit itself: a checkpoint does not say which version added
-// a file.
+// addsByCommit returns the files that each version has added. It reads the commits, because a checkpoint does not say
+// which version added a file.
 func addsByCommit(t *testing.T, store objstore.Store) map[int64][]deltalog.File {
 	t.Helper()
 	files := map[int64][]deltalog.File{}

@@ -18,10 +18,10 @@ type Letter struct {
 	Source
 	By     string
 	Batch  string
-	Before int // the number of the table's next version at that time
+	Before int // the number that the table's next version had when the letter became durable
 }
 
-// LetterLog is a dead-letter topic: every appended letter stays.
+// LetterLog is a dead-letter topic. It keeps every letter.
 type LetterLog struct {
 	mu      sync.Mutex
 	letters []Letter
@@ -34,7 +34,7 @@ func (l *LetterLog) All() []Letter {
 	return append([]Letter(nil), l.letters...)
 }
 
-// Distinct returns the offsets of a partition that have a letter, each with the number of its repeats.
+// Distinct returns the offsets of a partition's records that have a letter, each with the number of its letters.
 func (l *LetterLog) Distinct(id int32) map[int64]int {
 	offsets := map[int64]int{}
 	for _, letter := range l.All() {
@@ -48,17 +48,18 @@ func (l *LetterLog) Distinct(id int32) map[int64]int {
 // DeadLetters is a member's producer for a LetterLog.
 type DeadLetters struct {
 	Log    *LetterLog
-	Next   func() int // the number of the table's next version when a letter becomes durable
+	Next   func() int // returns the number of the table's next version
 	Broker *Broker
 	Member string
-	// Attempts are the attempts before a record counts as isolated.
+	// Attempts is the number of retries that the letter of an isolated record must have.
 	Attempts int
-	// Broken, if set, is called before each step and may fail it; a Transient error is retried, as a guard would.
+	// Broken is called before each step, which fails with the error that it returns. May be nil.
 	Broken func(step string) error
-	// Late writes letters whose sender no longer waits.
+	// Late has the goroutines that write letters whose sender no longer waits.
 	Late *sync.WaitGroup
-	// Hangs is called within each step. May be nil.
+	// Hangs is called within each step, which lasts as long as the call. May be nil.
 	Hangs func(ctx context.Context, step string)
+	// Trace is [Member.Trace].
 	Trace func(format string, args ...any)
 
 	mu   sync.Mutex
@@ -67,14 +68,15 @@ type DeadLetters struct {
 
 var _ connector.DeadLetters = (*DeadLetters)(nil)
 
-// Kill cuts the process off from the topic.
+// Kill makes every later step of the producer fail.
 func (d *DeadLetters) Kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dead = true
 }
 
-// Write appends the letters one after the other. It may fail before, between and after them, and then retries.
+// Write appends the letters one after the other. Each try may fail before, between and after them. After a transient
+// failure Write repeats all letters, as the guard of the shipped producer does.
 func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) error {
 	for {
 		err := d.try(ctx, letters)
@@ -100,7 +102,7 @@ func (d *DeadLetters) try(ctx context.Context, letters []deadletter.Letter) erro
 		return err
 	}
 	for i := range letters {
-		// A few at a time, so that another member may write in between.
+		// A pause between letters, so that another member may write in between.
 		if chance.Is(4) {
 			if err := d.step(ctx, "next letters"); err != nil {
 				d.stray(letters[i:])
@@ -133,13 +135,13 @@ func (d *DeadLetters) step(ctx context.Context, name string) error {
 	return nil
 }
 
-// stray lets a letter take effect after its sender died or gave up.
+// stray makes the first letter durable, or none, after its sender died or gave up.
 func (d *DeadLetters) stray(letters []deadletter.Letter) {
 	if d.Broker.Chance.Is(2) {
 		return
 	}
 	late := letters[0]
-	late.Value = bytes.Clone(late.Value) // as sent: the sender may have released its memory
+	late.Value = bytes.Clone(late.Value) // the sender may release its memory
 	d.Late.Go(func() {
 		_ = d.Broker.Chance.Pause(context.WithoutCancel(context.Background()), 3*time.Second)
 		d.append(&late)
@@ -168,7 +170,7 @@ func (d *DeadLetters) append(l *deadletter.Letter) {
 	}
 }
 
-// value returns the current value of a record.
+// value returns the value that the letter of a record must have.
 func (b *Broker) value(topic string, id int32, offset int64) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,7 +188,7 @@ func (b *Broker) kind(topic string, id int32, offset int64) Kind {
 	return b.topics[topic].partitions[id].kinds[offset]
 }
 
-// poison is the error of all bad records.
+// poison is the error with which the decoder refuses a record.
 type poison struct{}
 
 func (poison) Error() string { return "poison" }

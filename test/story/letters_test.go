@@ -17,8 +17,8 @@ import (
 	"sluice/test/story"
 )
 
-// judgeLetters compares dead letters with the records and the ranges of all commits: no good record has a letter,
-// and the ranges count the letters. The model judges that every bad record has one before a position passes it.
+// judgeLetters expects that only bad records have letters, and that each range counts the bad records that it passes as
+// letters. It does not check that every bad record has a letter: judge does.
 func judgeLetters(t *testing.T, h *story.Harness, ranges []connector.Range, s uint64) {
 	t.Helper()
 	for _, p := range h.Broker.Partitions(story.Topic) {
@@ -47,8 +47,8 @@ func judgeLetters(t *testing.T, h *story.Harness, ranges []connector.Range, s ui
 	}
 }
 
-// TestSchedules_Letters is TestSchedules with bad records that become dead letters. Their topic fails before,
-// between and after them, loses responses and takes letters late.
+// TestSchedules_Letters is TestSchedules with bad records that become dead letters. Writes of letters fail before, between
+// and after them, and letters of a failed write may become durable later.
 func TestSchedules_Letters(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -84,7 +84,7 @@ func TestLetters_LittleMemory(t *testing.T) {
 	})
 }
 
-// withLetters is scenario with a dead-letter topic.
+// withLetters is scenario with a dead-letter topic. After play it expects no violation, by the harness or by judge.
 func withLetters(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	scenario(t, partitions, func(t *testing.T, h *story.Harness) {
@@ -127,7 +127,8 @@ func TestLetters_BadRecord(t *testing.T) {
 	})
 }
 
-// TestLetters_CommittedWhenDue: dead letters without rows are not committed as late as positions alone.
+// TestLetters_CommittedWhenDue expects batches of dead letters without rows to be due like batches of rows, by age and by
+// number. Batches of positions alone wait much longer.
 func TestLetters_CommittedWhenDue(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
@@ -142,7 +143,7 @@ func TestLetters_CommittedWhenDue(t *testing.T) {
 		h.Stop(p)
 		for _, v := range h.Log.Versions() {
 			for _, r := range v.Commit.Ranges {
-				if r.Letters > h.CommitRows+12 { // and what was queued
+				if r.Letters > h.CommitRows+12 { // up to 12 more records may be queued when the batch is due
 					t.Errorf("a batch of %d letters, a commit takes %d records", r.Letters, h.CommitRows)
 				}
 			}
@@ -150,8 +151,8 @@ func TestLetters_CommittedWhenDue(t *testing.T) {
 	})
 }
 
-// TestLetters_VoidWithoutTxn: between the letters and their commit, the member is killed or fenced, or the table is
-// altered so that good and bad records change places.
+// TestLetters_VoidWithoutTxn interrupts a member between the letters and their commit: it is killed or fenced, or the
+// table is altered so that good records become bad and bad ones good. Letters of records that became rows are void.
 func TestLetters_VoidWithoutTxn(t *testing.T) {
 	for name, c := range map[string]struct {
 		between func(h *story.Harness, p *story.Process)
@@ -187,7 +188,7 @@ func TestLetters_VoidWithoutTxn(t *testing.T) {
 					}
 					return nil
 				}
-				done := false // one writer at a time
+				done := false // needs no lock: only one writer runs at a time
 				h.Broken = func(step string) error {
 					if step == "refresh" && lettered.Load() && !done {
 						done = true
@@ -220,7 +221,7 @@ func TestLetters_VoidWithoutTxn(t *testing.T) {
 				if !slices.Equal(void, c.void) {
 					t.Errorf("letters of rows: %v, want %v", void, c.void)
 				}
-				for o := range int64(len(c.produce)) { // what an operator skipped is not judged
+				for o := range int64(len(c.produce)) { // one case sets the position to 2, so it may skip records before
 					if !slices.Contains(c.rows, o) && !slices.Contains(c.letters, o) && o >= 2 {
 						t.Errorf("@%d is neither row nor letter", o)
 					}
@@ -230,8 +231,8 @@ func TestLetters_VoidWithoutTxn(t *testing.T) {
 	}
 }
 
-// TestLetters_TopicDown: no position passes bad records, none is dropped, memory is bounded, and the member
-// continues by itself. In one case the topic is down, in the other it refuses the letters.
+// TestLetters_TopicDown has a dead-letter topic that is down, or that refuses letters. No position must pass a bad record,
+// reading must stop, and the member must continue by itself once letters can be written, without losing a record.
 func TestLetters_TopicDown(t *testing.T) {
 	for name, down := range map[string]error{
 		"does not answer": classify.Mark(errors.New("no leader"), classify.Transient),
@@ -261,7 +262,7 @@ func TestLetters_TopicDown(t *testing.T) {
 				time.Sleep(20 * time.Minute)
 				st := p.Connector.Status()
 				for _, c := range st.Claims {
-					// A commit of records before the first bad one may succeed, and end the hold for a moment.
+					// A commit of the records before the first bad one may succeed and end the hold for a moment, but not later.
 					if refused && (c.Hold == nil || time.Since(c.Hold.Since) < 10*time.Minute) {
 						t.Errorf("%v: nothing holds it for long: %+v", c.Partition, c.Hold)
 					}
@@ -288,9 +289,9 @@ func TestLetters_TopicDown(t *testing.T) {
 	}
 }
 
-// TestLetters_FailedRecordsGone: another member has the claims of the letters that could not be written, or an
-// operator skipped them. The claims that are left have nothing to commit that would end their holds, so they must
-// not stay held.
+// TestLetters_FailedRecordsGone takes away the record whose letter could not be written: its claim is lost, or an operator
+// skips it. The other claims were held, too, and have nothing to commit that could end their holds. They must not stay
+// held.
 func TestLetters_FailedRecordsGone(t *testing.T) {
 	for name, end := range map[string]func(*story.Harness, *story.Process){
 		"lost":   func(h *story.Harness, p *story.Process) { p.Member.Assign(joined(h, 1)) },
@@ -314,7 +315,8 @@ func TestLetters_FailedRecordsGone(t *testing.T) {
 	}
 }
 
-// TestLetters_DrainWhileTopicDown: the drain ends in time; the records are read again.
+// TestLetters_DrainWhileTopicDown expects a drain to end in time while letters cannot be written. The next member reads
+// the records again.
 func TestLetters_DrainWhileTopicDown(t *testing.T) {
 	withLetters(t, 2, func(t *testing.T, h *story.Harness) {
 		var mended atomic.Bool
@@ -347,8 +349,8 @@ func TestLetters_DrainWhileTopicDown(t *testing.T) {
 	})
 }
 
-// TestFlood_HoldsUntilAllowed: the topic's partitions with bad records stop before any letter, one without continues,
-// and held records are not read again and again.
+// TestFlood_HoldsUntilAllowed expects a flood to hold the topic's partitions with bad records before any letter is
+// written. A partition without bad records continues, and records of held claims are not read again and again.
 func TestFlood_HoldsUntilAllowed(t *testing.T) {
 	withLetters(t, 2, func(t *testing.T, h *story.Harness) {
 		var allowed atomic.Bool
@@ -384,7 +386,7 @@ func TestFlood_HoldsUntilAllowed(t *testing.T) {
 	})
 }
 
-// TestFlood_StopsInTheMiddle: records before the first bad one are committed, records after it are not.
+// TestFlood_StopsInTheMiddle expects that a flood lets the records before the first bad one commit, but none after it.
 func TestFlood_StopsInTheMiddle(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		h.HoldAbove, h.CommitRows, h.Every = 0.5, 1000, 30*time.Second
@@ -404,13 +406,14 @@ func TestFlood_StopsInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestLetters_OfTwoOwners: two members believe that they own the claim, and each writes its letters.
+// TestLetters_OfTwoOwners has two members that believe that they own the claim. Both may write its letters, but each record
+// must become one row, or have letters and no row.
 func TestLetters_OfTwoOwners(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rprpr", "k")
 		a, b := h.Begin(t.Context()), h.Begin(t.Context())
 		a.Member.Assign(joined(h, 0))
-		b.Member.Assign(joined(h, 0)) // by mistake
+		b.Member.Assign(joined(h, 0)) // the same claim
 		eventually(t, "end", h.AtEnd)
 		time.Sleep(5 * time.Minute)
 		wantRows(t, h, 0, []int64{0, 2, 4})
@@ -418,8 +421,8 @@ func TestLetters_OfTwoOwners(t *testing.T) {
 	})
 }
 
-// TestLetters_WithinPool: bad records much larger than good ones suggest, alone and among others, while the
-// dead-letter topic is slow. Allocations never exceed the pool, and every record becomes a row or a letter.
+// TestLetters_WithinPool has bad records that are much larger than good ones, while the dead-letter topic is slow. Use of
+// the batch pool must stay within its size, and every record must become a row or a letter.
 func TestLetters_WithinPool(t *testing.T) {
 	const large = 64 << 10
 	for name, kinds := range map[string]string{"alone": "pppppppppp", "among others": "rrrrprrrpr", "with tombstones": "ptthppttpp"} {
@@ -450,7 +453,7 @@ func TestLetters_WithinPool(t *testing.T) {
 				if !h.AtEnd() {
 					t.Errorf("stuck\n%s", history(h))
 				}
-				// The buffers of the lanes' builders are known only once they exist.
+				// The pool counts the buffers of the lanes' builders only once they exist, so they may exceed it.
 				if lanes := int64(2 * 2 * 1200); most > h.Batch+lanes || most < h.Batch/2 {
 					t.Errorf("%d bytes were taken of a pool of %d", most, h.Batch)
 				}
@@ -465,7 +468,7 @@ func TestLetters_WithinPool(t *testing.T) {
 	}
 }
 
-// TestLetters_LargerThanPool: a single bad record larger than the pool becomes a letter all the same.
+// TestLetters_LargerThanPool expects a bad record that is larger than the batch pool to become a letter.
 func TestLetters_LargerThanPool(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Fetch, h.Batch = 1<<20, 8<<10

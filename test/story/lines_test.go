@@ -17,7 +17,7 @@ import (
 	"sluice/test/story"
 )
 
-// said is a log that may be read while it is written.
+// said collects the JSON log lines of a harness. It may be read while members write to it.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -29,7 +29,7 @@ func (s *said) Write(b []byte) (int, error) {
 	return s.text.Write(b)
 }
 
-// lines returns the lines that begin with msg.
+// lines returns the parsed lines whose message begins with msg.
 func (s *said) lines(t *testing.T, msg string) (all []map[string]any) {
 	t.Helper()
 	s.mu.Lock()
@@ -46,7 +46,7 @@ func (s *said) lines(t *testing.T, msg string) (all []map[string]any) {
 	return all
 }
 
-// batches returns the distinct ids on such lines.
+// batches returns the distinct batch ids of the lines whose message begins with msg.
 func (s *said) batches(t *testing.T, msg string) (ids []string) {
 	t.Helper()
 	for _, line := range s.lines(t, msg) {
@@ -57,14 +57,15 @@ func (s *said) batches(t *testing.T, msg string) (ids []string) {
 	return ids
 }
 
+// hear makes the members that begin from now on log to the returned log.
 func hear(h *story.Harness) *said {
 	out := &said{}
 	h.Logger = slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	return out
 }
 
-// TestLog_BatchID: from sealing to the committed offset each log line of a batch has its id, and the line of the
-// commit has its counts.
+// TestLog_BatchID expects the batch id in each log line about a batch, from sealing to the committed offsets, and the
+// number of rows and health-check records in the line about its commit.
 func TestLog_BatchID(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		out := hear(h)
@@ -108,7 +109,8 @@ func TestLog_BatchID(t *testing.T) {
 	})
 }
 
-// TestLog_OutcomeHasBatchID: batches that were fenced, that failed, that were held, and that met a bad record.
+// TestLog_OutcomeHasBatchID expects the batch id in the log line about a batch that does not commit: it was fenced, it
+// failed, its claim was held, or it has a bad record.
 func TestLog_OutcomeHasBatchID(t *testing.T) {
 	for _, c := range []struct {
 		name, kinds, line string
@@ -165,8 +167,8 @@ func TestLog_OutcomeHasBatchID(t *testing.T) {
 	}
 }
 
-// TestLog_RetryAttempts: a record at which the decoder fails is tried as often as record_retry says. Each attempt
-// has a line, and one more line names the record when it is given up.
+// TestLog_RetryAttempts expects a log line for each retry that record_retry allows after the decoder failed, and one that
+// names the record when it is given up.
 func TestLog_RetryAttempts(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		out := hear(h)

@@ -9,8 +9,8 @@ import (
 	"sluice/test/story"
 )
 
-// TestUntilCurrent_ManyTables: a run until current of a thousand tables ends, although each measurement of a table
-// takes up to 200 ms. It measures each table only as often as that can show something new.
+// TestUntilCurrent_ManyTables expects a run until current of a thousand tables to end within ten minutes, although each
+// load of a table takes up to 200 ms.
 func TestUntilCurrent_ManyTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tables := 1000

@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// NewMember returns a member without a generation. Its life ends with ctx.
+// NewMember returns a member that has not joined a generation. It ends with ctx.
 func (b *Broker) NewMember(ctx context.Context) *Member {
 	m := &Member{
 		b: b, assigned: make(chan connector.Assignment, 64), fetched: make(chan connector.Fetched), requests: map[connector.Partition]uint64{},
@@ -21,7 +21,7 @@ func (b *Broker) NewMember(ctx context.Context) *Member {
 	return m
 }
 
-// Assign gives the member claims, at some later time.
+// Assign queues an assignment; Run delivers it later.
 func (m *Member) Assign(a connector.Assignment) { m.assigned <- a }
 
 // Kill makes every later call of the member fail without effect, as a crash would.
@@ -32,7 +32,7 @@ func (m *Member) Kill() {
 	m.stop()
 }
 
-// Wait waits for the requests that the member still has under way.
+// Wait cancels the member's fetch requests in flight and waits for their goroutines.
 func (m *Member) Wait() {
 	m.stop()
 	m.pending.Wait()
@@ -43,7 +43,7 @@ var (
 	errFlaky = classify.Mark(errors.New("connection reset"), classify.Transient)
 )
 
-// ask waits for the cluster's response and may fail instead.
+// ask waits for a random time, as a request does. It fails if the member was killed, or at random as Broker.Flaky says.
 func (m *Member) ask(ctx context.Context) error {
 	if err := m.b.Chance.Pause(ctx, 20*time.Millisecond); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (m *Member) ask(ctx context.Context) error {
 	return nil
 }
 
-// Run implements [connector.Group]: it delivers what Assign gives.
+// Run implements [connector.Group]: it delivers the assignments given to Assign.
 func (m *Member) Run(ctx context.Context, deliver func(connector.Assignment)) error {
 	for {
 		select {
@@ -96,7 +96,7 @@ func (m *Member) trace(format string, args ...any) {
 	}
 }
 
-// CommitOffsets implements [connector.Group]. It may fail before and after it took effect.
+// CommitOffsets implements [connector.Group]. It may fail before or after it took effect.
 func (m *Member) CommitOffsets(ctx context.Context, offsets map[connector.Partition]connector.GroupOffset) error {
 	if err := m.ask(ctx); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (p *partition) bounds() connector.Bounds {
 	return connector.Bounds{LogStart: p.logStart, LastStable: end, HighWatermark: end, LeaderEpoch: p.epoch, DivergedAt: -1}
 }
 
-// Fetch implements [connector.Log]: the result comes once there is something, late.
+// Fetch implements [connector.Log]: a while after there is a record or an error, the result is in Fetched.
 func (m *Member) Fetch(q connector.FetchRequest) {
 	m.mu.Lock()
 	m.n++
@@ -229,7 +229,7 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 		if m.b.Chance.Pause(m.end, 30*time.Millisecond) != nil {
 			return
 		}
-		if m.Memory.Acquire(m.end, Response) != nil { // memory for the response is reserved before the request
+		if m.Memory.Acquire(m.end, Response) != nil { // like the shipped fetcher, before the request
 			return
 		}
 		f, grown := m.b.read(q)
@@ -259,7 +259,7 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 		m.mu.Lock()
 		wanted := m.requests[q.Partition] == n
 		m.mu.Unlock()
-		if !wanted && !m.b.Chance.Is(4) { // a result on its way may still come
+		if !wanted && !m.b.Chance.Is(4) { // a result that was replaced or forgotten may arrive all the same
 			forget(f)
 			return
 		}
@@ -272,10 +272,11 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 	}
 }
 
-// Response is the memory that a request reserves, in bytes.
+// Response is the memory that a fetch request reserves for its response, in bytes.
 const Response = 4 << 10
 
-// open copies the records of a fetch result into the member's memory. It reports whether there was enough.
+// open copies the records of a fetch result into memory of the member's pool, waiting for it if needed. If it returns
+// false, the records were not copied and the fetch must be repeated.
 func (m *Member) open(f *connector.Fetched) bool {
 	r, ok := f.Records.(*records)
 	if !ok {
@@ -313,7 +314,7 @@ func forget(f connector.Fetched) {
 	}
 }
 
-// slow returns how long the broker takes to return a result.
+// slow returns Broker.Slow for a result that begins with a damaged batch, 0 for others.
 func (b *Broker) slow(f connector.Fetched) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -323,7 +324,8 @@ func (b *Broker) slow(f connector.Fetched) time.Duration {
 	return 0
 }
 
-// read returns a fetch result, or a channel that says when to try again.
+// read returns a fetch result. At the end of the log it also returns a channel, which is closed once records arrive:
+// then the caller must read again.
 func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struct{}) {
 	most := b.Answer
 	if most == 0 {
@@ -354,7 +356,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 	}
 	r := &records{}
 	for o := q.Next; o < int64(len(p.kinds)) && len(r.left) < most; o++ {
-		if p.epochs[o] != p.epochs[q.Next] { // a fetch result is of one epoch
+		if p.epochs[o] != p.epochs[q.Next] { // all records of a fetch result have one leader epoch
 			break
 		}
 		if o == p.corrupt {
@@ -398,7 +400,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 type records struct {
 	left    []connector.Record
 	err     error
-	release func() // overwrites the memory of the records
+	release func() // returns the memory of the records to the pool, which overwrites it
 }
 
 // Release implements [connector.Records].

@@ -16,11 +16,11 @@ import (
 
 var tights = flag.Int("story.tights", defaultTights, "how many seeded schedules to run with hardly any memory")
 
-// tight runs play once for each schedule.
+// tight runs play for each seed, in virtual time.
 func tight(t *testing.T, play func(t *testing.T, s uint64)) {
 	t.Helper()
 	first, last := uint64(1), uint64(*tights)
-	if testing.Short() { // the race detector takes ten times as long, and needs fewer
+	if testing.Short() { // set by the run with the race detector, which takes ten times as long
 		last = max(1, last/4)
 	}
 	if *seed != 0 {
@@ -32,8 +32,8 @@ func tight(t *testing.T, play func(t *testing.T, s uint64)) {
 }
 
 // TestSchedules_LittleMemory is TestSchedules where each process has memory for one to four fetch results and a few
-// rows. Every wait for memory ends, no memory is used after its release (it is overwritten then), and in the end
-// everything was released once.
+// rows. Every wait for memory must end, and all memory must be released in the end. Released memory is overwritten, so
+// its use would show in the rows.
 func TestSchedules_LittleMemory(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		h := story.NewHarness(s, 3)
@@ -44,8 +44,8 @@ func TestSchedules_LittleMemory(t *testing.T) {
 	})
 }
 
-// TestTables_LittleMemory: three tables share the memory of a process, and one of them commits slowly for a while.
-// The others continue meanwhile, and in the end every table has every row once.
+// TestTables_LittleMemory has three tables that share the little memory of a process. One of them commits slowly for a
+// while. In some schedules the others must be complete before it, and in the end every table must have every row once.
 func TestTables_LittleMemory(t *testing.T) {
 	var meanwhile int
 	tight(t, func(t *testing.T, s uint64) {
@@ -59,7 +59,7 @@ func TestTables_LittleMemory(t *testing.T) {
 		h.Broker.Create("b", 2, 2)
 		h.Broker.Create("c", 3, 1)
 		var slow atomic.Bool
-		h.Broken = func(step string) error { // of the first table
+		h.Broken = func(step string) error { // only for the table of story.Topic
 			if slow.Load() && step == "put data files" {
 				time.Sleep(time.Minute)
 			}
@@ -146,7 +146,8 @@ func TestTables_LittleMemory(t *testing.T) {
 	t.Logf("%d schedules, in %d of them the other tables were done before the slow one", *tights, meanwhile)
 }
 
-// tables is a harness of three topics, each with its table, and a process that has all of them.
+// tables begins a process with the claims of three topics, each with its own table; shape is called before. rows counts
+// the rows of a topic; end closes the harness and reports its violations.
 func tables(t *testing.T, s uint64, shape func(h *story.Harness)) (h *story.Harness, rows func(topic string) int, end func()) {
 	t.Helper()
 	h = story.NewHarness(s, 2)
@@ -177,7 +178,7 @@ func tables(t *testing.T, s uint64, shape func(h *story.Harness)) (h *story.Harn
 	}
 }
 
-// within waits until cond is true, for so long at most.
+// within waits until cond is true, at most for the time most, and returns whether it was.
 func within(most time.Duration, cond func() bool) bool {
 	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(time.Second) {
 		if cond() {
@@ -187,8 +188,8 @@ func within(most time.Duration, cond func() bool) bool {
 	return cond()
 }
 
-// TestMemory_StoppedTableStarvesNone: while the files of one table cannot be put at all, its fetched records do not
-// keep the memory from other tables.
+// TestMemory_StoppedTableStarvesNone expects other tables to continue while the data files of one table cannot be put:
+// its fetched records must not keep all memory.
 func TestMemory_StoppedTableStarvesNone(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var stopped atomic.Bool
@@ -223,8 +224,8 @@ func TestMemory_StoppedTableStarvesNone(t *testing.T) {
 	})
 }
 
-// TestMemory_FullPoolSeals: three tables share a full batch pool, and none has reached its limits or its age. They
-// are sealed so that reading continues.
+// TestMemory_FullPoolSeals has three tables that share a full batch pool, while no batch is due by rows or age. Batches
+// must be sealed all the same, so that reading continues.
 func TestMemory_FullPoolSeals(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		h, rows, end := tables(t, s, func(h *story.Harness) { h.Batch, h.CommitRows, h.Every = 4<<10, 1000, 24*time.Hour })

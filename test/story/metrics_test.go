@@ -18,7 +18,8 @@ import (
 	"sluice/test/story"
 )
 
-// scraped is one metric of a process, by its labels: values; for histograms the count and the sum.
+// scraped returns the values of a metric of a process, by "label=value label=value". A histogram has two: its count
+// under the key with " n" appended, its sum with " sum". The result is nil if the process has no such metric.
 func scraped(t *testing.T, p *story.Process, name string) map[string]float64 {
 	t.Helper()
 	families, err := p.Metrics.Gather()
@@ -80,7 +81,7 @@ func TestMetrics_Batch(t *testing.T) {
 		wantMetric(t, p, "worker_dlq_messages_total", map[string]float64{"topic=orders": 1})
 		wantMetric(t, p, "sluice_batch_rows", map[string]float64{" n": 1, " sum": 4})
 		for _, name := range []string{"sluice_processing_seconds", "sluice_freshness_seconds"} {
-			// Two runs of partition 0, because a bad record lies between them, and one of the other.
+			// Three runs: two of partition 0, since the bad record separates them, and one of partition 1.
 			if got := scraped(t, p, name); got[" n"] != 3 || got[" sum"] < 2*60+30 || got[" sum"] > 2*60+30+3 {
 				t.Errorf("%s: %v", name, got)
 			}
@@ -98,7 +99,7 @@ func TestMetrics_Batch(t *testing.T) {
 	})
 }
 
-// TestMetrics_Failures: failed records are counted by class, each time that they fail.
+// TestMetrics_Failures expects failed records to be counted by class, each time they fail.
 func TestMetrics_Failures(t *testing.T) {
 	for name, c := range map[string]struct {
 		kinds  string

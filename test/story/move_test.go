@@ -28,8 +28,8 @@ func move(h *story.Harness, id int32, from, next int64) plan.Move {
 	return plan.Move{Partition: h.Broker.Partitions(story.Topic)[id], From: from, Next: next}
 }
 
-// TestMove_BesideRunningMember: a member is moved backwards and forwards while it commits. It is fenced and
-// continues from there.
+// TestMove_BesideRunningMember moves a position backwards and forwards while a member commits. The member must continue
+// from each new position.
 func TestMove_BesideRunningMember(t *testing.T) {
 	for seed := range uint64(20) {
 		seeded(t, seed, 2, func(t *testing.T, h *story.Harness) {
@@ -54,7 +54,7 @@ func TestMove_BesideRunningMember(t *testing.T) {
 				t.Error("no move was won")
 			}
 			eventually(t, "end", h.AtEnd)
-			// The log, replayed: each commit starts at the position that the one before set.
+			// Each commit must start at the position that the commit before it has set.
 			at, want := int64(-1), []int64(nil)
 			for _, v := range h.Log.Versions() {
 				for _, r := range v.Commit.Ranges {
@@ -76,8 +76,8 @@ func TestMove_BesideRunningMember(t *testing.T) {
 	}
 }
 
-// TestRecheck_Requested: an operator asks to check an idle or held claim. It is checked at once, and within a
-// minute otherwise.
+// TestRecheck_Requested moves the position of an idle or held claim. The member must notice it at once if an operator
+// requests a check, otherwise within about a minute.
 func TestRecheck_Requested(t *testing.T) {
 	for name, asks := range map[string]bool{"asked": true, "not asked": false} {
 		for _, state := range []string{"idle", "held"} {
@@ -94,7 +94,7 @@ func TestRecheck_Requested(t *testing.T) {
 						h.Broker.Produce(story.Topic, 0, "rrrr", "k")
 						eventually(t, "it is held", func() bool { return holdOfClaim(p, 0) != nil })
 					}
-					time.Sleep(90 * time.Second) // after the regular checks
+					time.Sleep(90 * time.Second) // until only the check each minute is left
 					from, next := h.Position(0), int64(2)
 					if state == "held" {
 						next = 6
@@ -116,8 +116,8 @@ func TestRecheck_Requested(t *testing.T) {
 	}
 }
 
-// TestMove_ComparesWhatWasShown: moves are compared with what the operator saw, all of them, and commit together or
-// not at all.
+// TestMove_ComparesWhatWasShown expects moves to be refused if one position, or the table, is not what the operator saw.
+// Otherwise all of them must be in one commit.
 func TestMove_ComparesWhatWasShown(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -152,8 +152,8 @@ func TestMove_ComparesWhatWasShown(t *testing.T) {
 	})
 }
 
-// TestMove_BesideInitialCommit: a command and a member's initial commit run at once: one is first, and the other
-// sees it.
+// TestMove_BesideInitialCommit runs an operator's move beside a member's initial commit. If the move is first, the member
+// starts from its positions; otherwise the move is refused.
 func TestMove_BesideInitialCommit(t *testing.T) {
 	byOperator, byMember := 0, 0
 	for seed := range uint64(40) {
@@ -186,8 +186,8 @@ func TestMove_BesideInitialCommit(t *testing.T) {
 	}
 }
 
-// TestMove_AcceptsReplacedTable: a command that accepts a replaced table ends its holds; one that does not is
-// refused.
+// TestMove_AcceptsReplacedTable expects a move in a replaced table to be refused unless it accepts the table. Then it must
+// end the holds.
 func TestMove_AcceptsReplacedTable(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -212,8 +212,8 @@ func TestMove_AcceptsReplacedTable(t *testing.T) {
 	})
 }
 
-// TestMove_StartOverHistory: how an operator starts a topic whose history forbids an initial commit: positions of
-// this pipeline, cluster and topic id.
+// TestMove_StartOverHistory has a topic whose history forbids an initial commit. An operator must be able to start it by
+// setting positions for this pipeline, cluster and topic id.
 func TestMove_StartOverHistory(t *testing.T) {
 	for name, past := range map[string]func(h *story.Harness, here connector.Partition) connector.Txn{
 		"another pipeline": func(_ *story.Harness, p connector.Partition) connector.Txn {
@@ -255,7 +255,8 @@ func TestMove_StartOverHistory(t *testing.T) {
 	}
 }
 
-// TestMove_UnknownOutcome: an operator who does not wait gets the error, and the log shows the outcome.
+// TestMove_UnknownOutcome cancels moves. A move that returns ErrUndecided may take effect or not; any other error must
+// mean that it did not.
 func TestMove_UnknownOutcome(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -284,8 +285,8 @@ func TestMove_UnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestReplacedTable_TakesNoRows: every claim notices that a table was replaced with its txns kept, even if the
-// first check was for one claim only.
+// TestReplacedTable_TakesNoRows replaces a table and keeps its txns, while the check of a single paused claim finds that
+// first. The other claim must be held, too, before it commits rows.
 func TestReplacedTable_TakesNoRows(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		scenario(t, 2, func(t *testing.T, h *story.Harness) {
@@ -293,7 +294,7 @@ func TestReplacedTable_TakesNoRows(t *testing.T) {
 			p := h.Begin(t.Context())
 			p.Member.Assign(joined(h, 0, 1))
 			eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
-			h.Pauses.Pause(0) // a paused claim is checked each minute, alone
+			h.Pauses.Pause(0) // the member checks only the paused claim each minute
 			if !idle {
 				h.Broker.Produce(story.Topic, 1, "r", "k")
 			}

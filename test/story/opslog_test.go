@@ -18,13 +18,13 @@ import (
 	"sluice/test/story"
 )
 
-// operators pause and resume through the operations log, over a store that fails wherever it can.
+// operators pause and resume partitions through the shipped operations log, in a store whose every operation may fail.
 type operators struct {
 	store objstore.Store
 	log   *opslog.Log
 
 	mu    sync.Mutex
-	since map[int32]time.Time // of pauses that were acknowledged
+	since map[int32]time.Time // when the pause of each paused partition was acknowledged
 }
 
 func storeGuard() *reliability.Guard {
@@ -50,8 +50,8 @@ func (o *operators) follow(ctx context.Context, _ string) (<-chan struct{}, func
 	}
 }
 
-// hears is the time after an acknowledged pause until no member may fetch: a poll each 11 s, over a store that
-// fails.
+// hears is the time after an acknowledged pause from which no member may fetch the partition. Members poll the log about
+// every 10 s, and polls may fail.
 const hears = 25 * time.Second
 
 func (o *operators) paused(id int32) (time.Time, bool) {
@@ -61,7 +61,7 @@ func (o *operators) paused(id int32) (time.Time, bool) {
 	return since.Add(hears), paused
 }
 
-// do appends, however long it takes.
+// do appends a pause or a resume of partitions to the log. It returns once that is acknowledged.
 func (o *operators) do(t *testing.T, pause bool, ids ...int32) {
 	t.Helper()
 	var targets []opslog.Target
@@ -73,7 +73,7 @@ func (o *operators) do(t *testing.T, pause bool, ids ...int32) {
 		body = opslog.Resume{Targets: targets}
 		o.mu.Lock()
 		for _, id := range ids {
-			delete(o.since, id) // from here on a member may know the new state
+			delete(o.since, id) // a member may learn of the resume before it is acknowledged
 		}
 		o.mu.Unlock()
 	}
@@ -91,8 +91,8 @@ func (o *operators) do(t *testing.T, pause bool, ids ...int32) {
 	}
 }
 
-// TestSchedules_OperationsLog is TestSchedules with pauses that members learn from the shipped operations log. A
-// member that starts knows them before it reads.
+// TestSchedules_OperationsLog is TestSchedules with pauses in the shipped operations log. Partitions that have been
+// paused for longer than hears must not be fetched, and their positions must not move.
 func TestSchedules_OperationsLog(t *testing.T) {
 	operations := int64(0)
 	for s := uint64(1); s <= uint64(*seeds)/4 && !t.Failed(); s++ {

@@ -54,7 +54,7 @@ func TestPause_Resume(t *testing.T) {
 	})
 }
 
-// TestPause_CommitsAtOnce: records read before a pause are committed at once, not when the batch is due.
+// TestPause_CommitsAtOnce expects that records read before a pause are committed at once, not when the batch is due.
 func TestPause_CommitsAtOnce(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Every = time.Hour
@@ -79,7 +79,8 @@ func TestPause_CommitsAtOnce(t *testing.T) {
 	})
 }
 
-// TestPause_EndsAtOnce: the pause ends before the records read before it are committed.
+// TestPause_EndsAtOnce ends pauses before the records read before them are committed. These records must not be dropped
+// and read again.
 func TestPause_EndsAtOnce(t *testing.T) {
 	for seed := range uint64(30) {
 		seeded(t, seed, 1, func(t *testing.T, h *story.Harness) {
@@ -91,7 +92,7 @@ func TestPause_EndsAtOnce(t *testing.T) {
 				}
 				return nil
 			}
-			defer func() { // the members have ended
+			defer func() { // the log is complete only once the members have ended
 				h.Close()
 				if strings.Contains(log.String(), "FENCED") {
 					t.Errorf("seed %d: what was read was dropped\n%s", seed, &log)
@@ -115,7 +116,7 @@ func TestPause_EndsAtOnce(t *testing.T) {
 
 func TestPause_AssignedWhilePaused(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
-		h.Broker.Paused = func(id int32) (time.Time, bool) { // from the start
+		h.Broker.Paused = func(id int32) (time.Time, bool) { // a fetch of a paused partition is a violation from the start
 			_, paused := h.Pauses.Since(id)
 			return time.Time{}, paused
 		}
@@ -145,8 +146,8 @@ func TestPause_AssignedWhilePaused(t *testing.T) {
 	})
 }
 
-// TestPause_FindingsWait: findings wait for the end of a pause, and so do positions that an operator sets
-// meanwhile.
+// TestPause_FindingsWait expects a paused claim to stay paused for all results of its checks. When the pause ends, the claim is
+// held for the finding. If an operator has set a position meanwhile, it continues from there.
 func TestPause_FindingsWait(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrprr", "k")
@@ -172,7 +173,7 @@ func TestPause_FindingsWait(t *testing.T) {
 	})
 }
 
-// TestPause_FindingsDelayNone: no other claim waits for the confirmation of a paused claim's finding.
+// TestPause_FindingsDelayNone expects other claims to commit as usual while checks of a paused claim find a bad position.
 func TestPause_FindingsDelayNone(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
@@ -191,7 +192,8 @@ func TestPause_FindingsDelayNone(t *testing.T) {
 	})
 }
 
-// TestPause_TableDown: the claim stays paused; its records are read again.
+// TestPause_TableDown pauses a claim that is held because its table denies access. The claim must be paused until the
+// operator resumes it, and then its uncommitted records must be read again.
 func TestPause_TableDown(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		denied := make(chan struct{})
@@ -226,7 +228,7 @@ func TestPause_TableDown(t *testing.T) {
 	})
 }
 
-// TestPause_EndsWhileTableDown: the pause becomes the hold of the table.
+// TestPause_EndsWhileTableDown ends a pause while the table denies access. The claim must get the hold for that.
 func TestPause_EndsWhileTableDown(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		var denied atomic.Bool
@@ -270,7 +272,8 @@ func TestUntilCurrent_Paused(t *testing.T) {
 	})
 }
 
-// TestUntilCurrent_PausedElsewhere: the partition is another member's, and no member reads it.
+// TestUntilCurrent_PausedElsewhere expects a run until current to end although a paused partition is behind that this
+// member does not own. The status must name it.
 func TestUntilCurrent_PausedElsewhere(t *testing.T) {
 	scenario(t, 3, func(t *testing.T, h *story.Harness) {
 		h.UntilCurrent = true
@@ -288,8 +291,8 @@ func TestUntilCurrent_PausedElsewhere(t *testing.T) {
 	})
 }
 
-// TestSchedules_Pauses: in every schedule, while all is paused and what was read before is committed, no position
-// moves. Afterwards each record is in the table once. The broker checks that paused partitions are not fetched.
+// TestSchedules_Pauses is TestSchedules with times in which all partitions are paused. From 30 s after the pause on no
+// position must move. The broker checks that paused partitions are not fetched.
 func TestSchedules_Pauses(t *testing.T) {
 	stood := 0
 	for s := uint64(1); s <= uint64(*seeds)/3 && !t.Failed(); s++ {
@@ -302,7 +305,7 @@ func TestSchedules_Pauses(t *testing.T) {
 				h.Broker.Produce(story.Topic, 0, "rr", "k")
 				time.Sleep(3 * time.Minute)
 				if after := []int64{h.Position(0), h.Position(1), h.Position(2)}; !slices.Equal(after, before) {
-					// A claim without an owner may have got its initial commit.
+					// The initial commit of a partition is allowed: it adds no rows.
 					for id, at := range after {
 						if before[id] != at && before[id] != -1 {
 							t.Errorf("seed %d: paused, and the positions moved from %v to %v\n%s", s, before, after, history(h))

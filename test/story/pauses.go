@@ -8,10 +8,10 @@ import (
 	"sluice/reliability/hold"
 )
 
-// HearsOfPauses is how soon a running member must stop to fetch what an operator paused.
+// HearsOfPauses is the time within which a running member must stop fetching a partition that an operator paused.
 const HearsOfPauses = time.Second
 
-// Pauses are the partitions that an operator paused, by number.
+// Pauses has the partitions of Topic that an operator has paused, by number. Members see a change at once.
 type Pauses struct {
 	mu    sync.Mutex
 	since map[int32]time.Time
@@ -40,7 +40,7 @@ func (p *Pauses) Resume(ids ...int32) {
 	}
 }
 
-// Since returns since when a partition is paused; false if it is not.
+// Since returns when a partition was paused, and false if it is not paused.
 func (p *Pauses) Since(id int32) (since time.Time, paused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"sluice/test/story"
 )
 
-// silentStore is a store of registrations that never responds: calls block until their context ends, or until the test
-// does.
+// silentStore is a store of registrations that never responds: calls block until ends is closed, or, unless blind is
+// set, until their context ends.
 type silentStore struct {
 	blind bool
 	asked atomic.Int64
@@ -46,8 +46,8 @@ func (d *silentStore) Members(ctx context.Context) ([]membership.Member, error) 
 
 func (d *silentStore) Sweep(ctx context.Context, _ time.Duration) (int, error) { return 0, d.wait(ctx) }
 
-// TestRegistrations_StoreSilent: beside a store of registrations that never responds, records are committed as
-// often as without one, and a member that is asked about other members says that it does not know.
+// TestRegistrations_StoreSilent expects a member to commit as usual while its store of registrations never responds, and
+// to say that it does not know the other members.
 func TestRegistrations_StoreSilent(t *testing.T) {
 	const minutes = 10
 	versions := map[string]int{}

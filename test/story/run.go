@@ -23,80 +23,82 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Pipeline is the pipeline of all members.
+// Pipeline is the name of the members' pipeline.
 const Pipeline = "p"
 
-// Topic is the topic of all members.
+// Topic is the topic that all members read.
 const Topic = "orders"
 
-// Harness is a cluster, a table, and the members that move records from one to the other.
+// Harness is a cluster and a table in memory, and the members that move records from one to the other.
 type Harness struct {
 	Broker *Broker
 	Log    *TableLog
 	Chance *Chance
 	Logger *slog.Logger
 	Start  connector.Start
-	// Broken is given to the tables of members.
+	// Broken becomes [Table.Broken] of every member.
 	Broken func(step string) error
-	// UntilCurrent, Every and CommitRows configure the members started from now on.
+	// UntilCurrent, Every and CommitRows configure the members started from now on: a run until current, and the age and
+	// the rows that make a batch due.
 	UntilCurrent bool
 	Every        time.Duration
 	CommitRows   int64
 	// Queue bounds the records that wait for the lanes.
 	Queue connector.QueueConfig
-	// Fetch and Batch are the memory of a process for fetch results and for rows, in bytes.
+	// Fetch and Batch are the sizes of a process's pools for fetch results and for rows, in bytes.
 	Fetch, Batch int64
-	// Letters takes the dead letters; nil if bad records hold their partitions. HoldAbove is the share of bad
-	// records that holds them first, Allowed are the floods that an operator allows. LettersBroken is given to the
-	// producers of letters. Set before Begin.
-	Letters   *LetterLog
+	// Letters is the dead-letter topic; if nil, bad records hold their partitions. Set before Begin.
+	Letters *LetterLog
+	// HoldAbove is the share of bad records above which they hold their partitions instead of becoming dead letters.
 	HoldAbove float64
-	Allowed   func(topic string) bool
-	// Asked returns the number of the newest request to check a partition, nil if there are none.
-	Asked         func(connector.Partition) int64
+	// Allowed reports whether an operator allows a flood of bad records in a topic. May be nil.
+	Allowed func(topic string) bool
+	// Asked returns the number of the newest request to check a partition. May be nil.
+	Asked func(connector.Partition) int64
+	// LettersBroken becomes [DeadLetters.Broken] of every member.
 	LettersBroken func(step string) error
-	// Twins are the identities of rows, nil if they have none. Set before Begin.
+	// Twins knows the identities of the records, nil if they have none. Set before Begin.
 	Twins *Twins
 	// Pauses are the pauses of operators, visible to members at once.
 	Pauses Pauses
-	// Others are further topics that the members are configured for, with the log of the table that each feeds:
-	// Harness.Log, or another one. Members learn of them by assignment.
+	// Others are further topics that the members are configured for, each with the table that it feeds: Harness.Log or
+	// another one. Members learn of these topics by assignment.
 	Others map[string]*TableLog
-	// Follow replaces Pauses for a process, if set: the process begins once ready is closed, and ctx ends with it.
+	// Follow, if set, replaces Pauses: paused returns the hold of a paused partition. The process begins once ready is
+	// closed. ctx ends when the process is stopped.
 	Follow func(ctx context.Context, process string) (ready <-chan struct{}, paused func(connector.Partition) *hold.Hold)
 	// Retry is the policy for batches that fail for an unknown reason.
 	Retry reliability.RecordRetry
-	// Odd replaces what the encoder does with rows: it panics on those of kind Unfit.
+	// Odd, if set, becomes [Table.Odd]; by default the encoder panics on rows of kind Unfit.
 	Odd func(Source)
-	// Together is called with the rows of each encoding, and may panic.
+	// Together becomes [Table.Together].
 	Together func([]Source)
-	// Trace is given to the members and their tables.
+	// Trace becomes [Member.Trace] and [Table.Trace].
 	Trace func(format string, args ...any)
-	// Open replaces the in-memory table of a process, if set. end is called when the process has ended, crash
-	// before a crash.
+	// Open, if set, replaces the in-memory table of a process. Stop calls end once the process has ended. Crash calls
+	// crash first.
 	Open func(process string) (t connector.Target, crash, end func())
-	// Positions and Next replace reading the in-memory log, if set: all txns of the table, the number of its next
-	// version.
+	// Positions and Next must be set with Open: all txns of the table by appId, and the number of its next version.
 	Positions func() map[string]int64
 	Next      func() int
 
-	// Wedged allows members to stop making progress; otherwise that is a violation.
+	// Wedged is set while loops of members may stop turning; otherwise that is a violation.
 	Wedged atomic.Bool
-	// Wrap changes what a process is given; PausedBy replaces Pauses. Both may be nil, and are set before Begin.
-	Wrap     func(*connector.Target)
+	// Wrap changes the table, decoder and letters of a process before it begins. May be nil; set before Begin.
+	Wrap func(*connector.Target)
+	// PausedBy, if set, replaces Pauses. Set before Begin.
 	PausedBy func(connector.Partition) *hold.Hold
-	// Hangs is called within each step of a store or dead-letter topic, which lasts as long as the call. May be
-	// nil.
+	// Hangs is called within each step of a table or dead-letter topic, which lasts as long as the call. May be nil.
 	Hangs func(ctx context.Context, step string)
 
 	late    sync.WaitGroup
 	mu      sync.Mutex
 	stalls  []string
 	members []*Process
-	born    int
+	born    int // number of processes so far
 }
 
-// NewHarness returns a Harness for a seed, with an empty topic of n partitions.
+// NewHarness returns a Harness for a seed, with an empty topic of so many partitions.
 func NewHarness(seed uint64, partitions int) *Harness {
 	chance := NewChance(seed)
 	h := &Harness{
@@ -116,7 +118,7 @@ type Process struct {
 	Table     *Table
 	Connector *pipeline.Pipeline
 	Metrics   *prometheus.Registry
-	Memory    *idempotency.Memory // of fingerprints; nil without Twins
+	Memory    *idempotency.Memory // the member's own fingerprints; nil without Harness.Twins
 	Loops     *pulse.Loops
 	watch     liveness.Watch
 	stalls    atomic.Pointer[[]liveness.Stall]
@@ -135,7 +137,7 @@ func (p *Process) note(what string) {
 	p.retired = append(p.retired, what)
 }
 
-// Retired returns what happened to tables that no topic feeds.
+// Retired returns "retired TABLE" and "closed TABLE" for each table that no topic feeds any more, in order.
 func (p *Process) Retired() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +242,7 @@ func (h *Harness) Begin(ctx context.Context) *Process {
 	return p
 }
 
-// unfit is what the encoder does with a row. A record that the log has lost since it was read is an ordinary one.
+// unfit panics if the record of a row is of kind Unfit. A record that the log has lost counts as an ordinary row.
 func (h *Harness) unfit(s Source) {
 	if s.Topic != Topic {
 		return
@@ -266,15 +268,15 @@ func (p *Process) Counted(name string) (sum float64) {
 	return sum
 }
 
-// Crash ends a process at once: nothing that it still does has an effect, but its requests in flight may take
-// effect.
+// Crash ends a process at once and waits for its goroutines. Nothing that it does from now on has an effect, but its
+// requests in flight may still take effect.
 func (h *Harness) Crash(p *Process) {
 	p.Member.Kill()
 	p.crash()
 	h.Stop(p)
 }
 
-// Stop asks a process to end and waits.
+// Stop asks a process to end and waits. Memory of its pools that is still in use is a violation.
 func (h *Harness) Stop(p *Process) {
 	p.stop()
 	<-p.done
@@ -292,7 +294,7 @@ func (h *Harness) Done(p *Process) {
 	h.Stop(p)
 }
 
-// Close ends all processes and goroutines of w.
+// Close ends all processes, and waits for late PUTs and letters.
 func (h *Harness) Close() {
 	for len(h.members) > 0 {
 		h.Stop(h.members[0])
@@ -307,7 +309,7 @@ func (h *Harness) next() int {
 	return len(h.Log.Versions())
 }
 
-// Position returns the table's position of a partition.
+// Position returns the table's position of a partition of Topic, -1 if it has none.
 func (h *Harness) Position(id int32) int64 {
 	all := h.Broker.Partitions(Topic)
 	now := h.Positions
@@ -320,7 +322,7 @@ func (h *Harness) Position(id int32) int64 {
 	return -1
 }
 
-// AtEnd reports whether the table has every record.
+// AtEnd reports whether every position of Topic is at the end of its partition.
 func (h *Harness) AtEnd() bool {
 	for _, p := range h.Broker.Partitions(Topic) {
 		if h.Position(p.ID) != int64(len(h.Broker.Kinds(Topic, p.ID))) {
@@ -330,7 +332,7 @@ func (h *Harness) AtEnd() bool {
 	return true
 }
 
-// Rows returns the offsets of a partition in the table, in the order of versions and rows.
+// Rows returns the offsets of the rows that the in-memory table has of a partition, in the order of versions and rows.
 func (h *Harness) Rows(id int32) []int64 {
 	var all []int64
 	for _, v := range h.Log.Versions() {
@@ -343,7 +345,7 @@ func (h *Harness) Rows(id int32) []int64 {
 	return all
 }
 
-// Want returns the offsets in [from, to) that must be rows: those neither dropped nor invisible.
+// Want returns the offsets in [from, to) of records of kind Row.
 func (h *Harness) Want(id int32, from, to int64) []int64 {
 	var all []int64
 	for o, k := range h.Broker.Kinds(Topic, id) {
@@ -354,7 +356,7 @@ func (h *Harness) Want(id int32, from, to int64) []int64 {
 	return all
 }
 
-// Started returns the initial position of each partition.
+// Started returns the position that the newest initial commit has set, by partition.
 func (h *Harness) Started() map[int32]int64 {
 	starts := map[int32]int64{}
 	for _, v := range h.Log.Versions() {
@@ -367,24 +369,24 @@ func (h *Harness) Started() map[int32]int64 {
 	return starts
 }
 
-// Operator returns the table as a command of an operator opens it.
+// Operator returns the table as an operator's command opens it.
 func (h *Harness) Operator() *Table {
 	return &Table{Log: h.Log, Member: "operator", Chance: h.Chance, Late: &h.late}
 }
 
-// Forged returns the commit of an operator who sets a position.
+// Forged returns a commit that sets the position of a partition without checking anything, in place of a command.
 func (h *Harness) Forged(id int32, next int64) connector.Commit {
 	p := h.Broker.Partitions(Topic)[id]
 	return connector.Commit{Operation: "forged", Txns: []connector.Txn{{AppID: p.AppID(Pipeline), Version: next}}}
 }
 
-// Marked reports whether the log has the pipeline's mark on the table.
+// Marked reports whether the log has a txn of the pipeline for the table with this id.
 func (h *Harness) Marked(table string) bool {
 	_, ok := positions(h.Log.Versions())[idempotency.TableAppID(Pipeline, table)]
 	return ok
 }
 
-// Offsets returns the group's offsets as plain numbers.
+// Offsets returns the group's committed offsets of Topic by partition.
 func (h *Harness) Offsets() map[int32]int64 {
 	plain := map[int32]int64{}
 	for id, o := range h.Broker.GroupOffsets(Topic) {
@@ -404,15 +406,15 @@ func (p *Process) Holds() map[int32]hold.Reason {
 	return maps.Clone(holds)
 }
 
-// strict is a log handler that fails the test at an illegal transition of a claim.
+// strict is a log handler that panics at the log line about an illegal transition of a claim.
 type strict struct{ slog.Handler }
 
-// Enabled implements [slog.Handler]: it passes errors at any level.
+// Enabled implements [slog.Handler]: errors always reach Handle.
 func (s strict) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelError || s.Handler.Enabled(ctx, level)
 }
 
-// Handle ends the test at an illegal transition.
+// Handle implements [slog.Handler].
 func (s strict) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == intake.IllegalTransition {
 		text := r.Message
@@ -431,7 +433,7 @@ func (s strict) WithAttrs(attrs []slog.Attr) slog.Handler { return strict{s.Hand
 // WithGroup implements [slog.Handler].
 func (s strict) WithGroup(name string) slog.Handler { return strict{s.Handler.WithGroup(name)} }
 
-// feeds are the tables of a member. Topics other than Topic feed those of Harness.Others.
+// feeds says which table a topic feeds: Topic feeds target, the topics of Harness.Others feed those in others.
 type feeds struct {
 	feed   connector.TopicConfig
 	target connector.Target
@@ -461,7 +463,7 @@ func (f feeds) Retire(table string) (closed func()) {
 // Blocked implements [intake.Tables].
 func (feeds) Blocked(string, connector.Partition) *hold.Hold { return nil }
 
-// wishes are the decisions of the operators of a test; a nil function decides nothing.
+// wishes are the decisions of operators. Each function may be nil: then nothing is paused, allowed or requested.
 type wishes struct {
 	paused  func(connector.Partition) *hold.Hold
 	allowed func(topic string) bool

@@ -16,7 +16,8 @@ import (
 	"sluice/test/story"
 )
 
-// scenario runs a test in virtual time.
+// scenario runs a test in virtual time, under the schedule of seed 7. It closes the harness and fails the test if a
+// loop of a member got stuck.
 func scenario(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	seeded(t, 7, partitions, play)
@@ -74,7 +75,7 @@ func TestStart_OneCommit(t *testing.T) {
 			h.Broker.Produce(story.Topic, id, "rrr", "k")
 		}
 		p := h.Begin(t.Context())
-		p.Member.Assign(joined(h, 1)) // works on one of them only
+		p.Member.Assign(joined(h, 1)) // the initial commit must have the other partitions, too
 		eventually(t, "partition 1 at its end", func() bool { return h.Position(1) == 3 })
 		if got, want := h.Started(), map[int32]int64{0: 0, 1: 0, 2: 0}; !maps.Equal(got, want) {
 			t.Errorf("started %v, want %v", got, want)
@@ -103,7 +104,7 @@ func TestStart_TwoMembers(t *testing.T) {
 		a, b := h.Begin(t.Context()), h.Begin(t.Context())
 		a.Member.Assign(joined(h, 0, 1))
 		b.Member.Assign(joined(h, 2, 3))
-		for range 20 { // the end moves while they read it
+		for range 20 { // the log ends move while the members read them
 			h.Broker.Produce(story.Topic, int32(h.Chance.N(4)), "r", "k")
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -129,7 +130,7 @@ func TestStart_AddedPartition(t *testing.T) {
 		p := h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0))
 		eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
-		h.Broker.Create(story.Topic, 1, 2) // the same id: it grew
+		h.Broker.Create(story.Topic, 1, 2) // the same topic id with another partition
 		h.Broker.Produce(story.Topic, 1, "rrr", "k")
 		p.Member.Assign(joined(h, 0, 1))
 		eventually(t, "end", h.AtEnd)
@@ -137,7 +138,8 @@ func TestStart_AddedPartition(t *testing.T) {
 	})
 }
 
-// TestNoTxnIsNotFirstStart lists the histories that forbid an initial commit, each with its reason.
+// TestNoTxnIsNotFirstStart has claims without a txn of this table, and a history that forbids an initial commit. They must
+// be held for the right reason.
 func TestNoTxnIsNotFirstStart(t *testing.T) {
 	here := func(h *story.Harness) connector.Partition { return h.Broker.Partitions(story.Topic)[0] }
 	txn := func(pipeline string, p connector.Partition) func(h *story.Harness) {
@@ -212,7 +214,7 @@ func TestHold_PositionOutsideLog(t *testing.T) {
 				wantHolds(t, p, map[int32]hold.Reason{0: c.reason})
 				eventually(t, "the other partition at its end", func() bool { return h.Position(1) == 2 })
 				wantRows(t, h, 0, []int64{0})
-				// The operator ends the hold: the position is set to where the log can be read.
+				// An operator ends the hold with a position that the log has.
 				h.Log.Append(story.Version{Commit: h.Forged(0, 3)})
 				eventually(t, "end", func() bool { return h.Position(0) == 6 })
 				wantHolds(t, p, map[int32]hold.Reason{})
@@ -228,7 +230,7 @@ func TestMove_RunningClaimResumes(t *testing.T) {
 		p := h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0))
 		eventually(t, "end", h.AtEnd)
-		h.Log.Append(story.Version{Commit: h.Forged(0, 2)}) // back: repeats, as the operator asked
+		h.Log.Append(story.Version{Commit: h.Forged(0, 2)}) // an operator moves it back, so two rows are repeated
 		eventually(t, "end again", h.AtEnd)
 		wantRows(t, h, 0, []int64{0, 1, 2, 3, 2, 3})
 	})
@@ -256,9 +258,9 @@ func TestHold_PoisonTruncatesClaim(t *testing.T) {
 	})
 }
 
-// TestHold_RecordsReadBehindIt: while a sealed batch with a bad record is on its way, the records after it are read
-// into the open batch. The operator skips the bad one before that batch is sealed, and the records are read again
-// into the same batch. They must become rows once.
+// TestHold_RecordsReadBehindIt reads records into the open batch while the sealed one has a bad record, which then holds
+// the claim. The operator skips the bad record before the open batch is sealed, so the same records are read into it
+// again. They must become rows once.
 func TestHold_RecordsReadBehindIt(t *testing.T) {
 	for seed := range uint64(10) {
 		seeded(t, seed, 2, func(t *testing.T, h *story.Harness) {
@@ -276,7 +278,7 @@ func TestHold_RecordsReadBehindIt(t *testing.T) {
 			slow.Store(true)
 			h.Broker.Produce(story.Topic, 0, "rrrp", "k")
 			time.Sleep(5 * time.Second)
-			h.Broker.Produce(story.Topic, 0, "rr", "k") // the sealed batch is on its way, these are not in it
+			h.Broker.Produce(story.Topic, 0, "rr", "k") // these are read into the open batch
 			time.Sleep(2 * time.Second)
 			if c := p.Connector.Status().Claims[0]; c.Next != 6 || c.Position != 0 {
 				t.Fatalf("seed %d: read to %d, the position is %d", seed, c.Next, c.Position)
@@ -290,8 +292,8 @@ func TestHold_RecordsReadBehindIt(t *testing.T) {
 	}
 }
 
-// TestHealthRecords_Counted: a commit counts the health-check records that it passed, and not those after a bad
-// record at which it stops. Those are counted once the operator lets the claim continue.
+// TestHealthRecords_Counted expects each commit to count the health-check records that it passes. Those after a bad record
+// that holds the claim are counted only after an operator has skipped it.
 func TestHealthRecords_Counted(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "hrhphhr", "k")
@@ -372,7 +374,7 @@ func TestHold_Contested(t *testing.T) {
 		var alone atomic.Bool
 		var at atomic.Int64
 		started := false
-		h.Broken = func(step string) error { // one process, one writer: no lock needed for started
+		h.Broken = func(step string) error { // needs no lock: only one writer runs
 			if step == "refresh" && started && !alone.Load() {
 				h.Log.Append(story.Version{Commit: h.Forged(0, at.Add(1))})
 			}
@@ -390,8 +392,8 @@ func TestHold_Contested(t *testing.T) {
 	})
 }
 
-// TestFence_WhileRetrying: the claim is being read again, with its hold still shown, when a fence drops the table's
-// uncommitted records.
+// TestFence_WhileRetrying fences a member while one of its held claims is retrying: it is being read again, but its hold
+// has not ended. The claim must end without a hold once its log can be read.
 func TestFence_WhileRetrying(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Change(story.Topic, 0, 0, 2)
@@ -403,7 +405,7 @@ func TestFence_WhileRetrying(t *testing.T) {
 		eventually(t, "tried again", func() bool { return p.Connector.Status().Claims[0].State == "reading" })
 		h.Log.Append(story.Version{Commit: h.Forged(1, 0)})
 		h.Broker.Produce(story.Topic, 1, "r", "k")
-		h.Log.Append(story.Version{Commit: h.Forged(1, 1)}) // the next commit or comparison is fenced
+		h.Log.Append(story.Version{Commit: h.Forged(1, 1)}) // fences the next commit
 		time.Sleep(2 * time.Minute)
 		h.Broker.Change(story.Topic, 0, 0, -1)
 		eventually(t, "end", h.AtEnd)
@@ -412,7 +414,8 @@ func TestFence_WhileRetrying(t *testing.T) {
 	})
 }
 
-// TestPartitionWithoutResponse: it stops no other partition, at a start and while the others continue.
+// TestPartitionWithoutResponse expects a partition whose log ends cannot be read to stop no other partition, at the start
+// of a member and later.
 func TestPartitionWithoutResponse(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "r", "k")
@@ -435,7 +438,8 @@ func TestPartitionWithoutResponse(t *testing.T) {
 	})
 }
 
-// TestTableDown_HoldUntilCommit: that the table can be read does not end the hold.
+// TestTableDown_HoldUntilCommit expects a hold that a failed commit began to end only with a successful commit, not when
+// the table can be read.
 func TestTableDown_HoldUntilCommit(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		var granted atomic.Bool
@@ -466,7 +470,7 @@ func TestTableDown_HoldUntilCommit(t *testing.T) {
 	})
 }
 
-// TestPartitionMissingInMetadata: the claim is held until the metadata show the partition.
+// TestPartitionMissingInMetadata expects a claim to be held until the metadata show its partition.
 func TestPartitionMissingInMetadata(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Lock(func() { h.Broker.Shown = 1 })
@@ -480,7 +484,8 @@ func TestPartitionMissingInMetadata(t *testing.T) {
 	})
 }
 
-// TestClaims_OutliveGenerations: the end of a generation stops nothing; a fence without one releases the claims.
+// TestClaims_OutliveGenerations expects a member to continue after its generation ended. A fence while it has no
+// generation releases its claims.
 func TestClaims_OutliveGenerations(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
@@ -505,7 +510,7 @@ func TestCommittedOffsets_FollowTable(t *testing.T) {
 		eventually(t, "end", h.AtEnd)
 		eventually(t, "group offsets", func() bool { return maps.Equal(h.Offsets(), map[int32]int64{0: 3, 1: 0}) })
 		h.Stop(p)
-		h.Broker.SetGroupOffset(story.Topic, 0, 1) // as after a crash between commit and committed offsets
+		h.Broker.SetGroupOffset(story.Topic, 0, 1) // an old one, as after a crash before offsets were committed
 		p = h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0, 1))
 		eventually(t, "mended", func() bool { return maps.Equal(h.Offsets(), map[int32]int64{0: 3, 1: 0}) })
@@ -554,8 +559,8 @@ func TestUntilCurrent_Ends(t *testing.T) {
 	})
 }
 
-// TestUntilCurrent_OtherMembers: a member that has just died still has its share of the partitions, and no member
-// reads them.
+// TestUntilCurrent_OtherMembers expects a run until current not to end while a partition of another member, which has just
+// died, is behind.
 func TestUntilCurrent_OtherMembers(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.UntilCurrent = true
@@ -575,7 +580,7 @@ func TestUntilCurrent_OtherMembers(t *testing.T) {
 	})
 }
 
-// TestBackpressure_HotKey: with small bounds, a hot key stops its partition only.
+// TestBackpressure_HotKey expects a key with too many queued records to stop only its partition.
 func TestBackpressure_HotKey(t *testing.T) {
 	scenario(t, 4, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "hot")
@@ -597,8 +602,7 @@ func TestBackpressure_HotKey(t *testing.T) {
 	})
 }
 
-// TestMemory_BadRecordAlone: a lane without a row has buffers all the same. [story.Harness.Stop] checks that all
-// memory is released.
+// TestMemory_BadRecordAlone expects a lane that got only a bad record to release the buffers of its builder, too.
 func TestMemory_BadRecordAlone(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "p", "k")

@@ -13,7 +13,7 @@ import (
 	"sluice/test/story"
 )
 
-// sealBreaker is a decoder whose builders panic when they seal rows of the topic that fails names.
+// sealBreaker is a decoder whose builders panic when they seal rows for which fails returns true.
 type sealBreaker struct {
 	connector.Decoder
 	fails func(rows []story.Source) bool
@@ -54,14 +54,14 @@ func hasRow(rows []story.Source, id int32, offset int64) bool {
 	return slices.ContainsFunc(rows, func(s story.Source) bool { return s.ID == id && s.Offset == offset })
 }
 
-// TestSeal_Panics: a chunk that cannot be sealed is retried as record_retry says. Then lanes test its records one
-// by one: the one at fault becomes a dead letter, and all others become rows.
+// TestSeal_Panics expects a chunk that cannot be sealed to be retried as record_retry says. Then lanes test its records
+// one by one: the one at fault becomes a dead letter, and all others become rows.
 func TestSeal_Panics(t *testing.T) {
 	for name, kinds := range map[string]string{"FirstRow": "errrrrrrrrr", "MiddleRow": "rrrrerrrrrr", "LastRow": "rrrrrrrrrre"} {
 		t.Run(name, func(t *testing.T) {
 			ours(t, 2, func(t *testing.T, h *story.Harness) {
 				offset := int64(strings.IndexByte(kinds, 'e'))
-				h.Odd = func(story.Source) {} // it can be encoded
+				h.Odd = func(story.Source) {} // without this, the encoder panics on records of kind Unfit
 				breakSeals(h, func(rows []story.Source) bool { return hasRow(rows, 0, offset) })
 				h.Broker.Produce(story.Topic, 0, kinds, "k")
 				h.Broker.Produce(story.Topic, 1, "rrr", "k")
@@ -76,7 +76,7 @@ func TestSeal_Panics(t *testing.T) {
 				if got := p.Counted("worker_retry_count_total"); got < 3 {
 					t.Errorf("%v attempts counted, want at least 3", got)
 				}
-				// The records are ordinary again: a later chunk costs no builder for each of them.
+				// Later records are no longer tested one by one; they must become rows as usual.
 				h.Broker.Produce(story.Topic, 0, "rr", "k")
 				eventually(t, "end", h.AtEnd)
 			})
@@ -84,8 +84,8 @@ func TestSeal_Panics(t *testing.T) {
 	}
 }
 
-// TestSeal_PanicsOnRowsTogether: rows that cannot be sealed together, but can alone, are all kept and retried until
-// it works. Another table continues meanwhile.
+// TestSeal_PanicsOnRowsTogether has rows that cannot be sealed together, but each alone can. No record must be given up,
+// and all must be retried until sealing works. Another table continues meanwhile.
 func TestSeal_PanicsOnRowsTogether(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		var healed atomic.Bool

@@ -10,13 +10,14 @@ import (
 	"sluice/test/story"
 )
 
-// standing is what a status says of how far a claim has come. Times are since the scenario began, -1 for none.
+// standing has the fields of a claim's status that say how far it has come. Times are relative to the start of the
+// scenario, in whole seconds; -1 for none.
 type standing struct {
 	position, consumed               int64
 	waiting, oldest, newest, brought time.Duration
 }
 
-// clock returns the times of a scenario.
+// clock measures time since the start of a scenario.
 type clock struct{ began time.Time }
 
 func (c clock) since(at time.Time) time.Duration {
@@ -26,7 +27,7 @@ func (c clock) since(at time.Time) time.Duration {
 	return at.Sub(c.began).Truncate(time.Second)
 }
 
-// at waits until that time of the scenario has passed, and for the status of that time.
+// at waits until d after the start of the scenario, and until the members have done their work up to then.
 func (c clock) at(d time.Duration) {
 	time.Sleep(time.Until(c.began.Add(d)))
 	synctest.Wait()
@@ -46,8 +47,8 @@ func (c clock) want(t *testing.T, what string, p *story.Process, claim int, want
 
 const none = time.Duration(-1)
 
-// slowly is a scenario whose batches are sealed once a minute. It begins when the claims are reading, with the clock
-// at 0.
+// slowly is a scenario whose batches are due after a minute. set may change the harness before a member begins. play is
+// called once the claims have resumed, when the clock is at 0.
 func slowly(t *testing.T, partitions int, set func(h *story.Harness), play func(t *testing.T, h *story.Harness, p *story.Process, c clock)) {
 	t.Helper()
 	scenario(t, partitions, func(t *testing.T, h *story.Harness) {
@@ -87,7 +88,7 @@ func TestStatus_Batch(t *testing.T) {
 	})
 }
 
-// TestStatus_PositionsOnly: rows do not wait.
+// TestStatus_PositionsOnly expects no waiting rows in the status of claims that only read records without rows.
 func TestStatus_PositionsOnly(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "thct", "k")
@@ -116,7 +117,8 @@ func TestStatus_Letters(t *testing.T) {
 	})
 }
 
-// TestStatus_SealedBatch: its rows have waited for longer than those of the open batch.
+// TestStatus_SealedBatch expects the status to show the age of the oldest uncommitted row, which is in the sealed batch
+// while there is one.
 func TestStatus_SealedBatch(t *testing.T) {
 	stalled := func(h *story.Harness) {
 		h.Broken = func(step string) error {
@@ -138,7 +140,7 @@ func TestStatus_SealedBatch(t *testing.T) {
 	})
 }
 
-// TestStatus_Hold: records after a bad one are not on their way to the table, and do not wait.
+// TestStatus_Hold expects that records after a bad record that holds the claim do not count as waiting.
 func TestStatus_Hold(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rr", "k")
@@ -161,7 +163,7 @@ func TestStatus_Hold(t *testing.T) {
 	})
 }
 
-// TestStatus_Pause: records read before it are committed, and then none wait.
+// TestStatus_Pause expects that records read before a pause are committed, and that none wait afterwards.
 func TestStatus_Pause(t *testing.T) {
 	slowly(t, 1, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -174,14 +176,15 @@ func TestStatus_Pause(t *testing.T) {
 	})
 }
 
-// TestStatus_Fence: everything uncommitted is dropped, unless the same records are read again.
+// TestStatus_Fence moves a position while its table has uncommitted records of two claims. Both are dropped from the
+// status; the records of the other claim count again once they have been read again.
 func TestStatus_Fence(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
 		c.at(10 * time.Second)
 		h.Broker.Produce(story.Topic, 1, "r", "k")
 		c.at(20 * time.Second)
-		h.Log.Append(story.Version{Commit: h.Forged(0, 4)}) // the next commit meets it
+		h.Log.Append(story.Version{Commit: h.Forged(0, 4)}) // fences the next commit
 		c.at(75 * time.Second)
 		c.want(t, "moved", p, 0, standing{4, 4, 60 * time.Second, none, none, 0})
 		c.want(t, "read again", p, 1, standing{0, 1, 60 * time.Second, 10 * time.Second, none, 60 * time.Second})
@@ -190,7 +193,8 @@ func TestStatus_Fence(t *testing.T) {
 	})
 }
 
-// TestStatus_TableDown: the claims are at their positions, and their records keep their age.
+// TestStatus_TableDown expects a claim that is held for its table to be back at its position. The age of its oldest
+// uncommitted record stays.
 func TestStatus_TableDown(t *testing.T) {
 	denied := func(h *story.Harness) {
 		h.Broken = func(step string) error {
@@ -207,7 +211,7 @@ func TestStatus_TableDown(t *testing.T) {
 	})
 }
 
-// TestStatus_LostClaim: its rows are in the batch and will not be committed.
+// TestStatus_LostClaim expects that the rows of a lost claim, which are still in the open batch, do not count as waiting.
 func TestStatus_LostClaim(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -218,13 +222,14 @@ func TestStatus_LostClaim(t *testing.T) {
 		p.Member.Assign(joined(h, 0, 1))
 		c.at(30 * time.Second)
 		c.want(t, "regained", p, 0, standing{0, 4, 20 * time.Second, 0, none, 20 * time.Second})
-		p.Member.Assign(connector.Assignment{}) // no generation: claims outlive it
+		p.Member.Assign(connector.Assignment{}) // the generation ends; the claims stay
 		c.at(40 * time.Second)
 		c.want(t, "between generations", p, 0, standing{0, 4, 20 * time.Second, 0, none, 20 * time.Second})
 	})
 }
 
-// TestStatus_ClaimComesBack: a claim that was lost and comes back has a new Since; one that stayed keeps it.
+// TestStatus_ClaimComesBack expects a new Since for a claim that was lost and came back, and the old one for a claim that
+// stayed.
 func TestStatus_ClaimComesBack(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		since := func() (all []time.Duration) {

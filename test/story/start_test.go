@@ -45,8 +45,8 @@ func TestStart_Timestamp(t *testing.T) {
 	}
 }
 
-// TestStart_AtOffsets: two members, one of which has no partition of the initial commit, and a partition that is
-// added later.
+// TestStart_AtOffsets has two members of a topic that starts at given offsets. One initial commit must have all
+// partitions. A partition that is added later must begin at its first record.
 func TestStart_AtOffsets(t *testing.T) {
 	scenario(t, 3, func(t *testing.T, h *story.Harness) {
 		for id := range int32(3) {
@@ -73,7 +73,7 @@ func TestStart_AtOffsets(t *testing.T) {
 		wantRows(t, h, 1, []int64{1, 2, 3})
 		wantRows(t, h, 2, nil)
 
-		h.Broker.Grow(story.Topic, 4) // the same topic id; its first records come before the member sees it
+		h.Broker.Grow(story.Topic, 4) // its first records are produced before a member knows of the partition
 		h.Broker.Produce(story.Topic, 3, "rr", "k")
 		b.Member.Assign(joined(h, 1, 2, 3))
 		eventually(t, "end", h.AtEnd)
@@ -108,7 +108,7 @@ func TestStart_OutsideLog(t *testing.T) {
 						t.Errorf("the hold of %v does not name the bounds %s: %+v", claim.Partition, c.detail, claim.Hold)
 					}
 				}
-				if name == "beyond it" { // the log grows
+				if name == "beyond it" { // once the log has grown to the offset, the claims start
 					h.Broker.Produce(story.Topic, 0, "rr", "k")
 					eventually(t, "end", h.AtEnd)
 					wantRows(t, h, 0, []int64{6})
@@ -118,9 +118,9 @@ func TestStart_OutsideLog(t *testing.T) {
 	}
 }
 
-// TestStart_OffsetsBeforeSnapshot: the committed offsets are read first, the snapshot after them. Here another
-// member starts and commits offsets while this one asks for them: in the other order this one would see an offset
-// and no txn, and hold.
+// TestStart_OffsetsBeforeSnapshot expects a member to read the committed offsets before the snapshot. Another member makes
+// the initial commit and commits offsets while this one requests them. In the other order this one would see an offset
+// but no txn, and hold the claim.
 func TestStart_OffsetsBeforeSnapshot(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -152,7 +152,8 @@ func TestStart_OffsetsBeforeSnapshot(t *testing.T) {
 	})
 }
 
-// TestLateStart_PartitionWithoutLeader: of partitions that were added to a topic, those that have a leader begin.
+// TestLateStart_PartitionWithoutLeader adds two partitions to a topic. The one with a leader must begin; the one without
+// must be held until it has one.
 func TestLateStart_PartitionWithoutLeader(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "r", "k")

@@ -20,9 +20,9 @@ var (
 	seed  = flag.Uint64("story.seed", 0, "run only this schedule, and log it")
 )
 
-// TestSchedules runs two members through everything that may happen to them: claims taken, shared by mistake and
-// lost, generations that end, crashes, stops, PUTs that take effect late, requests that fail, versions of others.
-// In every schedule the table has each record once.
+// TestSchedules runs two members under random schedules: claims are taken, shared by mistake and lost, generations end,
+// members crash and stop, operators pause, PUTs take effect late, requests fail, and other writers commit. In every
+// schedule the table must have each record from the initial position on once, in order.
 func TestSchedules(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -38,7 +38,7 @@ func TestSchedules(t *testing.T) {
 	t.Logf("%d schedules, %d versions, %d of them by a second owner", last-first+1, versions, fenced)
 }
 
-// logger logs the one schedule that was requested, with the time since its start.
+// logger returns a logger that discards, or with -story.seed one that writes to stderr, with the time since the call.
 func logger() *slog.Logger {
 	if *seed == 0 {
 		return slog.New(slog.DiscardHandler)
@@ -57,7 +57,8 @@ func schedule(t *testing.T, s uint64) (versions, handed int) {
 	return play(t, story.NewHarness(s, 3), s)
 }
 
-// play runs a schedule in a harness and judges the result.
+// play runs a schedule in a harness and judges the result. It returns the number of versions, and how often a member
+// committed a partition after another member.
 func play(t *testing.T, h *story.Harness, s uint64) (versions, handed int) {
 	t.Helper()
 	h.Logger = logger()
@@ -102,7 +103,8 @@ func play(t *testing.T, h *story.Harness, s uint64) (versions, handed int) {
 	return versions, handed
 }
 
-// unexplained finds a commit whose ranges do not count exactly the health-check records that they passed.
+// unexplained returns a text about a commit whose ranges do not count exactly the health-check records and duplicates
+// that they passed, "" if there is none.
 func unexplained(h *story.Harness) string {
 	for n, v := range h.Log.Versions() {
 		for _, r := range v.Commit.Ranges {
@@ -142,7 +144,8 @@ func history(h *story.Harness) string {
 	return b.String()
 }
 
-// disturb plays everything that may happen to two members.
+// disturb plays 40 random events on two members; other is called for a commit by another writer. Afterwards faults and
+// pauses end, one member is stopped, and the other gets all claims.
 func disturb(t *testing.T, h *story.Harness, other func()) {
 	t.Helper()
 	h.Broker.Flaky.Store(6)
@@ -152,7 +155,7 @@ func disturb(t *testing.T, h *story.Harness, other func()) {
 		mix = "rrrrhpprtc"
 	}
 	if h.Retry.Curve != "" {
-		mix = "rrrrrrxetc" // some fail locally
+		mix = "rrrrrrxetc" // on some of them the decoder or the encoder fails
 	}
 	members := []*story.Process{h.Begin(t.Context()), h.Begin(t.Context())}
 	for range 40 {
@@ -165,7 +168,7 @@ func disturb(t *testing.T, h *story.Harness, other func()) {
 				kinds[k] = mix[h.Chance.N(10)]
 			}
 			h.Broker.Produce(story.Topic, int32(h.Chance.N(3)), string(kinds), fmt.Sprint(h.Chance.N(3)))
-		case 5, 6, 7: // a new generation; sometimes both believe they own a claim
+		case 5, 6, 7: // a new generation; sometimes both members believe that they own a claim
 			var a, b []connector.Partition
 			for _, p := range all {
 				where := h.Chance.N(7)
@@ -204,16 +207,15 @@ func disturb(t *testing.T, h *story.Harness, other func()) {
 	members[0].Member.Assign(connector.Assignment{Joined: true, Partitions: all})
 }
 
-// calm waits until the member that owns everything has committed everything.
+// calm waits until every record is committed, and fails the test if that takes longer than 25 minutes.
 func calm(t *testing.T, h *story.Harness, s uint64) {
 	t.Helper()
-	// A claim that ends in control records waits ten minutes for its commit; after a fence at that commit it waits
-	// again.
+	// A batch without rows is due after ten minutes. If its commit is fenced, another ten minutes pass.
 	for i := range 1500 {
 		if h.AtEnd() {
 			return
 		}
-		if h.Retry.Curve != "" && i%60 == 59 { // no record is at fault until others pass
+		if h.Retry.Curve != "" && i%60 == 59 { // a record counts as at fault only if others pass
 			h.Broker.Produce(story.Topic, int32(h.Chance.N(3)), "r", "0")
 		}
 		time.Sleep(time.Second)

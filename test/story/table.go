@@ -20,7 +20,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Source identifies a row by its origin.
+// Source is the record from which a row was made.
 type Source struct {
 	Topic   string
 	TopicID byte
@@ -37,23 +37,22 @@ type Version struct {
 	At     time.Time
 	Commit connector.Commit
 	Rows   []Source
-	// Expired are the appIds whose txns a checkpoint after the version no longer has.
+	// Expired are the appIds of the txns that a checkpoint of this version leaves out.
 	Expired []string
 }
 
-// TableLog is a table's log: put-if-absent on version numbers, and no other guarantee.
+// TableLog is a table in memory: its log, with put-if-absent of the next version.
 type TableLog struct {
 	mu       sync.Mutex
 	id       string
 	altered  int // number of earlier schemas
-	searches int // for rows of topics
+	searches int // number of calls of HasRows
 	versions []Version
-	// epochless leaves the leader epochs of positions out of commits, as versions of this program did that wrote
-	// none.
+	// epochless removes the leader epochs of positions from every commit: old versions of this program wrote none.
 	epochless bool
 }
 
-// NewTableLog returns the log of a table that exists since version 0.
+// NewTableLog returns a table with this id. Its version 0 has neither rows nor txns.
 func NewTableLog(id string) *TableLog { return &TableLog{id: id, versions: []Version{{Table: id}}} }
 
 // Versions returns all versions so far.
@@ -63,7 +62,7 @@ func (l *TableLog) Versions() []Version {
 	return append([]Version(nil), l.versions...)
 }
 
-// Append adds a version of another program, for instance an operator's command.
+// Append adds a version of another writer, for instance an operator's command.
 func (l *TableLog) Append(v Version) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +70,7 @@ func (l *TableLog) Append(v Version) {
 	l.versions = append(l.versions, v)
 }
 
-// Replace makes it another table; its txns stay, as with REPLACE TABLE.
+// Replace gives the table another id in a new version. Its txns stay, as with REPLACE TABLE.
 func (l *TableLog) Replace(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,19 +78,20 @@ func (l *TableLog) Replace(id string) {
 	l.versions = append(l.versions, Version{Table: id})
 }
 
-// Expire drops the txns of a partition, as another writer's checkpoint does once they are old.
+// Expire drops the txns of a partition: its position, leader epoch and newest timestamp. Another writer's checkpoint does
+// this once they are old.
 func (l *TableLog) Expire(p connector.Partition) {
 	l.Append(Version{Member: "checkpoint", Expired: []string{p.AppID(Pipeline), p.EpochAppID(Pipeline), p.NewestAppID(Pipeline)}})
 }
 
-// ForgetEpochs turns the table into one without leader epochs beside its positions.
+// ForgetEpochs removes the leader epochs of positions from every later commit.
 func (l *TableLog) ForgetEpochs() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.epochless = true
 }
 
-// Alter gives the table another schema, which rows of the one before do not fit. See [Was] and [Becomes].
+// Alter gives the table another schema. Rows decoded for the earlier schema do not fit. See [Was] and [Becomes].
 func (l *TableLog) Alter() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ func (l *TableLog) Searches() int {
 	return l.searches
 }
 
-// put is put-if-absent of version n.
+// put appends version n if the log does not have it and has the version before it. It reports whether it did.
 func (l *TableLog) put(n int, v Version) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *TableLog) snapshot() *connector.Snapshot {
 	defer l.mu.Unlock()
 	s := &connector.Snapshot{TableID: l.id, Version: int64(len(l.versions) - 1), Positions: map[string]int64{}, Schema: schema{l.altered}, ReadAt: time.Now()}
 	for _, v := range l.versions {
-		for _, t := range v.Commit.Txns { // an epoch belongs to the position of its own commit
+		for _, t := range v.Commit.Txns { // a new position drops the epoch of the earlier position
 			maps.DeleteFunc(s.Positions, func(appID string, _ int64) bool {
 				position, beside := idempotency.EpochOf(appID)
 				return beside && position == t.AppID
@@ -165,17 +165,17 @@ type Table struct {
 	Log    *TableLog
 	Member string
 	Chance *Chance
-	// Broken, if set, is called before each step and may fail it.
+	// Broken is called before each step, which fails with the error that it returns. May be nil.
 	Broken func(step string) error
-	// Twins are the identities of the rows; nil if they have none.
+	// Twins knows the identities of the rows; nil if they have none.
 	Twins *Twins
 	// Together is called with all rows that are encoded together, and may panic. May be nil.
 	Together func([]Source)
 	// Odd is called with each row that is encoded, and may panic. May be nil.
 	Odd func(Source)
-	// Late makes PUTs whose sender no longer waits.
+	// Late has the goroutines of PUTs whose sender no longer waits; nil if such PUTs never take effect.
 	Late *sync.WaitGroup
-	// Hangs is called within each step. May be nil.
+	// Hangs is called within each step, which lasts as long as the call. May be nil.
 	Hangs func(ctx context.Context, step string)
 
 	mu   sync.Mutex
@@ -186,7 +186,7 @@ type Table struct {
 
 var _ connector.Table = (*Table)(nil)
 
-// Kill cuts the process off from the table.
+// Kill makes every later step fail, as after a crash of the process.
 func (t *Table) Kill() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,7 +194,8 @@ func (t *Table) Kill() {
 }
 
 func (t *Table) step(ctx context.Context, name string) error {
-	if name == "stage" || name == "put data files" || strings.HasPrefix(name, "recall") { // not counted as waiting by the writer's loop
+	// For the other steps the writer itself tells its loop that it waits.
+	if name == "stage" || name == "put data files" || strings.HasPrefix(name, "recall") {
 		loop := pulse.Of(ctx)
 		loop.Wait()
 		defer loop.Done()
@@ -233,7 +234,7 @@ func (t *Table) trace(format string, args ...any) {
 	}
 }
 
-// Stage notes which rows the pieces hold.
+// Stage implements [connector.Table]: it keeps the sources of the rows of pieces instead of data files.
 func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, _ string, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
 	if err := t.step(ctx, "stage"); err != nil {
 		return nil, err
@@ -252,7 +253,7 @@ func (t *Table) Stage(ctx context.Context, _ *connector.Snapshot, _ string, piec
 	return &connector.Staged{Files: rows, Rows: int64(len(rows))}, nil
 }
 
-// Rehearse encodes the pieces without keeping them.
+// Rehearse implements [connector.Table]: it calls Together and Odd with the rows of pieces and keeps nothing.
 func (t *Table) Rehearse(ctx context.Context, _ *connector.Snapshot, pieces []connector.Piece) error {
 	if err := t.step(ctx, "rehearse"); err != nil {
 		return err
@@ -266,7 +267,7 @@ func (t *Table) Rehearse(ctx context.Context, _ *connector.Snapshot, pieces []co
 	return nil
 }
 
-// together calls Together with rows.
+// together calls Together with the sources of all rows of pieces.
 func (t *Table) together(pieces []connector.Piece) {
 	if t.Together == nil {
 		return
@@ -278,7 +279,7 @@ func (t *Table) together(pieces []connector.Piece) {
 	t.Together(all)
 }
 
-// encode calls Odd with each row.
+// encode calls Odd with the source of each row of p, and returns the sources.
 func (t *Table) encode(p connector.Piece) []Source {
 	rows := sources(p)
 	if t.Odd != nil {
@@ -289,12 +290,12 @@ func (t *Table) encode(p connector.Piece) []Source {
 	return rows
 }
 
-// OffsetOf reads a column.
+// OffsetOf implements [connector.Table].
 func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (int64, bool) {
 	return rows.Column(3).(*array.Int64).Value(int(row)), true
 }
 
-// HasRows checks the rows of all versions of the table.
+// HasRows implements [connector.Table]: it searches the versions of the snapshot's table up to the snapshot.
 func (t *Table) HasRows(_ context.Context, s *connector.Snapshot, of []connector.RowsOf, _ bool) (map[connector.RowsOf]bool, error) {
 	t.Log.searched()
 	found := map[connector.RowsOf]bool{}
@@ -311,8 +312,8 @@ func (t *Table) HasRows(_ context.Context, s *connector.Snapshot, of []connector
 	return found, nil
 }
 
-// Commit is a short form of the protocol's loop: the precondition on a prefix, put-if-absent of the next version,
-// which may take effect late or get no response.
+// Commit implements [connector.Table]: it checks the precondition on the newest version and puts the next one if it is
+// absent, until that succeeds. The PUT may take effect late or get no response.
 func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
 	v := Version{Member: t.Member, Commit: *c}
 	if c.Staged != nil {
@@ -354,7 +355,7 @@ func covered(c *connector.Commit) string {
 	return b.String()
 }
 
-// stray lets a PUT of a dead or hurried sender take effect later, or never.
+// stray lets a PUT take effect later, or never, after its sender died or stopped waiting.
 func (t *Table) stray(n int, v Version) {
 	if t.Late == nil || t.Chance.Is(2) {
 		return
@@ -365,12 +366,12 @@ func (t *Table) stray(n int, v Version) {
 	})
 }
 
-// Discard has nothing to delete.
+// Discard implements [connector.Table]: without data files it has nothing to delete.
 func (t *Table) Discard(context.Context, *connector.Staged) {}
 
-// Decoder makes rows of two columns, which say where a row comes from. Poison fails.
+// Decoder makes a row of the coordinates and the leader epoch of a record. Bad records fail as their [Kind] says.
 type Decoder struct {
-	Identity bool // whether rows have one
+	Identity bool // whether records have a header with an identity
 }
 
 // Builder implements [connector.Decoder].
@@ -388,7 +389,7 @@ type builder struct {
 
 	sealed  int64
 	altered bool
-	open    bool // whether it has buffers, from the first record of a chunk on
+	open    bool // set from the first record of a chunk on: the builder has buffers
 }
 
 var rowSchema = arrow.NewSchema([]arrow.Field{
@@ -399,7 +400,7 @@ var rowSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "epoch", Type: arrow.PrimitiveTypes.Int32},
 }, nil)
 
-// Add appends a row.
+// Add implements [connector.Builder].
 func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 	b.open = true
 	if len(r.Value) > 0 {
@@ -407,13 +408,13 @@ func (b *builder) Add(p connector.Partition, r *connector.Record) error {
 		case k == Breaks && r.Offset%2 == 0:
 			panic("the decoder breaks on " + string(r.Value))
 		case k == Breaks:
-			b.at = nil // a builder that failed may hold anything
+			b.at = nil // the caller must not rely on the rows of a builder that failed
 			return errors.New("unknown cause")
 		case k == Poison, k == Was && b.altered, k == Becomes && !b.altered:
 			return errPoison
 		}
 	}
-	if len(b.at) == 5 { // small, so that chunks end everywhere
+	if len(b.at) == 5 { // few rows, so that chunks end at many different places
 		return connector.ErrChunkFull
 	}
 	b.from, b.at, b.epochs = append(b.from, p), append(b.at, r.Offset), append(b.epochs, epochOf(r.Value))
@@ -434,7 +435,7 @@ func (b *builder) Rows() int                  { return len(b.at) }
 func (b *builder) Bytes() int64               { return int64(len(b.at) * 32) }
 func (b *builder) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// Allocated returns more than the rows: the builder has buffers before the first one.
+// Allocated implements [connector.Builder]: it counts 1000 bytes of buffers besides the rows, also before the first row.
 func (b *builder) Allocated() int64 {
 	if !b.open {
 		return 0
@@ -444,7 +445,7 @@ func (b *builder) Allocated() int64 {
 
 func (b *builder) Sealed() int64 { return b.sealed }
 
-// Seal returns the chunk.
+// Seal implements [connector.Builder].
 func (b *builder) Seal() arrow.RecordBatch {
 	rb := array.NewRecordBuilder(memory.DefaultAllocator, rowSchema)
 	defer rb.Release()
@@ -471,7 +472,7 @@ func sources(p connector.Piece) []Source {
 	return all
 }
 
-// positions returns the txns of all versions up to n.
+// positions returns the txns of all versions by appId, including those that expired.
 func positions(versions []Version) map[string]int64 {
 	at := map[string]int64{}
 	for _, v := range versions {

@@ -35,8 +35,8 @@ func startsOf(log *story.TableLog) (starts []string) {
 	return starts
 }
 
-// TestTopic_ByAssignment: a topic that was unknown at the start feeds its table, or an existing one, as soon as it
-// is assigned. One that is not configured feeds none, and the log says so.
+// TestTopic_ByAssignment assigns a topic that was unknown at the start. It must feed its own table, or one that another
+// topic feeds, too. An assigned topic without configuration must feed no table.
 func TestTopic_ByAssignment(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestTopic_ByAssignment(t *testing.T) {
 					}
 				}
 
-				p.Member.Assign(joined(h, 0, 1)) // it was deleted
+				p.Member.Assign(joined(h, 0, 1)) // the late topic was deleted
 				eventually(t, "its claims are gone", func() bool { return len(p.Connector.Status().Claims) == 2 })
 				h.Broker.Produce(story.Topic, 1, "r", "k")
 				eventually(t, "the first topic goes on", h.AtEnd)
@@ -81,8 +81,8 @@ func TestTopic_ByAssignment(t *testing.T) {
 	}
 }
 
-// TestTopic_Appeared: with start latest the records from before the initial commit of an existing topic are left
-// out. A topic created since has no such records.
+// TestTopic_Appeared expects start latest to leave out the records of a topic that existed before, but to start a topic
+// that was created since at its first record.
 func TestTopic_Appeared(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		old, appeared := story.NewTableLog("table-2"), story.NewTableLog("table-3")
@@ -114,8 +114,8 @@ func TestTopic_Appeared(t *testing.T) {
 	})
 }
 
-// TestTable_Retired: the writer of a table without topics ends after a while, and another one begins if a topic
-// comes back. Tables of configured topics stay, also if other members have all of their claims.
+// TestTable_Retired expects the writer of a table to end ten minutes after its last claim went, and another one to begin
+// if a claim comes back. The table of a topic that the configuration names must stay open.
 func TestTable_Retired(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		log := story.NewTableLog("table-2")
@@ -152,7 +152,8 @@ func TestTable_Retired(t *testing.T) {
 	})
 }
 
-// TestTable_BusyDoesNotSealIdle: positions without rows wait for ten minutes, independently of other tables.
+// TestTable_BusyDoesNotSealIdle expects that commits of one table do not seal the batch of another one, which has no rows
+// and is not due for ten minutes.
 func TestTable_BusyDoesNotSealIdle(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		idle := story.NewTableLog("table-2")
@@ -175,8 +176,8 @@ func TestTable_BusyDoesNotSealIdle(t *testing.T) {
 	})
 }
 
-// TestTopics_WaitTogether: while the group's coordinator does not respond, commits wait for one request, for any
-// number of topics.
+// TestTopics_WaitTogether expects a commit to wait for about one timeout, not one for each of 30 topics, while requests
+// for committed offsets get no response.
 func TestTopics_WaitTogether(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Others = map[string]*story.TableLog{}

@@ -10,8 +10,8 @@ import (
 	"sluice/test/story"
 )
 
-// endsOnlyByAMove expects a hold of partition 0 at offset 6 to stay, and to end when an operator moves the position
-// back to where the logs differ; then the records from there become rows.
+// endsOnlyByAMove expects partition 0 to stay held at offset 6 for ten minutes. The hold must end when an operator moves
+// the position back to offset 3, where the logs differ, and the records from there must become rows.
 func endsOnlyByAMove(t *testing.T, h *story.Harness, p *story.Process, reason hold.Reason) {
 	t.Helper()
 	for range 10 {
@@ -27,8 +27,8 @@ func endsOnlyByAMove(t *testing.T, h *story.Harness, p *story.Process, reason ho
 	wantRows(t, h, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
 }
 
-// TestTruncatedLog_HoldsUntilMoved: even if the committed offsets, which keep the leader epochs of positions, were
-// lost in the same election. No record that replaced a lost one is skipped.
+// TestTruncatedLog_HoldsUntilMoved truncates the log below a reading claim and lets it grow beyond the position. The claim
+// must be held until an operator moves it, so that no record that replaced a lost one is skipped.
 func TestTruncatedLog_HoldsUntilMoved(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
@@ -43,8 +43,8 @@ func TestTruncatedLog_HoldsUntilMoved(t *testing.T) {
 	})
 }
 
-// TestTruncatedLog_GrownPastPosition: a member finds the position beyond the log's end and does not know its epoch.
-// When the log has grown past it, other records are before it: it stays held until an operator moves it.
+// TestTruncatedLog_GrownPastPosition has a claim that is held because its position, whose leader epoch is unknown, is
+// beyond the log's end. It must stay held when the log has grown past the position: other records are before it now.
 func TestTruncatedLog_GrownPastPosition(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Log.ForgetEpochs()
@@ -55,7 +55,7 @@ func TestTruncatedLog_GrownPastPosition(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		h.Crash(first)
 		h.Broker.Truncate(story.Topic, 0, 3, "")
-		h.Broker.SetGroupOffset(story.Topic, 0, 2) // the epoch of the position is lost
+		h.Broker.SetGroupOffset(story.Topic, 0, 2) // replaces the committed offset with the epoch of the position
 		p := h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0))
 		wantHolds(t, p, map[int32]hold.Reason{0: hold.AheadOfLogEnd})
@@ -64,8 +64,8 @@ func TestTruncatedLog_GrownPastPosition(t *testing.T) {
 	})
 }
 
-// TestPosition_Unchecked: a table of an older version keeps no leader epochs, and the committed offset that has one
-// may be lost. Reading continues from such a position if nothing else is wrong, and a metric counts it.
+// TestPosition_Unchecked has a table without leader epochs, as older versions wrote it. If the committed offset has no
+// epoch of the position either, a member must read on from it, and a metric must count the unchecked position.
 func TestPosition_Unchecked(t *testing.T) {
 	for lost, want := range map[bool]float64{false: 0, true: 1} {
 		scenario(t, 1, func(t *testing.T, h *story.Harness) {
@@ -90,7 +90,8 @@ func TestPosition_Unchecked(t *testing.T) {
 	}
 }
 
-// TestHold_KeepsLag: a claim whose log end was not requested may have lag all the same.
+// TestHold_KeepsLag expects the status of a held claim to follow the log's end, and to keep the last one while no end can
+// be read.
 func TestHold_KeepsLag(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rr", "k")
@@ -114,8 +115,8 @@ func TestHold_KeepsLag(t *testing.T) {
 	})
 }
 
-// TestTruncatedLog_OffsetNotCommitted: a member is killed between its commit and the committed offset, and the log
-// is truncated and regrown beyond the position meanwhile. The table itself keeps the leader epoch of the position.
+// TestTruncatedLog_OffsetNotCommitted kills a member between its commit and the committed offset. Then the log is
+// truncated and grows beyond the position. The next member must see that from the leader epoch in the table.
 func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 	for name, lose := range map[string]func(h *story.Harness){
 		"the committed offset is old":     func(h *story.Harness) { h.Broker.SetGroupOffset(story.Topic, 0, 2) },
@@ -138,7 +139,7 @@ func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 				p.Member.Assign(joined(h, 0))
 				wantHolds(t, p, map[int32]hold.Reason{0: hold.Truncated})
 				endsOnlyByAMove(t, h, p, hold.Truncated)
-				if n := p.Counted("sluice_positions_unchecked_total"); n != 1 { // the operator's
+				if n := p.Counted("sluice_positions_unchecked_total"); n != 1 { // the operator's position has no epoch
 					t.Errorf("%v positions counted as unchecked", n)
 				}
 			})
@@ -146,8 +147,9 @@ func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 	}
 }
 
-// TestTruncatedHold_EpochOfItsPlace: a bad record holds a claim whose batch reaches into a newer leader epoch. An
-// election that loses only the records of that epoch took nothing that the table has.
+// TestTruncatedHold_EpochOfItsPlace has a bad record that holds a claim, and a batch that continues into a newer leader
+// epoch. The commit must store the older epoch. An election that loses only records of the newer one has lost nothing
+// that the table has, so the claim must not count as truncated.
 func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrpr", "k")
@@ -186,7 +188,7 @@ func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 	})
 }
 
-// txnOf returns the version that a commit sets for an appId.
+// txnOf returns the version of the txn that a commit has for an appId, -2 if it has none.
 func txnOf(c connector.Commit, appID string) int64 {
 	for _, x := range c.Txns {
 		if x.AppID == appID {
@@ -196,8 +198,9 @@ func txnOf(c connector.Commit, appID string) int64 {
 	return -2
 }
 
-// TestTruncatedHold_BehindMarkers: a leader epoch begins with control records, and its first record is bad. The
-// records before belong to the older epoch, which ends before the offset of the hold.
+// TestTruncatedHold_BehindMarkers has a leader epoch that begins with a control record and then a bad record, which holds
+// the claim. The next member must not count the claim as truncated, although the epoch of the last row ends before the
+// offset of the hold.
 func TestTruncatedHold_BehindMarkers(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rr", "k")

@@ -14,18 +14,18 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Twins gives each row of a topic an identity and a timestamp, and decides by the plain rule which rows are
-// duplicates: over all earlier rows of the partition, independent of members, windows and stores.
+// Twins gives each record of Topic an identity and a timestamp, and decides which records are duplicates. It compares
+// a record with all earlier rows of its partition, so the result does not depend on members, dedup windows and stores.
 type Twins struct {
 	Window time.Duration
-	// Shared is the store of fingerprints of all members, as a database would be; nil: each member has a memory of
-	// its own.
+	// Shared is the store of fingerprints that all members use, as they would use a database. If nil, each member keeps
+	// fingerprints in its own memory.
 	Shared idempotency.Store
-	// Reset is given to the members. May be nil.
+	// Reset becomes [connector.Duplicates.Reset] of the members. May be nil.
 	Reset func(connector.Partition) int64
-	// Identity is the configuration of the members, a header by default.
+	// Identity is the members' configuration of identities. [NewTwins] sets the header "id".
 	Identity idempotency.Identity
-	// Limit is the maximum size of a member's own memory.
+	// Limit is the maximum size of a member's own memory of fingerprints, in bytes.
 	Limit int64
 
 	chance *Chance
@@ -34,24 +34,24 @@ type Twins struct {
 }
 
 type stamped struct {
-	clock   int64
-	newest  int64
+	clock   int64           // newest timestamp that Random chose
+	newest  int64           // newest timestamp of a row
 	records map[int64]Stamp // by offset
 	rows    []Stamp
 }
 
-// Stamp is what a producer gave a record.
+// Stamp is the identity and the timestamp that a producer gave a record.
 type Stamp struct {
-	ID string // "" is none
-	At int64  // milliseconds
+	ID string // "" if the record has no identity
+	At int64  // in milliseconds since 1970; negative if the record has no timestamp
 }
 
-// NewTwins gives random identities and timestamps, many of them equal.
+// NewTwins returns Twins for members with this dedup window, without records.
 func NewTwins(chance *Chance, window time.Duration) *Twins {
 	return &Twins{Identity: idempotency.Identity{By: idempotency.ByHeader, Name: "id"}, Window: window, Limit: 1 << 30, chance: chance, at: map[int32]*stamped{}}
 }
 
-// Add appends records with these identities and timestamps.
+// Add produces a record for each stamp.
 func (t *Twins) Add(b *Broker, id int32, stamps ...Stamp) {
 	for _, s := range stamps {
 		b.Stamp = func(id int32, offset int64, _ Kind) Kind { return t.put(id, offset, s) }
@@ -59,7 +59,8 @@ func (t *Twins) Add(b *Broker, id int32, stamps ...Stamp) {
 	}
 }
 
-// Random makes the broker stamp the records produced from now on.
+// Random makes the broker give random stamps to the rows produced from now on. Many have an identity that another row
+// has, too.
 func (t *Twins) Random(b *Broker) {
 	b.Stamp = func(id int32, offset int64, k Kind) Kind {
 		if k != Row {
@@ -93,7 +94,9 @@ func (t *Twins) partition(id int32) *stamped {
 	return t.at[id]
 }
 
-// put decides by the plain rule. No timestamp is more than an hour ahead.
+// put stores the stamp of a new record and returns its kind: Duplicate if an earlier row has its identity and a
+// timestamp within the window before the newest one. The timestamp must be at most an hour ahead of now, since members
+// count a later one as now.
 func (t *Twins) put(id int32, offset int64, s Stamp) Kind {
 	p := t.partition(id)
 	t.mu.Lock()
@@ -110,7 +113,7 @@ func (t *Twins) put(id int32, offset int64, s Stamp) Kind {
 	return Row
 }
 
-// Stamp returns what a record was given.
+// Stamp returns the stamp of a record.
 func (t *Twins) Stamp(id int32, offset int64) Stamp {
 	p := t.partition(id)
 	t.mu.Lock()
@@ -118,13 +121,14 @@ func (t *Twins) Stamp(id int32, offset int64) Stamp {
 	return p.records[offset]
 }
 
-// entry returns the entry of a record with such a stamp.
+// entry returns what a store of fingerprints keeps about a record with this stamp.
 func (s Stamp) entry(offset int64) idempotency.Entry {
 	h := idempotency.NewHasher(idempotency.Identity{By: idempotency.ByHeader, Name: "id"})
 	return idempotency.Entry{Fingerprint: h.Header([]byte(s.ID)), Offset: offset, At: s.At}
 }
 
-// duplicates returns a member's configuration. crash cuts it off from the store.
+// duplicates returns a member's configuration and its own memory of fingerprints. After crash every call of the store
+// fails.
 func (t *Twins) duplicates(chance *Chance) (d *connector.Duplicates, own *idempotency.Memory, crash func()) {
 	own = idempotency.NewMemory(t.Limit, nil)
 	s := &mortalStore{Store: own, chance: chance}
@@ -136,7 +140,8 @@ func (t *Twins) duplicates(chance *Chance) (d *connector.Duplicates, own *idempo
 	}, own, s.kill
 }
 
-// mortalStore is a process's client of a store: late, and it ends with the process.
+// mortalStore is a process's client of a store of fingerprints. Its calls fail once the process has crashed. Calls of a
+// shared store take a random time.
 type mortalStore struct {
 	idempotency.Store
 	chance *Chance
@@ -200,8 +205,8 @@ func (s *mortalStore) Release(sc idempotency.Scope) {
 	}
 }
 
-// ReadFingerprints implements [connector.FingerprintReader]: rows come in any order, and more of them than
-// requested.
+// ReadFingerprints implements [connector.FingerprintReader]. It returns rows in random order, and some that are older
+// than the query asks for.
 func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {
 	if t.Twins == nil {
 		return nil, hold.New(hold.SchemaConflict, "rows without identities", nil)

@@ -13,8 +13,8 @@ import (
 	"sluice/test/story"
 )
 
-// TestSchedules_Duplicates is TestSchedules with records that were sent twice: with any owner of a partition and
-// any state of the window, the same ones become rows.
+// TestSchedules_Duplicates is TestSchedules with records that have the identity of another one. For every owner of the
+// partition, and for every content of its dedup window, the same records must become rows.
 func TestSchedules_Duplicates(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds/2)
 	if *seed != 0 {
@@ -25,7 +25,7 @@ func TestSchedules_Duplicates(t *testing.T) {
 			h := story.NewHarness(s, 3)
 			h.Twins = story.NewTwins(h.Chance, 24*time.Hour)
 			h.Twins.Random(h.Broker)
-			if s%3 == 0 { // a database that all members use
+			if s%3 == 0 { // in place of a database that all members use
 				h.Twins.Shared = idempotency.NewMemory(1<<30, nil)
 			}
 			if s%4 == 0 {
@@ -43,7 +43,7 @@ const (
 	hour   = 60 * minute
 )
 
-// twins makes a scenario with identities that the test gives.
+// twins is a scenario in which records have identities; play adds records by Twins.Add.
 func twins(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	scenario(t, partitions, func(t *testing.T, h *story.Harness) {
@@ -57,8 +57,8 @@ func committed(t *testing.T, h *story.Harness, next int64) {
 	eventually(t, "the table has what was produced", func() bool { return h.Position(0) == next })
 }
 
-// TestDuplicates_Window: a second and 23 h 59 m after the first they are left out, 24 h 01 m after it they are not.
-// It makes no difference whether the member restarted, crashed or lost the partition in between.
+// TestDuplicates_Window expects a record with the identity of an earlier one to be left out a second and 23 h 59 min after
+// it, but not 24 h 1 min after it, even if the member restarted, crashed or lost the partition in between.
 func TestDuplicates_Window(t *testing.T) {
 	for name, between := range map[string]func(*testing.T, *story.Harness, *story.Process) *story.Process{
 		"nothing": func(_ *testing.T, _ *story.Harness, p *story.Process) *story.Process { return p },
@@ -114,7 +114,7 @@ func TestDuplicates_NoIdentity(t *testing.T) {
 	})
 }
 
-// TestDuplicates_PositionSetBack: an operator who sets a position back wants the records again.
+// TestDuplicates_PositionSetBack expects records after a position that an operator has set back to become rows again.
 func TestDuplicates_PositionSetBack(t *testing.T) {
 	twins(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Twins.Shared = idempotency.NewMemory(1<<20, nil)
@@ -128,13 +128,13 @@ func TestDuplicates_PositionSetBack(t *testing.T) {
 		wantRows(t, h, 0, []int64{0, 1, 3})
 		h.Log.Append(story.Version{Member: "operator", Commit: h.Forged(0, 1)})
 		eventually(t, "offsets from 1 on are read again", func() bool { return len(h.Rows(0)) == 5 })
-		// a is still in the table from before the position, b and c come again.
+		// The row of a at offset 0 is before the position, so a at offset 2 is a duplicate; b and c become rows again.
 		wantRows(t, h, 0, []int64{0, 1, 3, 1, 3})
 	})
 }
 
-// TestDuplicates_Reset: a reset deletes what is below it and nothing else, also for a member that has only the
-// table.
+// TestDuplicates_Reset expects a reset to forget the fingerprints of offsets below it and no others, also in a new member,
+// which fills its window from the table.
 func TestDuplicates_Reset(t *testing.T) {
 	twins(t, 1, func(t *testing.T, h *story.Harness) {
 		var below atomic.Int64
@@ -149,14 +149,14 @@ func TestDuplicates_Reset(t *testing.T) {
 			}
 			committed(t, h, int64(len(h.Broker.Kinds(story.Topic, 0))))
 		}
-		add("a", "b", "c") // 0, 1, 2
+		add("a", "b", "c") // offsets 0, 1, 2
 		below.Store(2)
-		add("a", "b", "c", "a") // 3, 4, not 5, not 6
+		add("a", "b", "c", "a") // 3 and 4 become rows, 5 and 6 do not
 		wantRows(t, h, 0, []int64{0, 1, 2, 3, 4})
 		h.Crash(p)
 		p = h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0))
-		add("a", "c", "d") // only 9
+		add("a", "c", "d") // only 9 becomes a row
 		wantRows(t, h, 0, []int64{0, 1, 2, 3, 4, 9})
 		below.Store(10)
 		add("a", "d", "a")
@@ -164,7 +164,8 @@ func TestDuplicates_Reset(t *testing.T) {
 	})
 }
 
-// TestDuplicates_ReadsTableOnlyForGaps: while a member keeps a partition, its window grows with its commits.
+// TestDuplicates_ReadsTableOnlyForGaps expects a member not to read fingerprints from the table while it keeps a
+// partition: its own commits add them to the window. It must read them once after the partition was lost and came back.
 func TestDuplicates_ReadsTableOnlyForGaps(t *testing.T) {
 	twins(t, 2, func(t *testing.T, h *story.Harness) {
 		recalls := 0
@@ -202,7 +203,7 @@ func TestDuplicates_ReadsTableOnlyForGaps(t *testing.T) {
 	})
 }
 
-// TestDuplicates_WindowCannotBeFilled: it holds only the claims of that window.
+// TestDuplicates_WindowCannotBeFilled expects only the claims whose dedup window cannot be filled to be held.
 func TestDuplicates_WindowCannotBeFilled(t *testing.T) {
 	twins(t, 2, func(t *testing.T, h *story.Harness) {
 		var broken atomic.Bool
@@ -232,7 +233,8 @@ func TestDuplicates_WindowCannotBeFilled(t *testing.T) {
 	})
 }
 
-// TestDuplicates_PartitionBackWhileFilling: filling begins again for the new session.
+// TestDuplicates_PartitionBackWhileFilling loses a partition and gets it back while its dedup window is being filled.
+// Filling must begin again for the new session.
 func TestDuplicates_PartitionBackWhileFilling(t *testing.T) {
 	for seed := range uint64(10) {
 		seeded(t, seed, 1, func(t *testing.T, h *story.Harness) {
@@ -244,7 +246,7 @@ func TestDuplicates_PartitionBackWhileFilling(t *testing.T) {
 				h.Twins.Add(h.Broker, 0, story.Stamp{ID: id, At: now})
 				committed(t, h, int64(i+1))
 			}
-			// A commit of another member leaves a gap in an existing window; while it is filled, the partition is
+			// A commit of another member leaves a gap in the first member's window. While that fills it, the partition is
 			// lost and comes back.
 			other := h.Begin(t.Context())
 			other.Member.Assign(joined(h, 0))

@@ -11,22 +11,22 @@ import (
 	"sluice/test/story"
 )
 
-// largeRecord makes the value of records of kind Was so large that its row is estimated at a part of the batch
-// pool, in per cent. Rows of all others take as much as is estimated for them.
+// largeRecord makes records of kind Was so large that the memory estimated for their row is so many per cent of the
+// batch pool.
 func largeRecord(h *story.Harness, percent int) {
 	h.Batch = 20_000
 	h.Broker.Value = func(k story.Kind, _ int64) []byte {
 		size := 26
 		if k == story.Was {
-			size = 160 * percent // and a quarter more is reserved
+			size = 160 * percent // a quarter more is reserved
 		}
 		return append([]byte{byte(k)}, make([]byte, size-1)...)
 	}
 }
 
-// TestMemory_HeldByALateCommit: while the commit of one table holds most of the batch pool, a record that needs 60
-// % of it waits. Other partitions of its table and a third table continue, even if memory to fetch with is short. The
-// record continues once the commit has ended.
+// TestMemory_HeldByALateCommit has a slow commit whose rows take most of the batch pool, and a record of another table
+// that needs 60 % of the pool and waits. Other partitions of its table and a third table must continue, even if the
+// fetch pool is small. The record must become a row once the commit has ended.
 func TestMemory_HeldByALateCommit(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var late atomic.Bool
@@ -64,8 +64,8 @@ func TestMemory_HeldByALateCommit(t *testing.T) {
 	})
 }
 
-// TestMemory_LargeBesideSmall: a record that needs 90 % of the batch pool gets it although two other tables always
-// have records, whose commits take several seconds.
+// TestMemory_LargeBesideSmall expects a record that needs 90 % of the batch pool to get it, although two other tables
+// always have records to read and their commits take several seconds.
 func TestMemory_LargeBesideSmall(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		h, rows, end := tables(t, s, func(h *story.Harness) {
@@ -105,8 +105,8 @@ func TestMemory_LargeBesideSmall(t *testing.T) {
 	})
 }
 
-// TestBackpressure_Commit: while one sealed batch is on its way and the next one is full, reading pauses. That
-// counts at once, its seconds while they pass, and it is logged after one second.
+// TestBackpressure_Commit expects backpressure while a sealed batch is being committed and the next one is full. It must
+// be counted at once, its seconds while they pass, and logged only if it lasts longer than a second.
 func TestBackpressure_Commit(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.CommitRows, h.Queue = 20, shipped
@@ -156,7 +156,7 @@ func TestBackpressure_Commit(t *testing.T) {
 			t.Error("paused at the end")
 		}
 
-		// If commits are quick, pauses count and have no log lines.
+		// Quick commits lead to backpressure that is counted, but too short to be logged.
 		long, lines := p.Counted("sluice_backpressure_long_total"), len(log.lines(t, "BACKPRESSURE"))
 		before := p.Counted("sluice_backpressure_started_total")
 		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 400), "k")

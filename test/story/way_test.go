@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestTrace compares the visible events of a record, in order.
+// TestTrace compares the requests and writes of a member that are visible outside of the process with testdata/way.txt.
 func TestTrace(t *testing.T) {
 	trace := traced(t, nil, func(t *testing.T, h *story.Harness, say func(format string, args ...any)) {
 		say("# joins, and finds an empty table")
@@ -39,8 +39,8 @@ func TestTrace(t *testing.T) {
 	wantGolden(t, "way.txt", trace)
 }
 
-// TestTrace_BadRecord: its letter is durable before the position passes it. A member that finds the position before
-// the record writes the letter again.
+// TestTrace_BadRecord compares the same events around bad records with testdata/letters.txt. A letter is durable before
+// the position passes its record. If the position is set back before the record, the member writes the letter again.
 func TestTrace_BadRecord(t *testing.T) {
 	trace := traced(t, &story.LetterLog{}, func(t *testing.T, h *story.Harness, say func(format string, args ...any)) {
 		p := h.Begin(t.Context())
@@ -68,7 +68,8 @@ func TestTrace_BadRecord(t *testing.T) {
 	wantGolden(t, "letters.txt", trace)
 }
 
-// traced plays a scenario and returns the events that are visible outside of the process.
+// traced plays a scenario and returns the events that are visible outside of the process, a line each, with the lines
+// that play adds by say.
 func traced(t *testing.T, letters *story.LetterLog, play func(t *testing.T, h *story.Harness, say func(format string, args ...any))) string {
 	t.Helper()
 	var (

@@ -34,7 +34,8 @@ import (
 
 var wholes = flag.Int("story.wholes", 20, "how many seeded schedules to run over the shipped table")
 
-// TestMain makes the Parquet library's one decoder before any synctest bubble does.
+// TestMain makes the Parquet library create its shared Zstd encoder and decoder outside of every synctest bubble: their
+// channels could not be used in other bubbles.
 func TestMain(m *testing.M) {
 	codec, err := compress.GetCodec(compress.Codecs.Zstd)
 	if err != nil {
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// mortal is a process's client of the store, which ends with the process.
+// mortal is a process's client of the store. Once dead is set, every request fails without being sent.
 type mortal struct {
 	objstore.Store
 	dead atomic.Bool
@@ -88,11 +89,11 @@ func (m *mortal) Delete(ctx context.Context, key string) error {
 	return m.Store.Delete(ctx, key)
 }
 
-// bucket is a store in memory behind which every operation may be late, fail before or after it took effect, or
-// take effect long after its sender has given up.
+// bucket is a store in memory whose operations may be late, fail before or after they took effect, or take effect long
+// after the sender has given up.
 type bucket struct {
 	mem     *objstore.Mem
-	calm    atomic.Bool
+	calm    atomic.Bool // operations only take time, and none fails
 	harness *story.Harness
 }
 
@@ -111,8 +112,8 @@ func (b *bucket) fault(op objstore.Op) objstoretest.Fault {
 	return f
 }
 
-// TestSchedules_ShippedTable is TestSchedules with the JSON decoder, the Delta log, Parquet files and a store that
-// fails wherever it can.
+// TestSchedules_ShippedTable is TestSchedules with the shipped JSON decoder and Delta table, over a store whose every
+// operation may fail.
 func TestSchedules_ShippedTable(t *testing.T) {
 	first, last := uint64(1), uint64(*wholes)
 	if *seed != 0 {
@@ -120,8 +121,8 @@ func TestSchedules_ShippedTable(t *testing.T) {
 	}
 	versions := 0
 	for s := first; s <= last && !t.Failed(); s++ {
-		// The Parquet library pools encoders, and a channel made in one bubble cannot be used in another: two
-		// collections empty the pool.
+		// The Parquet library keeps encoders in a sync.Pool. Their channels cannot be used in another bubble, and two
+		// garbage collections empty the pool.
 		runtime.GC()
 		runtime.GC()
 		synctest.Test(t, func(t *testing.T) { versions += whole(t, s) })
@@ -151,7 +152,7 @@ func whole(t *testing.T, s uint64) int {
 	if s%3 > 0 {
 		h.Twins = story.NewTwins(h.Chance, 24*time.Hour)
 		h.Twins.Random(h.Broker)
-		if s%3 == 1 { // by a column of the record's own; else by one made for it
+		if s%3 == 1 { // the identity is a field of the value; otherwise it is a header
 			h.Twins.Identity = idempotency.Identity{By: idempotency.ByField, Name: "o.id"}
 			h.Broker.Carries = func(value []byte, id string) []byte {
 				return fmt.Appendf(nil, `%s,"o":{"id":%q}}`, value[:len(value)-1], id)
@@ -216,8 +217,8 @@ func whole(t *testing.T, s uint64) int {
 	return int(info.Version) + 1
 }
 
-// judgeTable reads the table as other tools would: each record is one row, in order, and the ranges of its commits
-// leave no hole.
+// judgeTable reads the Delta log and the data files, without the member's tables. Each record from the initial position
+// on must be one row, in order, and each commit must start where the one before it ended.
 func judgeTable(t *testing.T, h *story.Harness, store objstore.Store, s uint64) {
 	t.Helper()
 	starts, next := map[int32]int64{}, map[int32]int64{}

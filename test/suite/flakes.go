@@ -26,17 +26,17 @@ import (
 const (
 	// busyLoops is how many processes compete for the cores while tests run.
 	busyLoops = 4
-	// sideBySide is how many packages run at a time: twice as many as with `go test` on two cores, so that they disturb each
-	// other, too, and get more of the cores beside the busy loops.
+	// sideBySide is how many packages run at a time. It is twice as many as with `go test` on two cores, so that tests
+	// disturb each other, too, and get more CPU time beside the busy loops.
 	sideBySide = 4
-	// hung ends a test binary that hangs.
+	// hung is the time after which a test binary counts as hanging and is ended.
 	hung = "30m"
-	// busyEnv makes this program a busy loop.
+	// busyEnv is the environment variable with which this program is a busy loop.
 	busyEnv = "SUITE_BUSY"
 )
 
-// slowest are the packages with the longest tests, by the end of their paths. They start first, so that no run ends with
-// one of them alone.
+// slowest returns the packages with the longest tests, by the end of their paths. They start first, so that a run does not
+// end with one of them running alone.
 func slowest() []string {
 	return []string{"/cmd/connector", "/test/story", "/internal/app", "/sink/delta", "/test/model", "/sink/delta/deltalog"}
 }
@@ -44,11 +44,11 @@ func slowest() []string {
 // A flakeRun is the outcome of one run of all packages, kept as a file so that an interrupted search continues.
 type flakeRun struct {
 	Passed  int               `json:"passed"`
-	Failed  map[string]string `json:"failed"` // log by test
+	Failed  map[string]string `json:"failed"` // output of each failed test, by its name
 	Seconds float64           `json:"seconds"`
 }
 
-// flakes runs the tests of packages several times beside busy loops and says whether all of them passed.
+// flakes runs the tests of packages several times beside busy loops and returns whether every test passed each time.
 func flakes(ctx context.Context, runs int, packages []string, out io.Writer) (bool, error) {
 	folder, err := flakesFolder(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ func flakes(ctx context.Context, runs int, packages []string, out io.Writer) (bo
 	})
 }
 
-// repeat makes the runs that the folder does not have, prints a line for each run and then each failing test, and says
-// whether all of them passed.
+// repeat makes the runs of which the folder has no outcome. It prints a line for each run and then each failing test, and
+// returns whether every test passed each time.
 func repeat(folder string, runs int, out io.Writer, run func(n int) (flakeRun, error)) (bool, error) {
 	failures, logs, red := map[string]int{}, map[string]string{}, 0
 	for n := 1; n <= runs; n++ {
@@ -118,7 +118,8 @@ func readRun(path string) (r flakeRun, err error) {
 	return r, json.Unmarshal(text, &r)
 }
 
-// writeRun writes the outcome under another name first: a file of half a run must not count as one.
+// writeRun writes the outcome of a run. It renames a finished file, so that an interrupted write never counts as an
+// outcome.
 func writeRun(path string, r flakeRun) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -130,7 +131,7 @@ func writeRun(path string, r flakeRun) error {
 	return os.Rename(path+".new", path)
 }
 
-// flakesFolder returns the folder of this state of the checkout: of the commit, and of what differs from it.
+// flakesFolder returns the folder for outcomes of this state of the checkout: its commit and its uncommitted changes.
 func flakesFolder(ctx context.Context) (string, error) {
 	home, err := lab.Home()
 	if err != nil {
@@ -193,7 +194,7 @@ func buildTests(ctx context.Context, folder string, packages []string) (all []te
 	return all, nil
 }
 
-// rank is the place of a package in the order of starts.
+// rank returns the place of a package in the order in which packages start.
 func rank(pkg string) int {
 	i := slices.IndexFunc(slowest(), func(end string) bool { return strings.HasSuffix(pkg, end) })
 	if i < 0 {
@@ -225,7 +226,7 @@ func startBusyLoops(folder string) (stop func(), err error) {
 	return stop, nil
 }
 
-// busy takes a core until the process is killed.
+// busy uses a core until the process is killed.
 func busy() {
 	for n := uint64(1); ; n = n*6364136223846793005 + 1442695040888963407 {
 		if n == 0 {
@@ -299,7 +300,7 @@ func (b testBinary) run(ctx context.Context, tool, logPath string) (tests, error
 	return found, nil
 }
 
-// output runs a command and returns what it prints.
+// output runs a command and returns its stdout.
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stderr bytes.Buffer

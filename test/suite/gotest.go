@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// tests is what `go test -json` said.
+// tests is the result of a run of `go test -json`.
 type tests struct {
 	passed int
 	failed []failure
@@ -20,7 +20,7 @@ type failure struct{ name, output string }
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of build events
+	ImportPath string // in events of builds, in place of Package
 	Test       string
 	Output     string
 }
@@ -28,9 +28,9 @@ type event struct {
 // state is a test, or a package if the name of the test is empty.
 type state struct {
 	pkg, test   string
-	result      string // "", "pass", "fail" or "skip"
+	result      string // "pass", "fail" or "skip"; "" if it did not end
 	output      strings.Builder
-	ran, parent bool
+	ran, parent bool // whether it began, and whether it has subtests
 }
 
 // readTests reads the events of `go test -json` and copies their output to log.
@@ -58,14 +58,14 @@ func readTests(r io.Reader, log io.Writer) (tests, error) {
 		}
 		var e event
 		if json.Unmarshal(line, &e) != nil || e.Action == "" {
-			e = event{Action: "output", Output: string(line)} // of the go command itself
+			e = event{Action: "output", Output: string(line)} // a line of the go command itself
 		}
 		if e.Output != "" {
 			if _, err := io.WriteString(log, e.Output); err != nil {
 				return tests{}, err
 			}
 		}
-		if e.Package == "" { // of a build, "path" or "path [path.test]"
+		if e.Package == "" { // an event of a build, whose ImportPath is "path" or "path [path.test]"
 			e.Package, _, _ = strings.Cut(e.ImportPath, " ")
 			e.Package = strings.TrimSuffix(e.Package, "_test")
 		}
@@ -86,7 +86,8 @@ func readTests(r io.Reader, log io.Writer) (tests, error) {
 	}
 }
 
-// count counts leaves. A parent counts only if it failed by itself, a package only if it failed without a failing test.
+// count counts tests without subtests. A test with subtests counts only if it failed and no subtest did, a package only
+// if it failed without a failing test.
 func count(states []*state) tests {
 	var t tests
 	bad := make(map[string]bool) // packages with a failing test
@@ -95,7 +96,7 @@ func count(states []*state) tests {
 		t.failed = append(t.failed, failure{name + why, s.output.String()})
 		bad[s.pkg] = true
 	}
-	children := func(s *state) bool { // whether a test below failed
+	children := func(s *state) bool { // whether a subtest did not pass
 		return slices.ContainsFunc(states, func(o *state) bool {
 			return o.pkg == s.pkg && strings.HasPrefix(o.test, s.test+"/") && o.result != "pass"
 		})
@@ -109,7 +110,7 @@ func count(states []*state) tests {
 			fail(s, "")
 		case s.result == "skip":
 			fail(s, ": skipped, which nothing here may be")
-		case s.ran: // else a name with a slash, which looks like a parent
+		case s.ran: // a name before a slash that never ran is no test
 			fail(s, ": did not end")
 		}
 	}

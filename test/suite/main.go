@@ -1,18 +1,19 @@
-// Command suite runs one test suite and counts it.
+// Command suite runs one test suite and counts its tests.
 //
 //	go run ./test/suite [-name NAME] COMMAND ARGUMENT...
 //	go run ./test/suite -fuzz 30s PACKAGE...
 //	go run ./test/suite -flakes 20 PACKAGE...
 //
-// The output of `go test` is counted by its leaves: each test or subtest without subtests of its own. A test that was
-// skipped failed: what is missing must be said. Any other command counts as one. With -fuzz each fuzz target of the
-// packages runs for that long and counts as one.
+// Of `go test` it counts each test or subtest that has no subtests. A skipped test counts as failed, because a test that
+// does not run shows nothing. Any other command counts as one test. With -fuzz each fuzz target of the packages runs for
+// that long and counts as one test.
 //
-// With -flakes the tests of the packages run that many times beside busy loops. Their binaries are built once; they, the
-// outcome of each run and its logs lie in the lab's cache, by commit: the same command continues what was interrupted.
+// With -flakes the tests of the packages run that many times beside busy loops. Their binaries are built once. Binaries,
+// the outcome of each run and its logs are kept in the lab's cache, by commit, so that the same command continues an
+// interrupted search.
 //
-// One line goes to stdout; what failed comes before it. The file that $SUITE_COUNTS names gets a line with the counts
-// and the command, the folder that $SUITE_LOGS names the whole output.
+// The command prints each failure and then one line with the counts. It appends a line with counts and command to the
+// file that $SUITE_COUNTS names, and writes the whole output into the folder that $SUITE_LOGS names.
 package main
 
 import (
@@ -62,7 +63,7 @@ func main() {
 	}
 }
 
-// run runs a suite and says whether all of it passed.
+// run runs a suite and returns whether every test passed.
 func run(ctx context.Context, name string, fuzz time.Duration, args []string, out io.Writer) (bool, error) {
 	begin := time.Now()
 	s := &suite{ctx: ctx, out: out}
@@ -85,11 +86,11 @@ func run(ctx context.Context, name string, fuzz time.Duration, args []string, ou
 	return s.failed == 0, s.keep(name, args)
 }
 
-// suite counts.
+// suite counts the tests of a suite.
 type suite struct {
 	ctx            context.Context
 	out            io.Writer
-	log            bytes.Buffer // everything that was printed
+	log            bytes.Buffer // the whole output of its commands
 	passed, failed int
 }
 
@@ -103,7 +104,8 @@ func (s *suite) command(args []string) error {
 	return s.count(err, args, text.Bytes())
 }
 
-// count counts one run of a command.
+// count counts a command by the error with which it ended. The result is an error if the command could not run or was
+// interrupted.
 func (s *suite) count(err error, args []string, text []byte) error {
 	var exit *exec.ExitError
 	switch {
@@ -145,7 +147,7 @@ func (s *suite) goTest(args []string) error {
 	if err != nil && len(result.failed) == 0 {
 		return s.count(err, args, stderr.Bytes())
 	}
-	if err != nil { // what the go command itself complains of, such as a package that it cannot load
+	if err != nil { // stderr has errors of the go command itself, such as a package that it cannot load
 		fmt.Fprintf(s.out, "%s", stderr.Bytes()[:min(stderr.Len(), 2000)])
 	}
 	return nil
@@ -160,7 +162,7 @@ func (s *suite) fuzz(long time.Duration, packages []string) error {
 		return fmt.Errorf("list fuzz targets: %w", err)
 	}
 	for _, target := range fuzzTargets(string(out)) {
-		// Minimising an input may take as long as it likes: it gets few tries, not the time that was meant for fuzzing.
+		// Minimizing an input is limited by a number of tries, so that it does not use up the time for fuzzing.
 		err := s.command([]string{
 			"go", "test", "-run", "^$", "-fuzz", "^" + target.name + "$", "-fuzztime", long.String(),
 			"-fuzzminimizetime", "20x", target.pkg,
@@ -174,7 +176,7 @@ func (s *suite) fuzz(long time.Duration, packages []string) error {
 
 type fuzzTarget struct{ name, pkg string }
 
-// fuzzTargets reads what `go test -list` prints: the names of a package, then a line with the package.
+// fuzzTargets parses the output of `go test -list`: the names of a package, then a line with the package.
 func fuzzTargets(text string) []fuzzTarget {
 	var targets []fuzzTarget
 	var names []string
@@ -195,13 +197,13 @@ func fuzzTargets(text string) []fuzzTarget {
 
 func (s *suite) exec(args []string) *exec.Cmd {
 	cmd := exec.CommandContext(s.ctx, args[0], args[1:]...)
-	// An interrupt gives children the time to end what they started.
+	// After an interrupt, the command can still end the processes that it started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	return cmd
 }
 
-// keep writes counts and output where the environment asks for them.
+// keep writes counts and output to $SUITE_COUNTS and $SUITE_LOGS, if they are set.
 func (s *suite) keep(name string, args []string) error {
 	if path := os.Getenv("SUITE_COUNTS"); path != "" {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Store is what holds a table's log.
+// Store has the objects of a table's log.
 type Store interface {
 	List(ctx context.Context, prefix string) ([]string, error)
 	Get(ctx context.Context, key string) ([]byte, error)
@@ -25,7 +25,7 @@ type Log struct {
 	Store Store
 	Table string // key of the table in the store
 
-	commits []Commit // read so far; commits never change
+	commits []Commit // the commits read so far, which never change
 }
 
 // Commit is one version of a table.
@@ -37,7 +37,7 @@ type Commit struct {
 	Schema  string // schemaString, if the commit has metadata
 }
 
-// Info is what a commit says about itself.
+// Info is the commitInfo of a version.
 type Info struct {
 	Operation string          `json:"operation"`
 	TxnID     string          `json:"txnId"`
@@ -51,7 +51,7 @@ type Add struct {
 	Stats string `json:"stats"`
 }
 
-// Txn is the position of an application.
+// Txn is the version that a commit sets for an application id: a position, an epoch or a mark.
 type Txn struct {
 	AppID   string `json:"appId"`
 	Version int64  `json:"version"`

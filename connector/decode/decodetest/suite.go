@@ -21,7 +21,7 @@ type Samples struct {
 	DDL string
 	// Good become rows. The suite sets their offsets.
 	Good []connector.Record
-	// Bad are refused, by the code of the error.
+	// Bad are refused. The keys are the codes of their errors.
 	Bad map[string]connector.Record
 }
 
@@ -92,7 +92,7 @@ func add(t *testing.T, b connector.Builder, r *connector.Record) {
 	}
 }
 
-// seal returns the rows as JSON and checks that the builder is empty then.
+// seal returns the rows as JSON and checks that the builder is empty afterwards.
 func seal(t *testing.T, b connector.Builder) string {
 	t.Helper()
 	n := b.Rows()
@@ -196,8 +196,8 @@ func (s suite) independent(t *testing.T) {
 	}
 }
 
-// damaged changes bytes of good samples. Each record becomes one row or a Poison error, and neither panics nor harms the rows
-// around it.
+// damaged changes bytes of good samples. Each record becomes one row or a Poison error. None makes the decoder panic
+// or changes the rows around it.
 func (s suite) damaged(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	b := s.builder(t)

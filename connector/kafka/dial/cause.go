@@ -71,7 +71,7 @@ const (
 	Plaintext          Cause = "secret_without_tls"
 )
 
-// explanation is the meaning of a cause, with what to do.
+// explanation is the text of a cause and what to do about it.
 type explanation struct {
 	text, hint string
 	refused    bool // true if the same attempt fails again until a person or a file changes something
@@ -158,11 +158,11 @@ type Error struct {
 	Address string
 	Step    Step
 	Cause   Cause
-	Detail  string // observation; "" if the cause says it all
-	Err     error  // cause from below; may be nil
+	Detail  string // what was observed; "" if the cause says everything
+	Err     error  // error of the failed operation; may be nil
 }
 
-// Error returns the address, the cause, the observation, and what to do.
+// Error returns the address, the text of the cause, the observation or the error below, and what to do.
 func (e *Error) Error() string {
 	x := e.Cause.explain()
 	var b strings.Builder
@@ -179,7 +179,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// What returns the text of the error without the hint.
+// What returns the text of the error without the address and the hint.
 func (e *Error) What() string {
 	s := e.Cause.explain().text
 	switch {

@@ -19,7 +19,8 @@ import (
 
 const secretWord = "s3cret-of-the-test"
 
-// TestCauses: each way in which a connection works, and each mistake with the cause that is named for it.
+// TestCauses provokes each success and each mistake of opening a connection, and compares the cause that the error
+// names.
 func TestCauses(t *testing.T) {
 	pki := newPKI(t)
 	past, next := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
@@ -59,7 +60,7 @@ func TestCauses(t *testing.T) {
 		tls    *TLS
 		sasl   *SASL
 		want   Cause
-		text   string // that the error must hold
+		text   string // that the error must contain
 	}{
 		{name: "plaintext"},
 		{name: "TLS", broker: []kfake.Opt{kfake.TLS(pki.server(certs.Leaf{}))}, tls: trusting(nil)},
@@ -169,7 +170,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// names compares an error with the cause that it must name, "" for none.
+// names compares the cause, text and address in an error with the wanted ones; "" as cause means no error.
 func names(t *testing.T, err error, want Cause, text, address string) {
 	t.Helper()
 	if got := causeOf(err); got != want || want == "" && err != nil {
@@ -193,7 +194,7 @@ func names(t *testing.T, err error, want Cause, text, address string) {
 	}
 }
 
-// TestNoBroker: addresses at which no broker answers.
+// TestNoBroker: addresses at which no broker answers get the right cause.
 func TestNoBroker(t *testing.T) {
 	swallow := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	pki := newPKI(t)
@@ -238,8 +239,8 @@ func TestNoBroker(t *testing.T) {
 	}
 }
 
-// TestTLSToPlaintext: Kafka takes a TLS handshake for a request that is too large and closes; that is looked into once a
-// minute.
+// TestTLSToPlaintext: Kafka takes a TLS handshake for a request that is too large and closes the connection. The
+// dialer looks for this cause with a second connection, once a minute.
 func TestTLSToPlaintext(t *testing.T) {
 	_, behind := broker(t)
 	pki := newPKI(t)
@@ -262,7 +263,7 @@ func TestTLSToPlaintext(t *testing.T) {
 	names(t, err, NoTLS, "", address)
 }
 
-// TestCheck: what a configuration must not be.
+// TestCheck: New refuses invalid configurations.
 func TestCheck(t *testing.T) {
 	token := certs.Write(t, t.TempDir(), "token", []byte("x"))
 	for _, tt := range []struct {

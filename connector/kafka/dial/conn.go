@@ -18,19 +18,20 @@ type conn struct {
 	d      *Dialer
 	opened *opening
 
-	lifetime time.Duration // of a session, 0 for ever; only the writer uses it
+	lifetime time.Duration // of the session, 0 for ever; only the goroutine that writes uses it
 
 	mu          sync.Mutex
 	sent        requests
 	pending     []request // sent requests whose responses are not completely read
 	renew       time.Time // time to authenticate again; zero means never
-	read, write time.Time // deadlines
+	read, write time.Time // deadlines that the user has set
+	bound       time.Time // end of the authentication in progress, zero without one; it replaces both deadlines
 
-	received response // only the reader uses it
+	received response // only the goroutine that reads uses it
 }
 
-// renewed starts a new session. It uses between 85 and 95 % of the session, so that connections do not renew at the
-// same time.
+// renewed sets when the session that just began is renewed: after 85 to 95 % of its lifetime, at random, so that
+// connections do not renew at the same time.
 func (c *conn) renewed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,6 +62,8 @@ func (c *conn) due() bool {
 	return !c.renew.IsZero() && len(c.pending) == 0 && c.sent.between() && time.Now().After(c.renew)
 }
 
+// reauthenticate authenticates again with the current content of the files. Deadlines that the user sets meanwhile take
+// effect when it ends; an earlier deadline of Write also ends the authentication.
 func (c *conn) reauthenticate() (err error) {
 	defer func() { c.d.metrics.reauthenticated(err) }()
 	m, err := c.d.files.load()
@@ -69,14 +72,11 @@ func (c *conn) reauthenticate() (err error) {
 	}
 	o := *c.opened
 	o.m = m
-	until := time.Now().Add(c.d.cfg.Timeout)
 	c.mu.Lock()
-	read, write := c.read, c.write
-	if !write.IsZero() && write.Before(until) {
-		until = write
-	}
+	c.bound = time.Now().Add(c.d.cfg.Timeout)
+	err = c.applyBound()
 	c.mu.Unlock()
-	if err := c.Conn.SetDeadline(until); err != nil {
+	if err != nil {
 		return o.failed(StepSASL, Closed, "", err)
 	}
 	c.lifetime, err = o.authenticate(&session{conn: c.Conn, clientID: c.d.cfg.ClientID})
@@ -85,35 +85,57 @@ func (c *conn) reauthenticate() (err error) {
 		return err
 	}
 	c.renewed()
-	if err := c.Conn.SetReadDeadline(read); err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bound = time.Time{}
+	if err := c.Conn.SetReadDeadline(c.read); err != nil {
 		return o.failed(StepSASL, Closed, "", err)
 	}
-	if err := c.Conn.SetWriteDeadline(write); err != nil {
+	if err := c.Conn.SetWriteDeadline(c.write); err != nil {
 		return o.failed(StepSASL, Closed, "", err)
 	}
 	return nil
 }
 
+// applyBound sets the deadline of the authentication in progress: its bound, or that of Write if it is earlier. The
+// caller holds the lock.
+func (c *conn) applyBound() error {
+	until := c.bound
+	if !c.write.IsZero() && c.write.Before(until) {
+		until = c.write
+	}
+	return c.Conn.SetDeadline(until)
+}
+
 // SetDeadline implements [net.Conn].
 func (c *conn) SetDeadline(t time.Time) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.read, c.write = t, t
-	c.mu.Unlock()
+	if !c.bound.IsZero() {
+		return c.applyBound()
+	}
 	return c.Conn.SetDeadline(t)
 }
 
 // SetReadDeadline implements [net.Conn].
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.read = t
-	c.mu.Unlock()
+	if !c.bound.IsZero() {
+		return nil // reauthenticate applies it
+	}
 	return c.Conn.SetReadDeadline(t)
 }
 
 // SetWriteDeadline implements [net.Conn].
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.write = t
-	c.mu.Unlock()
+	if !c.bound.IsZero() {
+		return c.applyBound()
+	}
 	return c.Conn.SetWriteDeadline(t)
 }

@@ -90,9 +90,10 @@ const (
 	// refusalTTL is how long a refusal is returned without a new attempt, unless the files change: a wrong password
 	// every second could lock the account. It is shorter than the minute after which holds are checked.
 	refusalTTL = 30 * time.Second
-	// diagnoseEvery is the shortest time between two diagnoses of unexplained ends at one address.
+	// diagnoseEvery is the shortest time between two attempts to learn why one address closes connections without a
+	// reason.
 	diagnoseEvery = time.Minute
-	// reportEvery is the shortest time between two log lines about refused responses of one address.
+	// reportEvery is the shortest time between two log lines about malformed responses of one address.
 	reportEvery = time.Minute
 )
 
@@ -106,14 +107,14 @@ type Dialer struct {
 	known map[string]*place // by address
 }
 
-// place is the knowledge about one address.
+// place is what the Dialer remembers of one address.
 type place struct {
-	refusal *Error // last attempt, if it was refused; at and files are its time and credentials
+	refusal *Error // error of the last attempt, if it was refused; at and files are its time and the files it used
 	at      time.Time
 	files   fingerprint
 
 	diagnosed time.Time
-	refused   *reliability.Sparse // limits the log lines about its responses
+	refused   *reliability.Sparse // limits the log lines about its malformed responses
 	open      bool                // it serves requests without authentication
 }
 
@@ -243,7 +244,8 @@ func (d *Dialer) Renewed(ctx context.Context, within time.Duration) bool {
 	}
 }
 
-// refused returns the remembered refusal for an address and these files.
+// refused returns the remembered refusal of an address, nil if there is none, it is too old, or the files have
+// changed.
 func (d *Dialer) refused(address string, sum fingerprint) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -254,7 +256,7 @@ func (d *Dialer) refused(address string, sum fingerprint) error {
 	return p.refusal
 }
 
-// place returns the knowledge about an address. The caller holds the lock.
+// place returns what is remembered of an address. The caller holds the lock.
 func (d *Dialer) place(address string) *place {
 	p := d.known[address]
 	if p == nil {
@@ -264,7 +266,7 @@ func (d *Dialer) place(address string) *place {
 	return p
 }
 
-// note records the result of an attempt.
+// note remembers whether an attempt was refused.
 func (d *Dialer) note(address string, sum fingerprint, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -275,7 +277,8 @@ func (d *Dialer) note(address string, sum fingerprint, err error) {
 	}
 }
 
-// mayDiagnose reports whether an unexplained end at an address may be diagnosed now.
+// mayDiagnose reports whether diagnoseEvery has passed since the last diagnosis of an address. If so, it counts a new
+// one.
 func (d *Dialer) mayDiagnose(address string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -287,14 +290,14 @@ func (d *Dialer) mayDiagnose(address string) bool {
 	return true
 }
 
-// lines returns the limiter of log lines about refused responses of an address.
+// lines returns what limits the log lines about malformed responses of an address.
 func (d *Dialer) lines(address string) *reliability.Sparse {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.place(address).refused
 }
 
-// serves reports whether an address serves requests without authentication; served records it.
+// serves reports whether an address is known to serve requests without authentication; served records that it does.
 func (d *Dialer) serves(address string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

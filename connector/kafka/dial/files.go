@@ -30,8 +30,8 @@ type material struct {
 	sum      fingerprint
 }
 
-// files reads the files of a configuration. While a file is broken, its last usable content stays in force: a file
-// can be incomplete for a moment while another program writes it.
+// files reads the files of a configuration. If a file cannot be used, its last usable content stays in force: another
+// program may be writing it.
 type files struct {
 	tls     *TLS
 	sasl    *SASL
@@ -45,12 +45,12 @@ type files struct {
 // part is a set of files that belong together: the authorities; a certificate with its key; a secret.
 type part struct {
 	paths []string
-	// parse returns a change of the material. It must not keep contents.
+	// parse returns a function that puts the parsed contents into a material. It must not keep contents.
 	parse func(contents [][]byte) (func(*material), error)
 
-	sum    fingerprint // of the content in force
-	apply  func(*material)
-	broken fingerprint // of the last broken content
+	sum    fingerprint     // of the content in force
+	apply  func(*material) // puts the content in force into a material; nil if no content was usable yet
+	broken fingerprint     // of the last broken content
 }
 
 func newFiles(cfg Config, m *metrics) *files {
@@ -119,7 +119,8 @@ func (f *files) refresh(p *part) error {
 	return nil
 }
 
-// read returns the contents and their fingerprint. An unreadable file is fingerprinted by its error.
+// read returns the contents and their fingerprint. For a file that cannot be read, its error is part of the
+// fingerprint.
 func (p *part) read() (contents [][]byte, sum fingerprint, err error) {
 	h := sha256.New()
 	for _, path := range p.paths {

@@ -16,8 +16,8 @@ import (
 	"sluice/test/certs"
 )
 
-// TestRotation: each new connection uses what the files hold then. A broken file changes nothing, is said once, and is
-// taken as soon as it is whole.
+// TestRotation: each new connection uses the current content of the files. A broken file changes nothing, is logged
+// once, and is used once it is usable again.
 func TestRotation(t *testing.T) {
 	pki := newPKI(t)
 	var presented string // the subject of the client's certificate
@@ -39,7 +39,7 @@ func TestRotation(t *testing.T) {
 	works("first")
 
 	second := pki.ca.Issue(t, certs.Leaf{Name: "second"})
-	for range 3 { // one of the two is written already
+	for range 3 { // the new certificate is written already, its key is not
 		certs.Write(t, pki.dir, "client.pem", second.Cert)
 		works("first")
 	}
@@ -67,11 +67,11 @@ func TestRotation(t *testing.T) {
 	if _, err := opens(t, d, address); causeOf(err) != UnknownCA {
 		t.Fatalf("%v, want the changed authority to count", err)
 	}
-	certs.Write(t, pki.dir, "ca.pem", append(other.PEM, pki.ca.PEM...)) // how an authority is changed without a gap
+	certs.Write(t, pki.dir, "ca.pem", append(other.PEM, pki.ca.PEM...)) // both authorities are trusted, so that brokers can change from one to the other
 	works("second")
 }
 
-// TestBadFiles: what cannot be used is said before anything connects.
+// TestBadFiles: New refuses files that cannot be used, before any connection.
 func TestBadFiles(t *testing.T) {
 	pki := newPKI(t)
 	cert, key := pki.pair("a", certs.Leaf{})
@@ -103,8 +103,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestRemembered: a refusal is not asked for again for half a minute, unless the files change; the right password works
-// at once.
+// TestRemembered: for half a minute after a refusal the dialer does not try again, unless the files change. The right
+// password works at once.
 func TestRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &kfake.VirtualNetwork{}
@@ -148,7 +148,7 @@ func TestRemembered(t *testing.T) {
 	})
 }
 
-// TestUntrusted: what the verification of certificates can find besides what TestCauses provokes.
+// TestUntrusted: errors of the certificate verification that TestCauses does not provoke get the right cause.
 func TestUntrusted(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

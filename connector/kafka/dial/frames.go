@@ -17,12 +17,12 @@ type request struct {
 	corr    uint32
 }
 
-// requests follows the requests in a byte stream: four bytes of length, then API key, version, correlation id and the
-// rest.
+// requests finds the requests in a byte stream. Each has four bytes of length, then API key, version, correlation id
+// and the rest.
 type requests struct {
 	head [12]byte
 	seen int // bytes of head
-	rest int // bytes after it
+	rest int // bytes still to come after head
 }
 
 // between reports whether the stream is at the boundary between two requests.
@@ -54,7 +54,7 @@ func (r *requests) advance(b []byte) (began []request) {
 	return began
 }
 
-// response is the state of reading the response to the oldest pending request.
+// response is the state of reading the response to the oldest request without one.
 type response struct {
 	head  [8]byte     // size and correlation id
 	seen  int         // bytes of head
@@ -63,8 +63,8 @@ type response struct {
 	err   error       // ends the connection
 }
 
-// Read reads responses. Responses that the caller does not decode itself are checked first. Brokers answer in the
-// order of the requests.
+// Read reads responses. It checks those that the caller does not decode itself before it returns any byte of them.
+// Brokers answer in the order of the requests.
 func (c *conn) Read(b []byte) (int, error) {
 	r := &c.received
 	if len(b) == 0 || r.err != nil {
@@ -92,7 +92,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// next reads the head of a response, and its whole body if it must be checked.
+// next reads the head of a response, and checks its whole body unless the caller decodes it itself.
 func (c *conn) next() error {
 	r := &c.received
 	n, err := io.ReadFull(c.Conn, r.head[r.seen:])
@@ -122,7 +122,7 @@ func (c *conn) next() error {
 	return c.check(to, int(size)-4)
 }
 
-// check reads the n bytes of a response after its head and releases them if a decoder can trust them.
+// check reads the n bytes after the head of a response and lets the caller read them if its decoder can trust them.
 func (c *conn) check(to request, n int) error {
 	r := &c.received
 	what := fmt.Sprintf("%v v%d", to.key, to.version)
@@ -141,8 +141,8 @@ func (c *conn) check(to request, n int) error {
 	return nil
 }
 
-// malformed ends the connection. kafka-go shows the error to some callers and tells others only that a broker is
-// missing, so it is counted and logged here, too.
+// malformed makes this and every later read fail. It also counts and logs the error, because kafka-go shows it to some
+// callers only as a missing broker.
 func (c *conn) malformed(detail string, err error) error {
 	if err == nil {
 		err = errMalformed

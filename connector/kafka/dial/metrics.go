@@ -14,10 +14,10 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		dials: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_kafka_connects_total", Help: "Connections to brokers that were opened, or why not.",
+			Name: "sluice_kafka_connects_total", Help: "Attempts to connect to brokers, by result: ok, or the cause of the failure.",
 		}, []string{"result"}),
 		reauthentications: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sluice_kafka_reauthentications_total", Help: "Connections that were authenticated again before their session ended (KIP-368), or why not.",
+			Name: "sluice_kafka_reauthentications_total", Help: "Attempts to authenticate open connections again before their session ended (KIP-368), by result: ok, or the cause of the failure.",
 		}, []string{"result"}),
 		files: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_kafka_unusable_files_total", Help: "Changes of TLS and credentials files that could not be used; the content before stays in force.",

@@ -20,7 +20,7 @@ import (
 	"sluice/secure"
 )
 
-// opening is one attempt to open a connection.
+// opening is one attempt to open a connection, with what it has learned so far.
 type opening struct {
 	d                *Dialer
 	m                *material
@@ -36,7 +36,8 @@ func (o *opening) failed(step Step, cause Cause, detail string, err error) *Erro
 	return &Error{Address: o.address, Step: step, Cause: cause, Detail: detail, Err: err}
 }
 
-// open executes the steps. It closes the connection if one of them fails.
+// open connects, makes the TLS handshake, reads the versions, and authenticates. Without SASL it instead makes a
+// request that a broker answers only if it needs no authentication. It closes the connection if a step fails.
 func (o *opening) open(ctx context.Context) (_ *conn, err error) {
 	// The check also covers addresses that brokers name: they are dialed with the same credentials.
 	if s := o.d.cfg.SASL; s != nil && o.d.cfg.TLS == nil && !s.InsecurePlaintext && !secure.LoopbackAddress(o.address) {
@@ -65,7 +66,7 @@ func (o *opening) open(ctx context.Context) (_ *conn, err error) {
 	}
 	s := &session{conn: secure, clientID: o.d.cfg.ClientID}
 	if o.versions, err = s.versions(); err != nil {
-		return nil, o.timedOut(ctx, err)
+		return nil, o.unanswered(ctx, err)
 	}
 	c := &conn{Conn: secure, d: o.d, opened: o}
 	switch {
@@ -164,7 +165,7 @@ func (o *opening) insecure(ctx context.Context, err error) *Error {
 	return o.passing(StepTLS, err)
 }
 
-// untrusted returns why a broker's certificate is not trusted.
+// untrusted returns the cause and the detail of a broker certificate that failed the verification.
 func untrusted(bad *tls.CertificateVerificationError) (Cause, string) {
 	detail := func(c *x509.Certificate, format string, args ...any) string {
 		if c == nil {
@@ -200,8 +201,9 @@ func untrusted(bad *tls.CertificateVerificationError) (Cause, string) {
 	return BadCertificate, ""
 }
 
-// alertOf returns the alert (RFC 8446, 6) by which the other side ended a connection. Package tls wraps it in a
-// net.OpError with this name; the type of the alert is private, its value is the alert number.
+// alertOf returns the alert (RFC 8446, 6) by which the other side ended a connection, 0 if its number is unknown.
+// Package tls wraps the alert in a net.OpError whose Op is "remote error"; the alert's type is private, its value is
+// the alert number.
 func alertOf(err error) (alert uint8, ok bool) {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
@@ -213,15 +215,15 @@ func alertOf(err error) (alert uint8, ok bool) {
 	return 0, true
 }
 
-// Alerts about versions and ciphers rather than about a certificate.
+// Alerts that are not about a certificate of ours.
 const (
 	alertHandshakeFailure = 40
 	alertProtocolVersion  = 70
 	alertUnrecognizedName = 112
 )
 
-// alerted returns the error for an alert of the broker. Java sends one of several for a certificate that it does not
-// accept.
+// alerted returns the error for a TLS alert of the broker. Java sends one of several alerts for a certificate that it
+// does not accept.
 func (o *opening) alerted(alert uint8, err error) *Error {
 	at, ended := o.m.expired()
 	switch {
@@ -239,9 +241,9 @@ func (o *opening) alerted(alert uint8, err error) *Error {
 	return o.failed(StepTLS, TLSVersion, "", err)
 }
 
-// timedOut returns why the first request was not answered. With TLS 1.3 the broker's verdict on our certificate
-// arrives here.
-func (o *opening) timedOut(ctx context.Context, err error) *Error {
+// unanswered returns why the first request got no answer. With TLS 1.3 the broker's verdict on our certificate arrives
+// here.
+func (o *opening) unanswered(ctx context.Context, err error) *Error {
 	plaintext := o.d.cfg.TLS == nil
 	if alert, ok := alertOf(err); ok {
 		return o.alerted(alert, err)
@@ -259,7 +261,7 @@ func (o *opening) timedOut(ctx context.Context, err error) *Error {
 	return o.passing(StepVersions, err)
 }
 
-// unserved returns why the first request that needs authentication was not answered, without SASL.
+// unserved returns why a connection without SASL got no answer to the first request that can need authentication.
 func (o *opening) unserved(ctx context.Context, err error) *Error {
 	var offered []string
 	demands := func(_ context.Context, s *session) bool {
@@ -273,7 +275,8 @@ func (o *opening) unserved(ctx context.Context, err error) *Error {
 	return o.passing(StepServe, err)
 }
 
-// passing returns the error for a failure that may be transient.
+// passing returns the error for a failure that may be transient: the broker is silent, closes the connection, or sends
+// something unexpected.
 func (o *opening) passing(step Step, err error) *Error {
 	switch {
 	case timedOut(err):
@@ -284,8 +287,8 @@ func (o *opening) passing(step Step, err error) *Error {
 	return o.failed(step, Protocol, step.at()+": "+err.Error(), err)
 }
 
-// finds opens a second connection to learn what the first one did not reveal, at most once a minute per address. It
-// has a deadline of its own: the first attempt may have used up that of ctx, and the result is remembered.
+// finds opens a second connection, at most once a minute per address, and reports whether look finds the cause on it;
+// secure makes it a TLS connection. It does not use the deadline of ctx, which the first attempt may have used up.
 func (o *opening) finds(ctx context.Context, secure bool, look func(context.Context, *session) bool) bool {
 	if errors.Is(ctx.Err(), context.Canceled) || !o.d.mayDiagnose(o.address) {
 		return false

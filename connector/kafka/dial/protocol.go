@@ -26,7 +26,7 @@ var (
 	errMalformed = errors.New("malformed response")
 )
 
-// session sends requests on a connection that is not yet returned to its user, or between two of the user's requests.
+// session sends requests on a connection before it is returned to its user, or between two requests of the user.
 type session struct {
 	conn     net.Conn
 	clientID string
@@ -93,12 +93,12 @@ func (s *session) versions() (map[protocol.ApiKey][2]int16, error) {
 
 // metadata requests metadata of no topic. A broker that demands authentication does not answer it.
 func (s *session) metadata() error {
-	_, err := s.exchange(protocol.Metadata, 1, be.AppendUint32(nil, 0)) // of no topics
+	_, err := s.exchange(protocol.Metadata, 1, be.AppendUint32(nil, 0))
 	return err
 }
 
-// handshake requests a mechanism (SaslHandshake, version 1: SaslAuthenticate follows). It returns the error code and
-// the mechanisms that the broker offers.
+// handshake asks for authentication with a mechanism (SaslHandshake version 1, which SaslAuthenticate follows). It
+// returns the error code and the mechanisms that the broker offers.
 func (s *session) handshake(m Mechanism) (code int16, offered []string, err error) {
 	b, err := s.exchange(protocol.SaslHandshake, 1, appendString(nil, string(m)))
 	if err != nil {

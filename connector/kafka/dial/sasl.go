@@ -17,8 +17,8 @@ import (
 type conversation interface {
 	// first returns the client's first message.
 	first() ([]byte, error)
-	// next takes a message of the server and returns the reply, nil at the end of the exchange. It is called once for
-	// each answer without an error code.
+	// next takes a message of the server and returns the reply, nil at the end of the exchange. It is called for each
+	// SaslAuthenticate response without an error code.
 	next(server []byte) ([]byte, error)
 }
 
@@ -28,7 +28,7 @@ var errUnproven = errors.New("its signature is wrong")
 // errUnusable means that our credentials cannot be sent at all.
 var errUnusable = errors.New("unusable")
 
-// errRefused means that the server refuses by a message of the mechanism.
+// errRefused means that the server refuses the credentials in a message of the mechanism, not by an error code.
 var errRefused = errors.New("refused")
 
 func (o *opening) conversation() conversation {

@@ -1,10 +1,12 @@
 package dial
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -20,13 +22,13 @@ import (
 	"sluice/test/certs"
 )
 
-// jwt is an unsigned token that ends at a time.
+// jwt returns an unsigned token that expires at a time.
 func jwt(at time.Time) string {
 	e := base64.RawURLEncoding.EncodeToString
 	return e([]byte(`{"alg":"none"}`)) + "." + e(fmt.Appendf(nil, `{"sub":"sluice","exp":%d.5}`, at.Unix())) + "."
 }
 
-// TestBearer: the client of RFC 7628, the exchange that ends in a refusal, and the token's end as its reason.
+// TestBearer: the messages of RFC 7628, the exchange that ends in a refusal, and an expired token as its cause.
 func TestBearer(t *testing.T) {
 	fake, address := broker(t)
 	answer(fake, kmsg.SASLHandshake, func(req kmsg.Request, r *kmsg.SASLHandshakeResponse) {
@@ -141,13 +143,13 @@ func TestScram(t *testing.T) {
 	}
 }
 
-// FuzzServer: for all bytes of a broker, the client ends with an error or an answer.
+// FuzzServer: for all bytes of a broker, the client returns an error or a reply and does not panic.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte("r=nonceX,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"), []byte("v=AAAA"), []byte("\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, first, last, response []byte) {
 		s := &scram{hash: sha256.New, user: "u", password: "p", nonce: "nonce"}
 		_, _ = s.first()
-		if i := attributes(string(first))["i"]; len(i) > 4 { // costs time by design
+		if i := attributes(string(first))["i"]; len(i) > 4 { // many iterations take long by design
 			return
 		}
 		if _, err := s.next(first); err == nil {
@@ -164,8 +166,8 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// TestReauthentication: a session that ends is renewed before the request that would meet its end, with the credentials
-// of that moment, and no request fails.
+// TestReauthentication: a connection authenticates again before the request that would come after the end of its
+// session, with the current credentials, and no request fails.
 func TestReauthentication(t *testing.T) {
 	for _, m := range []Mechanism{Plain, ScramSHA256, ScramSHA512} {
 		t.Run(string(m), func(t *testing.T) {
@@ -202,7 +204,7 @@ func TestReauthentication(t *testing.T) {
 				if n := metric(t, reg, "sluice_kafka_reauthentications_total", "ok"); n < 4 || n > 6 {
 					t.Errorf("authenticated again %v times in 10 s with sessions of 2 s", n)
 				}
-				time.Sleep(time.Hour) // unused
+				time.Sleep(time.Hour) // the connection is unused
 				if err := works(conn); err != nil {
 					t.Errorf("after an hour: %v", err)
 				}
@@ -227,6 +229,83 @@ func (l lateReader) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return l.conn.Read(b)
+}
+
+// TestReauthentication_Deadlines: a deadline that another goroutine sets while a connection authenticates again holds
+// afterwards, and does not take away the bound of the authentication.
+func TestReauthentication_Deadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := &kfake.VirtualNetwork{}
+		fake, address := broker(t, kfake.ListenFn(network.Listen), kfake.Ports(9092), kfake.EnableSASL(),
+			kfake.Superuser(string(Plain), "sluice", "right"),
+			kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "2000"}))
+		defer fake.Close()
+		below := &deadlines{}
+		d, _, _ := dialer(t, Config{
+			Dial: func(ctx context.Context, net, address string) (net.Conn, error) {
+				c, err := network.DialContext(ctx, net, address)
+				below.Conn = c
+				return below, err
+			},
+			SASL: &SASL{Mechanism: Plain, Username: "sluice", Password: "right", InsecurePlaintext: true},
+		})
+		conn, err := opens(t, d, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		time.Sleep(2 * time.Second) // the session is about to end
+		authenticating := time.Now()
+		read, write := authenticating.Add(time.Hour), authenticating.Add(2*time.Hour)
+		below.onWrite = func() {
+			for _, err := range []error{
+				conn.SetDeadline(time.Time{}), conn.SetReadDeadline(read), conn.SetWriteDeadline(write),
+			} {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			if want := authenticating.Add(defaultTimeout); !below.read.Equal(want) || !below.write.Equal(want) {
+				t.Errorf("authenticating until %v and %v, want %v", below.read, below.write, want)
+			}
+		}
+		if err := (&session{conn: conn, clientID: "test"}).metadata(); err != nil {
+			t.Fatal(err)
+		}
+		if !below.read.Equal(read) || !below.write.Equal(write) {
+			t.Errorf("deadlines %v and %v, want %v and %v", below.read, below.write, read, write)
+		}
+	})
+}
+
+// deadlines is a connection that keeps the deadlines set on it. It calls onWrite once, before the next Write.
+type deadlines struct {
+	net.Conn
+	read, write time.Time
+	onWrite     func()
+}
+
+func (d *deadlines) Write(b []byte) (int, error) {
+	if f := d.onWrite; f != nil {
+		d.onWrite = nil
+		f()
+	}
+	return d.Conn.Write(b)
+}
+
+func (d *deadlines) SetDeadline(t time.Time) error {
+	d.read, d.write = t, t
+	return d.Conn.SetDeadline(t)
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.read = t
+	return d.Conn.SetReadDeadline(t)
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.write = t
+	return d.Conn.SetWriteDeadline(t)
 }
 
 // TestRequests: if a stream arrives in pieces of any size, each request is seen once, with the data that its response

@@ -30,12 +30,12 @@ func broker(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, string) {
 	return fake, fake.ListenAddrs()[0]
 }
 
-// pki is an authority with the files that a client of its brokers has.
+// pki is an authority and the files that clients of its brokers use.
 type pki struct {
 	t   *testing.T
 	dir string
 	ca  *certs.CA
-	// CAFile is the authority's; Strange is another one's.
+	// CAFile holds the certificate of the authority, Strange that of another one.
 	CAFile, Strange string
 }
 
@@ -57,7 +57,7 @@ func (p *pki) pair(name string, l certs.Leaf) (cert, key string) {
 	return certs.Write(p.t, p.dir, name+".pem", pair.Cert), certs.Write(p.t, p.dir, name+"-key.pem", pair.Key)
 }
 
-// server is the TLS of a broker with a certificate for 127.0.0.1.
+// server returns the TLS configuration of a broker with a certificate for 127.0.0.1.
 func (p *pki) server(l certs.Leaf) *tls.Config {
 	p.t.Helper()
 	if l.Hosts == nil {
@@ -67,7 +67,7 @@ func (p *pki) server(l certs.Leaf) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{p.ca.Issue(p.t, l).TLS(p.t)}}
 }
 
-// mutual is server, and demands a certificate of the client.
+// mutual returns server's configuration, but a client certificate is required.
 func (p *pki) mutual() *tls.Config {
 	p.t.Helper()
 	c := p.server(certs.Leaf{})
@@ -98,7 +98,7 @@ func opens(t *testing.T, d *Dialer, address string) (net.Conn, error) {
 	return conn, works(conn)
 }
 
-// works makes one request.
+// works makes one request on a connection.
 func works(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.b.String(), text)
 }
 
-// answer makes a broker answer one kind of request in its own way.
+// answer makes a broker respond to requests of one kind with what fill fills in.
 func answer[R kmsg.Response](fake *kfake.Cluster, key kmsg.Key, fill func(kmsg.Request, R)) {
 	fake.ControlKey(int16(key), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		fake.KeepControl()
@@ -158,7 +158,7 @@ func answer[R kmsg.Response](fake *kfake.Cluster, key kmsg.Key, fill func(kmsg.R
 	})
 }
 
-// serve accepts connections until the test ends.
+// serve passes each connection to accept until the test ends. It returns the address.
 func serve(t *testing.T, accept func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

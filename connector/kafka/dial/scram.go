@@ -65,7 +65,7 @@ func (s *scram) next(server []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// proof answers the server's first message.
+// proof returns the reply to the server's first message, which proves that we know the password.
 func (s *scram) proof(server string) ([]byte, error) {
 	fields := attributes(server)
 	if e := fields["e"]; e != "" {
@@ -102,7 +102,7 @@ func (s *scram) mac(key, text []byte) []byte {
 	return m.Sum(nil)
 }
 
-// attributes returns the values of a message by their letters.
+// attributes returns the values of a message by their one-letter names.
 func attributes(text string) map[string]string {
 	m := map[string]string{}
 	for f := range strings.SplitSeq(text, ",") {

@@ -73,7 +73,7 @@ func (w *walker) fail(format string, args ...any) {
 	}
 }
 
-// keep counts memory that kafka-go will allocate.
+// keep adds bytes to the estimate of what kafka-go will allocate. Beyond maxDecoded the walk fails.
 func (w *walker) keep(bytes int) {
 	if w.decoded += bytes; w.decoded > maxDecoded && w.err == nil {
 		w.err = fmt.Errorf("%w: it would take more than %d MiB", ErrTooLarge, maxDecoded>>20)

@@ -26,7 +26,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ofConn are the APIs whose responses kafka-go's Conn decodes, with types that nothing outside can use.
+// ofConn has the APIs whose responses kafka-go's Conn decodes, with types that are not exported.
 var ofConn = map[int16]bool{apiJoinGroup: true, apiHeartbeat: true, apiSyncGroup: true}
 
 // api is an API with a shape, in one version.
@@ -34,7 +34,7 @@ type api struct{ key, version int16 }
 
 func (a api) String() string { return fmt.Sprintf("%v v%d", protocol.ApiKey(a.key), a.version) }
 
-// apis are all that Check knows.
+// apis returns every API and version that Check knows.
 func apis() (all []api) {
 	for key := range int16(100) {
 		for v := int16(0); Checks(key, v); v++ {
@@ -44,7 +44,7 @@ func apis() (all []api) {
 	return all
 }
 
-// body encodes a response that another library fills: n elements in each array.
+// body returns a response encoded by another library, with n elements in each array.
 func (a api) body(n int) []byte {
 	resp := kmsg.ResponseForKey(a.key)
 	resp.SetVersion(a.version)
@@ -75,7 +75,7 @@ func assignment() []byte {
 	return a.AppendTo(nil)
 }
 
-// fill sets fields to something.
+// fill sets all fields of a response to values that are not zero, and arrays to n elements.
 func fill(v reflect.Value, n int) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -100,7 +100,7 @@ func fill(v reflect.Value, n int) {
 	}
 }
 
-// decode has kafka-go's Transport decode a response.
+// decode decodes a response with kafka-go's Transport.
 func (a api) decode(body []byte) error {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(body)+4))
 	b = append(b, 0, 0, 0, 1)
@@ -117,7 +117,8 @@ func allocated(fn func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestCheck_AcceptsBrokers: what a broker may send passes, in each version, and ends where kafka-go's decoder ends.
+// TestCheck_AcceptsBrokers: Check accepts responses as brokers send them, in each version, and ends where kafka-go's
+// decoder ends.
 func TestCheck_AcceptsBrokers(t *testing.T) {
 	for _, a := range apis() {
 		for _, n := range []int{0, 1, 3} {
@@ -175,8 +176,8 @@ func TestCheck_RefusesCounts(t *testing.T) {
 	}
 }
 
-// TestCheck_BoundsMemory: a response of legitimate counts and MaxSize that would take many times its bytes is refused,
-// and what passes takes kafka-go no more than the bound.
+// TestCheck_BoundsMemory: Check refuses a response of legitimate counts and MaxSize that would take many times its
+// bytes. For a response that passes, kafka-go allocates no more than the bound.
 func TestCheck_BoundsMemory(t *testing.T) {
 	topics := func(n int) []byte { // Metadata v1 with topics of empty names
 		b := make([]byte, 4+4+4+n*9)
@@ -247,7 +248,7 @@ func TestCheck_Null(t *testing.T) {
 	}
 }
 
-// TestCheck_Unknown: without a shape nothing passes.
+// TestCheck_Unknown: Check refuses responses of APIs without a shape.
 func TestCheck_Unknown(t *testing.T) {
 	for _, a := range []api{{1, 11}, {apiMetadata, 9}, {apiMetadata, -1}, {apiSyncGroup, 1}, {-1, 0}} {
 		if Checks(a.key, a.version) {
@@ -259,7 +260,7 @@ func TestCheck_Unknown(t *testing.T) {
 	}
 }
 
-// TestRead_AllocatesByBytes: a size alone allocates nothing.
+// TestRead_AllocatesByBytes: a size without as many bytes allocates no buffer of that size.
 func TestRead_AllocatesByBytes(t *testing.T) {
 	if n := allocated(func() {
 		if _, err := Read(strings.NewReader("short"), 1<<30); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -276,7 +277,7 @@ func TestRead_AllocatesByBytes(t *testing.T) {
 	}
 }
 
-// FuzzCheck: what passes Check, kafka-go decodes without a panic and without an allocation beyond the bound.
+// FuzzCheck: kafka-go decodes what Check accepts without a panic and without an allocation beyond the bound.
 func FuzzCheck(f *testing.F) {
 	all := apis()
 	for i, a := range all {

@@ -2,7 +2,7 @@ package frame
 
 import "math"
 
-// kind is the encoding of a field.
+// kind is how a field is encoded.
 type kind uint8
 
 const (
@@ -119,7 +119,8 @@ func shapeOf(key int16) shape {
 	return shape{}
 }
 
-// metadata weighs brokers by the connection pools that kafka-go makes for each, topics and partitions by its maps.
+// metadata weighs a broker by the connection pool that kafka-go makes for it, and topics and partitions by kafka-go's
+// maps.
 func metadata() shape {
 	nodes := list(8, number(4))
 	return shape{newest: 8, fields: []field{
@@ -133,8 +134,8 @@ func metadata() shape {
 	}}
 }
 
-// describeGroups has members whose metadata and assignments may be in any format. kafka-go tries to decode them by
-// appending, where two bytes may become a string.
+// describeGroups weighs the metadata and assignments of members by their worst case: they may be in any format, and
+// kafka-go tries to decode them by appending, where two bytes may become a string.
 func describeGroups() shape {
 	const anything = 24
 	return shape{newest: 5, flexible: 5, fields: []field{

@@ -58,8 +58,8 @@ type arena struct {
 	chunks [][]byte // each filled up to its length; only the last one has free space
 	bytes  int      // of all chunks
 	used   int      // of those bytes
-	// likely is the estimated memory of the batches not yet opened. growth is the ratio of decompressed to compressed
-	// size of earlier batches, in sixteenths.
+	// likely is the estimated decompressed size of the batches not yet opened. growth is the ratio of decompressed to
+	// compressed size of earlier batches, in sixteenths.
 	likely, growth int
 	opened         bool  // at least one batch is open
 	failed         error // error of the Memory
@@ -97,7 +97,8 @@ func (a *arena) reserve(n int) error {
 	return nil
 }
 
-// grow returns the size to try after one that was too small.
+// grow returns the size to try after size bytes were too few: twice as many, within limit and what the Memory can
+// lend.
 func (a *arena) grow(size, limit int) int {
 	held := a.bytes
 	if last := a.last(); last != nil && len(last) == 0 {
@@ -147,7 +148,7 @@ func (a *arena) room() []byte {
 	return last[n:n:cap(last)]
 }
 
-// keep accepts the bytes that were appended to room.
+// keep adds the bytes that were appended to room to the arena and returns them.
 func (a *arena) keep(out []byte) []byte {
 	last := a.last()
 	a.chunks[len(a.chunks)-1] = last[:len(last)+len(out)]

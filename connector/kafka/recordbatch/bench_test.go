@@ -45,7 +45,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkRead is both stages: open a response and read its records in blocks of 1000.
+// BenchmarkRead runs both stages: it opens a response and reads its records in blocks of 1000.
 func BenchmarkRead(b *testing.B) {
 	for codec := range uint16(5) {
 		for _, per := range []int{42, 2600} { // batches of 16 kB and 1 MB

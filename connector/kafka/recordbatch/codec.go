@@ -37,7 +37,7 @@ func (l Limits) WithDefaults() Limits {
 	}
 }
 
-// batch returns the size limit of a batch with this compressed size.
+// batch returns the limit for the decompressed size of a batch with this compressed size.
 func (l Limits) batch(compressed int) int {
 	return min(l.Batch, l.Floor+min(compressed, l.Batch)*l.Ratio)
 }
@@ -135,8 +135,8 @@ func decodedLen(block []byte) int {
 	return int(n)
 }
 
-// unzstd retries the decoder with more room until the data fit or limit is reached. The first size comes from the
-// frame or from earlier batches, so retries are rare.
+// unzstd retries the decoder with more room until the data fit or limit is reached. It starts with the size that the
+// frame names, or with four times the compressed size.
 func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	if c.zstd == nil {
 		// DecodeAll keeps no window. Java's level 22 declares a window of 128 MiB even for a small batch, so neither
@@ -211,7 +211,7 @@ func (c *codecs) stream(open func() (io.Reader, error), src []byte, a *arena, li
 
 var errFull = errors.New("the room is full")
 
-// fill reads r to its end into room.
+// fill reads r to its end into room. The error is errFull if r has more bytes than room.
 func (c *codecs) fill(r io.Reader, room []byte) ([]byte, error) {
 	for {
 		free := room[len(room):cap(room)]
@@ -256,10 +256,10 @@ func (c *codecs) openLZ4() (io.Reader, error) {
 // trusted is the largest decompressed size that a batch header may claim before as many bytes have been decompressed.
 const trusted = 1 << 20
 
-// minRoom prevents a wrong estimate from growing in tiny steps.
+// minRoom is the smallest size from which a buffer grows, so that a wrong estimate does not take many steps.
 const minRoom = 4 << 10
 
-// describe adds the codec and the sizes to an error.
+// describe returns an error that also names the codec and, if the batch is too large, its sizes.
 func describe(codec, size, limit int, err error) error {
 	if errors.Is(err, errTooLarge) {
 		return fmt.Errorf("%w: codec %s, %d bytes compressed, limit %d", err, codecNames[codec], size, limit)

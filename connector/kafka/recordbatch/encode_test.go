@@ -19,10 +19,10 @@ import (
 // spec describes a batch for the encoder of these tests.
 type spec struct {
 	base, producer int64
-	attrs          uint16 // with the codec
+	attrs          uint16 // includes the codec
 	bare           bool   // snappy without xerial's framing
-	delta          int32  // last offset delta; raised to the last record's
-	later          uint32 // leader epochs after the usual one
+	delta          int32  // last offset delta; at least that of the last record
+	later          uint32 // added to the usual leader epoch
 	records        []testRecord
 }
 
@@ -67,7 +67,7 @@ func (s *spec) encode() []byte {
 	return seal(s, len(s.records), body)
 }
 
-// seal puts a header with a good checksum before body.
+// seal returns body after a header with a correct checksum.
 func seal(s *spec, count int, body []byte) []byte {
 	b := be.AppendUint64(nil, uint64(s.base))
 	b = be.AppendUint32(b, uint32(headerLen-12+len(body)))
@@ -85,14 +85,14 @@ func seal(s *spec, count int, body []byte) []byte {
 	return fixChecksum(b)
 }
 
-// fixChecksum makes the checksum of the batch at the start of b good.
+// fixChecksum corrects the checksum of the batch at the start of b.
 func fixChecksum(b []byte) []byte {
 	size := int(be.Uint32(b[8:])) + 12
 	be.PutUint32(b[17:], crc32.Checksum(b[crcFrom:size], castagnoli))
 	return b
 }
 
-// encodeZstd writes frames that do not tell their size, as producers that compress while they write.
+// encodeZstd writes frames without the content size, as producers do that compress while they write.
 var encodeZstd = func() func([]byte) []byte {
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20))
 	if err != nil {
@@ -146,7 +146,7 @@ func compress(codec int, bare bool, src []byte) []byte {
 	return buf.Bytes()
 }
 
-// marker is a control batch: type 0 aborts, 1 commits.
+// marker returns a control batch: type 0 aborts, type 1 commits.
 func marker(base, producer int64, typ byte) *spec {
 	return &spec{
 		base: base, producer: producer, attrs: attrTxn | attrControl,

@@ -36,7 +36,7 @@ func FuzzBatch(f *testing.F) {
 		}
 		o := NewOpener(limits, nil)
 		last := from - 1
-		// Twice: an error must leave nothing behind that was delivered, and nothing out that was not.
+		// Open the same bytes twice: an error must not change what the opener returns next.
 		for range 2 {
 			from := last + 1
 			b, err := o.Open(raw, from, []Aborted{{producer, first}, {producer + 1, first / 2}})

@@ -20,7 +20,7 @@ type header struct {
 func i32(b []byte) int { return int(int32(be.Uint32(b))) }
 
 // parseHeader parses the header at the start of raw, which has more than 16 bytes. If the batch ends beyond raw, only
-// the size and the base offset are set. The error names the offset next if the batch's own offset cannot be trusted.
+// the size is set. Errors name the offset next, because an offset in a bad header cannot be trusted.
 func parseHeader(raw []byte, next int64) (header, error) {
 	// The magic byte has the same place in all formats, but the length has another meaning in the old ones. Without
 	// this check, a short message of an old format would look for ever like a batch whose end is missing.
@@ -54,7 +54,8 @@ func parseHeader(raw []byte, next int64) (header, error) {
 	return h, nil
 }
 
-// time returns the base of the records' relative timestamps, or the common timestamp of all records.
+// time returns the timestamp of all records if the broker set it, else the timestamp to which those of the records are
+// relative.
 func (h *header) time() int64 {
 	if h.attrs&attrLogTime != 0 {
 		return h.maxTime

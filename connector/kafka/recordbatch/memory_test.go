@@ -9,13 +9,13 @@ import (
 	"sluice/connector"
 )
 
-// budget is Memory of so many bytes, which overwrites what comes back.
+// budget is Memory of size bytes. It overwrites the buffers that are returned.
 type budget struct {
 	t          *testing.T
 	size, used int
 	lent       int
 	waits      int // number of Lend calls that were allowed to wait
-	refuse     int // lends until everything is refused for now; 0 never
+	refuse     int // Lend calls until all further ones are refused with ErrNoRoom; 0 for never
 }
 
 func (m *budget) Lend(n, held int, may bool) ([]byte, error) {
@@ -54,8 +54,8 @@ func (m *budget) Return(b []byte) {
 	}
 }
 
-// Random logs within tight budgets: what an answer does not get comes with the next one, the records are those of the
-// heap, and everything comes back.
+// TestBudget: random logs are read within small budgets. A batch without room in one result comes with the next, the
+// records are the same as with the heap, and all memory is returned.
 func TestBudget(t *testing.T) {
 	var refused, later int
 	rounds := 200
@@ -126,7 +126,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// offsetOf is where the batch with an offset begins in the log.
+// offsetOf returns the position of the batch with an offset in the encoded log.
 func offsetOf(log []*spec, next int64) (at int) {
 	for _, s := range log {
 		if s.base+int64(s.delta) >= next {
@@ -137,7 +137,8 @@ func offsetOf(log []*spec, next int64) (at int) {
 	return at
 }
 
-// abortedFrom leaves the transactions that a broker would still tell of: all of them, but not those that ended before.
+// abortedFrom returns the aborted transactions that a broker would name for a fetch at next: those that have not ended
+// before it.
 func abortedFrom(log []*spec, aborted []Aborted, next int64) (left []Aborted) {
 	for _, a := range aborted {
 		for _, s := range log {
@@ -152,7 +153,8 @@ func abortedFrom(log []*spec, aborted []Aborted, next int64) (left []Aborted) {
 	return left
 }
 
-// A batch that decompresses to a hundred times its size never exceeds the memory budget, and all memory is returned.
+// TestBombInABudget: a batch that decompresses to a hundred times its size never exceeds the budget, and all memory is
+// returned.
 func TestBombInABudget(t *testing.T) {
 	for codec := codecGzip; codec <= codecZstd; codec++ {
 		value := bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz-0123456789abcdefghijklmnopqrstuvwxyz"), 6<<20/72)
@@ -162,7 +164,7 @@ func TestBombInABudget(t *testing.T) {
 		if !errors.Is(err, ErrNeverRoom) || b.Next != 7 || m.used != 0 || m.waits == 0 {
 			t.Errorf("%s: next %d, %d used, %d waits: %v", codecNames[codec], b.Next, m.used, m.waits, err)
 		}
-		// Beside it alone, it grows up to the whole of the budget.
+		// With nothing else in memory, the batch may take the whole budget.
 		m = &budget{t: t, size: len(value) + 100}
 		if b, err = NewOpener(Limits{Floor: 64 << 20}, m).Open(raw, 7, nil); err != nil || b.Count != 1 {
 			t.Errorf("%s: %v", codecNames[codec], err)

@@ -57,7 +57,7 @@ func walkHeaders(f *fields) bool {
 }
 
 // appendHeaders appends the headers of a record that walkHeaders accepted. names are the header names of the record
-// before: most records repeat them and then share the strings.
+// before: most records repeat them, and then share the strings. It returns both slices.
 func appendHeaders(dst []connector.Header, f *fields, names []string) ([]connector.Header, []string) {
 	b, p := f.headers, 0
 	for i := range f.count {
@@ -103,7 +103,8 @@ func uvarint(b []byte) (u uint64, n int) {
 	return u, n
 }
 
-// span reads a length and that many bytes; a negative length means null.
+// span reads a length and that many bytes at p, nil for a negative length, and returns the position after them, -1 on
+// an error.
 func span(b []byte, p int) ([]byte, int) {
 	n, p := varint(b, p)
 	if p < 0 || n > int64(len(b)-p) {

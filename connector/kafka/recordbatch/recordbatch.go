@@ -34,7 +34,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Aborted is an aborted transaction in the range of a response: its producer and its first offset.
+// Aborted is an aborted transaction in the range of a response: its producer id and its first offset.
 type Aborted struct{ Producer, First int64 }
 
 // Opener opens the record batches of responses. It reuses its decompressors and is not safe for concurrent use.
@@ -43,12 +43,13 @@ type Opener struct {
 	memory Memory
 	codecs codecs
 	dead   map[int64]struct{} // producers inside an aborted transaction
-	// growth is the ratio of decompressed to compressed size of recent batches, in sixteenths. It sizes the next
-	// result.
+	// growth is the ratio of decompressed to compressed size of the last response, in sixteenths, with an eighth to
+	// spare. It sizes the memory of the next one.
 	growth int
 }
 
-// NewOpener returns an Opener within limits that takes its memory from m; nil means the heap.
+// NewOpener returns an Opener that takes its memory from m, or from the heap if m is nil. Zero limits take their
+// defaults.
 func NewOpener(limits Limits, m Memory) *Opener {
 	if m == nil {
 		m = heap{}
@@ -69,7 +70,7 @@ type Batches struct {
 	// Count is the number of committed records, Bytes the memory that they hold.
 	Count int
 	Bytes int
-	// Truncated is the size of a batch that the response held only in part, 0 if there was none or its size is
+	// Truncated is the size of the last batch if the response holds only a part of it, 0 if there is none or its size is
 	// unknown. If Next did not advance, the next request must have room for that size.
 	Truncated int
 
@@ -77,7 +78,7 @@ type Batches struct {
 	chunks  [][]byte
 	batches []batch // with committed records
 	at      int     // position in the first of them
-	left    int     // remaining records of the first of them
+	left    int     // records of it that were not read yet
 	slab    []connector.Header
 	names   []string
 }
@@ -147,7 +148,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 // Forget drops references to the response that was opened last.
 func (o *Opener) Forget() { o.codecs.src.Reset(nil) }
 
-// reasonless reports whether an error says nothing about the data.
+// reasonless reports whether an error is not about the data: it is no hold, but means that memory was missing.
 func reasonless(err error) bool {
 	var held *hold.Error
 	return !errors.As(err, &held)
@@ -323,8 +324,8 @@ func (b *Batches) headers(f *fields) []connector.Header {
 	return b.slab[from:len(b.slab):len(b.slab)]
 }
 
-// corrupt returns the hold before a batch that cannot be used. Fetching it again helps only if the bytes were damaged
-// in transit.
+// corrupt returns the hold for a batch that cannot be used. Fetching it again helps only if the bytes were damaged in
+// transit.
 func corrupt(base int64, what string, cause error) error {
 	return hold.New(hold.CorruptBatch, fmt.Sprintf("record batch at offset %d: %s", base, what), cause)
 }

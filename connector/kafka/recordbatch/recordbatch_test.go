@@ -63,7 +63,7 @@ func reasonOf(err error) hold.Reason {
 	return h.Reason
 }
 
-// On random logs, cut at random places, the records are those that franz-go finds.
+// TestOracle: on random logs, cut at random places, the records are those that franz-go decodes.
 func TestOracle(t *testing.T) {
 	const rounds = 500
 	o := NewOpener(Limits{}, nil)
@@ -76,7 +76,7 @@ func TestOracle(t *testing.T) {
 			raw = raw[:rnd.IntN(len(raw)+1)]
 		}
 		from := log[0].base
-		if rnd.IntN(3) == 0 { // as brokers do: inside the first batch
+		if rnd.IntN(3) == 0 { // brokers may start inside the first batch
 			from += rnd.Int64N(int64(log[0].delta) + 1)
 		}
 		want, next := franz(t, raw, from, aborted)
@@ -103,7 +103,7 @@ func sameRecord(a, b connector.Record) bool {
 		slices.EqualFunc(a.Headers, b.Headers, func(x, y connector.Header) bool { return x.Key == y.Key && same(x.Value, y.Value) })
 }
 
-// franz decodes with franz-go.
+// franz returns the records that franz-go decodes, and its next offset.
 func franz(t *testing.T, raw []byte, from int64, aborted []Aborted) (records []connector.Record, next int64) {
 	t.Helper()
 	rp := kmsg.NewFetchResponseTopicPartition()
@@ -130,7 +130,7 @@ func franz(t *testing.T, raw []byte, from int64, aborted []Aborted) (records []c
 }
 
 func TestAbortedSortedByFirstOffset(t *testing.T) {
-	// Producer 1 opens first and ends last, so its marker, and its place in the broker's list, comes second.
+	// Producer 1 begins first and ends last, so its abort marker, and its place in the broker's list, is the second.
 	raw := concat(
 		&spec{base: 0, producer: 1, attrs: attrTxn, records: []testRecord{{}}},
 		&spec{base: 1, producer: 2, attrs: attrTxn, records: []testRecord{{}}},
@@ -200,7 +200,8 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
-// A bad batch is named with the place where it begins; the batches before it are delivered and nothing of it is.
+// TestRefusals: the error of a bad batch names its offset. The batches before it are delivered, and none of its
+// records.
 func TestRefusals(t *testing.T) {
 	good := &spec{base: 5, records: []testRecord{{value: []byte("x")}, {offset: 1}}}
 	first := good.encode()
@@ -261,7 +262,7 @@ func TestRefusals(t *testing.T) {
 			if reasonOf(err) != tt.reason || !strings.Contains(err.Error(), tt.text) || b.Next != 5 || len(got) != 0 {
 				t.Errorf("alone: next %d, %v, records %v", b.Next, err, got)
 			}
-			// Behind a good one, and with another good one behind it.
+			// The bad batch follows a good one, and another good one follows it.
 			second := slices.Clone(tt.raw)
 			be.PutUint64(second, 7)
 			third := (&spec{base: 20, records: []testRecord{{}}}).encode()
@@ -273,8 +274,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A codec that panics is an error about its batch alone: batches before it are returned, the memory that it had goes back,
-// and other batches of the codec open afterwards.
+// TestOpen_CodecPanics: a panic of a codec is an error about its batch alone: Open returns the batches before it,
+// returns its memory, and opens other batches of the codec afterwards.
 func TestOpen_CodecPanics(t *testing.T) {
 	batch := func(base int64) []byte {
 		return (&spec{base: base, attrs: codecLZ4, records: []testRecord{{value: []byte("x")}, {offset: 1}}}).encode()
@@ -282,7 +283,7 @@ func TestOpen_CodecPanics(t *testing.T) {
 	first := (&spec{base: 5, records: []testRecord{{value: []byte("x")}, {offset: 1}}}).encode()
 	m := &budget{t: t, size: 4 << 20}
 	o := NewOpener(Limits{}, m)
-	o.codecs.lz4 = new(lz4.Reader) // not made by NewReader: it panics
+	o.codecs.lz4 = new(lz4.Reader) // a Reader that NewReader did not make panics
 	b, err := o.Open(slices.Concat(first, batch(7), batch(9)), 5, nil)
 	if reasonOf(err) != hold.CorruptBatch || b.Next != 7 || b.Count != 2 ||
 		!strings.Contains(err.Error(), "offset 7: opening it panicked: codec lz4: panic: ") {
@@ -300,7 +301,7 @@ func TestOpen_CodecPanics(t *testing.T) {
 	}
 }
 
-// After Answer bytes no further batch is opened; the rest is for the next fetch.
+// TestAnswerLimit: after Limits.Response bytes no further batch is opened; the rest is left for the next fetch.
 func TestAnswerLimit(t *testing.T) {
 	var log []*spec
 	for i := range 10 {
@@ -321,8 +322,8 @@ func TestAnswerLimit(t *testing.T) {
 	}
 }
 
-// A result ends where the leader changed, including control and empty batches: a reader that stops inside it knows
-// the epoch of the records that it read.
+// TestAnswerHasOneEpoch: a result ends where the leader epoch changes, also at control and empty batches, so that its
+// epoch is that of all its records.
 func TestAnswerHasOneEpoch(t *testing.T) {
 	raw := concat(
 		&spec{base: 0, records: []testRecord{{}, {offset: 1}}}, &spec{base: 2, records: []testRecord{{}}},
@@ -342,7 +343,7 @@ func TestAnswerHasOneEpoch(t *testing.T) {
 		}
 		next = b.Next
 		all = append(all, answer{got, b.Next, b.Epoch})
-		raw = raw[bytes.Index(raw, be.AppendUint64(nil, uint64(min(next, 6)))):] // as a broker would begin
+		raw = raw[bytes.Index(raw, be.AppendUint64(nil, uint64(min(next, 6)))):] // a broker's response begins with this batch
 	}
 	want := []answer{{[]int64{0, 1, 2}, 3, 7}, {[]int64{5}, 6, 9}, {[]int64{6}, 7, 10}}
 	if d := cmp.Diff(want, all, cmp.AllowUnexported(answer{})); d != "" {
@@ -373,7 +374,7 @@ func TestReadShortBlocks(t *testing.T) {
 	}
 }
 
-// A value may not be appended to over its neighbour.
+// TestRecordsEndWhereTheyEnd: appending to a value does not overwrite the next one.
 func TestRecordsEndWhereTheyEnd(t *testing.T) {
 	b, err := NewOpener(Limits{}, nil).Open(concat(&spec{records: []testRecord{
 		{key: []byte("key"), value: []byte("value"), headers: []testHeader{{"h", []byte("v")}, {"h", nil}}},
@@ -391,7 +392,7 @@ func TestRecordsEndWhereTheyEnd(t *testing.T) {
 	}
 }
 
-// Reading allocates nothing per record, opening little per answer.
+// TestAllocations: reading allocates nothing per record, opening little per response.
 func TestAllocations(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	block := make([]connector.Record, 500)
@@ -420,7 +421,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// A bomb must fail with little memory taken.
+// TestBombs: a decompression bomb fails before it takes much memory.
 func TestBombs(t *testing.T) {
 	const huge = 200 << 20
 	zeros := make([]byte, huge)
@@ -439,7 +440,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// A frame may lie about its size: that must not size the buffer.
+// TestLies: a wrong size in a frame does not size the buffer.
 func TestLies(t *testing.T) {
 	for codec, body := range map[int][]byte{
 		codecSnappy: append(binary.AppendUvarint(nil, 60<<20), 0, 'x'),
@@ -448,7 +449,7 @@ func TestLies(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		raw := seal(&spec{attrs: uint16(codec)}, 1, body)
-		_, _, _ = open(t, Limits{}, raw, 0) // the decoder's own tables
+		_, _, _ = open(t, Limits{}, raw, 0) // lets the decoder allocate its tables
 		runtime.ReadMemStats(&before)
 		_, _, err := open(t, Limits{}, raw, 0)
 		runtime.ReadMemStats(&after)
@@ -458,7 +459,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// Honest batches of very equal records pass: 15 MiB in a few kB.
+// TestHonestRatio: batches of nearly equal records are opened: 15 MiB from a few kB.
 func TestHonestRatio(t *testing.T) {
 	for codec := range uint16(5) {
 		s := &spec{attrs: codec}
@@ -473,7 +474,8 @@ func TestHonestRatio(t *testing.T) {
 	}
 }
 
-// A Java producer at zstd level 22 declares a window of 128 MiB and no size.
+// TestZstdWindow: batches of a Java producer at zstd level 22 are opened, although they declare a window of 128 MiB
+// and no size.
 func TestZstdWindow(t *testing.T) {
 	var buf bytes.Buffer
 	w, err := zstd.NewWriter(&buf, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
@@ -502,8 +504,8 @@ func TestZstdWindow(t *testing.T) {
 	}
 }
 
-// The retries in unzstd need the decoder to report a full buffer with its own error, wherever in the data the buffer fills
-// up.
+// TestLimitAtEverySize: the decoder reports a full buffer with its own error, at each byte at which it can be full. The
+// retries in unzstd need that.
 func TestLimitAtEverySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	src := make([]byte, 700<<10)

@@ -39,7 +39,7 @@ func NewMemory(now func() time.Time) *Memory {
 // Store returns the store of a scope.
 func (m *Memory) Store(s membership.Scope) membership.Store { return memoryStore{m, s} }
 
-// Lose removes the registration of a member behind its back, as a store does that forgets.
+// Lose removes the registration of a member without its knowledge, as a store with data loss does.
 func (m *Memory) Lose(s membership.Scope, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package membershiptest is test equipment for package health/membership: one conformance suite for all stores.
+// Package membershiptest has the conformance suite for stores of package health/membership, and a store in memory.
 package membershiptest
 
 import (
@@ -33,8 +33,8 @@ type Server struct {
 	Lose func(t *testing.T, s membership.Scope, id string)
 }
 
-// Run holds stores against the contract of [membership.Store]. start returns a server that is empty, or at least, if ids
-// count for each scope, for scopes whose pipeline begins with prefix, which no other test has.
+// Run tests stores against the contract of [membership.Store]. start returns a server without members in the scopes whose
+// pipeline begins with prefix, which is different for each test.
 func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 	t.Helper()
 	for _, c := range []struct {
@@ -68,10 +68,10 @@ func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 	}
 }
 
-// runs tells the prefixes of a test that runs several times on one server apart.
+// runs makes the prefixes of a test that runs several times on one server different.
 var runs atomic.Int64
 
-// fixture is a test with a store to look at.
+// fixture is a test with its server and a store of its scope.
 type fixture struct {
 	*testing.T
 	Server
@@ -93,12 +93,12 @@ func (f *fixture) open(s membership.Scope) membership.Store {
 // long is a TTL that no test waits for.
 const long = time.Hour
 
-// beat is one of a member that runs.
+// beat returns a heartbeat of a running member.
 func beat(id string) membership.Beat {
 	return membership.Beat{ID: id, Status: membership.Running, Idle: -1, Lag: -1, TTL: long}
 }
 
-// beats sends a beat, which has to be fresh or not.
+// beats sends a heartbeat and checks whether it is fresh.
 func (f *fixture) beats(s membership.Store, b membership.Beat, fresh bool) {
 	f.Helper()
 	if got, err := s.Beat(f.Context(), b); err != nil || got != fresh {
@@ -115,7 +115,7 @@ func (f *fixture) members(s membership.Store) []membership.Member {
 	return members
 }
 
-// member returns the one with this id.
+// member returns the member with this id.
 func (f *fixture) member(id string) membership.Member {
 	f.Helper()
 	all := f.members(f.store)
@@ -126,7 +126,7 @@ func (f *fixture) member(id string) membership.Member {
 	return all[i]
 }
 
-// wantIDs looks who is there, and who of them is registered.
+// wantIDs checks the ids of the registered members, and of those that only the last-seen index has.
 func (f *fixture) wantIDs(s membership.Store, registered, remembered []string) {
 	f.Helper()
 	var with, without []string
@@ -145,7 +145,7 @@ func (f *fixture) wantIDs(s membership.Store, registered, remembered []string) {
 	}
 }
 
-// wantSwept sweeps, and fails if the sweep removes a member before the time forget.
+// wantSwept sweeps and checks how many registrations the sweep removed.
 func (f *fixture) wantSwept(want int, forget time.Duration) {
 	f.Helper()
 	if got, err := f.store.Sweep(f.Context(), forget); err != nil || got != want {
@@ -161,10 +161,11 @@ func (f *fixture) wantLeft(s membership.Store, id string) {
 	}
 }
 
-// rounding is how much of a duration a store may round off.
+// rounding is the largest rounding error of a duration in a store.
 const rounding = 2 * time.Millisecond
 
-// wantSince holds a duration against what passed by order since a moment; what passed besides is counted from then.
+// wantSince checks a duration of the store: at least passed, the time that [Server.Pass] added, and at most that plus the
+// real time since then.
 func (f *fixture) wantSince(what string, got, passed time.Duration, then time.Time) {
 	f.Helper()
 	if most := passed + time.Since(then) + rounding; got < passed-rounding || got > most {
@@ -264,7 +265,7 @@ func sweep(f *fixture) {
 	f.wantSwept(0, long)
 	f.wantIDs(f.store, []string{"c"}, []string{"a", "b"})
 
-	// One comes back and is lost again: that is one more.
+	// b registers again and expires again: a sweep counts it once more.
 	b := beat("b")
 	b.TTL = f.Unit
 	f.beats(f.store, b, true)
@@ -519,7 +520,7 @@ func endsWithContext(f *fixture) {
 	f.wantIDs(f.store, []string{"a"}, nil)
 }
 
-// likeMemory does the same to a store and to one in memory, step by step.
+// likeMemory makes the same random calls of a store and of a [Memory], and compares their members after each.
 func likeMemory(f *fixture) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

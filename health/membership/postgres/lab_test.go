@@ -28,7 +28,7 @@ import (
 
 var schemas atomic.Int64
 
-// server is the database that the lab started, or the test fails.
+// server returns the URL of the database that the lab started. The test fails if there is none.
 func server(t *testing.T) string {
 	t.Helper()
 	url := os.Getenv("SLUICE_TEST_POSTGRES")
@@ -56,7 +56,7 @@ func ask(t *testing.T, url, sql string, into ...any) {
 	}
 }
 
-// own is the URL of a schema for one test, and its name.
+// own creates a schema for one test and returns its URL and name.
 func own(t *testing.T) (url, schema string) {
 	t.Helper()
 	url, schema = server(t), fmt.Sprintf("members_%d_%d", os.Getpid(), schemas.Add(1))
@@ -64,7 +64,7 @@ func own(t *testing.T) (url, schema string) {
 	return url + "&search_path=" + schema, schema
 }
 
-// poor is the URL of a user who may use a schema and nothing else, and the user's name.
+// poor returns the URL and the name of a user who may use a schema and nothing else.
 func poor(t *testing.T, rich, schema string) (string, string) {
 	t.Helper()
 	user := "poor_" + schema
@@ -106,7 +106,7 @@ func works(t *testing.T, s *Store) {
 	}
 }
 
-// refused wants an error that says each of some texts.
+// refused checks that a heartbeat fails with an error that has each of the texts.
 func refused(t *testing.T, s *Store, texts ...string) {
 	t.Helper()
 	_, err := s.Beat(t.Context(), membership.Beat{ID: "a", Status: membership.Running, TTL: time.Minute})
@@ -145,8 +145,8 @@ func TestStoreLab(t *testing.T) {
 	})
 }
 
-// TestCleanupFunctionLab: an operator calls the function, as the documentation of the table says, from any schema. Rows that
-// were written by hand have what members need.
+// TestCleanupFunctionLab: an operator can call the cleanup function from any schema, as the docs say. Members can read rows
+// that were inserted by hand.
 func TestCleanupFunctionLab(t *testing.T) {
 	url, schema := own(t)
 	s := store(t, url, scope)
@@ -186,7 +186,7 @@ func TestCleanupFunctionLab(t *testing.T) {
 	}
 }
 
-// TestMigrationsLab: the tables are made from nothing, once; a second start changes nothing.
+// TestMigrationsLab: the first start creates the tables; a second start changes nothing.
 func TestMigrationsLab(t *testing.T) {
 	url, _ := own(t)
 	works(t, store(t, url, scope))
@@ -232,7 +232,7 @@ func TestMigrationsAtOnceLab(t *testing.T) {
 	}
 }
 
-// TestMigrationsOutliveTheirCallLab: a server that is so far away that no call has the time for all migrations gets them.
+// TestMigrationsOutliveTheirCallLab: the migrations complete even if the server is so slow that each single call times out.
 func TestMigrationsOutliveTheirCallLab(t *testing.T) {
 	t.Parallel()
 	far, _ := own(t)
@@ -262,7 +262,7 @@ func TestMigrationsOutliveTheirCallLab(t *testing.T) {
 	}
 }
 
-// TestMigrationFromFirstLab: tables of the first version become ours of today, with their rows.
+// TestMigrationFromFirstLab: tables of the first version are migrated to the present version and keep their rows.
 func TestMigrationFromFirstLab(t *testing.T) {
 	url, _ := own(t)
 	before, err := tables()
@@ -292,7 +292,7 @@ func TestMigrationFromFirstLab(t *testing.T) {
 	// A member of the first version continues with its statements.
 	ask(t, url, "INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES ('orders', 'sluice', 'older', now(), 30000)")
 
-	// Tables of a version to come are left alone, as long as they have what we need.
+	// Tables of a later version are not changed, as long as they have our columns.
 	ask(t, url, "ALTER TABLE consumer_registrations ADD COLUMN more TEXT; INSERT INTO consumer_registrations_version (version_id, is_applied) VALUES (3, true)")
 	works(t, store(t, url, scope))
 }
@@ -334,7 +334,7 @@ func TestRightsLab(t *testing.T) {
 	grant := `GRANT SELECT, INSERT, UPDATE, DELETE ON consumer_registrations, consumer_last_seen TO "` + user + `"`
 	refused(t, s, "may not create the tables in schema "+schema, `GRANT USAGE, CREATE ON SCHEMA "`+schema+`" TO "`+user+`"`, "connector members", grant)
 
-	works(t, store(t, rich, scope)) // the owner, with a URL of their own
+	works(t, store(t, rich, scope)) // by the owner of the tables
 	refused(t, s, "may not use the tables", grant)
 	ask(t, rich, grant)
 	works(t, s)
@@ -374,7 +374,7 @@ func TestForeignTableLab(t *testing.T) {
 	}
 }
 
-// TestFaultsLab: a server that is down, killed or locked ends calls with an error, and answers again when it can.
+// TestFaultsLab: calls to a server that is down, killed or locked end with an error, and succeed once the server is back.
 func TestFaultsLab(t *testing.T) {
 	t.Parallel()
 	pg, err := lab.StartPostgres(t.Context(), t.TempDir())

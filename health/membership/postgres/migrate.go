@@ -21,10 +21,10 @@ const (
 	cleanup       = "cleanup_stale_consumers"
 )
 
-// beatLock seeds the locks of members: any number that no other program is likely to use, other than that of the migrations.
+// beatLock seeds the locks of members. It is a number that no other program is likely to use, and not that of the migrations.
 const beatLock = 0x534c5549434533
 
-// tables describes what members need.
+// tables describes the tables and functions of the store.
 func tables() (*postgres.Tables, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -45,13 +45,14 @@ func tables() (*postgres.Tables, error) {
 	}, nil
 }
 
-// preparation is work on the tables. err is set before done is closed.
+// preparation is a migration of the tables that several callers may wait for. err is set before done is closed.
 type preparation struct {
 	done chan struct{}
 	err  error
 }
 
-// prepare waits until the tables are there. The work continues when ctx ends: callers with little time get there in the end.
+// prepare waits until the tables exist. The migration continues when ctx ends, so that it completes even if every caller has
+// too little time.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
@@ -75,7 +76,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 }
 
-// work sees to the tables.
+// work creates or migrates the tables and ends p.
 func (s *Store) work(p *preparation) {
 	ctx, cancel := context.WithTimeoutCause(s.lasting, migrateTimeout, errSlow)
 	defer cancel()

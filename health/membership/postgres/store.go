@@ -1,8 +1,8 @@
-// Package postgres keeps registrations of members in a PostgreSQL database, in the table consumer_registrations, with the
-// function cleanup_stale_consumers() that ends those that were not renewed in time. The clock is the server's, always.
+// Package postgres keeps registrations of members in a PostgreSQL database, in the table consumer_registrations. The function
+// cleanup_stale_consumers() removes those that were not renewed in time. The clock is the server's, always.
 //
-// The tables come from the migrations in this package, which a store applies when it is first asked, under a lock, and again
-// when its tables turn out to be gone.
+// The tables come from the migrations in this package. A store applies them at its first call, under a lock, and again if a
+// call finds a table missing.
 package postgres
 
 import (
@@ -28,36 +28,36 @@ const (
 	callTimeout    = 4 * time.Second
 	migrateTimeout = 30 * time.Second
 	connectTimeout = 3 * time.Second
-	// connections is how many a store has at most; one more while it migrates.
+	// connections is the largest number of connections of a store; one more while it migrates.
 	connections = 2
-	// maxStatus is how many bytes a status may have. Ours have 13.
+	// maxStatus is the largest size of a status in bytes. Ours have at most 13.
 	maxStatus = 100
 )
 
 // Options of a store.
 type Options struct {
-	// URL of the database, with user, password and what else libpq's URLs say. Its first schema (search_path) takes the tables.
+	// URL is a connection string of libpq, with user and password. The tables are in its first schema (search_path).
 	URL   string
 	Scope membership.Scope
-	// CAFile holds the authorities that may have signed the server's certificate, InsecurePlaintext allows a password over
-	// connections that are not safe; see [pgconfig.Options].
+	// CAFile and InsecurePlaintext are those of [pgconfig.Options].
 	CAFile            string
 	InsecurePlaintext bool
 }
 
-// Store implements [membership.Store]. Every call is bounded in time, also without an end of its context; every error is a
-// [membership.ErrUnavailable], or of Members a [membership.ErrForeign]. It works behind a proxy that pools transactions: no prepared statements, no session locks.
+// Store implements [membership.Store]. Every call is bounded in time, also if its context never ends. Every error is a
+// [membership.ErrUnavailable], or of Members a [membership.ErrForeign]. A Store works behind a proxy that pools
+// transactions, because it uses no prepared statements and no session locks.
 type Store struct {
 	pool   *pgxpool.Pool
 	tables *postgres.Tables
 	scope  membership.Scope
-	ready  atomic.Bool // the tables are there
+	ready  atomic.Bool // true once the tables exist
 
-	lasting context.Context // until Close
+	lasting context.Context // ends with Close
 	close   context.CancelFunc
 	working sync.WaitGroup
 	mu      sync.Mutex
-	now     *preparation // of the tables, nil if none runs
+	now     *preparation // the running one, nil if none runs
 }
 
 var _ membership.Store = (*Store)(nil)
@@ -90,7 +90,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// do runs op with the tables there. When it finds that they are gone, they are made again, once.
+// do runs op once the tables exist. If op finds a table missing, do creates the tables again and repeats op once. what names
+// op in errors.
 func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
 	err := s.try(ctx, op)
 	if postgres.Gone(err) {
@@ -114,7 +115,7 @@ func (s *Store) try(ctx context.Context, op func(context.Context) error) error {
 
 var errSlow = errors.New("the server did not answer in time")
 
-// because adds why the time of an error's call ended, if it did.
+// because adds errSlow to the error of a call whose own timeout ended it.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSlow) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -122,8 +123,8 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// Beat implements [membership.Store]. A registration that was not renewed in time is lost, swept or not. Beats of one member
-// come one after the other, by a lock that ends with them: each sees what the one before it wrote.
+// Beat implements [membership.Store]. A registration that was not renewed in time does not count, even before a sweep removes
+// it. A lock of the transaction orders the heartbeats of one member, so that each sees what the one before it wrote.
 func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
 	var idle, lag *int64
 	if b.Idle >= 0 {
@@ -133,7 +134,7 @@ func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err er
 		lag = &b.Lag
 	}
 	err = s.do(ctx, "beat", func(ctx context.Context) error {
-		var batch pgx.Batch // one transaction, in one turn
+		var batch pgx.Batch // one transaction in one round trip
 		batch.Queue("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", b.ID, int64(beatLock))
 		batch.Queue(beat, s.scope.Pipeline, s.scope.Group, b.ID, b.TTL.Milliseconds(), string(b.Status), idle, lag).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&fresh)
@@ -205,7 +206,7 @@ func (s *Store) Members(ctx context.Context) (members []membership.Member, err e
 	return members, err
 }
 
-// tooLarge reports whether the server kept a text of a member to itself.
+// tooLarge reports whether the query left out the id or the status of a member because it is too long.
 func tooLarge(m membership.Member) bool { return m.ID == "" || m.Status == "" }
 
 const list = `
@@ -245,7 +246,7 @@ func member(row pgx.CollectableRow) (m membership.Member, err error) {
 	return m, nil
 }
 
-// since is a time that passed, in microseconds. It is never negative: the server's clock may have been set back.
+// since converts an age in microseconds. A negative age becomes 0: the server's clock may have been set back.
 func since(microseconds int64) time.Duration {
 	return max(0, time.Duration(microseconds)*time.Microsecond)
 }

@@ -26,7 +26,7 @@ func TestOpenRefusesBadURLs(t *testing.T) {
 	}
 }
 
-// silent takes connections and never answers.
+// silent starts a server that accepts connections and never answers, and returns its address.
 func silent(t *testing.T) (addr string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -72,7 +72,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestPrepare_Panic: a panic while the tables are looked for is an error of the call, and the next call looks again.
+// TestPrepare_Panic: a panic during the migration is an error of the call, and the next call migrates again.
 func TestPrepare_Panic(t *testing.T) {
 	s := &Store{lasting: t.Context()} // without a pool
 	for range 2 {

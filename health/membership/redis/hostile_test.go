@@ -24,11 +24,11 @@ import (
 	"sluice/test/certs"
 )
 
-// liar is a server that answers every command like a server before Redis 6 without scripts, but for one.
+// liar is a server that answers one command with answer, and all others like a server before Redis 6 without scripts.
 type liar struct {
 	command string
 	answer  func(w io.Writer)
-	heard   chan<- string // takes the arguments of all commands, if there is one
+	heard   chan<- string // gets the arguments of all commands, unless it is nil
 }
 
 // listen serves until the test ends, and returns the address.
@@ -69,11 +69,11 @@ func (l liar) serve(conn net.Conn) {
 		for _, word := range words {
 			select {
 			case l.heard <- word:
-			default: // no listener
+			default: // heard is nil or full
 			}
 		}
 		switch strings.ToUpper(words[0]) {
-		case l.command: // "" is none
+		case l.command: // "" matches no command
 			l.answer(conn)
 		case "HELLO":
 			_, _ = io.WriteString(conn, "-ERR unknown command\r\n")
@@ -99,7 +99,7 @@ func command(r *bufio.Reader) (words []string, err error) {
 	return words, err
 }
 
-// number reads a line of a command.
+// number reads a line of a command that has a kind and a number.
 func number(r *bufio.Reader, kind string) (int, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -125,7 +125,7 @@ func again(text, more string, n int) func(io.Writer) {
 	}
 }
 
-// endless answers with a text, and then with so many bytes, or until the connection breaks.
+// endless answers with a text and then with this many bytes, or until the connection breaks.
 func endless(text string, bytes int64) func(io.Writer) {
 	return func(w io.Writer) {
 		_, _ = io.WriteString(w, text)
@@ -133,7 +133,7 @@ func endless(text string, bytes int64) func(io.Writer) {
 	}
 }
 
-// letters are an endless text.
+// letters is a reader of endless text.
 type letters struct{}
 
 func (letters) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("x"), 4096)), nil }
@@ -212,7 +212,7 @@ func refuses(t *testing.T, o Options, want string) {
 	}
 }
 
-// TestNoList: well-formed replies that do not fit the request.
+// TestNoList: well-formed replies that are no list of members are errors.
 func TestNoList(t *testing.T) {
 	for _, text := range []string{"*0\r\n", "*1\r\n*0\r\n", "*3\r\n$1\r\n7\r\n$1\r\na\r\n$1\r\n7\r\n", "*1\r\n+noon\r\n", "*-1\r\n", "$-1\r\n", ":7\r\n", "*1\r\n$-1\r\n"} {
 		address := liar{command: "EVALSHA", answer: says(text)}.listen(t, nil)

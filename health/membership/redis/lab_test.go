@@ -65,7 +65,7 @@ func TestFaultsLab(t *testing.T) {
 		}
 	}
 	works("at first", true)
-	// The index lies where the scope says, and nothing else does.
+	// The server has the registration and the four keys of the scope's index, and no other keys.
 	keys, err := store.client.Keys(t.Context(), "*").Result()
 	slices.Sort(keys)
 	want := []string{"sluice:members:p:g:expires", "sluice:members:p:g:last", "sluice:members:p:g:seen", "sluice:members:p:g:status", "worker:connector:a"}
@@ -82,7 +82,7 @@ func TestFaultsLab(t *testing.T) {
 	if err := r.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	// What the paused server had been sent it may answer first.
+	// The server may first answer requests from before the pause.
 	if err := lab.Until(t.Context(), func() (bool, error) { _, err := beat(); return err == nil, nil }); err != nil {
 		t.Fatal(err)
 	}

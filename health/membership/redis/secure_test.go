@@ -14,7 +14,7 @@ import (
 
 const password = "s3cret-of-the-test"
 
-// TestCheck: which URLs are refused because of the password, and which are not.
+// TestCheck covers which URLs are refused because they would expose the password.
 func TestCheck(t *testing.T) {
 	ca := certs.NewCA(t, "test").File(t)
 	for _, tt := range []struct {
@@ -24,7 +24,7 @@ func TestCheck(t *testing.T) {
 		{Options{URL: "rediss://u:" + password + "@h"}, ""},
 		{Options{URL: "redis://u:" + password + "@h"}, "without TLS: write rediss://"},
 		{Options{URL: "redis://:" + password + "@h"}, "h:6379 without TLS"},
-		{Options{URL: "redis://h?password=" + password}, ""}, // an option that go-redis does not take for one
+		{Options{URL: "redis://h?password=" + password}, ""}, // go-redis does not use this parameter
 		{Options{URL: "rediss://u:" + password + "@h?skip_verify=true"}, "remove skip_verify"},
 		{Options{URL: "rediss://u:" + password + "@h?skip_verify=true", CAFile: ca}, "remove skip_verify"},
 		{Options{URL: "redis://h"}, ""},

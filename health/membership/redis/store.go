@@ -39,15 +39,15 @@ import (
 const (
 	// registration is how the key of a member's registration begins.
 	registration = "worker:connector:"
-	// indexLasts is how long the index stays behind the last member's last beat.
+	// indexLasts is how long the index stays after the last heartbeat of any member.
 	indexLasts = 7 * 24 * time.Hour
-	// callTimeout bounds dialing, writing and reading: one call takes no longer than three of it, less if its context says.
+	// callTimeout bounds dialing, writing and reading each: a call takes at most three times as long, and ends with ctx.
 	callTimeout = 2 * time.Second
-	// connections is how many a store has at most: a member beats and looks, one after the other.
+	// connections is the largest number of connections of a store: a member sends one request at a time.
 	connections = 2
 	// maxBytes limits the reply with the list of members. A registration of Sluice has some hundred bytes.
 	maxBytes = 8 << 20
-	// quoted is how much of a foreign name an error shows.
+	// quoted is the number of characters of a foreign name that an error shows.
 	quoted = 100
 )
 
@@ -94,7 +94,7 @@ func (o Options) Check() error {
 	return err
 }
 
-// client returns the options of the client: those of the URL that say which server it is, and ours.
+// client returns the options of the client: the server and the user of the URL, and our own settings.
 func (o Options) client() (*goredis.Options, error) {
 	c, err := goredis.ParseURL(strings.TrimSpace(o.URL))
 	if err != nil || c.Network != "tcp" {
@@ -108,7 +108,7 @@ func (o Options) client() (*goredis.Options, error) {
 			return nil, fmt.Errorf("ca_file: %w", err)
 		}
 	}
-	// No retries, at any level: the next beat is one.
+	// No retries at any level: the next heartbeat is the retry.
 	c.MaxRetries, c.DialerRetries = -1, 1
 	timeout := cmp.Or(o.timeout, callTimeout)
 	c.DialTimeout, c.ReadTimeout, c.WriteTimeout, c.PoolTimeout = timeout, timeout, timeout, timeout
@@ -143,8 +143,8 @@ func Open(options Options) (*Store, error) {
 	}, nil
 }
 
-// dialer returns what opens connections: first the TLS handshake, if there is to be one, all of it within the timeout. The
-// replies are checked before go-redis sees them.
+// dialer returns the function that opens connections within the timeout, with a TLS handshake unless config is nil. The
+// connections check replies before go-redis sees them.
 func (o Options) dialer(config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := o.dial
 	if dial == nil {
@@ -180,7 +180,7 @@ type entry struct {
 	ours
 }
 
-// ours is the part of it that needs no time of the server.
+// ours is the part of a registration that needs no time of the server.
 type ours struct {
 	Lag      *int64 `json:"consumer_lag"`
 	ID       string `json:"id"`
@@ -189,7 +189,7 @@ type ours struct {
 	TTL      int64  `json:"ttl_ms"`
 }
 
-// Beat implements [membership.Store]. What another program wrote at the registration's key is overwritten.
+// Beat implements [membership.Store]. It overwrites a value that another program wrote at the registration's key.
 func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
 	o := ours{ID: b.ID, Pipeline: s.scope.Pipeline, Group: s.scope.Group, TTL: max(b.TTL.Milliseconds(), 1)}
 	if b.Lag >= 0 {
@@ -228,7 +228,7 @@ func (s *Store) Sweep(ctx context.Context, forget time.Duration) (swept int, err
 	return swept, s.failed("sweep registrations in Redis", err)
 }
 
-// fields is how many values the script returns for a member.
+// fields is the number of values that the script returns for each member.
 const fields = 6
 
 // Members implements [membership.Store].
@@ -298,10 +298,10 @@ func (s *Store) member(now int64, row []string) (m membership.Member, ok bool, w
 	return m, true, wrong
 }
 
-// longest is how many milliseconds a duration can have.
+// longest is the longest duration in milliseconds.
 const longest = int64(1<<63-1) / int64(time.Millisecond)
 
-// between is how much later now is, never negative: a server's clock may be set back.
+// between returns the time from then to now, 0 if it is negative: a server's clock may be set back.
 func between(then, now int64) time.Duration {
 	return time.Duration(min(max(now-then, 0), longest)) * time.Millisecond
 }
@@ -318,17 +318,17 @@ func (s *Store) parse(text string) (e entry, err error) {
 	return e, nil
 }
 
-// failed classifies an error by the code at the start of the server's text. It returns nil for nil.
+// failed classifies an error by the code at the start of the server's text and says what to do. It returns nil for nil.
 func (s *Store) failed(what string, err error) error {
 	said := ""
 	switch code := code(err); {
 	case err == nil:
 		return nil
-	case code == "WRONGTYPE" || strings.Contains(err.Error(), "WRONGTYPE "): // Redis 6 puts where it was in a script before it
+	case code == "WRONGTYPE" || strings.Contains(err.Error(), "WRONGTYPE "): // Redis 6 puts the place in the script before it
 		return fmt.Errorf("%s: %w: a key that begins with %s is of another type; look at it, and delete it", what,
 			membership.ErrForeign, strings.TrimSuffix(s.index[0], "seen"))
 	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" ||
-		strings.Contains(err.Error(), "The user executing the script can't"): // so Redis 7 words it within a script
+		strings.Contains(err.Error(), "The user executing the script can't"): // the text of Redis 7 for NOPERM in a script
 		said = "; look at user and password, and at what the user may do"
 	case code == "MOVED" || code == "CROSSSLOT" || code == "CLUSTERDOWN":
 		said = "; this is Redis Cluster, which cannot be used: name a server that is no part of one"
@@ -338,7 +338,7 @@ func (s *Store) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w%s: %w", what, membership.ErrUnavailable, said, err)
 }
 
-// code is the first word of what the server answered, "" if it did not.
+// code returns the first word of the server's error, "" if err does not come from the server.
 func code(err error) string {
 	answer, ok := errors.AsType[goredis.Error](err)
 	if !ok {

@@ -22,7 +22,7 @@ import (
 
 var scope = membership.Scope{Pipeline: "p", Group: "g"}
 
-// patient is the timeout of a store whose machine may be busy: no test is about how long a call takes.
+// patient is the timeout of stores in tests: so long that a busy machine does not reach it.
 const patient = time.Minute
 
 func open(t *testing.T, address string, s membership.Scope) *Store {
@@ -34,7 +34,7 @@ func open(t *testing.T, address string, s membership.Scope) *Store {
 	return store
 }
 
-// server is an in-process Redis whose clock continues by order.
+// server is an in-process Redis with a clock that the test sets.
 type server struct {
 	*miniredis.Miniredis
 	mu  sync.Mutex
@@ -75,7 +75,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// TestRegistrationIsPublic: other programs find what the specification of these keys says.
+// TestRegistrationIsPublic: a registration has the key and the JSON that other programs rely on.
 func TestRegistrationIsPublic(t *testing.T) {
 	s := start(t)
 	store := open(t, s.url(), scope)
@@ -249,7 +249,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestBeat_TooLarge: a member does not write what others do not read.
+// TestBeat_TooLarge: a member does not write a registration that is too large for others to read.
 func TestBeat_TooLarge(t *testing.T) {
 	s := start(t)
 	for n, want := range map[int]bool{3500: true, 5000: false} {
@@ -265,7 +265,7 @@ func TestBeat_TooLarge(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: nothing is negative after the server's clock went back.
+// TestClockSetBack: no duration is negative after the server's clock was set back.
 func TestClockSetBack(t *testing.T) {
 	s := start(t)
 	store := open(t, s.url(), scope)
@@ -357,7 +357,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// FuzzMember: any bytes in the server become a member or an error, with plausible durations.
+// FuzzMember: any content of the server becomes an error or a member with plausible durations.
 func FuzzMember(f *testing.F) {
 	good := `{"timestamp":1,"status":"RUNNING","last_message_at":1,"consumer_lag":3,"id":"a","pipeline":"p","group":"g","ttl_ms":30000}`
 	f.Add("a", "1", "RUNNING 1", good, "string", good)

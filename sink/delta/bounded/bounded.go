@@ -41,7 +41,8 @@ func (a *Allocator) Used() int64 { return a.used.Load() }
 // Peak returns the largest number of bytes that were allocated at a time.
 func (a *Allocator) Peak() int64 { return a.peak.Load() }
 
-// Take counts n bytes that the caller allocated elsewhere; a negative n returns them.
+// Take counts n bytes that the caller allocated elsewhere; a negative n returns them. It panics with a [TooLargeError]
+// if they exceed the limit, and then counts nothing.
 func (a *Allocator) Take(n int64) {
 	used := a.used.Add(n)
 	if n > 0 && used > a.limit {

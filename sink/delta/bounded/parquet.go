@@ -40,7 +40,7 @@ func NewParquet(source Source, memory *Allocator, damaged func(cause error) erro
 func (p *Parquet) Do(piece func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r) // a TooLargeError, or an opinion of the reader about the bytes
+			err = fmt.Errorf("%v", r) // a TooLargeError of the allocator, or a panic of the Parquet reader over the bytes
 		}
 		if failed := p.source.Err(); failed != nil {
 			err = failed
@@ -96,7 +96,7 @@ type Rows struct {
 	reader pqarrow.RecordReader
 }
 
-// Next returns the next rows, which are valid until the next call, and io.EOF at the end.
+// Next returns the next rows, which are valid until the next call. The error is io.EOF after the last ones.
 func (r *Rows) Next() (batch arrow.RecordBatch, err error) {
 	err = r.file.Do(func() error {
 		if r.reader.Next() {

@@ -28,7 +28,7 @@ type memoryFile struct {
 
 func (f *memoryFile) Err() error { return f.err }
 
-// encoded is a file with the column n, of numbers below rows.
+// encoded returns a Parquet file with a column n, which has the numbers from 0 to rows-1.
 func encoded(t *testing.T, rows int64) []byte {
 	t.Helper()
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
@@ -49,7 +49,7 @@ func encoded(t *testing.T, rows int64) []byte {
 	return out.Bytes()
 }
 
-// read opens a file and returns how many rows it has, and the sum of them.
+// read opens a file and returns the number of its rows and the sum of the column.
 func read(t *testing.T, f *memoryFile, memory *Allocator) (rows, sum int64, err error) {
 	t.Helper()
 	p := NewParquet(f, memory, damaged)
@@ -94,7 +94,7 @@ func TestParquet(t *testing.T) {
 	}
 }
 
-// TestParquet_Bounds: what a file takes is bounded by the allocator, its footer before it is read.
+// TestParquet_Bounds: the allocator bounds the memory for a file. A footer that is too large is not read.
 func TestParquet_Bounds(t *testing.T) {
 	whole := encoded(t, 100_000)
 	for limit, want := range map[int64]string{100 << 10: "page size 800000 exceeds configured limit 102400", 810 << 10: "that one file may take"} {
@@ -110,7 +110,7 @@ func TestParquet_Bounds(t *testing.T) {
 	}
 }
 
-// TestParquet_Do: a panic is an error, and what the store says comes first, even where the Parquet reader hides it.
+// TestParquet_Do: a panic becomes an error, and an error of the store takes precedence, also if the Parquet reader hides it.
 func TestParquet_Do(t *testing.T) {
 	f := &memoryFile{Reader: bytes.NewReader(nil)}
 	p := NewParquet(f, New(1), damaged)

@@ -128,7 +128,7 @@ func (s *stat) values(a arrow.Array, v valid) error {
 				s.decimal(x)
 			}
 		})
-		// The Parquet writer would cut them to the bytes of the precision.
+		// The Parquet writer would drop the high bytes that the precision does not need.
 		if s.seen && (!s.minDec.FitsInPrecision(t.Precision) || !s.maxDec.FitsInPrecision(t.Precision)) {
 			return fmt.Errorf("a decimal has more than %d digits", t.Precision)
 		}
@@ -196,7 +196,8 @@ func floats[T ~float32 | ~float64](s *stat, values []T, v valid) {
 	s.minFloat, s.maxFloat = float64(lo), float64(hi)
 }
 
-// texts takes the offsets of an array slice and the bytes from the first offset on.
+// texts adds the valid values of a text array to the bounds. offsets are those of the array, and text begins at the
+// first of them.
 func (s *stat) texts(offsets []int32, text []byte, v valid) {
 	v.runs(len(offsets)-1, func(from, to int) {
 		at := offsets[from] - offsets[0]

@@ -95,7 +95,7 @@ func (c *columns) namePaths(pq *schema.Schema) {
 	}
 }
 
-// index marks the first limit leaves in Delta's order.
+// index marks the first limit leaves in Delta's order, all if limit is negative. n counts the leaves.
 func index(list []*column, limit int, n *int) {
 	for _, c := range list {
 		if c.kind == kindStruct {

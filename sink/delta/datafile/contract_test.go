@@ -208,7 +208,7 @@ func many(n int) (*arrow.Schema, []connector.Piece, Options) {
 	return sc, pieces, Options{TargetSize: 1, Parallel: 3}
 }
 
-// TestErrorOfYield: it ends the encoding and comes back as it is. TestMain sees that no goroutine is left.
+// TestErrorOfYield: an error of yield ends the encoding and is returned unchanged. TestMain checks that no goroutine is left.
 func TestErrorOfYield(t *testing.T) {
 	sc, pieces, o := many(20)
 	broken, calls := errors.New("upload failed"), 0
@@ -241,7 +241,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCancelWaits: Encode returns only when its encoders have left the rows alone.
+// TestCancelWaits: after ctx has ended, Encode returns only once its encoders no longer use the rows.
 func TestCancelWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -257,7 +257,7 @@ func TestCancelWaits(t *testing.T) {
 	})
 }
 
-// slow takes its time after the end of ctx.
+// slow is a record batch whose columns take a while to read after ctx has ended.
 type slow struct {
 	arrow.RecordBatch
 	ctx  context.Context //nolint:containedctx // of the test
@@ -271,7 +271,7 @@ func (s slow) Column(i int) arrow.Array {
 	return s.RecordBatch.Column(i)
 }
 
-// TestPanics: one in an encoder becomes an error, one in yield is the caller's and leaves no goroutine.
+// TestPanics: a panic in an encoder becomes an error. A panic in yield reaches the caller and leaves no goroutine.
 func TestPanics(t *testing.T) {
 	sc, pieces, o := many(20)
 	pieces[4].Rows = panicking{pieces[4].Rows}
@@ -293,7 +293,7 @@ type panicking struct{ arrow.RecordBatch }
 
 func (panicking) Column(int) arrow.Array { panic("no such column") }
 
-// watched counts the batches that an encoder has looked at.
+// watched is a record batch that calls count once, when an encoder first reads it.
 type watched struct {
 	arrow.RecordBatch
 	once  sync.Once
@@ -305,7 +305,7 @@ func (w *watched) Column(i int) arrow.Array {
 	return w.RecordBatch.Column(i)
 }
 
-// TestWindow: what waits for a slow upload is bounded. Parallel row groups are being encoded or lie ready, not more.
+// TestWindow: during a slow upload, at most Parallel row groups are being encoded or wait for the file.
 func TestWindow(t *testing.T) {
 	sc, pieces, o := many(40)
 	var mu sync.Mutex
@@ -338,7 +338,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestNothingRefersToTheRows: a file can be kept while the rows' memory is given back or written over.
+// TestNothingRefersToTheRows: a file stays intact after the memory of its rows was freed or overwritten.
 func TestNothingRefersToTheRows(t *testing.T) {
 	sc := schemaOf(nullable("n", i64), nullable("s", str))
 	make1 := func() (numbers, text []byte, b arrow.RecordBatch) {
@@ -386,7 +386,7 @@ func TestNothingRefersToTheRows(t *testing.T) {
 	}
 }
 
-// TestDetach: bounds that wait for their file to be finished keep no rows in memory.
+// TestDetach: bounds of a row group keep none of its rows in memory.
 func TestDetach(t *testing.T) {
 	text := []byte(strings.Repeat("x", 100))
 	s := stat{minBytes: text[:5], maxBytes: text}
@@ -464,7 +464,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestValidRuns holds the bitmap against a list of booleans.
+// TestValidRuns compares the bitmap with a list of booleans.
 func TestValidRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SliceOfN(rapid.Bool(), 0, 200).Draw(t, "rows")
@@ -478,7 +478,7 @@ func TestValidRuns(t *testing.T) {
 				n++
 			}
 		}
-		for i := len(want); i < 8*len(v); i++ { // what lies behind the rows means nothing
+		for i := len(want); i < 8*len(v); i++ { // the bits after the last row have no meaning
 			v[i/8] |= 1 << (i % 8)
 		}
 		got, end := make([]bool, len(want)), -1

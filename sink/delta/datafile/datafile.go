@@ -36,8 +36,8 @@ type Options struct {
 	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel shares for this call
 	// only.
 	Shares *Shares
-	// Progress, unless nil, is called on the goroutine of Encode. The first done pieces are no longer used. encoded
-	// is the number of bytes of the unfinished file in memory; they are freed when yield has returned.
+	// Progress, unless nil, is called on the goroutine of Encode. Encode no longer uses the first done pieces. encoded is
+	// the number of bytes of the unfinished file in memory; it is 0 once yield has returned.
 	Progress func(done int, encoded int64)
 }
 
@@ -99,8 +99,8 @@ func Encode(ctx context.Context, sc *arrow.Schema, pieces []connector.Piece, o O
 	return encodeAll(ctx, cols, chunks, o, yield)
 }
 
-// encodeAll runs the encoders at most Parallel row groups ahead of the assembled file. Finished row groups that were
-// not taken yet count, too.
+// encodeAll runs the encoders at most Parallel row groups ahead of the assembled file. Row groups that are encoded and
+// not yet in the file count, too.
 func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yield func(File) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	window := min(o.Parallel, len(chunks))
@@ -159,7 +159,7 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 	return nil
 }
 
-// shared encodes a chunk once a share is free.
+// shared encodes a chunk once a share is free, or all shares if the chunk is large.
 func (e *encoder) shared(ctx context.Context, shares *Shares, c chunk) encoded {
 	taken, err := shares.take(ctx, c.isLarge())
 	if err != nil {

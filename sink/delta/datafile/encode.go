@@ -202,7 +202,8 @@ func choiceOf(k kind) choice {
 	return choice{encoding: parquet.Encodings.Plain}
 }
 
-// writerProperties returns Parquet's options for one row group. Leaves that share a path share the defaults.
+// writerProperties returns Parquet's options for one row group. choices has one entry per leaf, or is nil. A leaf whose
+// path is not unique keeps the defaults.
 func writerProperties(leaves []leaf, choices []choice, more ...parquet.WriterProperty) *parquet.WriterProperties {
 	o := []parquet.WriterProperty{
 		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(zstdLevel),
@@ -210,8 +211,8 @@ func writerProperties(leaves []leaf, choices []choice, more ...parquet.WriterPro
 		parquet.WithDataPageSize(128 << 10),
 		// The header of a V2 page takes its number of nulls from the writer's statistics and would be 0.
 		parquet.WithDataPageVersion(parquet.DataPageV1),
-		// Ours are inserted later. The writer's own would compare every value again, and are wrong below some null
-		// lists.
+		// compact inserts our statistics. The writer would compare every value again for its own, which are wrong below
+		// some null lists.
 		parquet.WithStats(false),
 		parquet.WithDictionaryDefault(false),
 		parquet.WithStoreDecimalAsInteger(true),

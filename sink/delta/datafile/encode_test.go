@@ -20,11 +20,11 @@ import (
 	"sluice/connector"
 )
 
-// TestRoundTrip: all rows come back in order, every bound holds every value, null counts are exact, the footer
+// TestRoundTrip: all rows come back in order, all values are within the bounds, null counts are exact, the footer
 // agrees, and neither Parallel nor the form of text columns makes a difference.
 func TestRoundTrip(t *testing.T) { rapid.Check(t, roundTrip) }
 
-// FuzzRoundTrip looks for rows that break it.
+// FuzzRoundTrip searches for rows for which TestRoundTrip would fail.
 func FuzzRoundTrip(f *testing.F) { f.Fuzz(rapid.MakeFuzz(roundTrip)) }
 
 func roundTrip(t *rapid.T) {
@@ -61,7 +61,7 @@ func roundTrip(t *rapid.T) {
 			t.Fatalf("file %d differs with Parallel %d", i, o.Parallel)
 		}
 	}
-	o.TargetSize = 0 // plain text may be larger in Parquet, and the files cut elsewhere
+	o.TargetSize = 0 // plain text may be larger in Parquet, so that files would end at other rows
 	dict, plain := encodeAllFiles(t, sc, pieces, o), encodeAllFiles(t, sc, plainPieces(t, pieces), o)
 	for i := range dict {
 		if d := cmp.Diff(dict[i].Stats, plain[i].Stats); d != "" {
@@ -97,7 +97,7 @@ func plainPieces(tb tester, pieces []connector.Piece) []connector.Piece {
 	return out
 }
 
-// checkStats holds Delta's statistics of a file against its values.
+// checkStats checks Delta's statistics of a file by its values.
 func checkStats(tb tester, sc *arrow.Schema, f *result, o Options) {
 	tb.Helper()
 	s := parseStats(tb, f.Stats)
@@ -159,7 +159,7 @@ func checkStats(tb tester, sc *arrow.Schema, f *result, o Options) {
 	}
 }
 
-// expectedBounds says which bounds the rules ask for.
+// expectedBounds reports which bounds a leaf must have.
 func expectedBounds(l leafValues, prefix int) (low, high bool) {
 	if l.repeated || l.typ.ID() == arrow.BINARY {
 		return false, false
@@ -195,7 +195,7 @@ func expectedBounds(l leafValues, prefix int) (low, high bool) {
 		return year(lo.(int64)) >= 1 && year(lo.(int64)) <= 9999, year(h) >= 1 && h <= 253402300799_999000
 	case *arrow.StringType:
 		_, low = lowerBound([]byte(lo.(string)), prefix)
-		_, high = upperBound([]byte(hi.(string)), prefix) // text_test.go looks at these two
+		_, high = upperBound([]byte(hi.(string)), prefix) // text_test.go tests lowerBound and upperBound
 		return low, high
 	}
 	return true, true
@@ -239,8 +239,8 @@ func btoi(b bool) int {
 
 func ratOf(s string) *big.Rat { r, _ := new(big.Rat).SetString(s); return r }
 
-// compareBound parses a bound as readers do and compares it with a value. 0 means that this value gives this bound, so
-// it allows for what rounding away (to side) makes of the value.
+// compareBound parses a bound as readers do and compares it with a value. It returns 0 if the bound is the value, rounded
+// away from the other values (down if side is negative, else up) where bounds are rounded.
 func compareBound(tb tester, t arrow.DataType, bound, v any, side int) int {
 	tb.Helper()
 	number := func() string { return string(bound.(json.Number)) }
@@ -298,8 +298,8 @@ func compareBound(tb tester, t arrow.DataType, bound, v any, side int) int {
 	}
 }
 
-// checkFooter holds the footer's statistics of each row group against its values: an engine that prunes by them loses
-// nothing. It also checks what must not be there.
+// checkFooter checks the footer's statistics of each row group by its values, so that an engine that prunes by them skips
+// no row of interest. It also checks that the footer has no statistics that this package does not write.
 func checkFooter(tb tester, sc *arrow.Schema, f *result) {
 	tb.Helper()
 	next, row := int64(len(magic)), int64(0)

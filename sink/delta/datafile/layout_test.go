@@ -100,7 +100,7 @@ func checkEncodings(t *testing.T, f *result) {
 			if kind == delta || path == "shipping.lat" {
 				codec = compress.Codecs.Uncompressed
 			}
-			if c.Compression() != codec && path != "total" { // whose digits are a close call
+			if c.Compression() != codec && path != "total" { // the digits of total are close to the limit of the codec's choice
 				t.Errorf("%s is compressed with %s", path, c.Compression())
 			}
 		}
@@ -110,7 +110,8 @@ func checkEncodings(t *testing.T, f *result) {
 	}
 }
 
-// TestAmbiguousPaths: a column may be named like a path into another. The Parquet writer knows options by path only.
+// TestAmbiguousPaths: the name of a column may equal the dotted path of a field of another. Both are encoded correctly,
+// although the Parquet writer finds its options by path.
 func TestAmbiguousPaths(t *testing.T) {
 	sc := schemaOf(nullable("b.a", str), nullable("b", arrow.StructOf(nullable("a", i64))))
 	f := one(t, sc, Options{}, batchOf(sc, []any{"x", []any{1}}, []any{"x", []any{2}}, []any{"x", nil}))
@@ -144,7 +145,7 @@ func TestDictionaryGivenUp(t *testing.T) {
 	}
 }
 
-// TestLargeDictionary: one that is too large for its page from the start is written as plain text.
+// TestLargeDictionary: a dictionary array whose dictionary is too large for its page is written as plain text.
 func TestLargeDictionary(t *testing.T) {
 	in, sc := schemaOf(nullable("x", dictionary)), schemaOf(nullable("x", str))
 	var rows [][]any

@@ -21,15 +21,15 @@ import (
 	"sluice/connector"
 )
 
-// The oracle looks at files from outside: it reads them back and works out from the values what must hold of the
-// statistics. Values are bool, int64 (integers, days, microseconds), float64, string, blob, digits, []any (structs by
-// the schema's order, lists, key and value) and nil.
+// The oracle reads files back with another reader and computes from the values what the statistics must be. Values are
+// bool, int64 (integers, days, microseconds), float64, string, blob, digits, []any (structs in the schema's order, lists,
+// key and value) and nil.
 type (
 	blob   string
 	digits string // a decimal
 )
 
-// tester is a test or a property under test.
+// tester has the methods that *testing.T and *rapid.T share.
 type tester interface {
 	Helper()
 	Fatal(args ...any)
@@ -37,7 +37,7 @@ type tester interface {
 	Context() context.Context
 }
 
-// cell returns value i of an array as the schema's type has it.
+// cell returns value i of an array as a value of the schema's type.
 func cell(t arrow.DataType, a arrow.Array, i int) any {
 	if a == nil || a.IsNull(i) {
 		return nil
@@ -248,7 +248,7 @@ func parseStats(tb tester, text string) statsJSON {
 	return s
 }
 
-// at follows a path. ok is false if something is missing on it.
+// at returns the value at a path through nested maps. ok is false if a part of the path is missing.
 func at(m map[string]any, path []string) (any, bool) {
 	for _, p := range path[:len(path)-1] {
 		m, _ = m[p].(map[string]any)
@@ -272,7 +272,7 @@ func count(m map[string]any) int {
 
 func isNaN(v any) bool { f, ok := v.(float64); return ok && math.IsNaN(f) }
 
-// same compares values: NaN is itself, and -0.0 is not 0.0.
+// same compares values: NaN equals NaN, and -0.0 differs from 0.0.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case float64:

@@ -15,8 +15,8 @@ import (
 	"sluice/connector"
 )
 
-// random makes schemas, rows and pieces. Its arrays are put together from buffers, so that they hold what builders
-// never make: values below null structs, elements in null lists, offsets, unused and repeated dictionary entries.
+// random makes schemas, rows and pieces. It assembles arrays from buffers, so that they can have what builders never
+// make: values below null structs, elements in null lists, offsets, unused and repeated dictionary entries.
 type random struct {
 	*rand.Rand
 	nulls    float64 // share of nulls in nullable columns
@@ -88,7 +88,7 @@ func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 		for i, c := range children {
 			data[i] = c.Data()
 			if rows != nil && data[i].Buffers()[0] == nil && data[i].Offset() == 0 && r.chance(2) {
-				// As builders do it: a null struct has null fields, required ones, too.
+				// As builders do it: in a null struct all fields are null, also the required ones.
 				buffers := append([]*memory.Buffer{rows}, data[i].Buffers()[1:]...)
 				below := array.NewData(c.DataType(), n, buffers, data[i].Children(), array.UnknownNullCount, 0)
 				if d, ok := c.(*array.Dictionary); ok {
@@ -304,8 +304,8 @@ func (r *random) float(x uint64, edge bool) float64 {
 	return float64(int64(x)) * 1e10
 }
 
-// text makes strings whose first difference lies around the length at which bounds are cut, of characters that sort
-// differently in UTF-8 and UTF-16, and around those that bounds end with.
+// text makes strings whose first difference lies near the length at which bounds are shortened. Their characters sort
+// differently in UTF-8 and UTF-16, or are close to those that bounds end with.
 func (r *random) text(x uint64) string {
 	var b strings.Builder
 	alphabet := []string{
@@ -347,7 +347,7 @@ func (r *random) pieces(sc *arrow.Schema) []connector.Piece {
 		default:
 			for at := int64(0); at < n && len(pieces) < 30; {
 				to := min(n, at+r.Int64N(n+1))
-				if !r.chance(3) { // else rows of a claim that was lost
+				if !r.chance(3) { // else the piece is left out, as rows of an earlier session are
 					pieces = append(pieces, connector.Piece{Rows: b, From: at, To: to})
 				}
 				at = to

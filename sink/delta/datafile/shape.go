@@ -98,7 +98,7 @@ func (e *encoder) shapeStruct(c *column, a *array.Struct, own valid, nulls int) 
 	return fromData(arrow.StructOf(fields...), a.Len(), []*memory.Buffer{own.buffer()}, data, nulls), nil
 }
 
-// position finds a name; at is a guess.
+// position returns the index of the field with a name. It tries the index at first, where the field usually is.
 func position(fields []arrow.Field, at int, name string) (int, bool) {
 	if at < len(fields) && fields[at].Name == name {
 		return at, true
@@ -125,7 +125,7 @@ func unknown(fields []arrow.Field, known []*column) string {
 	return ""
 }
 
-// shapeList also handles the list inside of a map.
+// shapeList shapes a list, or a map, which Arrow stores as a list of structs of key and value.
 func (e *encoder) shapeList(c *column, a *array.List, own valid, nulls int) (arrow.Array, error) {
 	elements, offsets, err := presentElements(a, own)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"sluice/connector"
 )
 
-// A lent buffer is zeroed and not shared, and keeps its content when it grows.
+// Memory from a recycler is zeroed, belongs to one borrower at a time, and keeps its content when it grows.
 func TestRecycler(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &recycler{scrub: true}

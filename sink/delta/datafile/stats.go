@@ -63,8 +63,8 @@ func appendMin(b []byte, c *column, s *stat, stringPrefix int) []byte {
 	}
 	switch c.kind {
 	case kindBool:
-		// Spark only counts their nulls. But deltalake, when it passes a table to pyarrow, takes a missing bound for
-		// a column without values; it writes these bounds itself.
+		// Spark writes no bounds for booleans. But deltalake, which does, takes a column without bounds for one
+		// without values when it passes a table to pyarrow.
 		return strconv.AppendBool(b, s.minInt == 1)
 	case kindInt:
 		return strconv.AppendInt(b, s.minInt, 10)
@@ -108,7 +108,8 @@ func appendMax(b []byte, c *column, s *stat, stringPrefix int) []byte {
 	case kindDate:
 		return appendTime(b, time.Unix(s.maxInt*secondsPerDay, 0), time.DateOnly)
 	case kindTimestamp:
-		// Statistics have milliseconds. By the protocol writers cut and readers allow for it, but not all readers do.
+		// Statistics have milliseconds. By the protocol writers round down and readers allow for it. Not all readers do,
+		// so this maximum is rounded up.
 		ms := s.maxInt / 1000
 		if s.maxInt%1000 > 0 {
 			ms++

@@ -28,7 +28,7 @@ func nullable(name string, t arrow.DataType) arrow.Field {
 
 func schemaOf(fields ...arrow.Field) *arrow.Schema { return arrow.NewSchema(fields, nil) }
 
-// batchOf makes rows of values as [cell] returns them; int is taken for int64.
+// batchOf makes a record batch of values as [cell] returns them. An int stands for an int64.
 func batchOf(sc *arrow.Schema, rows ...[]any) arrow.RecordBatch {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, sc)
 	for _, row := range rows {
@@ -238,7 +238,7 @@ func TestStatsNest(t *testing.T) {
 	}
 }
 
-// TestNaNInAnotherRowGroup: what a bound must not say is known only of the whole file.
+// TestNaNInAnotherRowGroup: a NaN in one row group removes the maximum of the whole file.
 func TestNaNInAnotherRowGroup(t *testing.T) {
 	sc, a := columnOf(f64, 1.0, 2.0)
 	_, b := columnOf(f64, math.NaN())
@@ -250,7 +250,7 @@ func TestNaNInAnotherRowGroup(t *testing.T) {
 	}
 }
 
-// TestRowGroupsPrune: the footer tells row groups apart, for integers, timestamps and strings in either form.
+// TestRowGroupsPrune: a reader can skip row groups by the footer, by integers, timestamps and strings in either form.
 func TestRowGroupsPrune(t *testing.T) {
 	sc := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", str), nullable("d", str))
 	in := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", str), nullable("d", dictionary))

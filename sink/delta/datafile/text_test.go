@@ -55,8 +55,8 @@ func TestBoundsOfStrings(t *testing.T) {
 	}
 }
 
-// TestBoundsHoldAllStrings checks the order of bytes, which is that of the readers, and that cutting a value to what
-// is kept of it changes nothing.
+// TestBoundsHoldAllStrings: a string is within its bounds in the order of bytes, which readers use. The bounds of a value
+// shortened to cutAt bytes are the same.
 func TestBoundsHoldAllStrings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runes := rapid.RuneFrom([]rune{'a', '~', 0x7F, 0x80, 'é', 0xFFFD, 0xFFFF, '😀', utf8.MaxRune})

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Bounds for what other writers put into the log. Exceeding one is [ErrCorrupt], with the name of the object and the
-// bound. Only an oversized hint is ignored, because a longer list of the log replaces it.
+// Bounds for the content of a log, which other writers may have written. Content beyond a bound is [ErrCorrupt], with
+// the bound in the text. Only an oversized hint is ignored, because a longer list of the log replaces it.
 const (
 	// maxHint bounds _last_checkpoint. Delta's own has some hundred bytes, and some KiB with a schema in it.
 	maxHint = 64 << 10
@@ -58,12 +58,12 @@ func (b *budget) take(n int64) error {
 // keeper counts the memory of the parsed lines of one commit.
 type keeper struct {
 	budget *budget
-	alone  bool // no other commit is read meanwhile, and the caller bounds its data files
-	heads  int64
+	alone  bool  // no other commit is read in parallel; adds and removes are then not counted
+	heads  int64 // cost of the actions other than adds and removes
 	kept   int64 // reserved from the budget and not returned
 }
 
-// hold reserves the cost of an action until giveUp.
+// hold reserves the cost of an action until giveUp, or as long as the budget is used.
 func (k *keeper) hold(n int64) error {
 	err := k.budget.take(n)
 	if err == nil {
@@ -78,7 +78,7 @@ func (k *keeper) giveUp() {
 	k.kept = 0
 }
 
-// keep counts an action whose line cost n bytes.
+// keep counts an action whose line costs n bytes; see cost.
 func (k *keeper) keep(a Action, n int64) error {
 	if a.kind()&(KindAdd|KindRemove) != 0 {
 		if k.alone {
@@ -92,7 +92,7 @@ func (k *keeper) keep(a Action, n int64) error {
 	return k.hold(n)
 }
 
-// line parses a line and reserves the memory of the parsing from the budget meanwhile.
+// line parses a line and counts its actions. While it parses, it also reserves the memory of the parsing.
 func (k *keeper) line(text []byte, want Kinds) ([]Action, error) {
 	n := cost(text)
 	if n > maxParsed {

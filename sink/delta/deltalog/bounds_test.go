@@ -13,7 +13,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// endless is a store in which one object has as many bytes as anyone reads. It counts them.
+// endless is a store in which one object never ends. It counts the bytes that are read of the object.
 type endless struct {
 	objstore.Store
 	key  string
@@ -35,7 +35,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBounds_Hint: of a hint that is too large no more is read than the bound, and the log is read as if there were none.
+// TestBounds_Hint: no more than the bound is read of a hint that is too large, and the log is read as without a hint.
 func TestBounds_Hint(t *testing.T) {
 	tab := newTable(t)
 	tab.append(3)
@@ -138,8 +138,8 @@ func TestBounds_Positions(t *testing.T) {
 	}
 }
 
-// TestBounds_Checkpoint: a checkpoint that would take more memory than the bound is not used, and named if nothing else says
-// what it does.
+// TestBounds_Checkpoint: a checkpoint that would take more memory than the bound is not used. If the log cannot be read
+// without it, the error names it.
 func TestBounds_Checkpoint(t *testing.T) {
 	tab := newTable(t)
 	tab.append(3)
@@ -160,7 +160,7 @@ func TestBounds_Checkpoint(t *testing.T) {
 	}
 }
 
-// TestBounds_CheckpointMemory: what a checkpoint takes depends on what is read at a time, not on its size.
+// TestBounds_CheckpointMemory: the memory for reading a checkpoint does not grow with its size.
 func TestBounds_CheckpointMemory(t *testing.T) {
 	var peaks [2]int64
 	for i, files := range []int{30_000, 90_000} {

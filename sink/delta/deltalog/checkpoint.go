@@ -13,13 +13,13 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// WriteCheckpoint writes the checkpoint of s (V1, one file) and makes _last_checkpoint name it, unless that names a
-// later one. The data files of the previous checkpoint are streamed, so memory grows with the commits since then, not
-// with the table. A large file is spooled to tempDir ("" is the system's).
+// WriteCheckpoint writes the checkpoint of s (V1, one file) and makes _last_checkpoint name it, unless that already
+// names it or a later one. The data files of the previous checkpoint are streamed, so memory grows with the commits
+// since then, not with the table. A large file is spooled to tempDir ("" is the system's).
 //
-// A tombstone is kept while a reader of an old version may need its file, by the table's
-// delta.deletedFileRetentionDuration. All txns are kept. An existing checkpoint of the same version was written by
-// another member, hence has the same content; it is kept.
+// A tombstone is kept as long as a reader of an old version may need its file: for the table's
+// delta.deletedFileRetentionDuration. All txns are kept. If another writer has stored a checkpoint of the version
+// already, that one stays. The stored checkpoint is read back in either case, and must have the heads of s.
 func WriteCheckpoint(ctx context.Context, store objstore.Store, s *State, now time.Time, tempDir string) (Checkpoint, error) {
 	c := Checkpoint{Version: s.Version, Parts: 1}
 	body := newSpool(tempDir)
@@ -34,7 +34,7 @@ func WriteCheckpoint(ctx context.Context, store objstore.Store, s *State, now ti
 	}
 	err = store.Put(ctx, CheckpointKey(s.Version), content, objstore.IfAbsent)
 	if errors.Is(err, objstore.ErrExists) {
-		written = counts{} // another member's: its counts are unknown
+		written = counts{} // the checkpoint is another writer's, so its counts are unknown
 	} else if err != nil {
 		return c, fmt.Errorf("checkpoint of version %d: %w", s.Version, err)
 	}

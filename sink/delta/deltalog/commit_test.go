@@ -26,7 +26,7 @@ func collect[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
 	return all
 }
 
-// The shapes of delta-writer's actions: order of lines, no HTML escapes, nothing null, one newline at the end of each.
+// The form of encoded actions: the order of lines, no HTML escapes, nothing null, one newline at the end of each.
 func TestEncodeShapes(t *testing.T) {
 	got, err := deltalog.Encode([]deltalog.Action{
 		deltalog.Add{Path: deltalog.URI("p=a%2Fb c/x.parquet"), Size: 3, ModificationTime: 4, DataChange: true, Stats: `{"numRecords":1}`},
@@ -75,7 +75,7 @@ func TestEncodeRefusesTwoActionsForOneThing(t *testing.T) {
 	}
 }
 
-// What other programs write: unknown actions and fields, nulls spelled out, free commitInfo.
+// Commits of other programs are read: with unknown actions and fields, explicit nulls and any commitInfo.
 func TestParseForeign(t *testing.T) {
 	text := strings.Join([]string{
 		`{"commitInfo":{"timestamp":1,"operation":"WRITE","operationParameters":{"mode":"Append","partitionBy":[],"n":7},"notebook":{"x":1},"readVersion":null,"isBlindAppend":"yes","txnId":"f"}}`,

@@ -10,13 +10,13 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// SpoolMemory is where a spool turns to a file.
+// SpoolMemory is the size up to which a spool stays in memory.
 const SpoolMemory = spoolMemory
 
 // LastCheckpoint is the key of the hint.
 const LastCheckpoint = lastCheckpoint
 
-// PartKey names a part of a checkpoint in several files.
+// PartKey returns the object key of a part of a checkpoint in several files.
 func PartKey(version int64, part, parts int) string { return partKey(version, part, parts) }
 
 // EncodeParts writes actions as Parquet files of a checkpoint, one for each part.
@@ -64,10 +64,10 @@ func (s *spool) Reader() (interface {
 	return s.reader()
 }
 
-// Discard deletes it.
+// Discard deletes the temporary file.
 func (s *spool) Discard() { s.discard() }
 
-// The bounds of what others write.
+// The bounds for the content of a log.
 const (
 	MaxHint     = maxHint
 	MaxLine     = maxLine
@@ -75,15 +75,15 @@ const (
 	MaxTogether = maxTogether
 )
 
-// ReadTogether reads versions side by side and returns their errors and the largest number of bytes that they took.
+// ReadTogether reads versions in parallel and returns their errors and the largest number of bytes reserved at a time.
 func ReadTogether(ctx context.Context, store objstore.Store, from, n int64, want Kinds) ([]error, int64) {
 	b := &budget{}
 	_, errs := readTogether(ctx, store, from, n, want, b)
 	return errs, b.peak.Load()
 }
 
-// CheckpointMemory reads a checkpoint in one file and returns the largest number of bytes that it took at a time, what it
-// still held at the end, and what was left once it was closed.
+// CheckpointMemory reads a checkpoint in one file. It returns the largest number of bytes allocated at a time, and the
+// numbers after the last row and after the release of the rows.
 func CheckpointMemory(ctx context.Context, store objstore.Store, version int64) (peak, atEnd, left int64, err error) {
 	p, err := openParquet(ctx, store, CheckpointKey(version))
 	if err != nil {

@@ -81,7 +81,7 @@ func changesSince(ctx context.Context, store objstore.Store, s *State) (changes,
 		if err != nil {
 			return c, err
 		}
-		// A commit that names a file twice replaces earlier actions, independent of the order of its lines.
+		// If one commit removes and adds the same file, the add counts, independent of the order of its lines.
 		for _, a := range commit.Actions {
 			if r, ok := a.(Remove); ok {
 				say(r, commit.Version)

@@ -12,8 +12,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestNames_AbsurdVersion: a commit or checkpoint with a version that no log reaches makes the log unreadable, by its name,
-// for every way to read it. It is neither passed over nor believed.
+// TestNames_AbsurdVersion: a commit or checkpoint with a version that no log reaches makes the log unreadable, however it
+// is read, and the error names the object.
 func TestNames_AbsurdVersion(t *testing.T) {
 	for _, version := range []string{"09223372036854775807", "09223372036854775806", "99999999999999999999", "00009007199254740992"} {
 		for _, rest := range []string{"json", "checkpoint.parquet", "checkpoint.0000000001.0000000001.parquet"} {
@@ -44,7 +44,7 @@ func TestNames_AbsurdVersion(t *testing.T) {
 	}
 }
 
-// TestNames_NoTable: an absurd object alone is no table, and no place for a new one either.
+// TestNames_NoTable: a folder with nothing but an object of an absurd version is no table, and no table is created there.
 func TestNames_NoTable(t *testing.T) {
 	store := objstore.NewMem()
 	if err := store.Put(t.Context(), deltalog.Dir+"09223372036854775807.json", bytes.NewReader(nil), objstore.Replace); err != nil {
@@ -76,8 +76,8 @@ func TestNames_NotRead(t *testing.T) {
 	tab.load()
 }
 
-// TestCheckpoint_BehindTheNewestCommit: a checkpoint of a version that the commits do not reach hides none of them,
-// and the next version does not follow it, with every hint.
+// TestCheckpoint_BehindTheNewestCommit: a checkpoint of a version after the newest commit makes the log unreadable, with any
+// hint. Else it would hide the commits, and the next version would follow a gap.
 func TestCheckpoint_BehindTheNewestCommit(t *testing.T) {
 	for name, hint := range map[string]string{
 		"no hint": "", "hint at it": `{"version":1000}`, "older hint": `{"version":4}`, "hint behind it": `{"version":2000}`,
@@ -133,7 +133,7 @@ func TestHint_Absurd(t *testing.T) {
 		}
 		tab.load()
 	}
-	// Sizes only say when the next checkpoint is due.
+	// The sizes in a hint only affect when the next checkpoint is due.
 	for _, size := range []string{"9223372036854775807", "-9223372036854775808"} {
 		tab := newTable(t)
 		tab.append(12)
@@ -178,7 +178,7 @@ func TestNumbers_Absurd(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 		if err == nil {
-			_, _ = deltalog.WriteCheckpoint(t.Context(), tab.store, s, s.ReadAt, "") // it may be refused, and does not panic
+			_, _ = deltalog.WriteCheckpoint(t.Context(), tab.store, s, s.ReadAt, "") // may fail, but must not panic
 		}
 	}
 }

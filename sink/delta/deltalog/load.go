@@ -238,9 +238,9 @@ func readHeads(ctx context.Context, store objstore.Store, c Checkpoint) (*State,
 // probedVersions is the number of versions that are requested by name before a list is made.
 const probedVersions = 8
 
-// Refresh returns the state with all commits up to the newest one, and the time of that knowledge. It reads only the
-// commits after s. The error is [ErrCorrupt] also if the log was cleaned up beyond the versions that were read: the
-// caller must then call Load.
+// Refresh returns s with all later commits applied, as the newest state: see [End]. It reads only the commits after s.
+// The error is [ErrCorrupt] also if the log was cleaned up beyond the versions that were read: the caller must then
+// call Load.
 func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error) {
 	before := s
 	for n := 0; ; n++ {
@@ -270,9 +270,9 @@ func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error
 
 // End returns s as the newest state as of at, the time of the request that found no version after s. A missing next
 // version only means "not yet" if the log was not cleaned up meanwhile, and a cleanup removes older versions first.
-// So End checks that the version of s is still in the log. It skips the check if s is also the state that the poll
-// began with, which was seen a moment before: no log drops versions that fast. The error is [ErrCorrupt] if the
-// version is gone: the caller must then call Load.
+// So End checks that the version of s is still in the log. It skips the check if s equals began, the state before the
+// caller read any commits, and was the newest one less than a minute before at: no log drops versions that fast. The
+// error is [ErrCorrupt] if the version is gone: the caller must then call Load.
 func End(ctx context.Context, store objstore.Store, began, s *State, at time.Time) (*State, error) {
 	last := *s
 	last.ReadAt = at

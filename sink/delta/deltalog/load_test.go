@@ -15,7 +15,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// table is a log being written, with what it must add up to.
+// table is a log that a test writes, with the state that it must have.
 type table struct {
 	t     test
 	store *objstore.Mem
@@ -25,7 +25,7 @@ type table struct {
 	known map[string]bool
 }
 
-// test is what *testing.T and *rapid.T have in common here.
+// test has the methods that *testing.T and *rapid.T share.
 type test interface {
 	Helper()
 	Fatal(...any)
@@ -117,7 +117,7 @@ func (tab *table) get(key string) string {
 	return b.String()
 }
 
-// load reads the table and holds it against what was written.
+// load reads the table and compares it with the expected state.
 func (tab *table) load() *deltalog.State {
 	tab.t.Helper()
 	s, err := deltalog.Load(tab.t.Context(), tab.store)
@@ -172,7 +172,7 @@ func TestLoadNoTable(t *testing.T) {
 func TestLoadAndRefresh(t *testing.T) {
 	tab := newTable(t)
 	s := tab.load()
-	for _, n := range []int{0, 1, 7, 8, 9, 30} { // a few by name, many by a list
+	for _, n := range []int{0, 1, 7, 8, 9, 30} { // a few are requested by name, many are found by a list
 		tab.append(n)
 		var err error
 		if s, err = deltalog.Refresh(t.Context(), tab.store, s); err != nil {

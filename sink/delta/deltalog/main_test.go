@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMain asks for fewer random histories than rapid does by itself: each reads and writes Parquet many times. The
-// command line can ask for more.
+// TestMain makes rapid draw fewer histories than by default, because each reads and writes Parquet many times. A flag can
+// set more.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "40"); err != nil {
 		panic(err)

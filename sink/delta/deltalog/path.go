@@ -30,8 +30,8 @@ func partKey(version int64, part, parts int) string {
 // before returns a key that sorts after all files of versions below version and before those of version itself.
 func before(version int64) string { return fmt.Sprintf("%s%020d", Dir, version) }
 
-// maxVersion is the largest version that this package accepts. JSON readers represent every integer up to it exactly,
-// and its successor exists. A log with one version per millisecond would need 285 000 years to reach it.
+// maxVersion is the largest version that this package accepts. JSON readers represent every integer up to it exactly.
+// A log with one version per millisecond would need 285 000 years to reach it.
 const maxVersion = 1<<53 - 1
 
 // logFile is a file of the log, identified by its name.
@@ -72,7 +72,7 @@ func parseName(key string) (f logFile, ok bool, err error) {
 	return f, true, nil
 }
 
-// number parses digits only.
+// number parses a number of digits only; ok is false for anything else.
 func number(s string) (int64, bool) {
 	if strings.Trim(s, "0123456789") != "" {
 		return 0, false

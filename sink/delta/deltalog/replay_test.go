@@ -54,7 +54,7 @@ func TestReplayEqualsModel(t *testing.T) {
 			"lose the hint": func(*rapid.T) { tab.drop(deltalog.LastCheckpoint) },
 			"refresh": func(t *rapid.T) {
 				if s.Version < tab.load().Checkpoint.Version {
-					s = tab.load() // cleanup may have taken what it would read
+					s = tab.load() // the cleanup may have removed commits that a refresh would read
 				}
 				var err error
 				if s, err = deltalog.Refresh(t.Context(), tab.store, s); err != nil {
@@ -118,7 +118,7 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// describe renders all that a state says. Text that is no UTF-8 was replaced on reading, so that both are alike.
+// describe renders a state and its data files as text, so that two states can be compared.
 func describe(t *testing.T, store objstore.Store, s *deltalog.State) (string, error) {
 	t.Helper()
 	var lines []string

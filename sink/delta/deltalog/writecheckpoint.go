@@ -96,7 +96,7 @@ func newCheckpointWriter(out io.Writer) (*checkpointWriter, error) {
 	props := []parquet.WriterProperty{
 		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(1),
 		parquet.WithDataPageVersion(parquet.DataPageV1), parquet.WithVersion(parquet.V2_LATEST),
-		// Readers do not search text ranges here, and the placeholders of null lists and maps must not count.
+		// Readers do not use statistics of a checkpoint, and null lists and maps would add placeholder values to them.
 		parquet.WithStats(false),
 		parquet.WithDictionaryFor("add.path", false), parquet.WithDictionaryFor("add.stats", false),
 		parquet.WithMaxRowGroupLength(groupRows + 1),

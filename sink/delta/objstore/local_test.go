@@ -43,7 +43,8 @@ func putString(t *testing.T, s Store, key, body string) error {
 	return s.Put(t.Context(), key, strings.NewReader(body), IfAbsent)
 }
 
-// child runs this test binary as another process. TestChild is its main; as part of the suite it is the parent of itself.
+// child returns a command that runs this test binary as another process. In that process TestChild is the main function. In
+// the test suite TestChild only checks that such a process starts.
 func child(t *testing.T, mode string, args ...string) *exec.Cmd {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.v")
@@ -118,7 +119,8 @@ func (k *slowBody) Read(b []byte) (int, error) {
 	return k.Reader.Read(b[:min(len(b), 64<<10)])
 }
 
-// TestKill: before the link (or the rename) the key is as it was, from it on there is a complete object.
+// TestKill: if a process is killed before the link (or the rename) of its put, the key is unchanged; afterwards it has the
+// complete object.
 func TestKill(t *testing.T) {
 	for _, mode := range []string{"if-absent", "replace"} {
 		for _, c := range []struct {
@@ -231,7 +233,7 @@ func TestFileSizeLimit(t *testing.T) {
 	}
 }
 
-// TestSweepSparesTheLiving: a second process must not take away what a living one is writing.
+// TestSweepSparesTheLiving: a new process does not sweep the temporary files of a process that still runs.
 func TestSweepSparesTheLiving(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpenLocal(t, dir)
@@ -290,7 +292,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestLostReply: the link was made, the answer says that it exists, as NFS does.
+// TestLostReply: a put succeeds if link(2) reports EEXIST but the name is our own link, as can happen on NFS.
 func TestLostReply(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openLocal(t.Context(), dir, localSystem{link: func(from, to string) error {
@@ -307,7 +309,7 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// TestLinkFails: what the system answers, as the contract has it.
+// TestLinkFails: errors of link(2) become the errors that the contract of Store demands.
 func TestLinkFails(t *testing.T) {
 	for _, c := range []struct {
 		err     error
@@ -328,7 +330,8 @@ func TestLinkFails(t *testing.T) {
 	}
 }
 
-// TestSyncs: an object is durable before it is visible, its name and its directories before the put is done.
+// TestSyncs: the content of an object is durable before the object is visible; its name and directories are durable before
+// the put returns.
 func TestSyncs(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpenLocal(t, dir)
@@ -362,7 +365,7 @@ func TestUnsyncedDirectory(t *testing.T) {
 	}
 	s.sync = func(f *os.File) error {
 		if fi, err := f.Stat(); err != nil || fi.IsDir() {
-			return errors.Join(err, syscall.EACCES) // no refusal: the object is there
+			return errors.Join(err, syscall.EACCES) // must not become a refusal, because the object exists
 		}
 		return nil
 	}
@@ -401,7 +404,7 @@ func TestLocalKeys(t *testing.T) {
 	if err := putString(t, s, "d/object", "x"); err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range []string{"d", "d/object/below"} { // a directory, below an object
+	for _, k := range []string{"d", "d/object/below"} { // a directory; a key below an object
 		for _, mode := range []Mode{Replace, IfAbsent} {
 			err := s.Put(t.Context(), k, strings.NewReader("x"), mode)
 			if !errors.Is(err, ErrRefused) || classify.Of(err) != classify.Fatal {
@@ -411,7 +414,7 @@ func TestLocalKeys(t *testing.T) {
 	}
 }
 
-// TestLocalListModel holds List against a sorted list of keys, with directories, other files and odd prefixes.
+// TestLocalListModel compares List with a sorted list of keys, with directories, other files and odd prefixes.
 func TestLocalListModel(t *testing.T) {
 	part := rapid.StringOfN(rapid.SampledFrom([]rune("ab-.0_é/")), 1, 5, -1)
 	rapid.Check(t, func(r *rapid.T) {
@@ -454,7 +457,7 @@ func TestLocalListModel(t *testing.T) {
 	})
 }
 
-// TestPutStreams: the size of a body has no part in the memory that a put takes.
+// TestPutStreams: the memory of a put does not grow with the size of its body.
 func TestPutStreams(t *testing.T) {
 	s := mustOpenLocal(t, t.TempDir())
 	body := bytes.NewReader(big)

@@ -17,8 +17,8 @@ func Observed(s Store, note func(o Op, err error, took time.Duration)) Store {
 }
 
 // Measured returns s with the duration of each operation in the histogram sluice_store_operation_seconds, by
-// operation and outcome ([Outcome]). A Get ends with the first byte. The duration of a List excludes the time of its
-// reader.
+// operation and outcome ([Outcome]). A Get is finished when the object is open. The duration of a List excludes the
+// time of its reader.
 func Measured(s Store, reg prometheus.Registerer) (Store, error) {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sluice_store_operation_seconds",

@@ -20,8 +20,8 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// TestMinIO holds a real server against the contract: SLUICE_TEST_S3 is its URL, SLUICE_TEST_S3_ACCESS_KEY and
-// SLUICE_TEST_S3_SECRET_KEY its keys (minioadmin).
+// TestMinIO runs the conformance suite on a real server: SLUICE_TEST_S3 is its URL, SLUICE_TEST_S3_ACCESS_KEY and
+// SLUICE_TEST_S3_SECRET_KEY are its keys (default: minioadmin).
 func TestMinIO(t *testing.T) {
 	c := minio(t)
 	client := s3.New(s3.Options{
@@ -56,7 +56,7 @@ func TestMinIO(t *testing.T) {
 	}
 }
 
-// minio returns how to reach the server that TestMinIO describes, with a bucket that is not there yet.
+// minio returns the configuration for the server of TestMinIO, with a bucket that does not exist yet.
 func minio(t *testing.T) objstore.S3Config {
 	t.Helper()
 	endpoint := os.Getenv("SLUICE_TEST_S3")
@@ -76,7 +76,7 @@ func minio(t *testing.T) objstore.S3Config {
 	}
 }
 
-// TestMinIO_Explain compares texts and hints with those of a real server. s3failed_test.go has the answers of others.
+// TestMinIO_Explain checks texts and hints for the errors of a real server. s3failed_test.go has those of other servers.
 func TestMinIO_Explain(t *testing.T) {
 	c := minio(t)
 	id := regexp.MustCompile(`\(request id [0-9A-F]{16}\)`)

@@ -76,6 +76,7 @@ var (
 	ErrRefused = errors.New("request refused")
 	// ErrNotSent means that the request was never sent, so it has no effect. It says nothing about earlier requests.
 	ErrNotSent = errors.New("request not sent")
-	// ErrUnsafe means that a store breaks the promise of IfAbsent, as the self-test found.
+	// ErrUnsafe means that a store breaks a promise that commits rely on: an exclusive IfAbsent, reads and lists that
+	// see each put, or lists in byte order.
 	ErrUnsafe = errors.New("store has no exclusive put")
 )

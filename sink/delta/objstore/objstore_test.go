@@ -42,7 +42,7 @@ func TestSub(t *testing.T) {
 	})
 }
 
-// TestSubShares: what one part puts the whole has, and no key leaves the part.
+// TestSubShares: the whole store has the objects of its part, and no key of the part reaches outside of it.
 func TestSubShares(t *testing.T) {
 	whole := objstore.NewMem()
 	part := objstore.Sub(whole, "orders")

@@ -163,7 +163,7 @@ func (c S3Config) local() bool {
 	return err == nil && secure.Loopback(u.Hostname())
 }
 
-// plain refuses an endpoint without TLS.
+// plain refuses an endpoint without TLS, unless it is on this host or InsecurePlaintext allows it.
 func (c S3Config) plain() error {
 	if strings.HasPrefix(strings.ToLower(c.Endpoint), "http://") && !c.InsecurePlaintext && !c.local() {
 		return fmt.Errorf("%w: %s has no TLS: write https://, and ca_file if the authority is your own", secure.ErrPlaintext, c.Endpoint)

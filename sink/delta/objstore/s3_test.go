@@ -29,7 +29,7 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// operations are all that a store can be asked, by their names in errors and traces.
+// operations has one call of each operation of a store, by its name in errors and traces.
 var operations = map[string]func(context.Context, objstore.Store) error{
 	"get": func(ctx context.Context, s objstore.Store) error {
 		r, err := s.Get(ctx, "key", 0, -1)
@@ -65,7 +65,7 @@ func TestS3Answers(t *testing.T) {
 	type want struct {
 		is    error
 		class classify.Class
-		none  bool // no error
+		none  bool // want no error
 	}
 	refused := want{is: objstore.ErrRefused, class: classify.Fatal}
 	passes := want{class: classify.Transient}
@@ -89,7 +89,7 @@ func TestS3Answers(t *testing.T) {
 		{404, "NoSuchBucket", refused, nil},
 		{404, "NoSuchKey", missing, absent},
 		{404, "NotFound", missing, absent},
-		{404, "NoSuchVersion", passes, nil}, // Sluice asks for no version
+		{404, "NoSuchVersion", passes, nil}, // Sluice requests no versions of objects
 		{404, "", passes, nil},
 		{405, "MethodNotAllowed", refused, nil},
 		{408, "", passes, nil},
@@ -121,7 +121,7 @@ func TestS3Answers(t *testing.T) {
 				w, special := c.except[name]
 				switch {
 				case special:
-				case name == "head" && c.status == 400: // an answer without a body says no code
+				case name == "head" && c.status == 400: // a response without a body has no code
 					w = refused
 				default:
 					w = c.all
@@ -129,7 +129,7 @@ func TestS3Answers(t *testing.T) {
 				checkError(t, do(t.Context(), s), w.is, w.class, w.none)
 				want := int32(1)
 				if name == "head" && c.status == 404 {
-					want = 2 // a GET says more
+					want = 2 // a GET follows, whose response has a code
 				}
 				if n := requests.Load(); n != want {
 					t.Errorf("%d requests, want %d", n, want)
@@ -139,8 +139,7 @@ func TestS3Answers(t *testing.T) {
 	}
 }
 
-// TestS3NotFound_WithoutACode: a 404 that S3 did not give decides nothing. An ingress answers so while the service behind
-// it restarts.
+// TestS3NotFound_WithoutACode: a 404 without an S3 code is Transient: an ingress answers so while the service restarts.
 func TestS3NotFound_WithoutACode(t *testing.T) {
 	for name, body := range map[string]string{
 		"empty":        "",
@@ -162,7 +161,7 @@ func TestS3NotFound_WithoutACode(t *testing.T) {
 	}
 }
 
-// TestS3Head_NotFound: the answer to a HEAD says no code, so that of a GET counts.
+// TestS3Head_NotFound: after a HEAD with 404, which has no code, the response to a GET decides.
 func TestS3Head_NotFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -227,7 +226,7 @@ func s3Serving(t *testing.T, h http.HandlerFunc) *objstore.S3 {
 	})
 }
 
-// TestS3LostAnswer: the request took effect or not, the answer does not come. Nothing is known then.
+// TestS3LostAnswer: without a response the outcome is unknown.
 func TestS3LostAnswer(t *testing.T) {
 	for name, do := range operations {
 		s := s3Serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -241,7 +240,7 @@ func TestS3LostAnswer(t *testing.T) {
 	}
 }
 
-// TestS3BrokenAnswer: an answer that breaks off is no answer.
+// TestS3BrokenAnswer: a response that breaks off counts as no response.
 func TestS3BrokenAnswer(t *testing.T) {
 	for _, name := range []string{"get", "list", "put-if-absent"} {
 		s := s3Serving(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -250,7 +249,7 @@ func TestS3BrokenAnswer(t *testing.T) {
 		})
 		err := operations[name](t.Context(), s)
 		if name == "put-if-absent" && err == nil {
-			continue // the status line says it all; the body means nothing
+			continue // the status decides, and the body does not matter
 		}
 		t.Run(name, func(t *testing.T) { checkError(t, err, nil, classify.Transient, false) })
 	}
@@ -295,7 +294,7 @@ func TestS3Request(t *testing.T) {
 	}
 }
 
-// TestS3KeysAreReadAgain: after a denial the files are looked at again, and only then.
+// TestS3KeysAreReadAgain: the store reads the key files again after a denial, and only then.
 func TestS3KeysAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	access, secret := filepath.Join(dir, "access"), filepath.Join(dir, "secret")
@@ -346,8 +345,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestS3LastCheckComesAfterSigning: what is checked before signing may be old when the request leaves, and the store could
-// not tell. A signature that is old is refused by the store.
+// TestS3LastCheckComesAfterSigning: if the process sleeps after the last check, the signature is old, and the store refuses
+// the request. A check before signing would not have this effect.
 func TestS3LastCheckComesAfterSigning(t *testing.T) {
 	var order []string
 	s := openS3(t, objstore.S3Config{
@@ -474,11 +473,11 @@ func inBubble(t *testing.T, h http.HandlerFunc, test func(*testing.T, *objstore.
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
-		time.Sleep(time.Minute) // a server's function that sleeps notices then
+		time.Sleep(time.Minute) // until handlers that sleep have ended
 	})
 }
 
-// TestS3Silence: a store that says nothing is given up after the timeout, and what it did is unknown.
+// TestS3Silence: a request without a response ends after the timeout, and its outcome is unknown.
 func TestS3Silence(t *testing.T) {
 	for name, do := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -497,7 +496,7 @@ func TestS3Silence(t *testing.T) {
 	}
 }
 
-// TestS3CanceledOnItsWay: who stops waiting for a put that has left does not know what it did.
+// TestS3CanceledOnItsWay: if ctx ends after a put was sent, the outcome is unknown.
 func TestS3CanceledOnItsWay(t *testing.T) {
 	inBubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -513,7 +512,7 @@ func TestS3CanceledOnItsWay(t *testing.T) {
 	})
 }
 
-// TestS3StalledBody: the answer begins, then nothing more comes.
+// TestS3StalledBody: a response body that stops arriving is given up after the timeout.
 func TestS3StalledBody(t *testing.T) {
 	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "10")
@@ -530,7 +529,7 @@ func TestS3StalledBody(t *testing.T) {
 	})
 }
 
-// TestS3SlowReader: who takes a long time between reads is not the store's failure.
+// TestS3SlowReader: time that a reader spends between two reads does not count for the timeout.
 func TestS3SlowReader(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 1<<20)
 	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }, func(t *testing.T, s *objstore.S3) {
@@ -555,7 +554,7 @@ func TestS3SlowReader(t *testing.T) {
 	})
 }
 
-// TestS3Trickle: a body that moves, but far too slowly, is given up as well.
+// TestS3Trickle: a put that makes progress, but far too slowly, is given up, too.
 func TestS3Trickle(t *testing.T) {
 	inBubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		tick := time.NewTicker(25 * time.Second)
@@ -577,7 +576,7 @@ func TestS3Trickle(t *testing.T) {
 	})
 }
 
-// TestS3Folders: the empty objects that consoles make for folders are no objects of ours.
+// TestS3Folders: lists skip the empty objects that consoles create for folders.
 func TestS3Folders(t *testing.T) {
 	c := objstoretest.ServeS3(t, nil)
 	c.Prefix = "tables"

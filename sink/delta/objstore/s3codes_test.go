@@ -26,7 +26,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// answering serves one answer, as S3 does: its texts quote what was asked for.
+// answering returns a store whose server gives each request the same error, as S3 does: the texts quote bucket and key.
 func answering(t *testing.T, status int, code string) *objstore.S3 {
 	t.Helper()
 	return s3Serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -39,14 +39,14 @@ func answering(t *testing.T, status int, code string) *objstore.S3 {
 	})
 }
 
-// TestS3Codes holds what each answer of S3 means against the table, for a read and for a put of a commit.
+// TestS3Codes compares the class of each error of S3 with the table, for a read and for a put of a commit.
 func TestS3Codes(t *testing.T) {
 	known := map[string]error{}
 	for _, row := range classtest.Rows("s3") {
 		digits, code, _ := strings.Cut(row.Key, " ")
 		status, err := strconv.Atoi(digits)
 		if err != nil {
-			continue // a row that is no answer, below
+			continue // a row for an error that is no response; it is tested below
 		}
 		s := answering(t, status, code)
 		get, put := operations["get"](t.Context(), s), operations["put-if-absent"](t.Context(), s)
@@ -78,7 +78,7 @@ func TestS3Codes(t *testing.T) {
 	checkRows(t, known)
 }
 
-// answer stands for ErrNotFound and ErrExists, which are no failures.
+// answer replaces ErrNotFound and ErrExists, which are no failures and have the class "answer" in the table.
 type answer struct{}
 
 func (answer) Error() string { return "an answer" }
@@ -104,8 +104,8 @@ func checkRows(t *testing.T, known map[string]error) {
 	}
 }
 
-// TestS3CodesOfTheSDK: what the SDK knows by name stands in the table, so that a code that it learns is noticed, and what
-// it would try again is no reason to stop.
+// TestS3CodesOfTheSDK: the table has every code that the SDK knows, so that a new one is noticed, and codes that the SDK
+// would retry are Transient.
 func TestS3CodesOfTheSDK(t *testing.T) {
 	rows := map[string][]string{}
 	for _, row := range classtest.Rows("s3") {
@@ -138,7 +138,8 @@ func TestS3CodesOfTheSDK(t *testing.T) {
 	}
 }
 
-// TestNamesDoNotSteer: bucket, prefix and key can be anything, and stores quote them in what they answer.
+// TestNamesDoNotSteer: no name of a bucket, prefix or key changes the class of an error, although stores quote the names in
+// their responses.
 func TestNamesDoNotSteer(t *testing.T) {
 	for _, lie := range []string{
 		"connection timeout 503", "AccessDenied", "SlowDown", "context canceled", "NoSuchBucket",
@@ -171,10 +172,9 @@ func TestNamesDoNotSteer(t *testing.T) {
 	}
 }
 
-// TestOneTryIsOneRequest: only the guard repeats. Neither the SDK nor the transport below it does, whether a store
-// answers that it is overrun, resets a connection, or closes one that was used before. One thing net/http does, and
-// should: a read (never a put) that meets a connection which the store closed since its last use goes on another one, as
-// HTTP allows (RFC 9110, section 9.2.2).
+// TestOneTryIsOneRequest: only the guard repeats requests. Neither the SDK nor the transport does, whether a store is
+// overrun, resets a connection, or closes an idle one. There is one exception, in net/http: a read (never a put) on an idle
+// connection that the store has closed is repeated on another one, as HTTP allows (RFC 9110, section 9.2.2).
 func TestOneTryIsOneRequest(t *testing.T) {
 	for name, do := range operations {
 		for failure, fail := range map[string]func(http.ResponseWriter){
@@ -195,7 +195,7 @@ func TestOneTryIsOneRequest(t *testing.T) {
 				var requests atomic.Int32
 				s := s3Serving(t, func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
-					if requests.Add(1) == 1 { // the connection works, and is used again
+					if requests.Add(1) == 1 { // the first request succeeds, so that its connection is used again
 						w.WriteHeader(http.StatusNoContent)
 						return
 					}

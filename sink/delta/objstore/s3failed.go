@@ -149,7 +149,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// innermost returns the text of the first error of a chain.
+// innermost returns the text of the last error of a chain, which all others wrap.
 func innermost(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner

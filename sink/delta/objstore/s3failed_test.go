@@ -32,7 +32,7 @@ import (
 	"sluice/test/certs"
 )
 
-// Bodies as the services write them.
+// Error bodies as the services write them.
 const (
 	awsNoSuchBucket = `<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>NoSuchBucket</Code><Message>The specified bucket does not exist</Message><BucketName>lake</BucketName><RequestId>TX0F7QGPZ3JBXK3V</RequestId><HostId>4Ek9r0wJzO5hLXvX+Lz0WQb9Yg7uZlG8=</HostId></Error>`
@@ -80,7 +80,7 @@ type fake struct {
 	header    http.Header
 	body      string
 	change    func(*objstore.S3Config)
-	aws       bool // the requests go to AWS, and end here
+	aws       bool // the store is configured for AWS; its requests reach this server all the same
 	what      string
 	hint      string
 }
@@ -128,7 +128,7 @@ func TestExplain_Answers(t *testing.T) {
 			return objstore.Keys{Access: "access", Secret: "secret"}, nil
 		}
 	}
-	named := func(c *objstore.S3Config) { // a server that is known by name, with the bucket before it
+	named := func(c *objstore.S3Config) { // an endpoint with a name, which the bucket's name precedes
 		c.Endpoint, c.PathStyle = strings.Replace(c.Endpoint, "127.0.0.1", "localhost", 1), false
 		c.Transport = &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(strings.Replace(c.Endpoint, "localhost", "127.0.0.1", 1), "http://"))
@@ -145,7 +145,7 @@ func TestExplain_Answers(t *testing.T) {
 			what: "put " + at + "NoSuchBucket (404): The specified bucket does not exist (request id 18EA7D058D9E394E)",
 			hint: `create bucket "lake", or correct its name in storage.url`,
 		},
-		"missing bucket/list": { // the SDK has a type for it there
+		"missing bucket/list": { // the SDK has its own error type for this one
 			operation: "list", status: 404, body: minioNoSuchBucket,
 			what: `list k: bucket "lake" at {endpoint}: NoSuchBucket (404): The specified bucket does not exist (request id 18EA7D058D9E394E)`,
 			hint: `create bucket "lake", or correct its name in storage.url`,
@@ -248,7 +248,7 @@ func TestExplain_Answers(t *testing.T) {
 			what: "put " + at + "RequestTimeTooSkewed (403): The difference between the request time and the server's time is too large. (request id 18EA7D0590637026)",
 			hint: "set the clock of this host: it differs too much from the store's",
 		},
-		"plain HTTP at a port of TLS": { // as net/http, so MinIO, answers
+		"plain HTTP at a port of TLS": { // the response of net/http, which MinIO uses
 			status: 400, body: "Client sent an HTTP request to an HTTPS server.\n",
 			what: "put " + at + "400 Bad Request without an S3 error code",
 			hint: "write https:// into storage.s3.endpoint if the server speaks TLS at this port, or correct the port",
@@ -280,7 +280,7 @@ func TestExplain_Answers(t *testing.T) {
 	}
 }
 
-// explains compares what an error says, and its hint. Its text is both.
+// explains checks the text and the hint of an error, and that its Error has both.
 func explains(t *testing.T, err error, what, hint string) {
 	t.Helper()
 	if err == nil {
@@ -343,13 +343,13 @@ func TestExplain_NoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	go func() { // a server of TLS that answers with an alert
+	go func() { // a TLS server that answers with an alert
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			// The whole request: an earlier answer lets the client report what it cannot send any more.
+			// Read the whole request first. Otherwise the client reports that it could not send the rest.
 			if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
 				_, _ = io.Copy(io.Discard, r.Body)
 			}
@@ -366,7 +366,7 @@ func TestExplain_NoAnswer(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		config     objstore.S3Config
-		what, hint string // {…} in what stands for what the system adds
+		what, hint string // {…} in what stands for text of the system
 	}{
 		"no TLS": {
 			objstore.S3Config{Endpoint: strings.Replace(plain.URL, "http:", "https:", 1)},
@@ -475,7 +475,7 @@ func TestExplain_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestExplain_NoCredentials: the default chain finds none.
+// TestExplain_NoCredentials covers the text and the hint if the default chain finds no credentials.
 func TestExplain_NoCredentials(t *testing.T) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_WEB_IDENTITY_TOKEN_FILE"} {
 		t.Setenv(name, "")
@@ -515,7 +515,7 @@ func TestExplain_GaveUp(t *testing.T) {
 	})
 }
 
-// TestExplain_Body: a body that breaks off, in what is read and in what says what failed.
+// TestExplain_Body covers bodies that break off: of objects, and of error responses.
 func TestExplain_Body(t *testing.T) {
 	s := s3Serving(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
@@ -534,7 +534,7 @@ func TestExplain_Body(t *testing.T) {
 	}
 }
 
-// TestExplain_Echo: a store that repeats what the request was signed with.
+// TestExplain_Echo: the text hides credentials and signature if a store repeats them in its response.
 func TestExplain_Echo(t *testing.T) {
 	var signed string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -557,7 +557,7 @@ func TestExplain_Echo(t *testing.T) {
 	}
 }
 
-// TestExplain_Long: names and keys as long as they may be leave room for what the store says.
+// TestExplain_Long: the longest names and keys leave room for the text of the store.
 func TestExplain_Long(t *testing.T) {
 	key := "orders/" + strings.Repeat("p/", 450) + "00000000000000000007.json"
 	s := s3Serving(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -573,7 +573,7 @@ func TestExplain_Long(t *testing.T) {
 	oneLine(t, err)
 }
 
-// TestExplain_Local: errors of a directory, and of anything else.
+// TestExplain_Local covers the hints for errors of a local directory and of other sources.
 func TestExplain_Local(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lake")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -605,7 +605,7 @@ func TestExplain_Local(t *testing.T) {
 	}
 }
 
-// TestSelfTest_OneFailure: the eight puts of the self-test and its cleaning up fail for one reason, which is said once.
+// TestSelfTest_OneFailure: if all requests of the self-test fail for one reason, the error names it once.
 func TestSelfTest_OneFailure(t *testing.T) {
 	ids := make(chan string, 100)
 	for i := range cap(ids) {
@@ -633,7 +633,7 @@ func TestSelfTest_OneFailure(t *testing.T) {
 	}
 }
 
-// TestSelfTest_SeveralFailures: puts that fail for different reasons say each one once, in one line, with what to do.
+// TestSelfTest_SeveralFailures: if the puts fail for different reasons, the error names each once, in one line, with a hint.
 func TestSelfTest_SeveralFailures(t *testing.T) {
 	var requests atomic.Int32
 	err := objstore.SelfTest(t.Context(), s3Serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -674,7 +674,7 @@ func TestSelfTest_SeveralFailures(t *testing.T) {
 	}
 }
 
-// FuzzExplain: no answer makes a text of several lines, a long one, or one that steers a terminal.
+// FuzzExplain: for any response the text is one line, short, and without characters that steer a terminal.
 func FuzzExplain(f *testing.F) {
 	f.Add(403, "AccessDenied", "no\nnewline\r\x1b[2J\u2028\u202e", "id\n1", "", "Location\nx")
 	f.Add(404, strings.Repeat("c", 500), strings.Repeat("é", 5000), strings.Repeat("1", 500), "", "http://a b/\x7f")
@@ -689,7 +689,7 @@ func FuzzExplain(f *testing.F) {
 			return // no final status of HTTP
 		}
 		if all := code + message + id + body + pointer; strings.Contains(all, "x-id=") || strings.Contains(all, "Signature=") {
-			return // the answer has what only the request should have
+			return // the fuzzer put credentials of the request into the response
 		}
 		if body == "" {
 			var b strings.Builder

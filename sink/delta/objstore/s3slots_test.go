@@ -14,7 +14,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// heldStore is an S3 whose answers wait until the test gives them.
+// heldStore is an S3 store whose server answers each request only when the test lets it.
 type heldStore struct {
 	*objstore.S3
 	arrived atomic.Int64
@@ -39,11 +39,11 @@ func newHeldStore(t *testing.T, status int) *heldStore {
 	return h
 }
 
-// atATime is how many requests the store lets leave before one is answered.
+// atATime is the number of requests that a store has in flight at most.
 const atATime = 64
 
-// TestS3Slots: however many goroutines use the store, no more requests than slots are under way, and one that has waited for
-// its slot in vain was not sent.
+// TestS3Slots: with any number of goroutines, no more requests than slots are in flight. A request whose ctx ends while it
+// waits for a slot is not sent.
 func TestS3Slots(t *testing.T) {
 	for name, operation := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,8 @@ func TestS3Slots_OpenBodies(t *testing.T) {
 	})
 }
 
-// TestS3Slots_HeadNotFound: a HEAD that asks again by GET gives its slot back first, or such ones would wait for each other.
+// TestS3Slots_HeadNotFound: a HEAD that is followed by a GET gives its slot back first. Otherwise many of them would wait
+// for each other for ever.
 func TestS3Slots_HeadNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeldStore(t, http.StatusNotFound)

@@ -120,8 +120,8 @@ type request struct {
 	timer  *time.Timer // idle time
 	whole  *time.Timer // total time of a put; nil otherwise
 	idle   time.Duration
-	left   atomic.Bool
-	sent   *http.Request // the signed request; nil before
+	left   atomic.Bool   // true once it has a connection: some of its bytes may have been sent
+	sent   *http.Request // the signed request; nil before it is signed
 }
 
 var errStalled = errors.New("request made no progress in time")
@@ -168,7 +168,7 @@ func (r *request) end() {
 	r.cancel(nil)
 }
 
-// progress is the body of a put.
+// progress is the body of a put. Each read of it counts as progress of the request.
 type progress struct {
 	io.ReadSeeker
 	request *request
@@ -180,7 +180,7 @@ func (p *progress) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// s3Body is the body of a Get.
+// s3Body is the body of a Get. The idle time runs only while it reads.
 type s3Body struct {
 	body    io.ReadCloser
 	request *request

@@ -15,7 +15,7 @@ import (
 	"sluice/test/certs"
 )
 
-// keyed is a bucket with keys at an endpoint.
+// keyed returns the configuration of a bucket at an endpoint, with keys.
 func keyed(endpoint string) objstore.S3Config {
 	return objstore.S3Config{Bucket: "bucket", Endpoint: endpoint, PathStyle: true, AccessKey: "a", SecretKey: "s", SessionToken: "t"}
 }

@@ -21,9 +21,10 @@ const (
 )
 
 // SelfTest checks the promises of a store that commits rely on: of several puts of one fresh key with IfAbsent
-// exactly one takes effect, a later one is refused, and an object can be read and listed right after its put. It
-// returns [ErrUnsafe], class Fatal, with the store's behavior and what to do about it. Any other error says nothing
-// about safety and keeps its class: a store that is down is Transient, one that denies is Fatal with [ErrRefused].
+// exactly one takes effect, a later one is refused, an object can be read and listed right after its put, and a list
+// begins after its start key. It returns [ErrUnsafe], class Fatal, with the store's behavior and what to do about it.
+// Any other error says nothing about safety and keeps its class: a store that is down is Transient, one that denies is
+// Fatal with [ErrRefused].
 // The test leaves nothing behind, unless the store denies deletes: then an object of a few bytes below
 // _sluice/selftest/ stays.
 //
@@ -71,7 +72,7 @@ func unsafe(format string, args ...any) error {
 
 func selfTestBody(racer int) []byte { return fmt.Appendf(nil, "sluice self-test, racer %d\n", racer) }
 
-// race lets several goroutines put one fresh key. It returns the one whose put succeeded.
+// race lets several goroutines put one fresh key. It returns the number of the one whose put succeeded.
 func race(ctx context.Context, s Store, key string) (winner int, err error) {
 	answers := make([]error, selfTestRacers)
 	start := make(chan struct{})
@@ -122,22 +123,35 @@ func readAll(ctx context.Context, s Store, key string) ([]byte, error) {
 	return b, nil
 }
 
-// listed searches the key in a list with a prefix and a start, as log replay does.
+// listed checks lists with a prefix and a start key, as log replay makes them: a start key before key must yield
+// exactly the object just put, and key itself as the start key must yield nothing. Any other list is [ErrUnsafe].
 func listed(ctx context.Context, s Store, key string) error {
-	var found []string
-	for i, err := range s.List(ctx, key[:len(key)-1], strings.TrimSuffix(selfTestPrefix, "/")) {
-		if err != nil {
-			return fmt.Errorf("self-test: %w", err)
+	list := func(after string) (found []string, err error) {
+		for i, err := range s.List(ctx, key[:len(key)-1], after) {
+			if err != nil {
+				return nil, fmt.Errorf("self-test: %w", err)
+			}
+			found = append(found, i.Key)
 		}
-		found = append(found, i.Key)
+		return found, nil
 	}
-	if len(found) != 1 || found[0] != key {
-		return unsafe("an object that was just put is not listed (listed: %s)", oneLine(fmt.Sprintf("%q", found), maxWhat/4))
+	text := func(found []string) string { return oneLine(fmt.Sprintf("%q", found), maxWhat/4) }
+	switch found, err := list(strings.TrimSuffix(selfTestPrefix, "/")); {
+	case err != nil:
+		return err
+	case len(found) != 1 || found[0] != key:
+		return unsafe("an object that was just put is not listed (listed: %s)", text(found))
+	}
+	switch found, err := list(key); {
+	case err != nil:
+		return err
+	case len(found) != 0:
+		return unsafe("a list that must begin after its start key does not (listed: %s): the store ignores start-after", text(found))
 	}
 	return nil
 }
 
-// cleanUp deletes the test object. A writer need not have the right to delete.
+// cleanUp deletes the test object. A store that denies the delete passes: a writer need not have the right to delete.
 func cleanUp(ctx context.Context, s Store, key string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()

@@ -45,7 +45,7 @@ func (c changed) List(ctx context.Context, prefix, after string) iter.Seq2[objst
 	return c.list(ctx, prefix, after)
 }
 
-// TestSelfTestRefuses: what an unsafe store does, and what the self-test says about it.
+// TestSelfTestRefuses runs the self-test on stores that are unsafe in one way each. The keys are parts of its errors.
 func TestSelfTestRefuses(t *testing.T) {
 	for want, unsafe := range map[string]func(m *objstore.Mem) objstore.Store{
 		// The condition is ignored by every put.
@@ -54,7 +54,7 @@ func TestSelfTestRefuses(t *testing.T) {
 				return m.Put(ctx, k, b, objstore.Replace)
 			}}
 		},
-		// One server answers "exists" to those who come at the same time; later the condition is ignored.
+		// The condition holds for puts at the same time. Later the store ignores it.
 		"the store ignores the condition": func(m *objstore.Mem) objstore.Store {
 			var puts atomic.Int32
 			return changed{Store: m, put: func(ctx context.Context, k string, b io.ReadSeeker, mode objstore.Mode) error {
@@ -92,7 +92,12 @@ func TestSelfTestRefuses(t *testing.T) {
 				return func(func(objstore.Info, error) bool) {}
 			}}
 		},
-		// It looks whether the key exists, then writes: all racers see that it does not.
+		"ignores start-after": func(m *objstore.Mem) objstore.Store {
+			return changed{Store: m, list: func(ctx context.Context, prefix, _ string) iter.Seq2[objstore.Info, error] {
+				return m.List(ctx, prefix, "")
+			}}
+		},
+		// The store checks whether the key exists and then writes, so all racers find it absent.
 		"of 8 puts of one fresh key with If-None-Match: * at least two": func(m *objstore.Mem) objstore.Store {
 			var looked sync.WaitGroup
 			looked.Add(8)
@@ -120,7 +125,7 @@ func TestSelfTestRefuses(t *testing.T) {
 	}
 }
 
-// TestSelfTestCannotTell: a store that is down or denies is not called unsafe.
+// TestSelfTestCannotTell checks that a store that is down or denies requests is not called unsafe.
 func TestSelfTestCannotTell(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault objstoretest.Fault
@@ -151,7 +156,7 @@ func TestSelfTestCannotTell(t *testing.T) {
 	}
 }
 
-// TestSelfTestWithoutDelete: a writer need not be allowed to delete.
+// TestSelfTestWithoutDelete checks that a store that denies deletes passes the self-test.
 func TestSelfTestWithoutDelete(t *testing.T) {
 	s := objstoretest.NewFaulty(objstore.NewMem(), func(o objstore.Op) objstoretest.Fault {
 		if o.Kind == objstore.OpDelete {
@@ -164,7 +169,7 @@ func TestSelfTestWithoutDelete(t *testing.T) {
 	}
 }
 
-// TestMemAsserts: a test whose code under test overwrites a log entry must fail.
+// TestMemAsserts checks that [objstore.Mem] refuses and records a put that would overwrite a log entry.
 func TestMemAsserts(t *testing.T) {
 	m := objstore.NewMem()
 	if err := m.Put(t.Context(), "log/0", bytes.NewReader([]byte("a")), objstore.IfAbsent); err != nil {

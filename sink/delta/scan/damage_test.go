@@ -74,8 +74,8 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: a table of large values is read within little memory, in small pieces; what cannot be is refused.
-// The bound is asserted by the allocator that all pages and rows come from.
+// TestMemoryIsBounded: a table of large values is read in small pieces within little memory. A file that needs more is
+// refused. The allocator of all pages and rows asserts the bound.
 func TestMemoryIsBounded(t *testing.T) {
 	l := newLake(t, t.Context(), objstore.NewMem(), tableSchema(t))
 	var rows []row
@@ -147,7 +147,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// FuzzFile reads any bytes as a data file: it may refuse them, and must not fall.
+// FuzzFile reads any bytes as a data file. A scan may refuse them, but must not panic.
 func FuzzFile(f *testing.F) {
 	l := newLake(f, f.Context(), objstore.NewMem(), tableSchema(f))
 	for _, rows := range [][]row{records(0, 0, 1, ""), records(0, 0, 40, "text"), {{id: 1, partition: -1, offset: -1}}} {

@@ -12,8 +12,8 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// Shares of a query's memory: a quarter for prefetched bytes, a sixteenth for the rows of a batch, which take three
-// times that while they grow; the rest is for pages.
+// Divisors of a query's memory: a quarter is for prefetched bytes, and a sixteenth for the rows of a batch, which take
+// three times that while they grow. The rest is for pages.
 const (
 	shareAhead  = 4
 	shareBatch  = 16
@@ -31,7 +31,7 @@ type reader struct {
 	file *bounded.Parquet
 
 	leaves []int // of the columns of the query; -1 for those that the file lacks
-	buffer int64 // of each column
+	buffer int64 // size of the read buffer of each column
 	out    *builders
 }
 
@@ -70,7 +70,7 @@ func readFile(ctx context.Context, s *scan, f deltalog.File) error {
 	return nil
 }
 
-// damaged wraps an error of the Parquet reader.
+// damaged returns an error of the Parquet reader as an [ErrUnsound].
 func damaged(err error) error {
 	if errors.Is(err, ErrUnsound) {
 		return err
@@ -78,7 +78,7 @@ func damaged(err error) error {
 	return unsound("%v", err)
 }
 
-// sound runs a function that calls the Parquet reader.
+// sound runs a function that calls the Parquet reader: see [bounded.Parquet.Do]. It adds the file's path to errors.
 func (r *reader) sound(piece func() error) error { return r.named(r.file.Do(piece)) }
 
 // named adds the path of the file to an error.
@@ -191,13 +191,13 @@ func (r *reader) group(g int) error {
 // rowGroup is a row group that is being read, all columns at the same row.
 type rowGroup struct {
 	mem     *bounded.Allocator
-	buffers int64
+	buffers int64   // total size of the read buffers, counted in mem
 	leaves  []*leaf // of the columns of the query; nil for those that the file lacks
 	left    int64   // remaining rows
 }
 
 func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, error) {
-	// Without any wanted column, only the first column shows the real number of rows.
+	// If the file has none of the wanted columns, only its first column shows the real number of rows.
 	if first, err := md.ColumnChunk(0); err != nil {
 		return nil, err
 	} else if first.NumValues() < md.NumRows() {

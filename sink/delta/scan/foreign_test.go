@@ -125,7 +125,7 @@ func TestWrongTypesAreRefused(t *testing.T) {
 	}
 }
 
-// refused says whether err is a hold with hold.TableUnsupported and a text.
+// refused checks that err is a hold with hold.TableUnsupported and a text.
 func refused(t *testing.T, err error, text string) {
 	t.Helper()
 	var held *hold.Error

@@ -21,8 +21,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// row is a row of the table of these tests. Only id is never null; the zero value of the others stands for null, but -1 of
-// partition and offset.
+// row is a row of the table of these tests. id is never null. In the other fields the zero value stands for null, in
+// partition and offset -1.
 type row struct {
 	id        int64
 	topic     string
@@ -47,7 +47,7 @@ func tableSchema(tb testing.TB) *schema.Schema {
 	return s.WithKafkaColumns()
 }
 
-// fataler is what *testing.T and *rapid.T have in common.
+// fataler has the methods that *testing.T and *rapid.T share.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -99,7 +99,7 @@ func (l *lake) put(body []byte, stats string) deltalog.Add {
 	return deltalog.Add{Path: deltalog.URI(key), Size: int64(len(body)), DataChange: true, Stats: stats}
 }
 
-// write stores rows as our own encoder does, each group a row group.
+// write stores rows with our own encoder, each group as one row group.
 func (l *lake) write(groups ...[]row) deltalog.Add {
 	l.t.Helper()
 	var pieces []connector.Piece
@@ -174,7 +174,7 @@ func batchOf(s *schema.Schema, rows []row) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// all are the columns of the tests' table.
+// all returns the columns of the tests' table.
 func all() [][]string {
 	return [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp}, {"id"}, {"text"}}
 }
@@ -204,7 +204,7 @@ func rowsOf(b arrow.RecordBatch) (rows []row) {
 	return rows
 }
 
-// run scans with all columns and returns the rows by their id, and the paths in the order in which they came.
+// run scans with all columns. It returns the rows sorted by id, and the paths in the order in which they came.
 func run(ctx context.Context, store objstore.Store, s *deltalog.State, q scan.Query) (rows []row, paths []string, err error) {
 	q.Columns = all()
 	err = scan.Run(ctx, store, s, q, func(r scan.Rows) error {
@@ -218,7 +218,7 @@ func run(ctx context.Context, store objstore.Store, s *deltalog.State, q scan.Qu
 	return rows, paths, err
 }
 
-// values are the values of one column, as texts.
+// values returns the values of one column as texts.
 func values(t *testing.T, l *lake, path ...string) (texts []string, err error) {
 	t.Helper()
 	err = scan.Run(t.Context(), l.store, l.state(), scan.Query{Columns: [][]string{path}}, func(r scan.Rows) error {

@@ -95,8 +95,8 @@ func unitOf(c *pq.Column) (timeUnit, bool) {
 type leaf struct {
 	name string
 	defs []int16
-	rows int // decoded rows, of which the first taken ones were taken
-	took int
+	rows int // number of decoded rows
+	took int // number of decoded rows that were taken, from the first on
 
 	decode func() error         // decodes more rows, all of one page; 0 at the end
 	fits   func(room int64) int // number of rows whose texts fit into room bytes, at least 1
@@ -126,7 +126,8 @@ type typed[P any] interface {
 	Err() error
 }
 
-// pour connects the values of a file with a builder. add returns false for a value that the column cannot hold.
+// pour makes l read values of the physical type P; it returns false if the column has another type. null and add append
+// to the builder. add returns false for a value that the table's column cannot hold.
 func pour[P any](l *leaf, from file.ColumnChunkReader, null func(), add func(P) bool) bool {
 	r, ok := from.(typed[P])
 	if !ok {

@@ -73,8 +73,7 @@ func (p *presence) ofTheirOwn(ctx context.Context, store objstore.Store, state *
 
 var errAllFound = errors.New("there is a row of each")
 
-// read searches the files that may have missing rows. A row that was found no longer counts: a file is read only for
-// the others.
+// read searches the files that may have missing rows. Once a row is found, no further file is read for its sake.
 func (p *presence) read(ctx context.Context, store objstore.Store, state *deltalog.State) error {
 	q := Query{Columns: [][]string{{schema.KafkaTopic}}, Where: p.where(), Bytes: presentBytes, Parallel: presentFiles}
 	if slices.ContainsFunc(q.Where, func(w Where) bool { return w.Partition != AnyPartition }) {

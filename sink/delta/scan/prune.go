@@ -77,8 +77,8 @@ func (f filter) excludes(b bounds) bool {
 	})
 }
 
-// mayHoldTopic allows for shortened bounds: Delta's statistics hold the start of a text, and not all writers make a
-// shortened upper bound greater than the text.
+// mayHoldTopic reports whether a file with these bounds may have rows of the topic. It allows for shortened bounds:
+// Delta's statistics hold the start of a text, and not all writers make a shortened upper bound greater than the text.
 func (b bounds) mayHoldTopic(topic string) bool {
 	return !b.topicKnown || b.topicLow <= topic && (topic <= b.topicHigh || strings.HasPrefix(topic, b.topicHigh))
 }

@@ -17,7 +17,7 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// counted notes which data files are read, and how many requests and bytes that takes.
+// counted records which data files are read, and with how many requests and bytes.
 type counted struct {
 	objstore.Store
 	mu    sync.Mutex
@@ -39,7 +39,7 @@ func (c *counted) Get(ctx context.Context, key string, off, n int64) (io.ReadClo
 	return c.Store.Get(ctx, key, off, n)
 }
 
-// records are n rows of a partition from an offset on, a millisecond apart.
+// records returns n rows of a partition from an offset on, a millisecond apart.
 func records(partition int32, from int64, n int, text string) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -97,8 +97,8 @@ func TestFilesArePassedOver(t *testing.T) {
 	}
 }
 
-// TestColumnsAndGroupsArePassedOver: of a large file only the footer, and the wanted columns of the wanted row groups, in
-// few requests.
+// TestColumnsAndGroupsArePassedOver: a scan of a large file reads only the footer and the wanted columns of the wanted row
+// groups, in few requests.
 func TestColumnsAndGroupsArePassedOver(t *testing.T) {
 	store := &counted{Store: objstore.NewMem()}
 	l := newLake(t, t.Context(), store, tableSchema(t))
@@ -136,7 +136,7 @@ func TestColumnsAndGroupsArePassedOver(t *testing.T) {
 	}
 }
 
-// noise is a text that does not compress.
+// noise returns a text of n bytes that does not compress.
 func noise(seed, n int) string {
 	x := uint64(seed)*0x9E3779B97F4A7C15 + 1
 	b := make([]byte, 0, n+16)
@@ -149,7 +149,7 @@ func noise(seed, n int) string {
 	return string(b[:n])
 }
 
-// TestEachEndsTheScan: the error of the caller comes back as it is, and nothing is read after it.
+// TestEachEndsTheScan: Run returns an error of each unchanged, and calls each no more.
 func TestEachEndsTheScan(t *testing.T) {
 	for _, parallel := range []int{1, 3} {
 		l := newLake(t, t.Context(), objstore.NewMem(), tableSchema(t))

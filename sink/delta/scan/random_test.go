@@ -114,7 +114,7 @@ func TestScanEqualsNaiveRead(t *testing.T) {
 	})
 }
 
-// wanted is the meaning of a query, in the plainest words.
+// wanted reports whether a row is of interest to a query, by the definition.
 func wanted(q scan.Query, r row) bool {
 	if !q.Since.IsZero() && (r.at == 0 || r.at < q.Since.Truncate(time.Millisecond).UnixMicro()) {
 		return false

@@ -79,7 +79,8 @@ var (
 	// ErrVanished means that a file is missing although the table's log names it: a vacuum or another program deleted
 	// it after the version was read.
 	ErrVanished = errors.New("data file vanished")
-	// ErrUnsound means that a file does not match its entry in the table.
+	// ErrUnsound means that a data file is damaged, does not match its entry in the log, or has a form that this version
+	// does not read.
 	ErrUnsound = errors.New("data file cannot be read")
 )
 

@@ -113,7 +113,8 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	return len(want), nil
 }
 
-// copyOf copies the part of a range that is in memory, from its start on.
+// copyOf copies to p the bytes at off that are in memory, up to the end of their part, and returns their number. It is
+// 0 if the byte at off is not in memory.
 func (s *source) copyOf(p []byte, off int64) int {
 	for _, have := range append(slices.Clip(s.ahead), s.tail) {
 		if have.from <= off && off < have.end() {
@@ -123,7 +124,7 @@ func (s *source) copyOf(p []byte, off int64) int {
 	return 0
 }
 
-// joined merges ranges that lie close to each other. It omits the part in the tail.
+// joined merges ranges that lie close to each other. It leaves out the bytes of the tail, which is in memory.
 func (s *source) joined(ranges []piece) []piece {
 	slices.SortFunc(ranges, func(a, b piece) int { return cmp.Compare(a.from, b.from) })
 	var joined []piece

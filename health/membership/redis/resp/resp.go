@@ -18,8 +18,8 @@ const (
 	maxLine = 4 << 10
 	// maxBulk bounds a bulk string, which go-redis allocates before it has read it. A registration has 4 KiB at most.
 	maxBulk = 64 << 10
-	// maxElements bounds what an array, a set, a push, a map or an attribute says to contain, which go-redis allocates
-	// before it has read it.
+	// maxElements bounds the number of elements that an array, a set, a push, a map or an attribute declares. go-redis
+	// allocates them before it has read them.
 	maxElements = 1 << 16
 	// maxDepth bounds how deep replies are nested, which is how deep go-redis recurses. A reply to HELLO has 4 levels.
 	maxDepth = 8
@@ -32,13 +32,13 @@ const (
 
 // Faults of a reply.
 var (
-	// ErrMalformed says that bytes are no reply.
+	// ErrMalformed means that bytes are no reply.
 	ErrMalformed = errors.New("malformed reply")
-	// ErrTooLarge says that a reply exceeds a bound.
+	// ErrTooLarge means that a reply exceeds a bound.
 	ErrTooLarge = errors.New("reply too large")
 )
 
-// fault is an error of a connection. It wraps no other error, because go-redis prints only the wrapped error of some types.
+// fault is an error of a connection. It has no Unwrap, because go-redis prints only the wrapped error of some types.
 type fault struct {
 	text string
 	kind error
@@ -47,19 +47,19 @@ type fault struct {
 // Error implements error.
 func (f fault) Error() string { return f.text }
 
-// Is makes it one of its kind.
+// Is makes errors.Is report true for the kind of f, ErrMalformed or ErrTooLarge.
 func (f fault) Is(target error) bool { return target == f.kind }
 
 // Conn is a connection to a Redis server that delivers only bytes that it has checked. The first fault ends it: that Read
-// and all behind it return the fault, so that the client closes the connection.
+// and all later ones return the fault, so that the client closes the connection.
 type Conn struct {
-	net.Conn // in the clear: behind TLS, if there is any
+	net.Conn // delivers plaintext: with TLS, a tls.Conn
 	walk     walker
 	fault    error
 }
 
-// Check returns conn with its replies checked. What it returns offers the socket if conn does, because go-redis looks there
-// whether the server has closed an idle connection.
+// Check returns conn with its replies checked. The result implements syscall.Conn if conn does, because go-redis looks at
+// the socket to find out whether the server has closed an idle connection.
 func Check(conn net.Conn) net.Conn {
 	checked := &Conn{Conn: conn}
 	if socket, ok := conn.(syscall.Conn); ok {
@@ -68,7 +68,7 @@ func Check(conn net.Conn) net.Conn {
 	return checked
 }
 
-// withSocket is a Conn in the clear.
+// withSocket is a Conn without TLS, which offers its socket.
 type withSocket struct {
 	*Conn
 	socket syscall.Conn

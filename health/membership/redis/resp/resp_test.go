@@ -22,7 +22,8 @@ type wire struct {
 func (w wire) Read(p []byte) (int, error) { return w.Reader.Read(p) }
 func (w wire) RemoteAddr() net.Addr       { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 6379} }
 
-// read delivers text whole and byte by byte. What arrives must be the same but for the bytes in front of a fault.
+// read reads text through Check, whole and byte by byte. Both must give the same error, and the same bytes unless there is a
+// fault.
 func read(t *testing.T, text string) (got string, err error) {
 	t.Helper()
 	whole, err := io.ReadAll(Check(wire{Reader: strings.NewReader(text)}))
@@ -97,7 +98,7 @@ func TestConn_Faults(t *testing.T) {
 		{"+a\rb\r\n", ErrMalformed, "instead of LF"},
 		{"$1\n", ErrMalformed, "in the length"},
 		{"$1\r\nabc\r\n", ErrMalformed, "'b' instead of CR"},
-		{"$1\r\na\r\r\n", ErrMalformed, "instead of LF behind a bulk"},
+		{"$1\r\na\r\r\n", ErrMalformed, "instead of LF after a bulk"},
 	} {
 		_, err := read(t, tt.text)
 		if !errors.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.want) || !strings.HasSuffix(err.Error(), "from 192.0.2.7:6379") {
@@ -114,7 +115,7 @@ func TestConn_Faults(t *testing.T) {
 	}
 }
 
-// TestConn_BoundIsOfOneReply: replies one behind the other are not counted together.
+// TestConn_BoundIsOfOneReply: the bound applies to each reply, not to several together.
 func TestConn_BoundIsOfOneReply(t *testing.T) {
 	reply := fmt.Sprintf("*%d\r\n%s", maxElements, strings.Repeat("+"+strings.Repeat("x", 100)+"\r\n", maxElements))
 	for _, replies := range []string{strings.Repeat(reply, 3), strings.Repeat("+"+strings.Repeat("x", 1000)+"\r\n", 20_000)} {
@@ -124,7 +125,7 @@ func TestConn_BoundIsOfOneReply(t *testing.T) {
 	}
 }
 
-// TestConn_NoBytesOfAFault: the client never sees a length that is out of bounds.
+// TestConn_NoBytesOfAFault: the client never gets a length that exceeds a bound.
 func TestConn_NoBytesOfAFault(t *testing.T) {
 	buffer := make([]byte, 100)
 	n, err := Check(wire{Reader: strings.NewReader("+OK\r\n$9223372036854775800\r\n")}).Read(buffer)
@@ -146,7 +147,7 @@ func TestConn_AllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestCheck_Socket: go-redis finds the socket of a connection in the clear, and none behind TLS.
+// TestCheck_Socket: the result of Check has a socket for a TCP connection, and none for a TLS connection.
 func TestCheck_Socket(t *testing.T) {
 	if _, ok := Check(&net.TCPConn{}).(syscall.Conn); !ok {
 		t.Error("no socket")
@@ -156,8 +157,8 @@ func TestCheck_Socket(t *testing.T) {
 	}
 }
 
-// reply is the strict reference: it parses one value at b and returns the rest. It adds the weight of the value to weight.
-// The error is errEarly if b ends within the value.
+// reply is a second, strict parser to compare with. It parses one value at the start of b and returns the rest. It adds the
+// memory of the value to weight. The error is errEarly if b ends within the value.
 func reply(b []byte, depth int, attributed bool, weight *int) (rest []byte, err error) {
 	kind, line, rest, err := header(b)
 	if err != nil {
@@ -206,7 +207,7 @@ func heavy(weight int) error {
 	return nil
 }
 
-// header cuts the first line of a value.
+// header splits the first line of a value into its kind and the rest of the line, and returns the bytes after it.
 func header(b []byte) (kind byte, line, rest []byte, err error) {
 	if len(b) == 0 {
 		return 0, nil, nil, errEarly
@@ -255,7 +256,7 @@ func body(b []byte, n int) (rest []byte, err error) {
 	return b[n+2:], nil
 }
 
-// replies is the reference for several replies. Of a text that ends in the middle of one nothing is said.
+// replies parses several replies by [reply]. The error is errEarly if b ends in the middle of one.
 func replies(b []byte) (err error) {
 	for len(b) > 0 && err == nil {
 		weight := 0
@@ -289,7 +290,7 @@ func FuzzConn(f *testing.F) {
 		switch {
 		case want == nil && (got != nil || w.state != atKind || w.depth != 0):
 			t.Errorf("refused: %v", got)
-		case errors.Is(want, errEarly): // the walker may have seen a fault in a line that has no end
+		case errors.Is(want, errEarly): // the walker may have found a fault in the incomplete line
 			if got == nil && w.state == atKind && w.depth == 0 {
 				t.Error("half a reply is a whole one")
 			}

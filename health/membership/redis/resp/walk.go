@@ -14,9 +14,9 @@ type walker struct {
 	body     int  // bytes of a bulk string that are still to come
 
 	open      [maxDepth]int // elements that are still to come, of each aggregate around the next value
-	depth     int           // how many of them there are
-	attribute int           // the depth of an attribute and the value behind it, 0 outside of one
-	memory    int           // estimate of what the reply takes, in bytes
+	depth     int           // number of aggregates around the next value
+	attribute int           // 1 + depth at which an attribute began, until the value after it ends; 0 outside of one
+	memory    int           // estimated memory of the reply, in bytes
 }
 
 // state is what the walker expects next.
@@ -28,11 +28,11 @@ const (
 	inNumber              // digits, up to CR
 	lineEnd               // LF of a line
 	inBody                // bytes of a bulk string
-	bodyCR                // CR behind it
-	bodyLF                // LF behind that
+	bodyCR                // CR after a bulk string
+	bodyLF                // LF after that CR
 )
 
-// shape is how a kind of value continues behind its first byte.
+// shape is how a kind of value continues after its first byte.
 type shape byte
 
 const (
@@ -42,7 +42,7 @@ const (
 	aggregate
 )
 
-// shapeOf returns the shape of a kind, and its name. A part of a streamed value is none: no server sends them.
+// shapeOf returns the shape of a kind, and its name. Parts of streamed values have the shape none: no server sends them.
 func shapeOf(kind byte) (s shape, name string) {
 	switch kind {
 	case '+', '-', ':', '_', ',', '#', '(': // simple string, error, integer, null, double, boolean, big number
@@ -78,7 +78,7 @@ func (w *walker) bytes(p []byte) error {
 	return nil
 }
 
-// next takes a byte that is none of a body.
+// next takes a byte that is not in the body of a bulk string.
 func (w *walker) next(b byte) error {
 	switch w.state {
 	case atKind:
@@ -98,18 +98,18 @@ func (w *walker) next(b byte) error {
 		return nil
 	case lineEnd:
 		if b != '\n' {
-			return fmt.Errorf("%w: %q instead of LF behind CR", ErrMalformed, b)
+			return fmt.Errorf("%w: %q instead of LF after CR", ErrMalformed, b)
 		}
 		return w.lineOver()
 	case bodyCR:
 		w.state = bodyLF
 		if b != '\r' {
-			return fmt.Errorf("%w: %q instead of CR behind a bulk string", ErrMalformed, b)
+			return fmt.Errorf("%w: %q instead of CR after a bulk string", ErrMalformed, b)
 		}
 		return nil
 	default:
 		if b != '\n' {
-			return fmt.Errorf("%w: %q instead of LF behind a bulk string", ErrMalformed, b)
+			return fmt.Errorf("%w: %q instead of LF after a bulk string", ErrMalformed, b)
 		}
 		w.valueOver()
 		return nil
@@ -123,7 +123,7 @@ func (w *walker) begin(kind byte) error {
 		return fmt.Errorf("%w: %q where a value begins", ErrMalformed, kind)
 	}
 	if kind == '|' {
-		// go-redis counts attributes within an attribute in another way, and recurses for one behind another.
+		// go-redis counts attributes within an attribute in another way, and recurses for an attribute after another.
 		if w.attribute > 0 {
 			return fmt.Errorf("%w: an attribute within another", ErrMalformed)
 		}
@@ -136,7 +136,7 @@ func (w *walker) begin(kind byte) error {
 	return nil
 }
 
-// takes counts memory.
+// takes adds to the estimated memory of the reply.
 func (w *walker) takes(bytes int) error {
 	if w.memory += bytes; w.memory > maxReply {
 		return fmt.Errorf("%w: it would take more than %d MiB", ErrTooLarge, maxReply>>20)

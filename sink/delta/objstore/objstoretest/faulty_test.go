@@ -14,7 +14,7 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// TestFaultless: without faults the decorator is a store like any other.
+// TestFaultless: without faults a Faulty passes the conformance suite of stores.
 func TestFaultless(t *testing.T) {
 	objstoretest.Run(t, func(t *testing.T) objstore.Store {
 		t.Helper()
@@ -96,7 +96,7 @@ func TestLateLanding(t *testing.T) {
 			strings.NewReader(string(body)), objstore.IfAbsent); !errors.Is(err, objstoretest.ErrTimeout) {
 			t.Fatal(err)
 		}
-		cancel() // the sender is gone; its bytes are not
+		cancel() // the sender has ended; the Late put still takes effect
 		time.Sleep(59 * time.Second)
 		if got := content(t, m); got != "" || len(s.Flying()) != 1 {
 			t.Fatalf("%q, flying %v", got, s.Flying())
@@ -123,7 +123,7 @@ func TestLateLanding(t *testing.T) {
 		if err := put(t, s, "never"); !errors.Is(err, objstoretest.ErrTimeout) {
 			t.Fatal(err)
 		}
-		if err := s.Close(); err != nil { // before its hour
+		if err := s.Close(); err != nil { // before the Late operation is due in an hour
 			t.Fatal(err)
 		}
 	})

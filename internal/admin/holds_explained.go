@@ -6,8 +6,9 @@ import (
 	"sluice/reliability/hold"
 )
 
-// hides reports whether one hold of a partition explains another one, so that reports leave out the other. A member that
-// wrote a table knows that it was deleted or replaced; a command that reads only the table and Kafka sees lost positions.
+// hides reports whether the hold cause explains another hold of the same partition, so that reports leave out the
+// other. A member that wrote a table knows that it was deleted or replaced; a command that reads only the table and
+// Kafka sees lost positions.
 func hides(cause, reason hold.Reason) bool {
 	if cause != hold.TableReplaced {
 		return false
@@ -15,7 +16,7 @@ func hides(cause, reason hold.Reason) bool {
 	return reason == hold.UnknownHistory || reason == hold.TopicRecreated || reason == hold.ClusterChanged
 }
 
-// dropHidden removes each hold that another hold of the same partition hides; see [hides].
+// dropHidden removes each hold that another hold of the same partition explains; see [hides].
 func (h *held) dropHidden() {
 	h.all = slices.DeleteFunc(slices.Clone(h.all), func(p *Hold) bool {
 		return slices.ContainsFunc(h.all, func(o *Hold) bool {

@@ -14,7 +14,7 @@ import (
 	"sluice/reliability/panics"
 )
 
-// panicky is a table that panics while it reads.
+// panicky is a table whose Commit and Discard panic; Load calls load.
 type panicky struct {
 	connector.Table
 	load func() (*connector.Snapshot, error)

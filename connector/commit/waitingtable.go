@@ -12,9 +12,9 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// The calls of a writer to the table and to Kafka count as waiting in the watchdog of its loop, because reading the
-// log of a large table may take long. Encoding does not count as waiting, except for the waits inside of it that
-// report themselves; guards report theirs.
+// The calls of a writer to the table and to Kafka count as waiting in the watchdog of its loop, because reading the log
+// of a large table may take long. Encoding does not count as waiting, except for the waits inside of it that mark the
+// loop themselves, such as those of guards.
 
 // waitFor runs op and marks the loop of ctx as waiting meanwhile.
 func waitFor(ctx context.Context, op func() error) error {
@@ -24,7 +24,7 @@ func waitFor(ctx context.Context, op func() error) error {
 	return op()
 }
 
-// waitingTable is a table whose reads and commits count as waiting.
+// waitingTable is a table whose calls, except those that encode, count as waiting.
 //
 // A panic of the table becomes a hold of that table. The likely cause is the content of its log or data files,
 // written by another program. The other tables are fine, and a restart would meet the same content. After a panic
@@ -66,7 +66,8 @@ func (t *waitingTable) Discard(ctx context.Context, s *connector.Staged) {
 	_ = t.call(ctx, func() error { t.Table.Discard(ctx, s); return nil })
 }
 
-// reading returns read with panics turned into holds. It does not mark the loop as waiting; read does that itself.
+// reading returns read with its panics turned into holds. It does not mark the loop as waiting, because read does so
+// itself.
 func (t *waitingTable) reading(read connector.Reading) connector.Reading {
 	return func(ctx context.Context, each func(connector.PastRows) error) error {
 		return t.holdOf(ctx, panics.Catch(func() error { return read(ctx, each) }))
@@ -78,7 +79,8 @@ func (t *waitingTable) call(ctx context.Context, op func() error) error {
 	return t.holdOf(ctx, waitFor(ctx, func() error { return panics.Catch(op) }))
 }
 
-// holdOf turns an error that comes from a panic into a hold, and logs its stack once.
+// holdOf turns an error that comes from a panic into a hold, and logs the stack unless the last panic was the same.
+// Other errors it returns unchanged.
 func (t *waitingTable) holdOf(ctx context.Context, err error) error {
 	caught, anew := t.logged.Anew(err)
 	if caught == nil {

@@ -1,0 +1,31 @@
+package kafka
+
+import (
+	"testing"
+
+	"sluice/connector"
+	"sluice/reliability/hold"
+)
+
+// TestOutside_AgreesWithBounds: a position that stops a running claim is one that also stops a claim at its resume; plan has the
+// same test for Finding.
+func TestOutside_AgreesWithBounds(t *testing.T) {
+	found := map[hold.Reason]bool{}
+	for next := range int64(15) {
+		for diverged := int64(-1); diverged < next; diverged++ { // a leader answers with an offset below the position, or with -1
+			at := connector.Position{Next: next, Epoch: 1}
+			b := connector.Bounds{LogStart: 5, LastStable: 8, HighWatermark: 10, DivergedAt: diverged}
+			reason, detail, _ := hold.Of(outside(at, b))
+			if want := b.Unreadable(next); reason != want || (detail == "") != (want == "") {
+				t.Errorf("position %d in %+v: %q %q, want %q", next, b, reason, detail, want)
+			}
+			found[reason] = true
+		}
+	}
+	if len(found) != 4 {
+		t.Errorf("found only %v", found)
+	}
+	if err := outside(connector.Position{Next: -1}, connector.Bounds{LogStart: 5, HighWatermark: 10, DivergedAt: -1}); err != nil {
+		t.Errorf("without a position: %v", err)
+	}
+}

@@ -1,0 +1,31 @@
+package connector_test
+
+import (
+	"testing"
+
+	"sluice/connector"
+	"sluice/reliability/hold"
+)
+
+func TestBounds_Unreadable(t *testing.T) {
+	same := connector.Bounds{LogStart: 5, LastStable: 8, HighWatermark: 10, DivergedAt: -1}
+	parted := same
+	parted.DivergedAt = 7
+	for _, c := range []struct {
+		bounds connector.Bounds
+		next   int64
+		want   hold.Reason
+	}{
+		{same, 4, hold.BehindLogStart},
+		{same, 5, ""},
+		{same, 10, ""},
+		{same, 11, hold.AheadOfLogEnd},
+		{parted, 4, hold.BehindLogStart}, // the records are lost, and where the logs part does not matter
+		{parted, 8, hold.Truncated},
+		{parted, 7, ""}, // nothing from offset 7 on was read
+	} {
+		if got := c.bounds.Unreadable(c.next); got != c.want {
+			t.Errorf("position %d in %+v: %q, want %q", c.next, c.bounds, got, c.want)
+		}
+	}
+}

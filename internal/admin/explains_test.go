@@ -1,0 +1,33 @@
+package admin
+
+import (
+	"testing"
+
+	"sluice/reliability/hold"
+)
+
+// TestExplains: a hold with a dependency explains the failures of this dependency, so [failing] leaves them out. beside
+// has the reasons that explain none.
+func TestExplains(t *testing.T) {
+	beside := map[hold.Reason]bool{
+		hold.CommitUndecided: true, // of one table; the store may fail for others, too
+		hold.OperationsLog:   true, // the log is damaged; that it cannot be read is another failure
+	}
+	for _, reason := range hold.Reasons() {
+		d := reason.Dependency()
+		if want := d != "" && !beside[reason]; explains(reason, string(d)) != want {
+			t.Errorf("%s explains failures of %q: %t, want %t", reason, d, !want, want)
+		}
+	}
+	for reason, dependency := range map[hold.Reason]string{
+		hold.KafkaDown: "dead_letters", hold.KafkaDenied: "dead_letters", // a topic in the same cluster
+		hold.StoreDown: "operations_log", hold.StoreDenied: "operations_log", // a folder of the same store
+	} {
+		if !explains(reason, dependency) {
+			t.Errorf("%s does not explain failures of %s", reason, dependency)
+		}
+	}
+	if explains(hold.DeadLettersUnavailable, "kafka") || explains(hold.Poison, "") {
+		t.Error("a hold explains failures of another dependency")
+	}
+}

@@ -1,0 +1,428 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/schema"
+	"sluice/internal/fail"
+	"sluice/internal/lookup"
+	"sluice/internal/open"
+	"sluice/internal/replay"
+	"sluice/reliability"
+	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
+	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
+)
+
+// ReplayQuery selects dead letters to replay.
+type ReplayQuery struct {
+	LetterSelection
+	// Value, unless nil, replaces the value of the one selected record. The dead letter keeps its own.
+	Value []byte
+	// Rate is the largest number of dead letters per second, 0 for no limit.
+	Rate float64
+}
+
+// ReplayPlan is what a replay would do: a dry run with the present schema of the tables.
+type ReplayPlan struct {
+	Pipeline string          `json:"pipeline"`
+	Tables   []string        `json:"tables"`
+	Count    int             `json:"count"`
+	Outcomes []ReplayOutcome `json:"outcomes"`
+	// Keyed is how many of those that become rows have a key and are not the newest record of their partition. Their rows
+	// come after those of newer records, maybe of the same key.
+	Keyed int      `json:"behind_newer_records"`
+	Notes []string `json:"notes"`
+
+	query  ReplayQuery
+	chosen *chosenLetters
+}
+
+// ReplayOutcome counts the dead letters with one reason and one expected outcome.
+type ReplayOutcome struct {
+	Topic   string `json:"topic"`
+	Reason  string `json:"reason"`
+	Rows    int    `json:"rows"`               // become rows
+	Fails   int    `json:"fail_again"`         // still cannot become rows
+	LeftOut int    `json:"left_out,omitempty"` // their value is null, and their topic makes no rows of such records
+	Detail  string `json:"detail,omitempty"`   // why the first of them fails again
+}
+
+// PlanReplay chooses dead letters and finds out what a replay would make of them. It changes nothing. It returns
+// [ErrNothingToDo] with the plan if there is none to replay.
+func PlanReplay(ctx context.Context, a *Access, q ReplayQuery) (*ReplayPlan, error) {
+	if q.Value != nil && len(q.Records) != 1 {
+		return nil, fail.Usage(errors.New("a value replaces that of one record: name one record"))
+	}
+	r, end, err := lookup.NewReader(ctx, a.Config, q.Within)
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer end()
+	accepted := []LetterState{LetterUnresolved, LetterReplaying}
+	if len(q.Records) > 0 || q.States != nil {
+		accepted = append(accepted, LetterParked, LetterAcknowledged)
+	}
+	chosen, err := q.choose(ctx, a, r, LetterReplayed, accepted...)
+	if err != nil {
+		return nil, err
+	}
+	p := &ReplayPlan{
+		Pipeline: a.Config.Pipeline, Tables: chosen.tables(a), Count: len(chosen.letters), Outcomes: []ReplayOutcome{}, Notes: chosen.notes, query: q, chosen: chosen,
+	}
+	if p.Count == 0 {
+		return p, ErrNothingToDo
+	}
+	for _, topic := range chosen.topics() {
+		if err := replay.Moving(chosen.decisions, topic); err != nil {
+			return nil, fail.Refused(err)
+		}
+	}
+	return p, p.rehearse(ctx, a, r)
+}
+
+// topics returns the topics of the chosen dead letters.
+func (c *chosenLetters) topics() (topics []string) {
+	for _, l := range c.letters {
+		if !slices.Contains(topics, l.Source.Topic) {
+			topics = append(topics, l.Source.Topic)
+		}
+	}
+	return topics
+}
+
+// rehearse decodes the chosen records with the present schema of their tables.
+func (p *ReplayPlan) rehearse(ctx context.Context, a *Access, r *lookup.Reader) error {
+	type key struct{ topic, reason string }
+	outcomes := map[key]*ReplayOutcome{}
+	builders := map[string]*rehearsal{}
+	tables, end, err := openAll(ctx, a.Config, p.chosen.topics())
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = p.chosen.contents(ctx, a, r, func(l *deadletter.Letter) error {
+		b := builders[l.Source.Topic]
+		if b == nil {
+			if b, err = newRehearsal(ctx, a, tables, l.Source.Topic); err != nil {
+				return err
+			}
+			builders[l.Source.Topic] = b
+		}
+		at := key{l.Source.Topic, string(l.Reason)}
+		o := outcomes[at]
+		if o == nil {
+			o = &ReplayOutcome{Topic: at.topic, Reason: at.reason}
+			outcomes[at] = o
+		}
+		record := p.record(l)
+		switch rows, err := b.tryRow(&record); {
+		case err != nil:
+			if o.Fails++; o.Detail == "" {
+				o.Detail = err.Error()
+			}
+		case !rows:
+			o.LeftOut++
+		default:
+			o.Rows++
+			if l.Key != nil && b.positions[l.Source.AppID(a.Config.Pipeline)].Version > l.Source.Offset+1 {
+				p.Keyed++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, o := range outcomes {
+		p.Outcomes = append(p.Outcomes, *o)
+	}
+	slices.SortFunc(p.Outcomes, func(x, y ReplayOutcome) int {
+		return (y.Rows + y.Fails + y.LeftOut) - (x.Rows + x.Fails + x.LeftOut)
+	})
+	return nil
+}
+
+// record returns the record of a dead letter for its replay. It shares the letter's memory.
+func (p *ReplayPlan) record(l *deadletter.Letter) replay.Record {
+	r := replay.Record{At: l.Source.Partition, Record: connector.Record{Offset: l.Source.Offset, Timestamp: l.Timestamp, Key: l.Key, Value: l.Value}}
+	if p.query.Value != nil {
+		r.Record.Value = p.query.Value
+	}
+	for _, h := range l.Headers {
+		r.Record.Headers = append(r.Record.Headers, connector.Header(h))
+	}
+	return r
+}
+
+// rehearsal decodes records of one topic and keeps nothing.
+type rehearsal struct {
+	topic     replay.Topic
+	builder   connector.Builder
+	positions map[string]deltalog.Txn
+}
+
+func newRehearsal(ctx context.Context, a *Access, tables []*Table, topic string) (*rehearsal, error) {
+	i := slices.IndexFunc(tables, func(o *Table) bool { return slices.Contains(o.topics, topic) })
+	if i < 0 || tables[i].store == nil {
+		return nil, fail.Refused(fmt.Errorf("topic %s has no table yet", topic))
+	}
+	state, err := deltalog.Load(ctx, tables[i].store)
+	if err != nil {
+		return nil, tables[i].Failed(err)
+	}
+	columns, err := schema.FromDelta([]byte(state.Metadata.SchemaString))
+	if err == nil {
+		err = columns.HasKafkaColumns()
+	}
+	if err != nil {
+		return nil, fail.Refused(fmt.Errorf("table %s: %w", tables[i].URL, err))
+	}
+	r := &rehearsal{topic: replayTopic(a, topic), positions: state.Txns}
+	if r.builder, err = r.topic.Decoder.Builder(columns); err != nil {
+		return nil, fail.Refused(fmt.Errorf("topic %s: %w", topic, err))
+	}
+	return r, nil
+}
+
+// tryRow reports whether a record becomes a row, or why it cannot. Without a row and an error, the topic makes no rows of
+// such records.
+func (h *rehearsal) tryRow(r *replay.Record) (row bool, err error) {
+	row, err = h.topic.TryRow(h.builder, r)
+	if h.builder.Rows() >= 1000 || errors.Is(err, connector.ErrChunkFull) {
+		if rows := h.builder.Seal(); rows != nil {
+			rows.Release()
+		}
+	}
+	if errors.Is(err, connector.ErrChunkFull) {
+		return h.topic.TryRow(h.builder, r)
+	}
+	return row, err
+}
+
+// replayTopic returns how records of a topic become rows.
+func replayTopic(a *Access, topic string) replay.Topic {
+	t, _, _ := a.Config.Route(topic) // it was routed when its dead letters were judged
+	return replay.Topic{Decoder: t.Decoder(nil), Refuse: t.Refusals()}
+}
+
+// openReplay opens a table for replays; the caller calls end.
+func openReplay(ctx context.Context, a *Access, path string, by By) (_ *replay.Table, end func(), err error) {
+	store, err := open.Store(ctx, a.Config)
+	if err != nil {
+		return nil, nil, fail.Dependency(err)
+	}
+	closeStore := func() {
+		if c, ok := store.(io.Closer); ok {
+			_ = c.Close() // all puts are done
+		}
+	}
+	guard := reliability.NewGuard("store", a.Config.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
+	if err := lookup.Patience(ctx, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
+		closeStore()
+		if errors.Is(err, objstore.ErrUnsafe) {
+			return nil, nil, refused("storage.url: %w", err)
+		}
+		return nil, nil, fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
+	}
+	table, err := delta.Open(objstore.Sub(store, path), delta.Options{Pipeline: a.Config.Pipeline, Engine: "sluice/" + a.Version, Guard: guard})
+	if err != nil {
+		closeStore()
+		return nil, nil, err
+	}
+	t := &replay.Table{
+		Pipeline: a.Config.Pipeline, Path: path, Table: table, Log: opslog.Open(store, a.Config.Pipeline, opslog.Options{Guard: guard}),
+		Topic: func(topic string) replay.Topic { return replayTopic(a, topic) }, Operator: by.Operator, Reason: by.Reason,
+	}
+	return t, func() { table.Close(); closeStore() }, nil
+}
+
+// ReplayResult is what a replay did.
+type ReplayResult struct {
+	Rows    int64                `json:"rows"`
+	Failed  map[string]int       `json:"failed"`   // by reason code: those that still cannot become rows
+	LeftOut map[replay.Why]int   `json:"left_out"` // by cause
+	Commits []ReplayCommit       `json:"commits"`
+	First   map[string]FirstFail `json:"first_failures"` // by reason code
+}
+
+// ReplayCommit is a commit of a replay.
+type ReplayCommit struct {
+	Table   string `json:"table"`
+	Version int64  `json:"version"`
+	Rows    int64  `json:"rows"`
+}
+
+// FirstFail is the first record that failed with a reason code.
+type FirstFail struct {
+	Record string `json:"record"`
+	Detail string `json:"detail"`
+}
+
+// ReplayProgress is how far a replay has come.
+type ReplayProgress struct {
+	Done, Of int
+	Rows     int64
+}
+
+const (
+	// replayChunk and replayBytes bound one commit of a replay.
+	replayChunk = 5_000
+	replayBytes = 16 << 20
+)
+
+// Replay carries out a plan. It calls progress after each commit. On an error, the result has what was done before it: a
+// repeated replay leaves that out, so it continues where this one ended.
+func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(ReplayProgress)) (*ReplayResult, error) {
+	run := &replayRun{
+		plan: p, progress: progress, began: time.Now(), chunks: map[string]*replayChunkOf{},
+		result: &ReplayResult{Failed: map[string]int{}, LeftOut: map[replay.Why]int{}, Commits: []ReplayCommit{}, First: map[string]FirstFail{}},
+	}
+	r, end, err := lookup.NewReader(ctx, a.Config, p.query.Within)
+	if err != nil {
+		return run.result, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer end()
+	for _, path := range p.Tables {
+		t, end, err := openReplay(ctx, a, path, by)
+		if err != nil {
+			return run.result, err
+		}
+		defer end()
+		run.chunks[path] = &replayChunkOf{table: t}
+	}
+	err = p.chosen.contents(ctx, a, r, func(l *deadletter.Letter) error {
+		t, _, err := a.Config.Route(l.Source.Topic)
+		if err != nil {
+			return fail.Usage(err)
+		}
+		chunk := run.chunks[t.Table]
+		record := p.record(l)
+		chunk.add(record)
+		if len(chunk.records) < run.size() && chunk.bytes < replayBytes {
+			return nil
+		}
+		return run.commit(ctx, chunk)
+	})
+	for _, path := range p.Tables {
+		if err == nil {
+			err = run.commit(ctx, run.chunks[path])
+		}
+	}
+	return run.result, err
+}
+
+// replayRun is a replay that is carried out.
+type replayRun struct {
+	plan     *ReplayPlan
+	progress func(ReplayProgress)
+	began    time.Time
+	done     int
+	chunks   map[string]*replayChunkOf // by path of the table
+	result   *ReplayResult
+}
+
+// replayChunkOf is the records for the next commit of a table. It owns their bytes.
+type replayChunkOf struct {
+	table   *replay.Table
+	records []replay.Record
+	bytes   int
+}
+
+func (c *replayChunkOf) add(r replay.Record) {
+	r.Record.Key, r.Record.Value, r.Record.Headers = bytes.Clone(r.Record.Key), bytes.Clone(r.Record.Value), slices.Clone(r.Record.Headers)
+	for i := range r.Record.Headers {
+		r.Record.Headers[i].Value = bytes.Clone(r.Record.Headers[i].Value)
+	}
+	c.records = append(c.records, r)
+	c.bytes += len(r.Record.Key) + len(r.Record.Value)
+}
+
+// size returns how many records a commit may have. With a rate, a commit is at most what the rate allows in ten seconds.
+func (run *replayRun) size() int {
+	if run.plan.query.Rate <= 0 {
+		return replayChunk
+	}
+	return max(1, min(replayChunk, int(10*run.plan.query.Rate)))
+}
+
+// commit makes rows of a chunk, and waits as the rate says.
+func (run *replayRun) commit(ctx context.Context, c *replayChunkOf) error {
+	if len(c.records) == 0 {
+		return nil
+	}
+	result, err := c.table.Add(ctx, c.records)
+	run.done += len(c.records)
+	c.records, c.bytes = nil, 0
+	run.add(c.table.Path, &result)
+	if err != nil {
+		return replayFailed(err)
+	}
+	if run.progress != nil {
+		run.progress(ReplayProgress{Done: run.done, Of: run.plan.Count, Rows: run.result.Rows})
+	}
+	if rate := run.plan.query.Rate; rate > 0 && run.done < run.plan.Count {
+		due := run.began.Add(time.Duration(float64(run.done) / rate * float64(time.Second)))
+		return reliability.Wait(ctx, time.Until(due))
+	}
+	return nil
+}
+
+func (run *replayRun) add(path string, result *replay.Result) {
+	run.result.Rows += result.Rows
+	if result.Rows > 0 {
+		run.result.Commits = append(run.result.Commits, ReplayCommit{path, result.Version, result.Rows})
+	}
+	for _, f := range result.Failed {
+		if run.result.Failed[f.Code]++; run.result.Failed[f.Code] == 1 {
+			run.result.First[f.Code] = FirstFail{f.At.String(), f.Detail}
+		}
+	}
+	for _, left := range result.Left {
+		run.result.LeftOut[left.Why]++
+	}
+}
+
+// replayFailed returns an error of a replay with its kind.
+func replayFailed(err error) error {
+	held, isHold := errors.AsType[*hold.Error](err)
+	switch {
+	case errors.Is(err, connector.ErrUndecided):
+		return fail.Dependency(fmt.Errorf("%w; run the same replay again: it finds out and goes on", err))
+	case isHold && held.Reason != hold.StoreDenied && held.Reason != hold.StoreDown:
+		return fail.Refused(err)
+	case errors.As(err, new(*replay.RefusedError)):
+		return fail.Refused(err)
+	}
+	return fail.Dependency(err)
+}
+
+// ExportLetters calls each with the selected dead letters in the order of the dead-letter topics, with the content of their
+// records. The letter is valid until each returns.
+func ExportLetters(ctx context.Context, a *Access, q LetterSelection, each func(*deadletter.Letter) error) (notes []string, err error) {
+	r, end, err := lookup.NewReader(ctx, a.Config, q.Within)
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer end()
+	accepted := LetterStates()
+	if q.States == nil && len(q.Records) == 0 {
+		accepted = slices.DeleteFunc(accepted, func(s LetterState) bool { return !s.listed() })
+	}
+	chosen, err := q.choose(ctx, a, r, "", accepted...)
+	if err != nil {
+		return nil, err
+	}
+	return chosen.notes, chosen.contents(ctx, a, r, each)
+}

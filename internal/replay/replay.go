@@ -1,0 +1,284 @@
+// Package replay adds the records of dead letters to their table as rows, each exactly once, beside members and other
+// replays.
+//
+// Each commit of a replay is announced by an intent in the operations log. The commit sets a txn of the table, the one for
+// replays, from the version that it found to the seq of its intent. So of several intents that continue the same version
+// only one can be committed, and table and operations log together always show which one it was:
+//
+//	txn == seq of the intent      it was committed
+//	txn == what it continues      not decided: its commit may still take effect
+//	anything else                 it was not committed and never will be
+//
+// A crash leaves at most one intent without an outcome. The next replay, discard or move of positions settles it.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"sluice/connector"
+	"sluice/connector/plan"
+	"sluice/idempotency"
+	"sluice/idempotency/offsets"
+	"sluice/reliability"
+	"sluice/sink/delta"
+	"sluice/sink/opslog"
+)
+
+// Table replays dead letters into one table. It is for one goroutine.
+type Table struct {
+	Pipeline string
+	Path     string       // of the table, as the operations log names it
+	Table    *delta.Table // opened for this Table alone
+	Log      *opslog.Log
+	// Topic returns how records of a topic become rows.
+	Topic    func(topic string) Topic
+	Operator string
+	Reason   string
+
+	failed map[idempotency.Coordinates]bool // recorded in the operations log by the current Add
+}
+
+// Topic says how records of a topic become rows.
+type Topic struct {
+	Decoder connector.Decoder
+	Refuse  connector.Refusals
+}
+
+// Record is the record of a dead letter, with the offset and timestamp that it has in its own topic.
+type Record struct {
+	At     idempotency.Partition
+	Record connector.Record
+}
+
+func (r *Record) coordinates() idempotency.Coordinates {
+	return idempotency.Coordinates{Partition: r.At, Offset: r.Record.Offset}
+}
+
+// Result is what became of the records of one [Table.Add].
+type Result struct {
+	Rows    int64     // became rows
+	Version int64     // the table version with the rows, -1 without rows
+	Failed  []Failure // still cannot become rows
+	Left    []Left    // were left out
+}
+
+// Failure is a record that still cannot become a row.
+type Failure struct {
+	At     idempotency.Coordinates
+	Code   string // reason code
+	Detail string
+}
+
+// Why says why a record was left out of a replay.
+type Why string
+
+// The reasons to leave out a record.
+const (
+	HasRow    Why = "has_row"   // the table has a row of it
+	Resolved  Why = "resolved"  // an operator discarded it, or it was replayed
+	NotPassed Why = "pending"   // the position has not passed it, so members will read it
+	Unproven  Why = "unproven"  // the table cannot show whether it has a row of it
+	Tombstone Why = "tombstone" // its value is null, and its topic makes no rows of such records
+)
+
+// Left is a record that was left out.
+type Left struct {
+	At  idempotency.Coordinates
+	Why Why
+}
+
+// maxConflicts is how many conflicts in a row end an [Table.Add]. Each means that another replay, a move of positions or
+// another decision came first.
+const maxConflicts = 50
+
+// errAgain means that the operations log changed since the records were selected.
+var errAgain = errors.New("another operation came first")
+
+// Add makes rows of records, in one commit. It leaves out the records that have a row or were resolved meanwhile. Records
+// that cannot become rows count as failed replays in the operations log.
+//
+// Errors: [connector.ErrUndecided] is in the chain if the outcome is unknown; the records may or may not become rows, and
+// the next Add, of any process, settles that first. Otherwise an error means that none of the records became a row.
+func (t *Table) Add(ctx context.Context, records []Record) (Result, error) {
+	t.failed = map[idempotency.Coordinates]bool{}
+	slices.SortStableFunc(records, func(a, b Record) int {
+		if c := a.At.Compare(b.At); c != 0 {
+			return c
+		}
+		return int(min(max(a.Record.Offset-b.Record.Offset, -1), 1))
+	})
+	jitter := reliability.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5}
+	var failures []Failure
+	for conflicts := 1; ; conflicts++ {
+		result, err := t.try(ctx, records)
+		failures = append(failures, result.Failed...)
+		result.Failed = failures
+		if err == nil || !again(err) || conflicts == maxConflicts {
+			return result, err
+		}
+		if err := reliability.Wait(ctx, jitter.Pause(conflicts)); err != nil {
+			return result, err
+		}
+	}
+}
+
+// try makes one attempt. The comment of each step says what a crash there leaves behind.
+func (t *Table) try(ctx context.Context, records []Record) (Result, error) {
+	result := Result{Version: -1}
+	// 1. Settle the intents of crashed replays. A crash here leaves them for the next try.
+	s, state, err := t.Settle(ctx)
+	if err != nil {
+		return result, err
+	}
+
+	// 2. Leave out what is resolved, has a row, or will be read by members.
+	todo, err := t.choose(ctx, s, state, records, &result)
+	if err != nil {
+		return result, err
+	}
+
+	// 3. Decode. What still cannot become a row is recorded once.
+	rows, err := t.decode(s, todo, &result)
+	if err != nil {
+		return result, err
+	}
+	defer rows.release()
+	if err := t.recordFailures(ctx, result.Failed); err != nil {
+		return result, err
+	}
+	if len(rows.pieces) == 0 {
+		return result, nil
+	}
+
+	// 4. Put the data files. A crash here leaves files that no version names; a vacuum removes them.
+	r := t.plan(s, rows)
+	batch := "replay-" + uuid.NewString()
+	staged, err := t.Table.Stage(ctx, s, batch, rows.pieces, func(int, int64) {})
+	if err != nil {
+		return result, fmt.Errorf("data files: %w", err)
+	}
+
+	// 5. Announce the commit, unless another operation made it wrong meanwhile. A crash here leaves an open intent.
+	intent, err := t.announce(ctx, r, rows.letters, state)
+	if err != nil {
+		t.Table.Discard(ctx, staged)
+		return result, err
+	}
+
+	// 6. Commit. A crash here leaves an open intent, committed or not: the table shows which.
+	r.Intent = intent.Seq
+	committed, err := t.Table.Commit(ctx, r.Commit(batch, staged), r.Precondition)
+	if err != nil {
+		t.Table.Discard(ctx, staged) // keeps files that may be in the log
+	}
+
+	// 7. Record the outcome. A crash here loses nothing: settling finds the same outcome.
+	if errors.Is(err, connector.ErrUndecided) {
+		return result, fmt.Errorf("the outcome of the replay is unknown: %w", err)
+	}
+	if err != nil {
+		return result, errors.Join(err, t.close(ctx, intent.Seq, opslog.Conflict, -1, err.Error()))
+	}
+	result.Rows, result.Version = staged.Rows, committed.Version
+	return result, t.close(ctx, intent.Seq, opslog.Committed, committed.Version, "")
+}
+
+// plan returns the commit of some rows that continues a snapshot.
+func (t *Table) plan(s *connector.Snapshot, rows *rows) *plan.Replay {
+	r := &plan.Replay{
+		Pipeline: t.Pipeline, TableID: s.TableID, After: s.Positions[idempotency.ReplayAppID(t.Pipeline, s.TableID)],
+		Schema: s.Schema, Passed: map[connector.Partition]int64{},
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(rows.letters), idempotency.Partition.Compare) {
+		r.Letters = append(r.Letters, connector.Replayed(opslog.LettersOf(p, rows.letters[p])))
+		// The rows were compared with the table at this position. While the partition stays at or after it, no member
+		// reads the records again.
+		r.Passed[p] = s.Positions[p.AppID(t.Pipeline)]
+	}
+	return r
+}
+
+// announce appends the intent of a commit. state is the state of the operations log before the records were compared with
+// the table.
+func (t *Table) announce(ctx context.Context, r *plan.Replay, letters map[idempotency.Partition]offsets.Set, state *opslog.State) (opslog.Entry, error) {
+	body := opslog.ReplayIntent{Table: t.Path, TableID: r.TableID, After: r.After}
+	for _, l := range r.Letters {
+		body.Letters = append(body.Letters, opslog.Letters(l))
+	}
+	return t.append(ctx, body, func(now *opslog.State) error {
+		if slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == r.After }) {
+			return errAgain // it was committed and its outcome is not recorded yet
+		}
+		for p, at := range letters {
+			if resolved(now, p).Within(at).Len() > 0 || now.LastMove(p.Topic) != state.LastMove(p.Topic) {
+				return errAgain
+			}
+			if err := Moving(now, p.Topic); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// close records the outcome of an intent. The time limit of ctx may be over, so it gets some more time.
+func (t *Table) close(ctx context.Context, intent int64, o opslog.Outcome, version int64, detail string) error {
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	defer cancel()
+	err := t.closeOpen(ending, intent, o, version, detail)
+	if err != nil {
+		return fmt.Errorf("the outcome of intent %d (%s) could not be recorded, the next replay does it: %w", intent, o, err)
+	}
+	return nil
+}
+
+// closeOpen records the outcome of an intent unless it is recorded.
+func (t *Table) closeOpen(ctx context.Context, intent int64, o opslog.Outcome, version int64, detail string) error {
+	recorded := errors.New("the outcome is recorded")
+	const longest = 500
+	if len(detail) > longest {
+		detail = detail[:longest]
+	}
+	body := opslog.ReplayDone{Intent: intent, Table: t.Path, Outcome: o, Version: version, Detail: detail}
+	_, err := t.append(ctx, body, func(now *opslog.State) error {
+		if !slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == intent }) {
+			return recorded
+		}
+		return nil
+	})
+	if errors.Is(err, recorded) {
+		return nil
+	}
+	return err
+}
+
+// recordFailures counts failed replays in the operations log. Later tries of the Add leave these records out.
+func (t *Table) recordFailures(ctx context.Context, failures []Failure) error {
+	at := map[idempotency.Partition][]int64{}
+	for _, f := range failures {
+		t.failed[f.At] = true
+		at[f.At.Partition] = append(at[f.At.Partition], f.At.Offset)
+	}
+	if len(at) == 0 {
+		return nil
+	}
+	body := opslog.ReplayFailed{Table: t.Path}
+	for _, p := range slices.SortedFunc(maps.Keys(at), idempotency.Partition.Compare) {
+		body.Letters = append(body.Letters, opslog.LettersOf(p, offsets.Of(at[p]...)))
+	}
+	_, err := t.append(ctx, body, nil)
+	return err
+}
+
+func (t *Table) append(ctx context.Context, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
+	host, _ := os.Hostname() // an entry may lack the host
+	return t.Log.Append(ctx, opslog.Operation{Operator: t.Operator, Host: host, Reason: t.Reason, Body: body}, pre)
+}

@@ -1,0 +1,179 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sluice/classify"
+	"sluice/connector"
+	"sluice/idempotency"
+	"sluice/idempotency/offsets"
+	"sluice/internal/lookup"
+	"sluice/sink/delta/scan"
+	"sluice/sink/opslog"
+)
+
+// resolved returns the dead letters of a partition that must not be replayed.
+func resolved(s *opslog.State, p idempotency.Partition) offsets.Set {
+	l := s.Letters(p)
+	return offsets.Union(l.Discarded, l.Replayed)
+}
+
+// choose returns the records that may become rows, and notes the others in the result. records are sorted by partition and
+// offset.
+func (t *Table) choose(ctx context.Context, s *connector.Snapshot, state *opslog.State, records []Record, result *Result) ([]Record, error) {
+	var todo []Record
+	leave := func(r *Record, why Why) { result.Left = append(result.Left, Left{r.coordinates(), why}) }
+	done := map[idempotency.Partition]offsets.Set{}
+	for i := range records {
+		r := &records[i]
+		at, known := s.Positions[r.At.AppID(t.Pipeline)]
+		if _, ok := done[r.At]; !ok {
+			done[r.At] = resolved(state, r.At)
+		}
+		switch {
+		case t.failed[r.coordinates()]: // in an earlier try
+		case done[r.At].Has(r.Record.Offset):
+			leave(r, Resolved)
+		case !known || r.Record.Offset >= at:
+			leave(r, NotPassed)
+		case !lookup.OnlyItsRows(s.Positions, r.At):
+			leave(r, Unproven)
+		default:
+			todo = append(todo, *r)
+		}
+	}
+	if len(todo) == 0 {
+		return nil, nil
+	}
+	present, err := t.present(ctx, s, todo)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(todo, func(r Record) bool {
+		if present[r.coordinates()] {
+			leave(&r, HasRow)
+			return true
+		}
+		return false
+	}), nil
+}
+
+// present returns which of the records have rows in the table.
+func (t *Table) present(ctx context.Context, s *connector.Snapshot, records []Record) (map[idempotency.Coordinates]bool, error) {
+	type place struct {
+		topic     string
+		partition int32
+		offset    int64
+	}
+	wanted := map[place]idempotency.Coordinates{}
+	var where []scan.Where
+	for i := range records {
+		c := records[i].coordinates()
+		wanted[place{c.Topic, c.ID, c.Offset}] = c
+		where = lookup.AddPlace(where, c.Topic, c.ID, c.Offset)
+	}
+	present := map[idempotency.Coordinates]bool{}
+	err := t.Table.Places(ctx, s, where, func(topic string, partition int32, offset int64) error {
+		if c, ok := wanted[place{topic, partition, offset}]; ok {
+			present[c] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("search the table for rows of the dead letters: %w", err)
+	}
+	return present, nil
+}
+
+// rows are decoded records.
+type rows struct {
+	pieces  []connector.Piece
+	letters map[idempotency.Partition]offsets.Set
+}
+
+func (r *rows) release() {
+	for _, p := range r.pieces {
+		p.Rows.Release()
+	}
+	r.pieces = nil
+}
+
+// decode makes rows of records. The rows of a partition keep the order of its offsets.
+func (t *Table) decode(s *connector.Snapshot, records []Record, result *Result) (*rows, error) {
+	r := &rows{letters: map[idempotency.Partition]offsets.Set{}}
+	for len(records) > 0 {
+		n := 1
+		for n < len(records) && records[n].At == records[0].At {
+			n++
+		}
+		if err := t.decodePartition(s, records[:n], r, result); err != nil {
+			r.release()
+			return nil, err
+		}
+		records = records[n:]
+	}
+	return r, nil
+}
+
+func (t *Table) decodePartition(s *connector.Snapshot, records []Record, into *rows, result *Result) error {
+	p := records[0].At
+	topic := t.Topic(p.Topic)
+	b, err := topic.Decoder.Builder(s.Schema)
+	if err != nil {
+		return fmt.Errorf("topic %s: %w", p.Topic, err)
+	}
+	seal := func() {
+		if n := int64(b.Rows()); n > 0 {
+			into.pieces = append(into.pieces, connector.Piece{Rows: b.Seal(), To: n})
+		}
+	}
+	var added []int64
+	for i := range records {
+		r := &records[i]
+		row, err := topic.TryRow(b, r)
+		if errors.Is(err, connector.ErrChunkFull) {
+			seal()
+			row, err = topic.TryRow(b, r)
+		}
+		switch {
+		case err == nil && !row:
+			result.Left = append(result.Left, Left{r.coordinates(), Tombstone})
+		case err == nil:
+			added = append(added, r.Record.Offset)
+		case classify.Of(err) == classify.Poison || connector.IsLocal(err):
+			result.Failed = append(result.Failed, Failure{records[i].coordinates(), string(connector.CodeOf(err)), err.Error()})
+		default:
+			return fmt.Errorf("%v: %w", records[i].coordinates(), err)
+		}
+	}
+	seal()
+	if len(added) > 0 {
+		into.letters[p] = offsets.Of(added...)
+	}
+	return nil
+}
+
+// TryRow appends a record to the open chunk of a builder. Without an error and a row, the topic makes no rows of such
+// records. A panic of the decoder is a [connector.LocalError].
+func (t *Topic) TryRow(b connector.Builder, r *Record) (row bool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			row, err = false, connector.Recovered("decode", v)
+		}
+	}()
+	if err := t.Refuse.Of(&r.Record); err != nil {
+		return false, err
+	}
+	if r.Record.Value == nil {
+		return false, nil
+	}
+	return true, b.Add(r.At, &r.Record)
+}
+
+// again reports whether a try failed only because another operation came first.
+func again(err error) bool {
+	return errors.Is(err, errAgain) || err != nil && classify.Of(err) == classify.Fenced && !errors.Is(err, connector.ErrUndecided)
+}

@@ -1,0 +1,123 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sluice/connector"
+	"sluice/connector/plan"
+	"sluice/idempotency"
+	"sluice/sink/opslog"
+)
+
+// MoveTimeout is how long a move of positions without an outcome keeps replays of its topic from starting. Its commit
+// cannot take effect later, unless its command was given a longer time limit.
+const MoveTimeout = time.Hour
+
+// RefusedError says why a replay cannot start now.
+type RefusedError struct{ Why string }
+
+func (e *RefusedError) Error() string { return e.Why }
+
+// Moving returns an error if the positions of a topic are being moved: members may read records again whose dead letters a
+// replay is about to make rows of.
+func Moving(s *opslog.State, topic string) error {
+	if m, open := s.OpenMove(topic); open && time.Since(m.Since) < MoveTimeout {
+		return &RefusedError{fmt.Sprintf("%s moves positions of topic %s since %s (%s), and its outcome is not known: try again later",
+			m.Operator, topic, m.Since.Format(time.RFC3339), m.Command)}
+	}
+	return nil
+}
+
+// Settle records the outcomes of the table's open intents, as far as they are decided, and returns the newest snapshot with
+// the state of the operations log that it was compared with.
+//
+// It reads the operations log before the table. An intent in that state which the table neither has as its newest replay
+// nor could still accept was not committed: had a later intent been committed after it, that one's own append would have
+// required its outcome.
+func (t *Table) Settle(ctx context.Context) (*connector.Snapshot, *opslog.State, error) {
+	for {
+		state, err := t.Log.State(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := t.Table.Load(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		closed := 0
+		for _, open := range state.OpenReplays(t.Path) {
+			outcome, decided := t.outcome(s, open)
+			if !decided {
+				continue
+			}
+			if err := t.closeOpen(ctx, open.Seq, outcome, -1, "settled by a later operation"); err != nil {
+				return nil, nil, fmt.Errorf("record the outcome of replay %d: %w", open.Seq, err)
+			}
+			closed++
+		}
+		if closed == 0 {
+			return s, state, nil
+		}
+	}
+}
+
+// outcome returns the outcome of an intent by the newest version of the table; false if it is not decided.
+func (t *Table) outcome(s *connector.Snapshot, open opslog.OpenReplay) (o opslog.Outcome, decided bool) {
+	switch at := s.Positions[idempotency.ReplayAppID(t.Pipeline, s.TableID)]; {
+	case open.TableID != s.TableID:
+		return opslog.Conflict, true
+	case at == open.Seq:
+		return opslog.Committed, true
+	case at == open.After:
+		return "", false
+	}
+	return opslog.Conflict, true
+}
+
+// Withdraw settles the table's open intents and makes sure that those which are not decided and older than a while never
+// take effect: it commits an empty replay, after which the table refuses them. It returns the intents that stay open.
+func (t *Table) Withdraw(ctx context.Context, older time.Duration) ([]opslog.OpenReplay, error) {
+	for {
+		s, state, err := t.Settle(ctx)
+		if err != nil {
+			return nil, err
+		}
+		open := state.OpenReplays(t.Path)
+		old := 0
+		for _, o := range open {
+			if time.Since(o.Since) > older {
+				old++
+			}
+		}
+		if old == 0 {
+			return open, nil
+		}
+		if err := t.empty(ctx, s, state); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// empty commits a replay without rows that continues a snapshot. A conflict is no error: the other replay has the same
+// effect.
+func (t *Table) empty(ctx context.Context, s *connector.Snapshot, state *opslog.State) error {
+	r := &plan.Replay{Pipeline: t.Pipeline, TableID: s.TableID, After: s.Positions[idempotency.ReplayAppID(t.Pipeline, s.TableID)]}
+	intent, err := t.announce(ctx, r, nil, state)
+	if again(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("withdraw a replay: %w", err)
+	}
+	r.Intent = intent.Seq
+	committed, err := t.Table.Commit(ctx, r.Commit("", nil), r.Precondition)
+	switch {
+	case again(err):
+		return t.close(ctx, intent.Seq, opslog.Conflict, -1, err.Error())
+	case err != nil: // settling finds the outcome
+		return fmt.Errorf("withdraw a replay: %w", err)
+	}
+	return t.close(ctx, intent.Seq, opslog.Committed, committed.Version, "")
+}
