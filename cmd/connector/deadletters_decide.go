@@ -31,7 +31,7 @@ func (c *cli) deadLettersAcknowledgeCommand() *cobra.Command {
 		Use:     "acknowledge {TOPIC:PARTITION@OFFSET... | --topic TOPIC} --reason TEXT",
 		Aliases: []string{"ack"},
 		Short:   "Acknowledge dead letters: they stay, and their alarm ends",
-		Long: `Writes to the operations log that somebody has taken note of dead letters: they
+		Long: `Writes to the operations log that you have taken note of dead letters: they
 do not count as unresolved any more, so alerts about them end. They can still be
 replayed or discarded. deadletters reopen takes it back.
 

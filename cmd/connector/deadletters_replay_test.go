@@ -123,6 +123,9 @@ func TestDeadLettersReplay(t *testing.T) {
 		t.Error(out, errs)
 	}
 	corrected.runs(0, "audit", "verify")
+	if out, _ := corrected.runs(0, "audit", "list", "-o", "json"); !strings.Contains(out, `"edited": [`) && !strings.Contains(out, `"edited":[`) {
+		t.Errorf("the hashes of the edited value are missing: %s", out)
+	}
 	out, _ = corrected.runs(0, "audit", "list")
 	for _, want := range []string{"replay into table orders begins: 1 dead letter: orders:0@3", "replay into table orders (operation 1): version", "replay into table orders failed: 1 dead letter: orders:0@8", "ada@"} {
 		if !strings.Contains(out, want) {

@@ -17,7 +17,8 @@ func TestMasks_Commands(t *testing.T) {
 	body.WriteString("members: {store: redis, url_file: s3cr3tCanary}\nfingerprints: {store: postgres, url_file: 'password=s3cr3tCanary'}\n")
 	file := write(t, body.String())
 	arguments := map[string][]string{
-		"deadletters show": {"orders:0@1"}, "deadletters peek": {"orders:0@1"}, "deadletters allow": {"orders"}, "pause": {"orders"}, "resume": {"orders"},
+		"deadletters show": {"orders:0@1"}, "deadletters replay": {"orders:0@1"}, "deadletters discard": {"orders:0@1"},
+		"deadletters acknowledge": {"orders:0@1"}, "deadletters reopen": {"orders:0@1"}, "deadletters peek": {"orders:0@1"}, "deadletters allow": {"orders"}, "pause": {"orders"}, "resume": {"orders"},
 		"offsets adopt": {"orders", "--from", "group"}, "offsets set": {"orders:0", "1"}, "offsets start": {"orders"}, "offsets accept-gap": {"orders"}, "offsets skip": {"orders:0@1"},
 		"fingerprints reset": {"orders"},
 	}

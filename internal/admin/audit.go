@@ -119,7 +119,11 @@ func Describe(e opslog.Entry) string {
 		if len(b.Letters) == 0 {
 			return fmt.Sprintf("replays into table %s that began before are withdrawn", b.Table)
 		}
-		return fmt.Sprintf("replay into table %s begins: %s", b.Table, listLetters(b.Letters))
+		text := fmt.Sprintf("replay into table %s begins: %s", b.Table, listLetters(b.Letters))
+		for _, e := range b.Edited {
+			text += fmt.Sprintf("; %s:%d@%d with an edited value (SHA-256 %.12s, was %.12s)", e.Topic, e.Partition, e.Offset, e.Now, e.Was)
+		}
+		return text
 	case opslog.ReplayDone:
 		outcome := string(b.Outcome)
 		if b.Version >= 0 {

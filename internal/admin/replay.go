@@ -3,6 +3,8 @@ package admin
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -159,11 +161,18 @@ func (p *ReplayPlan) record(l *deadletter.Letter) replay.Record {
 	r := replay.Record{At: l.Source.Partition, Record: connector.Record{Offset: l.Source.Offset, Timestamp: l.Timestamp, Key: l.Key, Value: l.Value}}
 	if p.query.Value != nil {
 		r.Record.Value = p.query.Value
+		r.Edited = &opslog.EditedValue{Topic: l.Source.Topic, Partition: l.Source.ID, Offset: l.Source.Offset, Was: sum(l.Value), Now: sum(r.Record.Value)}
 	}
 	for _, h := range l.Headers {
 		r.Record.Headers = append(r.Record.Headers, connector.Header(h))
 	}
 	return r
+}
+
+// sum returns the SHA-256 of a value in hex.
+func sum(value []byte) string {
+	h := sha256.Sum256(value)
+	return hex.EncodeToString(h[:])
 }
 
 // rehearsal decodes records of one topic and keeps nothing.
@@ -399,7 +408,7 @@ func replayFailed(err error) error {
 	held, isHold := errors.AsType[*hold.Error](err)
 	switch {
 	case errors.Is(err, connector.ErrUndecided):
-		return fail.Dependency(fmt.Errorf("%w; run the same replay again: it finds out and goes on", err))
+		return fail.Dependency(fmt.Errorf("%w; run the same replay again: it finds out and continues", err))
 	case isHold && held.Reason != hold.StoreDenied && held.Reason != hold.StoreDown:
 		return fail.Refused(err)
 	case errors.As(err, new(*replay.RefusedError)):

@@ -38,9 +38,10 @@ type VerifiedPartition struct {
 	Ranges    []Interval `json:"ranges"`
 	Position  *int64     `json:"position"` // null if the table has no txn for it
 	Committed int64      `json:"rows_committed"`
-	Letters   int64      `json:"letters"`    // dead letters that the commits passed
-	Twins     int64      `json:"duplicates"` // duplicates that the commits left out
-	Rows      int64      `json:"rows"`       // rows in the table, of all pipelines and topic ids
+	Letters   int64      `json:"letters"`            // dead letters that the commits passed
+	Replayed  int64      `json:"replayed,omitempty"` // of them, those that replays made rows of
+	Twins     int64      `json:"duplicates"`         // duplicates that the commits left out
+	Rows      int64      `json:"rows"`               // rows in the table, of all pipelines and topic ids
 	// Compared is the comparison with the topic, null without --kafka.
 	Compared *Comparison `json:"compared,omitempty"`
 }
@@ -76,7 +77,7 @@ func verifyLog(ctx context.Context, o *Table) (*Verification, map[source]*rowChe
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(ranges), compareChains) {
 		in := ranges[at]
-		p := VerifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Letters: in.letters, Twins: in.twins, Rows: checks[at.source].rows}
+		p := VerifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Letters: in.letters, Replayed: in.replays, Twins: in.twins, Rows: checks[at.source].rows}
 		if p.Ranges == nil {
 			p.Ranges = []Interval{}
 		}
@@ -124,6 +125,9 @@ func (v *Verification) readHistory(ctx context.Context, o *Table) (coverage, err
 			if e.Moved != nil {
 				v.noteMoved(e, r)
 			}
+		}
+		for _, r := range e.Replayed {
+			ranges.addReplayed(r, o.config.Pipeline)
 		}
 	}
 	if v.altered = foreign > 0; v.altered {

@@ -53,6 +53,8 @@ type covered struct {
 	health    int64      // health-check records that the commits dropped
 	letters   int64      // dead letters that the commits passed
 	twins     int64      // duplicates that the commits left out
+	replays   int64      // dead letters that commits of replays made rows of
+	replayed  offsetSet  // their offsets
 	lettered  []lettered // the commits with dead letters or duplicates, in the order of the log
 	whole     bool       // the log reaches back to the initial commit
 	findings  []VerifyFinding
@@ -115,6 +117,20 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 		p.intervals = cover(p.intervals, Interval{r.From, r.Next})
 	case r.Next < r.From:
 		p.again = cover(p.again, Interval{r.Next, r.From})
+	}
+}
+
+// addReplayed adds dead letters that a commit made rows of. If the log no longer has the commits of their partition, there is
+// nothing to compare them with.
+func (c coverage) addReplayed(r connector.Replayed, pipeline string) {
+	of, ok := r.Source()
+	p := c[chain{source{r.Topic, r.Partition}, of.AppID(pipeline)}]
+	if !ok || p == nil || r.Offsets.Len() > connector.MaxReplayed {
+		return
+	}
+	p.replays += r.Offsets.Len()
+	for offset := range r.Offsets.All() {
+		p.replayed.add(offset)
 	}
 }
 
@@ -272,7 +288,7 @@ func (r *rowCheck) findings(at source, altered bool) []VerifyFinding {
 	}
 	committed, whole := int64(0), len(r.chains) > 0
 	for _, in := range r.chains {
-		committed += in.rows
+		committed += in.rows + in.replays
 		whole = whole && in.whole
 	}
 	if r.repeated > 0 && len(r.chains) < 2 {

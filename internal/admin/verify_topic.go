@@ -49,6 +49,8 @@ func (c *topicCheck) record(r *connector.Record) {
 		if c.tombstones++; has {
 			c.bare(r.Offset)
 		}
+	case has && c.replayed(r.Offset):
+		c.letter(r.Offset) // one of the dead letters of the commit that passed the record
 	case !has && c.covered(r.Offset) && connector.ClaimsHealthCheck(r.Headers):
 		if c.health++; c.health == 1 {
 			c.firstHealth = r.Offset
@@ -77,6 +79,11 @@ func (c *topicCheck) bare(offset int64) {
 		c.firstForeign = offset
 	}
 	c.foreign++
+}
+
+// replayed reports whether a replay made the row at an offset.
+func (c *topicCheck) replayed(offset int64) bool {
+	return slices.ContainsFunc(c.chains, func(in *covered) bool { return in.replayed.has(offset) })
 }
 
 // covered reports whether a commit covers the offset.

@@ -56,6 +56,8 @@ type Topic struct {
 type Record struct {
 	At     idempotency.Partition
 	Record connector.Record
+	// Edited is set if the value is not that of the dead letter.
+	Edited *opslog.EditedValue
 }
 
 func (r *Record) coordinates() idempotency.Coordinates {
@@ -167,7 +169,7 @@ func (t *Table) try(ctx context.Context, records []Record) (Result, error) {
 	}
 
 	// 5. Announce the commit, unless another operation made it wrong meanwhile. A crash here leaves an open intent.
-	intent, err := t.announce(ctx, r, rows.letters, state)
+	intent, err := t.announce(ctx, r, rows, state)
 	if err != nil {
 		t.Table.Discard(ctx, staged)
 		return result, err
@@ -208,8 +210,8 @@ func (t *Table) plan(s *connector.Snapshot, rows *rows) *plan.Replay {
 
 // announce appends the intent of a commit. state is the state of the operations log before the records were compared with
 // the table.
-func (t *Table) announce(ctx context.Context, r *plan.Replay, letters map[idempotency.Partition]offsets.Set, state *opslog.State) (opslog.Entry, error) {
-	body := opslog.ReplayIntent{Table: t.Path, TableID: r.TableID, After: r.After}
+func (t *Table) announce(ctx context.Context, r *plan.Replay, rows *rows, state *opslog.State) (opslog.Entry, error) {
+	body := opslog.ReplayIntent{Table: t.Path, TableID: r.TableID, After: r.After, Edited: rows.edited}
 	for _, l := range r.Letters {
 		body.Letters = append(body.Letters, opslog.Letters(l))
 	}
@@ -217,7 +219,7 @@ func (t *Table) announce(ctx context.Context, r *plan.Replay, letters map[idempo
 		if slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == r.After }) {
 			return errAgain // it was committed and its outcome is not recorded yet
 		}
-		for p, at := range letters {
+		for p, at := range rows.letters {
 			if resolved(now, p).Within(at).Len() > 0 || now.LastMove(p.Topic) != state.LastMove(p.Topic) {
 				return errAgain
 			}

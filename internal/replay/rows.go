@@ -92,6 +92,7 @@ func (t *Table) present(ctx context.Context, s *connector.Snapshot, records []Re
 type rows struct {
 	pieces  []connector.Piece
 	letters map[idempotency.Partition]offsets.Set
+	edited  []opslog.EditedValue
 }
 
 func (r *rows) release() {
@@ -143,6 +144,9 @@ func (t *Table) decodePartition(s *connector.Snapshot, records []Record, into *r
 			result.Left = append(result.Left, Left{r.coordinates(), Tombstone})
 		case err == nil:
 			added = append(added, r.Record.Offset)
+			if r.Edited != nil {
+				into.edited = append(into.edited, *r.Edited)
+			}
 		case classify.Of(err) == classify.Poison || connector.IsLocal(err):
 			result.Failed = append(result.Failed, Failure{records[i].coordinates(), string(connector.CodeOf(err)), err.Error()})
 		default:

@@ -104,7 +104,7 @@ func (t *Table) Withdraw(ctx context.Context, older time.Duration) ([]opslog.Ope
 // effect.
 func (t *Table) empty(ctx context.Context, s *connector.Snapshot, state *opslog.State) error {
 	r := &plan.Replay{Pipeline: t.Pipeline, TableID: s.TableID, After: s.Positions[idempotency.ReplayAppID(t.Pipeline, s.TableID)]}
-	intent, err := t.announce(ctx, r, nil, state)
+	intent, err := t.announce(ctx, r, &rows{}, state)
 	if again(err) {
 		return nil
 	}

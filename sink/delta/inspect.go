@@ -160,7 +160,9 @@ type Entry struct {
 	// Ignored are the record fields without a column.
 	Ignored []connector.IgnoredFields
 	// Moved names the operator who moved positions by the commit, nil for the commits of members.
-	Moved    *connector.Moved
+	Moved *connector.Moved
+	// Replayed are the dead letters whose rows the commit added.
+	Replayed []connector.Replayed
 	Files    int   // files that the commit added
 	Removed  int   // files that the commit removed
 	Rows     int64 // rows of the added files that have statistics
@@ -211,7 +213,7 @@ func entry(c deltalog.Commit) Entry {
 	}
 	var own ours
 	if len(info.Sluice) > 0 && json.Unmarshal(info.Sluice, &own) == nil {
-		e.Ranges, e.Ignored, e.Moved = own.Ranges, own.Ignored, own.Moved
+		e.Ranges, e.Ignored, e.Moved, e.Replayed = own.Ranges, own.Ignored, own.Moved, own.Replayed
 	}
 	for _, a := range c.Actions {
 		switch a := a.(type) {

@@ -61,6 +61,17 @@ type ReplayIntent struct {
 	TableID string    `json:"table_id"`
 	After   int64     `json:"after"` // the txn that the commit expects, 0 if the table has none
 	Letters []Letters `json:"letters"`
+	// Edited are the records that are replayed with another value than their dead letter has.
+	Edited []EditedValue `json:"edited,omitempty"`
+}
+
+// EditedValue names a record with an edited value, and the SHA-256 of both values in hex.
+type EditedValue struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Was       string `json:"was"`
+	Now       string `json:"now"`
 }
 
 // ReplayDone records the outcome of a [ReplayIntent].

@@ -18,7 +18,7 @@ func lettersAt(all ...int64) []Letters { return []Letters{LettersOf(someSource, 
 
 // TestState_Letters is the table of transitions in docs/dead-letters.md, row by row.
 func TestState_Letters(t *testing.T) {
-	intent := func(all ...int64) Body { return ReplayIntent{"orders", "table-1", 0, lettersAt(all...)} }
+	intent := func(all ...int64) Body { return ReplayIntent{"orders", "table-1", 0, lettersAt(all...), nil} }
 	done := func(seq int64, o Outcome) Body {
 		return ReplayDone{Intent: seq, Table: "orders", Outcome: o, Version: 7}
 	}
@@ -86,7 +86,7 @@ func TestState_Letters(t *testing.T) {
 // TestState_LettersImmutable: an older state keeps its decisions.
 func TestState_LettersImmutable(t *testing.T) {
 	one := new(State).after(entry(t, 1, Discard{lettersAt(1)}))
-	two := one.after(entry(t, 2, ReplayIntent{"orders", "table-1", 0, lettersAt(2)}))
+	two := one.after(entry(t, 2, ReplayIntent{"orders", "table-1", 0, lettersAt(2), nil}))
 	three := two.after(entry(t, 3, ReplayDone{Intent: 2, Table: "orders", Outcome: Committed, Version: 1}))
 	three.after(entry(t, 4, Reopen{lettersAt(1)}))
 	if l := one.Letters(someSource); !l.Discarded.Has(1) || l.Replaying.Len() > 0 || one.LettersChanged() != 1 {
@@ -106,7 +106,7 @@ func TestState_LettersImmutable(t *testing.T) {
 	}
 }
 
-// TestState_LetterSets: the sets of one partition never overlap where they must not, whatever the order of entries.
+// TestState_LetterSets: the sets of one partition never overlap where they must not, in every order of entries.
 func TestState_LetterSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &State{}
@@ -124,7 +124,7 @@ func TestState_LetterSets(t *testing.T) {
 			case 3:
 				b = ReplayFailed{"orders", at}
 			case 4:
-				b = ReplayIntent{"orders", "table-1", 0, at}
+				b = ReplayIntent{"orders", "table-1", 0, at, nil}
 				intents = append(intents, s.head.Seq+1)
 			case 5:
 				if len(intents) == 0 {
@@ -168,9 +168,9 @@ func TestLetters_Refused(t *testing.T) {
 		"partition":     Discard{bad(func(l *Letters) { l.Partition = -1 })},
 		"too many":      Discard{lettersAt(flood...)},
 		"too many, two": Discard{append(lettersAt(flood[:MaxLetters]...), lettersAt(1)...)},
-		"no table":      ReplayIntent{"", "t", 0, lettersAt(1)},
-		"no table id":   ReplayIntent{"orders", "", 0, lettersAt(1)},
-		"after":         ReplayIntent{"orders", "t", -1, lettersAt(1)},
+		"no table":      ReplayIntent{"", "t", 0, lettersAt(1), nil},
+		"no table id":   ReplayIntent{"orders", "", 0, lettersAt(1), nil},
+		"after":         ReplayIntent{"orders", "t", -1, lettersAt(1), nil},
 		"no intent":     ReplayDone{Table: "orders", Outcome: Committed},
 		"unknown":       ReplayDone{Intent: 1, Table: "orders", Outcome: Unknown},
 		"failed, none":  ReplayFailed{Table: "orders"},
@@ -180,7 +180,7 @@ func TestLetters_Refused(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	if err := (ReplayIntent{"orders", "t", 0, nil}).check(); err != nil {
+	if err := (ReplayIntent{"orders", "t", 0, nil, nil}).check(); err != nil {
 		t.Errorf("an intent without dead letters only ends those before it: %v", err)
 	}
 	if err := (Discard{lettersAt(flood[:MaxLetters]...)}).check(); err != nil {

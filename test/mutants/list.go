@@ -6,6 +6,7 @@ import "slices"
 var list = slices.Concat(
 	ofRecords,
 	ofLetters,
+	ofReplays,
 	ofPipeline,
 	ofHealth,
 	ofAlerts,
