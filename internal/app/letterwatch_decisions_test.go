@@ -11,14 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/connector"
-	"sluice/connector/schema"
+	"sluice/connector/decode"
 	"sluice/idempotency"
 	"sluice/idempotency/offsets"
+	"sluice/internal/admin"
 	"sluice/internal/laketest"
 	"sluice/reliability"
 	"sluice/reliability/deadletter"
@@ -86,25 +85,16 @@ func (l *lake) replay(at ...int64) {
 		l.T.Fatal(err)
 	}
 	intent := l.decide(opslog.ReplayIntent{Table: "orders", TableID: snapshot.TableID, Letters: l.letters(at...)})
-	rows := array.NewRecordBuilder(memory.DefaultAllocator, snapshot.Schema.(*schema.Schema).Arrow())
-	defer rows.Release()
+	rows, err := decode.JSON{}.Builder(snapshot.Schema)
+	if err != nil {
+		l.T.Fatal(err)
+	}
 	for _, offset := range at {
-		for i, f := range rows.Schema().Fields() {
-			switch f.Name {
-			case schema.KafkaTopic:
-				rows.Field(i).(*array.StringBuilder).Append("orders")
-			case schema.KafkaPartition:
-				rows.Field(i).(*array.Int32Builder).Append(0)
-			case schema.KafkaOffset:
-				rows.Field(i).(*array.Int64Builder).Append(offset)
-			case "n":
-				rows.Field(i).(*array.Int32Builder).Append(1)
-			default:
-				rows.Field(i).AppendNull()
-			}
+		if err := rows.Add(l.source(), &connector.Record{Value: []byte(`{"n":1}`), Offset: offset}); err != nil {
+			l.T.Fatal(err)
 		}
 	}
-	files, err := table.Stage(l.T.Context(), snapshot, "", []connector.Piece{{Rows: rows.NewRecordBatch(), To: int64(len(at))}}, nil)
+	files, err := table.Stage(l.T.Context(), snapshot, "", []connector.Piece{{Rows: rows.Seal(), To: int64(len(at))}}, nil)
 	if err != nil {
 		l.T.Fatal(err)
 	}
@@ -114,6 +104,24 @@ func (l *lake) replay(at ...int64) {
 		l.T.Fatal(err)
 	}
 	l.decide(opslog.ReplayDone{Intent: intent.Seq, Table: "orders", Outcome: opslog.Committed, Version: committed.Version})
+}
+
+// replayCorrected replays a record of topic orders with a corrected value, as an operator does.
+func (l *lake) replayCorrected(offset int64) {
+	l.T.Helper()
+	a := &admin.Access{Config: laketest.Load(l.T, l.Config)}
+	plan, err := admin.PlanReplay(l.T.Context(), a, admin.ReplayQuery{
+		Value: []byte(`{"n":1}`),
+		LetterSelection: admin.LetterSelection{
+			Records: []admin.RecordPlace{{Topic: "orders", Offset: offset}}, LetterQuery: admin.LetterQuery{Within: time.Minute},
+		},
+	})
+	if err == nil {
+		_, err = admin.Replay(l.T.Context(), a, plan, admin.By{Operator: "ann", Reason: "a test"}, func(admin.ReplayProgress) {})
+	}
+	if err != nil {
+		l.T.Fatal(err)
+	}
 }
 
 // TestLetterWatch_Decisions: discarded, acknowledged and replayed dead letters do not count, reopened ones do: on a member that
@@ -151,8 +159,10 @@ func TestLetterWatch_Decisions(t *testing.T) {
 	counts("one acknowledged", 2, 0, one())
 	l.decide(opslog.Reopen{Letters: l.letters(3, 5)})
 	counts("one of each reopened", 4, 0, both())
-	l.replay(3, 7)
-	counts("two replayed", 2, 2, both())
+	l.replayCorrected(7)
+	counts("one replayed", 3, 1, both())
+	l.replay(3)
+	counts("another one", 2, 2, both())
 	l.decide(opslog.Acknowledge{Letters: l.letters(5, 9, 400)})
 	counts("the others acknowledged", 0, 2, one())
 	l.badOrders(2)
@@ -241,8 +251,9 @@ func TestLetterWatch_ReplayReadsNoTable(t *testing.T) {
 	w.poll(t.Context())
 	before := read.Load()
 	l.replay(1, 3)
+	l.replayCorrected(5)
 	w.poll(t.Context())
-	if d := cmp.Diff([]string{"orders poison 3"}, unresolved(t, w)); d != "" || read.Load() != before || before == 0 {
+	if d := cmp.Diff([]string{"orders poison 2"}, unresolved(t, w)); d != "" || read.Load() != before || before == 0 {
 		t.Errorf("%d and then %d requests for data files (-want +got):\n%s", before, read.Load(), d)
 	}
 }
