@@ -61,8 +61,15 @@ func TestState_Letters(t *testing.T) {
 				name string
 				of   offsets.Set
 			}{
-				{"discarded", l.Discarded}, {"acknowledged", l.Acknowledged}, {"resolved", l.Resolved()}, {"replaying", l.Replaying}, {"replayed", l.Replayed},
-				{"failed1", l.Failed[0]}, {"failed2", l.Failed[1]}, {"failed3", l.Failed[2]}, {"parked", l.Parked()},
+				{"discarded", l.Discarded},
+				{"acknowledged", l.Acknowledged},
+				{"resolved", l.Resolved()},
+				{"replaying", l.Replaying},
+				{"replayed", l.Replayed},
+				{"failed1", l.Failed[0]},
+				{"failed2", l.Failed[1]},
+				{"failed3", l.Failed[2]},
+				{"parked", l.Parked()},
 			} {
 				if set.of.Has(1) {
 					in = append(in, set.name)
