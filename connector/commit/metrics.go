@@ -13,9 +13,9 @@ import (
 
 // Metrics are the metrics of the writers of all tables.
 type Metrics struct {
-	commits, failed                                                                      prometheus.Counter
-	commitSeconds, batchRows, processing, freshness, rebuilt                             prometheus.Histogram
-	rows, failedRecords, lettersByTopic, letters, replayed, retries, duplicates, lookups *prometheus.CounterVec
+	commits, failed                                                            prometheus.Counter
+	commitSeconds, batchRows, processing, freshness, rebuilt                   prometheus.Histogram
+	rows, failedRecords, lettersByTopic, letters, retries, duplicates, lookups *prometheus.CounterVec
 }
 
 // NewMetrics returns the metrics and registers them with reg unless it is nil.
@@ -39,9 +39,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_dead_letters_total", Help: "Durable dead letters, by the topic of the record and the reason. One that is written again after a failed commit counts again.",
 		}, []string{"topic", "reason"}),
-		replayed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "worker_dlq_replayed_total", Help: "Dead letters whose records were committed as rows later, by the topic of the record.",
-		}, []string{"topic"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "worker_retry_count_total", Help: "Retries by record_retry, after failures of single records or of batches with an unknown cause.",
 		}, []string{"worker", "error", "topic"}),
@@ -70,7 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.rows, m.failedRecords, m.commits, m.failed, m.lettersByTopic, m.letters, m.replayed, m.retries, m.commitSeconds, m.batchRows, m.processing, m.freshness, m.duplicates, m.lookups, m.rebuilt)
+		reg.MustRegister(m.rows, m.failedRecords, m.commits, m.failed, m.lettersByTopic, m.letters, m.retries, m.commitSeconds, m.batchRows, m.processing, m.freshness, m.duplicates, m.lookups, m.rebuilt)
 	}
 	return m
 }
@@ -84,13 +81,12 @@ func (m *Metrics) follows(topic, pipeline string, letters bool) {
 	}
 	if letters {
 		m.lettersByTopic.WithLabelValues(topic)
-		m.replayed.WithLabelValues(topic)
 	}
 }
 
 // leaves deletes the series of a topic.
 func (m *Metrics) leaves(topic string) {
-	for _, v := range []*prometheus.CounterVec{m.rows, m.failedRecords, m.lettersByTopic, m.letters, m.replayed, m.retries, m.duplicates, m.lookups} {
+	for _, v := range []*prometheus.CounterVec{m.rows, m.failedRecords, m.lettersByTopic, m.letters, m.retries, m.duplicates, m.lookups} {
 		v.DeletePartialMatch(prometheus.Labels{"topic": topic})
 	}
 }

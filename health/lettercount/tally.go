@@ -76,14 +76,15 @@ type source struct {
 
 // count is a count of dead letters of one source.
 type count struct {
-	at     Position
-	beyond bool // there are letters from at.Next on
-	counts map[classify.Class]int64
+	at       Position
+	resolved offsets.Set
+	beyond   bool // there are letters from at.Next on
+	counts   map[classify.Class]int64
 }
 
-// of reports whether the count is also right at another position. A nil count is not.
-func (c *count) of(at Position) bool {
-	return c != nil && (at == c.at || at.Next >= c.at.Next && !c.beyond)
+// of reports whether the count is also right at another position and with other resolved letters. A nil count is not.
+func (c *count) of(at Position, resolved offsets.Set) bool {
+	return c != nil && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
 }
 
 // Span are the offsets [From, To).
@@ -407,14 +408,21 @@ func (t *Tally) Judged(part Part, void []int64) {
 	t.setVoid(s, offsets.Union(s.void, offsets.Of(void...)))
 }
 
-// Count counts the unresolved letters about a topic by class: see [Position.Counts]. A record with letters of several
-// classes counts once, for the lowest class. Letters that are not judged count as letters without a row, so call it when
-// [Tally.Unjudged] returns none.
-func (t *Tally) Count(topic string, position func(idempotency.Partition) Position) map[classify.Class]int64 {
+// HasRows records that dead letters of a partition are void, because a replay added the rows of their records.
+func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
+	if s := t.sources[p]; s != nil {
+		t.setVoid(s, offsets.Union(s.void, at))
+	}
+}
+
+// Count counts the unresolved letters about a topic by class: see [Position.Counts]. resolved returns the letters of a
+// partition that operators discarded or acknowledged. A record with letters of several classes counts once, for the lowest
+// class. Letters that are not judged count as letters without a row, so call it when [Tally.Unjudged] returns none.
+func (t *Tally) Count(topic string, position func(idempotency.Partition) Position, resolved func(idempotency.Partition) offsets.Set) map[classify.Class]int64 {
 	counts := make(map[classify.Class]int64)
 	for _, s := range t.of(topic) {
-		if at := position(s.Partition); !s.last.of(at) {
-			t.count(s, at)
+		if at, done := position(s.Partition), resolved(s.Partition); !s.last.of(at, done) {
+			t.count(s, at, done)
 		}
 		for class, n := range s.last.counts {
 			counts[class] += n
@@ -423,22 +431,38 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 	return counts
 }
 
+// Recount is [Tally.Count] at the positions of the last Count of the topic, for which the Tally must not have changed since. It
+// needs nothing but the new decisions of operators. ok is false without such a Count.
+func (t *Tally) Recount(topic string, resolved func(idempotency.Partition) offsets.Set) (counts map[classify.Class]int64, ok bool) {
+	at := map[idempotency.Partition]Position{}
+	for _, s := range t.of(topic) {
+		if s.last == nil {
+			return nil, false
+		}
+		at[s.Partition] = s.last.at
+	}
+	return t.Count(topic, func(p idempotency.Partition) Position { return at[p] }, resolved), true
+}
+
 // count counts the letters about a source.
-func (t *Tally) count(s *source, at Position) {
-	c := &count{at: at, counts: make(map[classify.Class]int64)}
+func (t *Tally) count(s *source, at Position, resolved offsets.Set) {
+	c := &count{at: at, resolved: resolved, counts: make(map[classify.Class]int64)}
 	var stale bool // true if a void dead letter was deleted from the topic
-	void := s.void.From(0)
+	void, done := s.void.From(0), resolved.From(0)
 	offsets.Merge(t.cursors(s, 0), func(offset int64, tag int) bool {
 		for void.OK && void.At < offset {
 			stale = true
 			void.Next()
+		}
+		for done.OK && done.At < offset {
+			done.Next()
 		}
 		is := void.OK && void.At == offset
 		if is {
 			void.Next()
 		}
 		c.beyond = c.beyond || offset >= at.Next
-		if at.Counts(offset, is) {
+		if at.Counts(offset, is, done.OK && done.At == offset) {
 			c.counts[classify.Class(tag)]++ //nolint:gosec // it was made of one
 		}
 		return true

@@ -15,6 +15,7 @@ import (
 	"sluice/classify"
 	"sluice/health/lettercount"
 	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 )
 
 func partition(topic string, id int32) idempotency.Partition {
@@ -35,6 +36,7 @@ type simulation struct {
 	logs      map[idempotency.Partition]lettercount.Log // all offsets, if a partition has none
 	gone      map[idempotency.Partition]bool            // its topic was deleted or created again
 	rows      map[idempotency.Coordinates]bool
+	done      map[idempotency.Coordinates]bool // discarded or acknowledged
 }
 
 func (w *simulation) position(p idempotency.Partition) int64 { return w.positions[p] }
@@ -54,9 +56,23 @@ func (w *simulation) at(p idempotency.Partition) lettercount.Position {
 	return lettercount.Position{Next: w.positions[p], Log: w.log(p)}
 }
 
+// resolved returns the dead letters of a partition that an operator resolved.
+func (w *simulation) resolved(p idempotency.Partition) offsets.Set {
+	var all []int64
+	for at := range w.done {
+		if at.Partition == p {
+			all = append(all, at.Offset)
+		}
+	}
+	return offsets.Of(all...)
+}
+
 // unresolved reports whether a letter is unresolved, by the definition: the table is past the record and has no row of it,
-// or no member can read the record any more.
+// or no member can read the record any more, and no operator resolved it.
 func (w *simulation) unresolved(at idempotency.Coordinates) bool {
+	if w.done[at] {
+		return false
+	}
 	log := w.log(at.Partition)
 	if at.Offset < w.positions[at.Partition] {
 		return !w.rows[at]
@@ -147,10 +163,19 @@ func TestTally(t *testing.T) {
 		sources := []idempotency.Partition{partition("a", 0), partition("a", 1), partition("bb", 0), {Cluster: "c", Topic: "a", TopicID: idempotency.TopicID{9}}}
 		w := &simulation{
 			dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
-			positions: map[idempotency.Partition]int64{}, rows: map[idempotency.Coordinates]bool{},
+			positions: map[idempotency.Partition]int64{}, rows: map[idempotency.Coordinates]bool{}, done: map[idempotency.Coordinates]bool{},
 			logs: map[idempotency.Partition]lettercount.Log{}, gone: map[idempotency.Partition]bool{},
 		}
 		tally := lettercount.New(1 << 20)
+		decide := func(t *rapid.T, topic string) {
+			for range rapid.IntRange(0, 5).Draw(t, "decisions") {
+				of := rapid.SampledFrom(sources).Draw(t, "of")
+				if at := (idempotency.Coordinates{Partition: of, Offset: rapid.Int64Range(0, 70).Draw(t, "decided")}); of.Topic == topic {
+					w.done[at] = rapid.IntRange(0, 2).Draw(t, "resolved") > 0
+					maps.DeleteFunc(w.done, func(_ idempotency.Coordinates, done bool) bool { return !done })
+				}
+			}
+		}
 		check := func() {
 			fresh := lettercount.New(1 << 20)
 			answer, most := rapid.Int64Range(1, 20).Draw(t, "answer"), rapid.IntRange(1, 30).Draw(t, "most")
@@ -159,7 +184,7 @@ func TestTally(t *testing.T) {
 			for _, topic := range []string{"a", "bb"} {
 				want := w.count(topic)
 				for range 2 { // a count changes nothing
-					if d := cmp.Diff(want, tally.Count(topic, w.at)); d != "" {
+					if d := cmp.Diff(want, tally.Count(topic, w.at, w.resolved)); d != "" {
 						t.Fatalf("%s, followed (-want +got):\n%s", topic, d)
 					}
 				}
@@ -173,8 +198,12 @@ func TestTally(t *testing.T) {
 				if d := cmp.Diff(beyond, tally.Beyond(topic, w.position), cmpopts.SortSlices(less)); d != "" {
 					t.Fatalf("%s, beyond the positions (-want +got):\n%s", topic, d)
 				}
-				if d := cmp.Diff(want, fresh.Count(topic, w.at)); d != "" {
+				if d := cmp.Diff(want, fresh.Count(topic, w.at, w.resolved)); d != "" {
 					t.Fatalf("%s, started now (-want +got):\n%s", topic, d)
+				}
+				decide(t, topic)
+				if got, ok := tally.Recount(topic, w.resolved); !ok || !maps.Equal(w.count(topic), got) {
+					t.Fatalf("%s after new decisions: %v (%v), want %v", topic, got, ok, w.count(topic))
 				}
 			}
 		}
@@ -209,6 +238,19 @@ func TestTally(t *testing.T) {
 				}
 				w.positions[of] = to
 			},
+			"replay": func(t *rapid.T) {
+				of := rapid.SampledFrom(sources).Draw(t, "of")
+				var all []int64
+				for range rapid.IntRange(1, 10).Draw(t, "n") {
+					at := idempotency.Coordinates{Partition: of, Offset: rapid.Int64Range(0, 70).Draw(t, "replayed")}
+					if at.Offset < w.positions[of] { // a replay adds no row that members may still add
+						w.rows[at] = true
+						all = append(all, at.Offset)
+					}
+				}
+				tally.HasRows(of, offsets.Of(all...))
+			},
+			"decisions": func(t *rapid.T) { decide(t, rapid.SampledFrom([]string{"a", "bb"}).Draw(t, "topic")) },
 			"rows go": func(t *rapid.T) {
 				topic := rapid.SampledFrom([]string{"a", "bb"}).Draw(t, "topic")
 				maps.DeleteFunc(w.rows, func(at idempotency.Coordinates, _ bool) bool { return at.Topic == topic && at.Offset%2 == 0 })
@@ -252,7 +294,7 @@ func TestTallyForgets(t *testing.T) {
 		w.dead[p] = append(w.dead[p], written{idempotency.Coordinates{Partition: of, Offset: 7 * i}, classify.Poison})
 	}
 	w.look(t, tally, 1000, 50_000)
-	if got := tally.Count("a", w.at)[classify.Poison]; got != n {
+	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != n {
 		t.Errorf("%d", got)
 	}
 	before := tally.Bytes()
@@ -263,12 +305,12 @@ func TestTallyForgets(t *testing.T) {
 	}
 	w.look(t, tally, 1000, 50_000)
 	w.look(t, tally, 1000, 50_000)
-	if got := tally.Count("a", w.at)[classify.Poison]; got != n-200_000 || tally.Bytes() > before*2/3 {
+	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != n-200_000 || tally.Bytes() > before*2/3 {
 		t.Errorf("%d letters, %d bytes of %d", got, tally.Bytes(), before)
 	}
 	w.start[p] = n
 	w.look(t, tally, 1000, 50_000)
-	if got := tally.Count("a", w.at)[classify.Poison]; got != 0 || tally.Bytes() > 1000 {
+	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 0 || tally.Bytes() > 1000 {
 		t.Errorf("%d letters, %d bytes", got, tally.Bytes())
 	}
 }
@@ -284,13 +326,13 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	}
 	tally := lettercount.New(1 << 20)
 	w.look(t, tally, 10, 10)
-	if got := tally.Count("a", w.at)[classify.Poison]; got != 1 {
+	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 1 {
 		t.Fatalf("%d letters stand, want 1", got)
 	}
 	tally.Back(of, 3)
 	w.rows[letter] = true // the position is past the record again
 	w.look(t, tally, 10, 10)
-	if got := tally.Count("a", w.at)[classify.Poison]; got != 0 {
+	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 0 {
 		t.Errorf("%d letters stand, and the record has a row", got)
 	}
 }
@@ -345,7 +387,7 @@ func TestTallyOfRepeats(t *testing.T) {
 			w.rows[idempotency.Coordinates{Partition: of, Offset: first + i}] = i%10 == 0
 		}
 		w.look(t, tally, 1000, 1<<18)
-		if d := cmp.Diff(w.count("a"), tally.Count("a", w.at)); d != "" {
+		if d := cmp.Diff(w.count("a"), tally.Count("a", w.at, w.resolved)); d != "" {
 			t.Errorf("after letters from %d on (-want +got):\n%s", first, d)
 		}
 	}
@@ -367,6 +409,57 @@ func TestRate(t *testing.T) {
 		}
 	}
 }
+
+// TestTallyOfDecisions: a decision changes the count of what was already counted, and nothing else need be read again.
+func TestTallyOfDecisions(t *testing.T) {
+	p, of := partition("dlq", 0), partition("a", 0)
+	w := &simulation{
+		dead:      map[idempotency.Partition][]written{},
+		start:     map[idempotency.Partition]int64{},
+		positions: map[idempotency.Partition]int64{of: 10}, rows: map[idempotency.Coordinates]bool{}, done: map[idempotency.Coordinates]bool{},
+	}
+	for i := range int64(12) { // the last two are pending
+		w.dead[p] = append(w.dead[p], written{idempotency.Coordinates{Partition: of, Offset: i}, classify.Poison})
+	}
+	tally := lettercount.New(1 << 20)
+	if got, ok := tally.Recount("a", none); !ok || len(got) > 0 {
+		t.Errorf("a topic without dead letters: %v, %v", got, ok)
+	}
+	w.look(t, tally, 100, 100)
+	if got, ok := tally.Recount("a", none); ok {
+		t.Errorf("%v, and nothing was counted", got)
+	}
+	counts := func(what string, want int64) {
+		t.Helper()
+		got, ok := tally.Recount("a", w.resolved)
+		if !ok || got[classify.Poison] != want {
+			t.Errorf("%s: %v, want %d", what, got, want)
+		}
+	}
+	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 10 {
+		t.Errorf("%d count, want 10", got)
+	}
+	at := func(offset int64) idempotency.Coordinates {
+		return idempotency.Coordinates{Partition: of, Offset: offset}
+	}
+	w.done[at(3)], w.done[at(9)], w.done[at(11)] = true, true, true
+	counts("two of those that count, and a pending one", 8)
+	delete(w.done, at(3))
+	counts("one of them reopened", 9)
+	tally.HasRows(of, offsets.Of(4, 5, 9))
+	if _, ok := tally.Recount("a", w.resolved); ok {
+		t.Error("rows came since, and it is counted without a look at the positions")
+	}
+	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 7 {
+		t.Errorf("%d count after a replay, want 7", got)
+	}
+	if parts := tally.Unjudged("a", w.position, 100); len(parts) > 0 {
+		t.Errorf("the table is read again for a replay: %v", parts)
+	}
+	tally.HasRows(partition("unknown", 0), offsets.Of(1))
+}
+
+func none(idempotency.Partition) offsets.Set { return offsets.Set{} }
 
 // BenchmarkMillion reads, judges and counts a million letters, each of them far from the next.
 func BenchmarkMillion(b *testing.B) {
@@ -394,7 +487,7 @@ func BenchmarkMillion(b *testing.B) {
 					}
 				}
 				began := time.Now()
-				if n := tally.Count("a", at)[classify.Poison]; n != 1e6 {
+				if n := tally.Count("a", at, none)[classify.Poison]; n != 1e6 {
 					b.Fatal(n)
 				}
 				b.ReportMetric(time.Since(began).Seconds()*1000, "ms/count")

@@ -81,10 +81,14 @@ func (s Set) Runs() iter.Seq2[int64, int64] {
 // Union returns the offsets that are in at least one of the sets.
 func Union(sets ...Set) Set {
 	var all []Cursor
+	var last Set
 	for _, s := range sets {
 		if s.n > 0 {
-			all = append(all, s.From(0))
+			all, last = append(all, s.From(0)), s
 		}
+	}
+	if len(all) <= 1 { // sets are immutable, so the result can share the memory
+		return last
 	}
 	var p Packer
 	Merge(all, func(offset int64, _ int) bool { p.Add(offset); return true })

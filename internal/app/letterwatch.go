@@ -17,12 +17,15 @@ import (
 	"sluice/connector/kafka"
 	"sluice/health"
 	"sluice/health/lettercount"
+	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 	"sluice/internal/config"
 	"sluice/internal/lookup"
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
+	"sluice/sink/opslog"
 )
 
 const (
@@ -50,6 +53,10 @@ const (
 	maxStrange = 100
 	// retryAfter is the pause before the watch reads a table again that could not show which records have rows.
 	retryAfter = 10 * time.Minute
+	// riseEvery is the shortest interval between two log lines about more dead letters of a topic that already has some.
+	// riseLines bounds the lines about all topics in that time.
+	riseEvery = 10 * time.Minute
+	riseLines = 100
 )
 
 // letterWatch counts the unresolved dead letters of the pipeline: the metric sluice_unresolved_dead_letters. Each member
@@ -65,8 +72,12 @@ type letterWatch struct {
 	match  func(context.Context) ([]string, error) // the topics that match a pattern now; nil without patterns
 	find   func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error)
 	stands func(table string) error // an error while the breaker of the table's store is open; "" means Kafka
-	rate   *lettercount.Rate
-	descs  letterDescs
+	// What operators decided about dead letters: the newest state of the operations log, nil before it was read, and a
+	// channel that is closed once there is a newer one.
+	decisions func() *opslog.State
+	decided   func() <-chan struct{}
+	rate      *lettercount.Rate
+	descs     letterDescs
 
 	// Owned by poll:
 	tally     *lettercount.Tally
@@ -76,6 +87,10 @@ type letterWatch struct {
 	atOnce    int                        // the largest number of dead letters that one read of a table judges
 	matched   []string
 	failing   reliability.FailureLog
+	sound     []string        // the topics that the last poll counted without an error
+	asOf      int64           // [opslog.State.LettersChanged] of the decisions in the last count
+	rises     map[string]rise // by topic: the number that was logged
+	riseLog   *reliability.Sparse
 
 	mu      sync.Mutex
 	counted map[string]map[classify.Class]int64 // by topic, once it was counted
@@ -108,9 +123,10 @@ func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func())
 	w = &letterWatch{
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),
-		find:  s.client.Topics, stands: s.breaker,
+		find:  s.client.Topics, stands: s.breaker, decisions: s.operations.State, decided: s.operations.Changed,
 		tally: lettercount.New(min(keepLetters, s.config.Budget.Limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]string{}, unlogged: map[string]time.Time{}, atOnce: judgeAtOnce,
 		counted: map[string]map[classify.Class]int64{}, classes: map[string]string{},
+		rises: map[string]rise{}, riseLog: reliability.NewSparse(riseLines, riseEvery),
 	}
 	if len(s.config.Patterns) > 0 {
 		w.match = s.group.Topics
@@ -140,8 +156,26 @@ func (w *letterWatch) run(ctx context.Context) {
 	for {
 		began := time.Now()
 		w.poll(ctx)
-		if reliability.Wait(ctx, min(max(pollLetters, restLetters*time.Since(began)), maxRest)) != nil {
+		if !w.rest(ctx, min(max(pollLetters, restLetters*time.Since(began)), maxRest)) {
 			return
+		}
+	}
+}
+
+// rest waits between two polls. Meanwhile it counts again with each decision of an operator, which takes no request. It
+// returns false when ctx ends.
+func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
+	over := time.NewTimer(pause)
+	defer over.Stop()
+	for {
+		changed := w.decided() // before the decisions are read, so that none is missed
+		w.recount(ctx)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-over.C:
+			return ctx.Err() == nil // both may have happened at once
+		case <-changed:
 		}
 	}
 }
@@ -153,6 +187,7 @@ type outlook struct {
 	failures map[string]error        // by topic: why it cannot be counted now
 	notes    []string                // further notes for the operator
 	counts   map[string]map[classify.Class]int64
+	state    *opslog.State // with the decisions that the count takes into account
 }
 
 // fail records why topics cannot be counted. It keeps the first reason of each topic.
@@ -171,6 +206,7 @@ func (w *letterWatch) poll(ctx context.Context) {
 	}
 	w.scope(ctx, o)
 	w.readLetters(ctx, o)
+	o.state = w.decisions()
 	w.judge(ctx, o)
 	if ctx.Err() != nil {
 		return
@@ -237,7 +273,7 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	trouble := strings.Join(slices.Concat(texts, o.notes), "; ")
 	w.mu.Lock()
 	counted := map[string]map[classify.Class]int64{}
-	w.classes = map[string]string{}
+	w.classes, w.sound, w.asOf = map[string]string{}, nil, o.state.LettersChanged()
 	for topic, t := range o.topics {
 		w.classes[topic] = t.DeadLetters.Class
 		if before := w.counted[topic]; before != nil {
@@ -247,8 +283,15 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	for topic, counts := range o.counts {
 		if o.failures[topic] == nil {
 			counted[topic] = counts
+			w.sound = append(w.sound, topic)
 		} else if before := w.counted[topic]; before != nil {
 			counted[topic] = before
+		}
+	}
+	for topic := range counted {
+		if w.classes[topic] == "" { // Kafka does not have it, and a pattern matches
+			t, _, _ := w.config.Route(topic)
+			w.classes[topic] = t.DeadLetters.Class
 		}
 	}
 	w.counted, w.trouble = counted, trouble
@@ -257,12 +300,72 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		w.at = time.Now()
 	}
 	w.mu.Unlock()
+	w.logRises(ctx)
 	if trouble == "" {
 		w.failing.Over(ctx, w.logger, "counting dead letters works again")
 		return
 	}
 	w.failing.Failed(ctx, w.logger, slog.LevelWarn, "failed to count dead letters; keeping the last sluice_unresolved_dead_letters",
 		"topics", failed[:min(len(failed), 10)], "err", trouble)
+}
+
+// recount brings the last count up to new decisions of operators, without any request.
+func (w *letterWatch) recount(ctx context.Context) {
+	state := w.decisions()
+	if state.LettersChanged() == w.asOf {
+		return
+	}
+	w.mu.Lock()
+	for _, topic := range w.sound {
+		if counts, ok := w.tally.Recount(topic, resolvedBy(state)); ok {
+			w.counted[topic] = counts
+		}
+	}
+	w.asOf = state.LettersChanged()
+	w.mu.Unlock()
+	w.logRises(ctx)
+}
+
+// resolvedBy returns the dead letters of a partition that operators discarded or acknowledged.
+func resolvedBy(state *opslog.State) func(idempotency.Partition) offsets.Set {
+	return func(p idempotency.Partition) offsets.Set {
+		states := state.Letters(p)
+		return states.Resolved()
+	}
+}
+
+// rise is what was last logged of a topic: how many unresolved dead letters it has, and when.
+type rise struct {
+	n  int64
+	at time.Time
+}
+
+// logRises logs which topics have more unresolved dead letters than the log says, and which have none any more.
+func (w *letterWatch) logRises(ctx context.Context) {
+	maps.DeleteFunc(w.rises, func(topic string, _ rise) bool { return w.counted[topic] == nil })
+	for _, topic := range slices.Sorted(maps.Keys(w.counted)) {
+		n, before, class := int64(0), w.rises[topic], w.classes[topic]
+		for _, of := range w.counted[topic] {
+			n += of
+		}
+		switch {
+		case n > before.n && time.Since(before.at) >= riseEvery:
+			level, severity := slog.LevelWarn, "warning"
+			if class == "financial" {
+				level, severity = slog.LevelError, "critical"
+			}
+			if left, ok := w.riseLog.Next(); ok {
+				w.logger.Log(ctx, level, "unresolved dead letters; replay, discard or acknowledge them", "severity", severity, "topic", topic,
+					"unresolved", n, "before", before.n, "letters_class", class, "left_out", left)
+			}
+			w.rises[topic] = rise{n, time.Now()}
+		case n == 0 && before.n > 0:
+			w.logger.InfoContext(ctx, "no unresolved dead letters any more", "topic", topic, "before", before.n)
+			delete(w.rises, topic)
+		case n < before.n:
+			w.rises[topic] = rise{n, before.at}
+		}
+	}
 }
 
 // report returns the part of the health report about dead letters.

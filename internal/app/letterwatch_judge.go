@@ -14,6 +14,7 @@ import (
 	"sluice/internal/lookup"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
 )
@@ -83,8 +84,9 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 				return err
 			}
 		}
-		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.Position(p, position(p)) })
-		if _, ours := o.topics[topic]; ours || len(counts) > 0 { // a topic that exists only in dead letters gets no series of zeros
+		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.Position(p, position(p)) }, resolvedBy(o.state))
+		// A topic that exists only in dead letters gets no series of zeros, but keeps one: an alert ends with 0 at once.
+		if _, ours := o.topics[topic]; ours || len(counts) > 0 || w.counted[topic] != nil {
 			o.counts[topic] = counts
 		}
 		if _, cannot := w.unlogged[topic]; cannot {
@@ -146,7 +148,26 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 		}
 		w.ids[topic] = ids
 	}
+	w.followReplays(f.State(), change)
 	return nil
+}
+
+// followReplays makes dead letters void whose rows a replay added, without a read of the table. The same rule as in judgeParts
+// decides whether rows are of this topic id.
+func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) {
+	proven := map[idempotency.Partition]bool{}
+	for _, r := range change.Replayed {
+		p, ok := r.Source()
+		if _, cannot := w.unlogged[p.Topic]; !ok || cannot {
+			continue
+		}
+		if _, known := proven[p]; !known {
+			proven[p] = lookup.HasItsRows(state, p)
+		}
+		if proven[p] {
+			w.tally.HasRows(p, r.Offsets)
+		}
+	}
 }
 
 // judgeParts finds which of the dead letters' records have rows. A dead letter counts as unresolved unless the table
@@ -190,8 +211,6 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 		return err
 	}
 	for i, part := range parts {
-		// Dead letters that an operator resolves or discards will join the void ones here. A member that reads such a
-		// decision from the operations log must judge the topic again.
 		w.tally.Judged(part, void[i])
 	}
 	return nil

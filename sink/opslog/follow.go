@@ -32,7 +32,8 @@ type Follower struct {
 	broken prometheus.Gauge
 
 	mu      sync.Mutex
-	state   *State // nil before the first successful poll
+	state   *State        // nil before the first successful poll
+	changed chan struct{} // closed when state changes
 	polled  time.Time
 	trouble Trouble
 	failing reliability.FailureLog
@@ -46,7 +47,7 @@ type Trouble struct {
 
 // Follow returns a follower that polls at this interval once it runs. The error is that of registering its metrics.
 func (l *Log) Follow(every time.Duration) (*Follower, error) {
-	f := &Follower{chain: chain{bucket: l.bucket, state: &State{}}, every: every, log: l.log, ready: make(chan struct{})}
+	f := &Follower{chain: chain{bucket: l.bucket, state: &State{}}, every: every, log: l.log, ready: make(chan struct{}), changed: make(chan struct{})}
 	f.broken = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sluice_operations_log_broken", Help: "1 while the operations log is not what was written.",
 	})
@@ -99,7 +100,8 @@ func (f *Follower) poll(ctx context.Context) {
 		if f.state == nil {
 			close(f.ready)
 		}
-		f.state, f.polled, f.trouble = f.chain.state, f.chain.seen, Trouble{}
+		f.set(f.chain.state)
+		f.polled, f.trouble = f.chain.seen, Trouble{}
 		if head := f.state.head; head != before {
 			f.log.InfoContext(ctx, "operations log", "seq", head.Seq, "hash", head.Hash, "pauses", len(f.state.pauses))
 		}
@@ -112,8 +114,17 @@ func (f *Follower) poll(ctx context.Context) {
 	}
 	f.trouble.Err = err
 	if f.state != nil {
-		f.state = f.chain.state // the entries before a break are in force
+		f.set(f.chain.state) // the entries before a break are in force
 	}
+}
+
+// set stores a new state and wakes those who wait for one. The caller has the lock.
+func (f *Follower) set(s *State) {
+	if f.state == nil || f.state.head != s.head {
+		close(f.changed)
+		f.changed = make(chan struct{})
+	}
+	f.state = s
 }
 
 // Ready returns a channel that is closed after the first poll that found the log intact.
@@ -124,6 +135,14 @@ func (f *Follower) State() *State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state
+}
+
+// Changed returns a channel that is closed once there is a newer state. A caller that calls it before [Follower.State] misses
+// no change.
+func (f *Follower) Changed() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
 }
 
 // Trouble returns the reason why the last poll failed; false means that it succeeded.

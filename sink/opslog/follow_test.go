@@ -98,6 +98,49 @@ func TestFollower_NotReadyBeforeFirstPoll(t *testing.T) {
 	}
 }
 
+// TestFollower_Changed: the channel is closed with the first state and with each newer one, and not by a poll without news.
+func TestFollower_Changed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := objstore.NewMem()
+		l := open(mem)
+		f, err := l.Follow(every)
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed := func(c <-chan struct{}) bool {
+			select {
+			case <-c:
+				return true
+			default:
+				return false
+			}
+		}
+		first := f.Changed()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go f.Run(ctx)
+		synctest.Wait()
+		second := f.Changed()
+		time.Sleep(time.Minute)
+		if !closed(first) || closed(second) || second != f.Changed() {
+			t.Error("it tells of no first state, or of news that there are none")
+		}
+		add(t, l, pause("r", opslog.Topic("a")))
+		<-second
+		if !paused(f, "a") || closed(f.Changed()) {
+			t.Errorf("%+v", f.State())
+		}
+		// The entries before a break are in force.
+		third := f.Changed()
+		add(t, l, pause("r", opslog.Topic("b")))
+		put(t, mem, key(3), []byte("no entry"))
+		<-third
+		if _, troubled := f.Trouble(); !paused(f, "b") || !troubled {
+			t.Errorf("%+v", f.State())
+		}
+	})
+}
+
 // TestFollower_ReadsOnlyNewEntries counts the requests of a poll.
 func TestFollower_ReadsOnlyNewEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -105,6 +105,9 @@ func TestState_LettersImmutable(t *testing.T) {
 	if l := three.Letters(someSource); !l.Replayed.Has(2) || !l.Discarded.Has(1) || len(three.OpenReplays("orders")) != 0 || three.LettersChanged() != 3 {
 		t.Errorf("%+v", l)
 	}
+	if got := three.Replayed(); len(got) != 1 || got["orders"] != 1 || len(two.Replayed()) != 0 || len((*State)(nil).Replayed()) != 0 {
+		t.Errorf("replayed by topic: %v", got)
+	}
 	if open := two.OpenReplays("orders")[0]; open.Seq != 2 || open.Operator != "op2" || open.TableID != "table-1" {
 		t.Errorf("%+v", open)
 	}

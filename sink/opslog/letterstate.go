@@ -78,6 +78,21 @@ func (s *State) LettersChanged() int64 {
 	return s.letters.changed
 }
 
+// Replayed returns the number of dead letters that replays turned into rows, by the topic of the records. It accepts a nil
+// State.
+func (s *State) Replayed() map[string]int64 {
+	all := map[string]int64{}
+	if s == nil {
+		return all
+	}
+	for p, states := range s.letters.sources {
+		if n := states.Replayed.Len(); n > 0 {
+			all[p.Topic] += n
+		}
+	}
+	return all
+}
+
 // OpenReplays returns the intents of a table that have no outcome yet, the oldest first.
 func (s *State) OpenReplays(table string) (all []OpenReplay) {
 	for _, seq := range slices.Sorted(maps.Keys(s.letters.open)) {

@@ -69,7 +69,6 @@ func TestMetrics_Batch(t *testing.T) {
 	slowly(t, 2, letters, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		wantMetric(t, p, "sluice_rows_committed_total", map[string]float64{"topic=orders": 0})
 		wantMetric(t, p, "worker_dlq_messages_total", map[string]float64{"topic=orders": 0})
-		wantMetric(t, p, "worker_dlq_replayed_total", map[string]float64{"topic=orders": 0})
 		wantMetric(t, p, "sluice_records_failed_total", failures("orders", 0, 0, 0, 0))
 		wantMetric(t, p, "sluice_last_record_timestamp_seconds", nil)
 		h.Broker.Produce(story.Topic, 0, "rrp", "k")
