@@ -93,8 +93,8 @@ var layers = map[string][]string{
 	},
 	"internal/app": {
 		"classify", "connector", "connector/pipeline", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
-		"health/liveness", "health/membership", "health/ops", "idempotency", "internal/config", "internal/fail", "internal/lookup", "internal/open",
-		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse", "sink/delta", "sink/delta/datafile",
+		"health/liveness", "health/membership", "health/ops", "idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open",
+		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse", "sink/delta", "sink/delta/datafile", "sink/delta/deltalog",
 		"sink/delta/objstore", "sink/delta/scan", "sink/opslog",
 	},
 	"internal/fail": {},

@@ -130,7 +130,7 @@ func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Ter
 func (c *committer) failureOutcome(ctx context.Context, decided *plan.Plan, err error) Outcome {
 	held := (*hold.Error)(nil)
 	if decided != nil {
-		c.metrics.failedCommit(decided, classify.Of(err))
+		c.metrics.failedRecordsOf(decided, classify.Of(err))
 	}
 	switch class := classify.Of(err); {
 	case class == classify.Fenced, class == classify.Canceled:

@@ -60,7 +60,8 @@ func (t *letterTopic) wouldExpire(ms int64) bool {
 	return t.retention >= 0 && ms < time.Now().Add(-t.retention/2).UnixMilli()
 }
 
-// findTopic refreshes the assumed state of a topic if it is stale, and creates the topic if allowed.
+// findTopic reads the topic's leaders if they are stale, and its settings if they are not known. It creates a missing topic
+// if the configuration allows it.
 func (d *DeadLetters) findTopic(ctx context.Context, t *letterTopic) error {
 	if t.stale {
 		if err := d.findLeaders(ctx, t); err != nil {

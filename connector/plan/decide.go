@@ -58,7 +58,8 @@ type Plan struct {
 const (
 	operationWrite   = "STREAMING UPDATE"
 	operationInitial = "SLUICE START"
-	operationMove    = "SLUICE POSITIONS"
+	// operationPositions marks a batch without rows: only positions move.
+	operationPositions = "SLUICE POSITIONS"
 	// operationOffsets marks a commit of an operator that changed existing positions.
 	operationOffsets = "SLUICE OFFSETS"
 )
@@ -119,7 +120,7 @@ func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 	}
 	p.Commit.Operation, p.Commit.Batch = operationWrite, batch.ID
 	if len(p.Pieces) == 0 {
-		p.Commit.Operation = operationMove
+		p.Commit.Operation = operationPositions
 		return p
 	}
 	p.Commit.Ignored = batch.Ignored.fields()

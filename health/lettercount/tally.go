@@ -444,7 +444,8 @@ func (t *Tally) Recount(topic string, resolved func(idempotency.Partition) offse
 	return t.Count(topic, func(p idempotency.Partition) Position { return at[p] }, resolved), true
 }
 
-// count counts the letters about a source.
+// count counts the letters about a source that are unresolved at a position, by class, and keeps the result as s.last. It
+// also drops verdicts about letters that are gone.
 func (t *Tally) count(s *source, at Position, resolved offsets.Set) {
 	c := &count{at: at, resolved: resolved, counts: make(map[classify.Class]int64)}
 	var stale bool // true if a void dead letter was deleted from the topic

@@ -81,8 +81,8 @@ func (c *Config) LetterTopic(topic string) (kafka.LetterTopic, error) {
 	return t.LetterTopic(topic)
 }
 
-// checkLetters checks the dead-letter topics: none may be a topic whose records become rows, and topics that share one must
-// agree on its settings.
+// checkLetters checks the dead-letter topics: none may be a topic whose records become rows, unless its format is
+// dead_letter; topics that share a dead-letter topic must agree on its settings.
 func (l *loader) checkLetters() {
 	type use struct {
 		entry string

@@ -78,9 +78,9 @@ func (p *Pool) Short() bool {
 // Pressed returns a channel that gets a value when a caller begins to wait. Only one goroutine may receive from it.
 func (p *Pool) Pressed() <-chan struct{} { return p.pressed }
 
-// TryAcquire takes n bytes if they are free, and reports whether it did. It passes callers that wait in [Pool.Acquire]:
-// its own caller already holds bytes of the pool, so waiting could deadlock. It fails while a caller waits in
-// [Pool.GetFirst].
+// TryAcquire takes n bytes if they are free, and reports whether it did. It overtakes callers that wait in
+// [Pool.Acquire]: it is for callers that must not wait, such as the reader, or one that already holds bytes of the pool. It
+// fails while a caller waits in [Pool.GetFirst].
 func (p *Pool) TryAcquire(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

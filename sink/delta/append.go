@@ -58,7 +58,7 @@ const (
 func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome, error) {
 	var mine bool
 	files.setMayBeNamed(true)
-	defer t.setUndecided(nil) // even if the outcome is still unknown: the next refresh of the log shows it
+	defer t.setUndecided(nil) // no hold stays: if the outcome is still unknown, the next refresh shows whose the version is
 	err := t.guard.Do(ctx, func(ctx context.Context) (err error) {
 		mine, err = p.Try(ctx)
 		return err
