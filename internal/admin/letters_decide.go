@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/idempotency"
 	"sluice/idempotency/offsets"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
@@ -104,14 +105,30 @@ const withdrawAfter = time.Minute
 
 // withdrawable returns an error if one of the dead letters is part of a replay that probably still runs.
 func (c *chosenLetters) withdrawable(a *Access) error {
+	chosen := map[idempotency.Coordinates]bool{}
+	for _, l := range c.letters {
+		chosen[l.Source] = true
+	}
 	for _, path := range c.tables(a) {
 		for _, open := range c.decisions.OpenReplays(path) {
-			if time.Since(open.Since) < withdrawAfter && len(open.Letters) > 0 {
+			if time.Since(open.Since) < withdrawAfter && names(open.Letters, chosen) {
 				return stillReplaying(open)
 			}
 		}
 	}
 	return nil
+}
+
+// names reports whether dead letters of an entry are among the chosen ones.
+func names(letters []opslog.Letters, chosen map[idempotency.Coordinates]bool) bool {
+	for _, l := range letters {
+		for c := l.Offsets.From(0); c.OK; c.Next() {
+			if chosen[idempotency.Coordinates{Partition: l.Source(), Offset: c.At}] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func stillReplaying(open opslog.OpenReplay) error {

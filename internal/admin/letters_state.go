@@ -129,7 +129,9 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 	for _, l := range letters {
 		d := decided.of(l.Source)
 		switch {
-		case l.state == LetterVoid && d == LetterReplayed, l.state == LetterUnresolved && (d == LetterReplaying || d == LetterParked):
+		case l.state == LetterVoid && (d == LetterReplayed || d == LetterReplaying): // the outcome may not be recorded yet
+			l.state = LetterReplayed
+		case l.state == LetterUnresolved && (d == LetterReplaying || d == LetterParked):
 			l.state = d
 		case l.state == LetterUnresolved && d == LetterReplayed:
 			l.why = "it was replayed, and another program has deleted its row since"

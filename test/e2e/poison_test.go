@@ -153,6 +153,7 @@ func (s *scene) lines(l *gen.Ledger) map[gen.Coordinates]string {
 // letterCounts are the counts of `connector deadletters list`.
 type letterCounts struct {
 	Letters, Distinct, Unresolved, Void, Pending, Unknown int
+	Replaying, Parked, Acknowledged, Discarded, Replayed  int
 }
 
 func (s *scene) countLetters(change ...setting) (c letterCounts) {

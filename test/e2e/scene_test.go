@@ -107,10 +107,17 @@ func (s *scene) produce(n int64) {
 
 // stream produces at a rate until the caller calls end.
 func (s *scene) stream(perSecond int) (end func()) {
+	s.t.Helper()
+	p := s.producer(1<<40, "zstd")
+	p.PerSecond = perSecond
+	return s.runs(p)
+}
+
+// runs runs a producer until the caller calls end.
+func (s *scene) runs(p gen.Producer) (end func()) {
 	stop := make(chan struct{})
 	done := make(chan error, 1)
-	p := s.producer(1<<40, "zstd")
-	p.PerSecond, p.Stop = perSecond, stop
+	p.Stop = stop
 	go func() { done <- p.Run(s.ctx, s.ledger) }()
 	return func() {
 		s.t.Helper()

@@ -49,7 +49,8 @@ type Record struct {
 	Key   []byte
 	Value []byte
 	Order Order
-	// Code is the reason code of a record that cannot become a row; Order is then empty. It is "" for a good record.
+	// Code is the reason code of a record that cannot become a row. It is "" for a good record. Order is then empty, except
+	// for [UnknownField].
 	Code string
 	// Time is the record's timestamp, in milliseconds since 1970.
 	Time int64
@@ -66,6 +67,8 @@ type Orders struct {
 	// except the large ones. The other records are good under Policy.
 	Bad    int
 	Policy Policy
+	// Only is the code of all bad records; "" allows all kinds.
+	Only string
 }
 
 // Record returns record number i.

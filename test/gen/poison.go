@@ -29,6 +29,9 @@ type Poison struct {
 	spoil func(rec *Record)
 }
 
+// UnknownField is the code of records that become rows, those of their Order, once unknown fields are ignored.
+const UnknownField = "unknown_field"
+
 // Poisons are all kinds of poison. Several kinds may have the same code.
 var Poisons = []Poison{
 	{Code: "no_value", spoil: whole(func(string) string { return "" })},
@@ -50,7 +53,7 @@ var Poisons = []Poison{
 	{Code: "required_missing", spoil: func(rec *Record) {
 		rec.Value = append([]byte("{"), rec.Value[bytes.IndexByte(rec.Value, ',')+1:]...)
 	}},
-	{Code: "unknown_field", Applies: func(p Policy) bool { return p.Strict }, spoil: swap(`"store_id":`, `"unheard_of":{"a":[1]},"store_id":`)},
+	{Code: UnknownField, Applies: func(p Policy) bool { return p.Strict }, spoil: swap(`"store_id":`, `"unheard_of":{"a":[1]},"store_id":`)},
 	{Code: "null_key", Applies: func(p Policy) bool { return p.Keys }, spoil: func(rec *Record) { rec.Key = nil }},
 	{Code: "tombstone", Applies: func(p Policy) bool { return p.Tombstones }, spoil: func(rec *Record) { rec.Value = nil }},
 	{Code: "too_deep", Applies: func(p Policy) bool { return !p.Strict }, spoil: swap(`"store_id":`,
@@ -66,7 +69,9 @@ func (p Poison) applies(to Policy) bool { return p.Applies == nil || p.Applies(t
 func (p Poison) Spoil(o Orders, i int64) Record {
 	rec := Record{Time: start.UnixMilli() + i, Code: p.Code}
 	rec.plain(o.rand(i), i, max(o.Span, 1))
-	rec.Order = Order{}
+	if p.Code != UnknownField {
+		rec.Order = Order{}
+	}
 	p.spoil(&rec)
 	return rec
 }
@@ -74,7 +79,9 @@ func (p Poison) Spoil(o Orders, i int64) Record {
 // poison returns record number i as a random kind of poison that is bad under the policy of o and that brokers accept by
 // default.
 func (o Orders) poison(r *rand.Rand, i int64) Record {
-	kinds := slices.DeleteFunc(slices.Clone(Poisons), func(p Poison) bool { return p.Large || !p.applies(o.Policy) })
+	kinds := slices.DeleteFunc(slices.Clone(Poisons), func(p Poison) bool {
+		return p.Large || !p.applies(o.Policy) || o.Only != "" && p.Code != o.Only
+	})
 	return kinds[r.IntN(len(kinds))].Spoil(o, i)
 }
 

@@ -32,6 +32,10 @@ type Producer struct {
 	// Letters receives the entries of bad records, with [Record.Raw] as hash; Run's ledger does not get them. It may be
 	// nil.
 	Letters *Ledger
+	// Corrected receives the rows of the bad records that become rows once unknown fields are ignored. It may be nil.
+	Corrected *Ledger
+	// Live gives each record the time at which it is produced as its timestamp.
+	Live bool
 	// Stop, when closed, ends the series early, between two chunks. It may be nil.
 	Stop <-chan struct{}
 }
@@ -95,9 +99,13 @@ func (p Producer) chunk(ctx context.Context, client *kgo.Client, from, n int64, 
 		failed  error
 		entries = make([]Entry, 0, n)
 		letters []Entry
+		later   []Entry // rows of letters, once unknown fields are ignored
 	)
 	for i := from; i < from+n; i++ {
 		rec := p.Orders.Record(i)
+		if p.Live {
+			rec.Time = time.Now().UnixMilli()
+		}
 		wg.Add(1)
 		client.Produce(ctx, &kgo.Record{
 			Topic: p.Topic, Key: rec.Key, Value: rec.Value, Timestamp: time.UnixMilli(rec.Time),
@@ -118,6 +126,9 @@ func (p Producer) chunk(ctx context.Context, client *kgo.Client, from, n int64, 
 			}
 			if rec.Code != "" {
 				letters = append(letters, Entry{at, hash})
+				if rec.Code == UnknownField && p.Corrected != nil {
+					later = append(later, Entry{at, rec.Hash(at)})
+				}
 				return
 			}
 			entries = append(entries, Entry{at, hash})
@@ -139,6 +150,9 @@ func (p Producer) chunk(ctx context.Context, client *kgo.Client, from, n int64, 
 	}
 	if commit && p.Letters != nil {
 		p.Letters.Add(letters...)
+	}
+	if commit && p.Corrected != nil {
+		p.Corrected.Add(later...)
 	}
 	return nil
 }
