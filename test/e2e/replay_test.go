@@ -250,7 +250,6 @@ func TestReplay_Killed(t *testing.T) {
 		t.Errorf("there are dead letters left: %s", out.Tail())
 	}
 	watch.phase("")
-	t.Logf("0 unresolved dead letters %v after the replays", members[0].countsLetters(0))
 	watch.calm()
 	watch.end()
 	end()
