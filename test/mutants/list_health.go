@@ -58,7 +58,13 @@ var ofHealth = []mutant{
 	{
 		name: "a dead letter whose record has a row counts as unresolved",
 		file: "health/lettercount/position.go",
-		old:  "return !row", new: "return true",
+		old:  "return offset >= p.Next || !row", new: "return true",
+		pkg: "./health/lettercount", test: "^TestTally$",
+	},
+	{
+		name: "a dead letter that an operator discarded counts as unresolved",
+		file: "health/lettercount/position.go",
+		old:  "if resolved || p.Pending(offset) {", new: "if p.Pending(offset) {",
 		pkg: "./health/lettercount", test: "^TestTally$",
 	},
 	{
