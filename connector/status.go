@@ -16,8 +16,8 @@ type Status struct {
 	Paused   bool  // whether backpressure stops reading for at least one table
 	Queued   int64 // records that wait for a lane
 	Claims   []ClaimStatus
-	// Left is for a run until current: the holds of paused partitions that are no claims of this member and whose
-	// position is before the end that the log had at the start of the run.
+	// Left lists, in a run that ends once it is current, the holds of paused partitions that are no claims of this
+	// member and whose position is before the end that the log had at the start of the run.
 	Left []hold.Hold
 }
 

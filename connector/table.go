@@ -35,10 +35,10 @@ type Table interface { //nolint:interfacebloat // one way to write, and the ques
 	// invalid. It contains [ErrUndecided] if ctx ended while the outcome of a PUT was unknown: then the files stay, and
 	// the caller must read the position from the log again.
 	Commit(ctx context.Context, c *Commit, pre func(*Snapshot) error) (*Snapshot, error)
-	// HasRows reports which of the rows the table has, as of a snapshot that it returned. It uses the statistics of the
-	// data files, and reads the Kafka columns of files whose statistics do not decide. Without thorough it reads no
-	// files for [AnyPartition]: it finds rows of a topic only if the statistics show a data file with rows of this
-	// topic alone.
+	// HasRows reports for each element of `of` whether the table has such rows, as of a snapshot that this table
+	// returned. It uses the statistics of the data files, and reads the Kafka columns of files whose statistics do not
+	// decide. Without thorough it reads no files for [AnyPartition]: it finds rows of a topic only if the statistics
+	// show a data file with rows of this topic alone.
 	HasRows(ctx context.Context, s *Snapshot, of []RowsOf, thorough bool) (map[RowsOf]bool, error)
 	// Discard deletes the data files of a commit that has certainly failed. It keeps files that may be in the log.
 	Discard(ctx context.Context, s *Staged)
@@ -77,8 +77,8 @@ type FingerprintQuery struct {
 // Offsets are the offsets [From, Next) of a partition.
 type Offsets struct{ From, Next int64 }
 
-// PastRows are rows of one partition, in no particular order. Written is the time of their data file in
-// milliseconds. Entries stay valid until the callback returns.
+// PastRows are rows of one partition, in no particular order. Written is when their data file was written, in
+// milliseconds since 1970. Entries stay valid until the callback returns.
 type PastRows struct {
 	Topic     string
 	Partition int32

@@ -26,8 +26,8 @@ type Config struct {
 }
 
 // Guard protects one dependency, for example the store of a table. It retries Transient errors without limit, and its
-// circuit breaker stops requests while the dependency is down. The clients that op calls must not retry. Callers of the
-// guard may retry only other errors, by starting again from the table.
+// circuit breaker stops requests while the dependency is down. The clients behind a guard must not retry. Callers of
+// the guard may retry only other errors, by starting again from the table.
 //
 // While the breaker is open, callers wait inside [Guard.Do]. When OpenFor is over, each caller continues at a random
 // moment within the ramp, which is a tenth of OpenFor. The first one probes; the others find the breaker open again, or

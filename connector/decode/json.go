@@ -210,8 +210,8 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 	return d.refuse()
 }
 
-// start resets the state of the record. It reserves buffers at the first record, so that an idle builder holds no
-// memory.
+// start resets the state of the record. It reserves buffers at the first record of a chunk, so that an idle builder
+// holds no memory.
 func (d *jsonDecoder) start(value []byte) {
 	if !d.open {
 		for _, c := range d.columns {

@@ -118,7 +118,7 @@ func (d *jsonDecoder) unescape(dst, b []byte, start, p int) (text []byte, next i
 // escapes maps the character after a backslash to its meaning.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// unicodeEscape reads the escape \uXXXX at p, or a surrogate pair of two.
+// unicodeEscape reads the escape \uXXXX at p, or two of them that form a surrogate pair.
 func (d *jsonDecoder) unicodeEscape(b []byte, p int) (r rune, end int) {
 	r, end = hex4(b, p+2)
 	if r < 0 {

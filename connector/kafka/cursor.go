@@ -65,10 +65,12 @@ type cursor struct {
 	findingAt    time.Time
 	findingOn    int64
 	findingEpoch int32
-	// refused is when a comparison first found that the log has the position that brokers refuse; zero if none did.
+	// refused is the time of the first comparison that found the position in its log although brokers refuse it; zero
+	// if there was none.
 	refused time.Time
-	// unchecked means that the leader's log alone decides about a suspected position, because its broker is too old to
-	// compare epochs, or is not the leader. checked is the leader epoch of the last such comparison.
+	// unchecked means that the broker that served or refused the position could not check it: it is too old to compare
+	// epochs, or is not the leader. Then the leader's log alone decides about the suspected position. checked is the
+	// leader epoch of the last such decision.
 	unchecked bool
 	checked   int32
 
@@ -92,9 +94,9 @@ func (c *cursor) drop() {
 	c.result = nil
 }
 
-// stands records a finding and reports whether it has persisted for the time of confirm, in the same leader epoch. A
-// single reading may be wrong: bytes can be damaged in transit, and a newly elected leader may not know its own log
-// end yet.
+// stands records a finding at the requested position. It reports whether the finding was first seen at least the time
+// of confirm ago, at the same position and in the same leader epoch. A single reading may be wrong: bytes can be
+// damaged in transit, and a newly elected leader may not know its own log end yet.
 func (c *cursor) stands(reason hold.Reason, epoch int32) bool {
 	now := time.Now()
 	if c.finding != reason || c.findingOn != c.req.Next || c.findingEpoch != epoch {
@@ -166,8 +168,9 @@ func (l *Log) enqueue(c *cursor) {
 	wake(q.wake)
 }
 
-// conclude ends a request with the error found, unless found is a hold that must be read a second time first (see
-// stands). Then again schedules that reading: relocate or suspect. The caller holds the lock.
+// conclude delivers the error found as the result of a request. A hold is delivered only once a second reading confirms
+// it (see stands); until then, conclude calls again, which is relocate or suspect, to schedule that reading. The caller
+// holds the lock.
 func (l *Log) conclude(c *cursor, found error, bounds connector.Bounds, again func(*cursor, time.Time)) {
 	var h *hold.Error
 	if !errors.As(found, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {

@@ -14,13 +14,13 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letterTopic is a dead-letter topic with its assumed state. It belongs to one [DeadLetters].
+// letterTopic is a dead-letter topic with its leaders and settings as last read. It belongs to one [DeadLetters].
 type letterTopic struct {
 	LetterTopic
 	source string // one of the source topics of its dead letters
 	form   deadletter.Form
 
-	stale     bool
+	stale     bool          // findTopic must read the leaders again
 	leaders   []int32       // by partition, -1 for none
 	limit     int           // of a batch in bytes, 0 if unknown
 	retention time.Duration // negative for ever, or if unknown

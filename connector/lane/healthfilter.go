@@ -52,8 +52,8 @@ func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	return true
 }
 
-// drop counts a health-check record of a session. It extends the last range of the session, or begins a new one if the
-// lane has kept a candidate since: see [plan.Dropped].
+// drop counts a health-check record of a session. It extends the last range of the session, or begins a new range if
+// the lane has kept a candidate for the table since then: see [plan.Dropped].
 func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	if i, ok := o.lastDropped[session]; ok && o.dropped[i].Candidates == len(o.candidates) {
 		o.dropped[i].Last = offset

@@ -28,7 +28,7 @@ var (
 type Pool struct {
 	size  int64
 	scrub bool
-	// pressed has room for one signal: a caller began to wait.
+	// pressed gets a signal when a caller begins to wait; it has room for one.
 	pressed chan struct{}
 
 	mu        sync.Mutex
@@ -150,8 +150,8 @@ func (p *Pool) TryGet(n int) ([]byte, bool) {
 	return b, ok
 }
 
-// Draw is TryGet for a caller that has acquired bytes in advance. It uses these first; left is how many of them remain. If
-// ok is false, it changes nothing.
+// Draw is TryGet for a caller that has acquired bytes in advance. The buffer uses these bytes first; left is how many
+// of them it did not need. If ok is false, it changes nothing.
 func (p *Pool) Draw(n int, acquired int64) (b []byte, left int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,10 +165,10 @@ func (p *Pool) Draw(n int, acquired int64) (b []byte, left int64, ok bool) {
 	return b, left, true
 }
 
-// GetFirst is a TryGet that waits, before all other callers, until ctx ends. held is the number of bytes that the
-// caller already has of the pool: if n does not fit beside them, waiting would not help, and the error is
-// [ErrTooLarge]. The error is [ErrTaken] while another caller waits in GetFirst, because two callers that hold bytes
-// could wait for each other.
+// GetFirst is a TryGet that waits for room, before all callers of [Pool.Acquire]. If ctx ends first, the error is the
+// cause of ctx. held is the number of bytes that the caller already has of the pool: if n does not fit beside them,
+// waiting would not help, and the error is [ErrTooLarge]. The error is [ErrTaken] while another caller waits in
+// GetFirst, because two callers that hold bytes could wait for each other.
 func (p *Pool) GetFirst(ctx context.Context, n int, held int64) ([]byte, error) {
 	if held+int64(n) > p.size {
 		return nil, fmt.Errorf("%w: %d beside %d of %d bytes", ErrTooLarge, n, held, p.size)
@@ -305,7 +305,7 @@ func (p *Pool) wait(n int64) *waiter {
 	return &waiter{n, make(chan struct{})}
 }
 
-// press signals that a caller began to wait.
+// press signals that a caller began to wait. If a signal is still in the channel, it adds none.
 func (p *Pool) press() {
 	select {
 	case p.pressed <- struct{}{}:

@@ -164,8 +164,9 @@ func (f Form) object(l Letter) *Object {
 	return &Object{Key: LinkKey(f.Pipeline, l.Source), Bytes: b}
 }
 
-// Whole returns the dead letter with the parts that are in its object, whose content the caller has read. A dead letter
-// without a link is returned as it is. The error is [ErrMalformed] if the object is not the one that the letter links.
+// Whole returns the dead letter with the parts that it lacks, taken from the content of the object that it links. A
+// dead letter without a link is returned as it is. The error is [ErrMalformed] if object is not the content of that
+// object.
 func Whole(l Letter, object []byte) (Letter, error) {
 	if l.Link.Key == "" {
 		return l, nil

@@ -98,9 +98,10 @@ func (r Reason) Dependency() Dependency { return rules[r].dependency }
 // EndsByRecord reports whether only reading a record ends the hold.
 func (r Reason) EndsByRecord() bool { return rules[r].endsByRecord }
 
-// Command returns the command line that ends a hold, "" if no command does. partition is -1 for a whole topic, topic is ""
-// for all topics, and offset is -1 if unknown. The line can be run as it is. Its --reason, which the operations log keeps,
-// is the code of the hold; operators may write a better one.
+// Command returns the command line that ends a hold, "" if no command does or if it needs a partition or an offset that
+// is unknown. partition is -1 for a whole topic, topic is "" for all topics, and offset is -1 if unknown. The line can
+// be run as it is. Its --reason, which the operations log keeps, is the code of the hold; operators may write a better
+// one.
 func (r Reason) Command(topic string, partition int32, offset int64) string {
 	of := rules[r].command
 	if of == nil {

@@ -28,7 +28,8 @@ type Seen struct {
 	last string
 }
 
-// Anew returns the panic in the chain of err, or nil if there is none. anew reports whether it differs from the last one.
+// Anew returns the panic in the chain of err, or nil if there is none. anew reports whether it differs from the last
+// one that Anew returned.
 func (s *Seen) Anew(err error) (caught *Error, anew bool) {
 	if !errors.As(err, &caught) {
 		return nil, false

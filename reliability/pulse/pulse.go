@@ -16,7 +16,8 @@ import (
 	"sync/atomic"
 )
 
-// Loops are the running loops of a process. The zero value is empty; nil stays empty.
+// Loops are the running loops of a process. The zero value is empty. Begin on a nil Loops adds nothing and returns a
+// nil Loop.
 type Loops struct {
 	mu     sync.Mutex
 	newest uint64
@@ -109,7 +110,7 @@ func (l *Loop) Wait() {
 	}
 }
 
-// Done ends a [Loop.Wait].
+// Done ends one [Loop.Wait] and counts as a turn.
 func (l *Loop) Done() {
 	if l != nil {
 		l.turns.Add(1)
