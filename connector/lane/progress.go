@@ -55,7 +55,7 @@ func (p *Progress) seal() {
 	p.open.clear() // last, so that readers always see the records in one of the two
 }
 
-// ClearSealed forgets the records of the sealed batch, once the batch has been committed or dropped.
+// ClearSealed forgets the records of the sealed batch, which a commit has taken.
 func (p *Progress) ClearSealed() { p.sealed.clear() }
 
 // Since returns when the first of the records that wait for a commit was enqueued, the zero time if none waits.
