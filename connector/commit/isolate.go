@@ -108,8 +108,8 @@ func (c *committer) leaveBatch(ctx context.Context, batch *plan.SealedBatch, p c
 	return l
 }
 
-// troubleOf returns the trouble of a claim. A new one begins with the first failure of the batch, when the claim at
-// fault was not yet known.
+// troubleOf returns the trouble of a claim, and makes it if the claim has none. A new trouble takes over the time of
+// the first failure of a whole batch, when the claim at fault was not yet known.
 func (c *committer) troubleOf(p connector.Partition) *trouble {
 	t := c.troubles[p]
 	if t == nil {
@@ -119,8 +119,8 @@ func (c *committer) troubleOf(p connector.Partition) *trouble {
 	return t
 }
 
-// encodeFailed returns the outcome of a batch that could not be encoded. If the batch has only one claim, that claim is
-// at fault.
+// encodeFailed returns the outcome of a batch that could not be encoded. If the batch has only one claim and
+// record_retry allows attempts, that claim leaves the batch; otherwise see togetherFailed.
 func (c *committer) encodeFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	if p, sole := soleClaim(batch); sole && c.retry.Attempts() > 0 {
 		c.metrics.failed.Inc()
@@ -173,8 +173,8 @@ func soleClaim(batch *plan.SealedBatch) (sole connector.Partition, ok bool) {
 	return sole, len(batch.Claims) == 1
 }
 
-// clearFailures runs after a commit. It deletes the trouble of batches, and that of each claim whose new position is
-// after the records that failed.
+// clearFailures runs after a commit. It resets batchTrouble, and deletes the trouble of each claim whose new position
+// is after the records that failed.
 func (c *committer) clearFailures(ctx context.Context, next map[connector.Partition]plan.Span) {
 	c.batchTrouble, c.notBefore = trouble{}, time.Time{}
 	for p, span := range next {
@@ -302,8 +302,9 @@ func (c *committer) piecesOf(ctx context.Context, batch *plan.SealedBatch, p con
 	return plan.Decide(&only, c.snapshot, c.terms(ctx, &only)).Pieces
 }
 
-// faults searches for the records of a claim that fail on their own, if this was the last attempt. stopped is the error
-// that ended the search early.
+// faults searches for the records of a claim that fail on their own, once the attempts of record_retry are used up.
+// After a search without result it skips a growing number of failures, at most maxSearchGap, before the next search.
+// stopped is the error that ended the search early.
 func (c *committer) faults(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	t := c.troubleOf(p)
 	if failures := t.failures + 1; failures <= c.retry.Attempts() || failures < t.search {

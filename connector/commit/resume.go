@@ -273,8 +273,8 @@ func positionsAt(partitions []connector.Partition) []connector.Position {
 	return at
 }
 
-// bounds returns the log ends of partitions. Beside an error it returns those that it could read; boundsError has the
-// cause for the others.
+// bounds returns the log ends of partitions. Together with an error it returns the log ends that it could read;
+// boundsError has the cause for each of the other partitions.
 func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	bounds := map[connector.Partition]connector.Bounds{}
 	var unread *connector.UnreadError

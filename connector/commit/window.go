@@ -426,7 +426,7 @@ func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again 
 	return again
 }
 
-// release releases the window of a lost claim.
+// release releases the window of a lost claim. While the window is being filled, it only marks the claim as lost.
 func (w *window) release(p connector.Partition) {
 	if w == nil {
 		return

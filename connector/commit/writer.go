@@ -176,7 +176,7 @@ func (w *Writer) sleep(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// follow adds topics that feed the table.
+// follow adds topics that feed the table: it sets their starts, their rules for dead letters and the retry policy.
 func (w *Writer) follow(topics map[string]connector.TopicConfig) {
 	for name, conf := range topics {
 		w.metrics.follows(name, w.pipeline, conf.Letters != nil)

@@ -111,15 +111,15 @@ func (r *Run) Within(next map[connector.Partition]Span) bool {
 	return ok && span.Session == r.Session && r.First < span.Next
 }
 
-// Candidate is a record that could not become a row. If Record is set, it may become a dead letter; otherwise its
-// claim holds at its offset.
+// Candidate is a record that could not become a row. If Record is set, it may become a dead letter; otherwise its claim
+// is held at its offset.
 type Candidate struct {
 	Partition connector.Partition
 	Session   uint64
 	Offset    int64
 	Err       error
 	// Record is a copy, because the memory of the fetch result is released when its block is decoded; nil if the
-	// claim holds here.
+	// claim is held here.
 	Record *connector.Record
 	// Retries is the number of retries. First and Last are the times of the first and the last failure.
 	Retries     int

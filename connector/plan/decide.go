@@ -136,8 +136,9 @@ func (p *Plan) hold(h hold.Hold) {
 	p.Holds = append(slices.DeleteFunc(p.Holds, func(later hold.Hold) bool { return later.Partition == h.Partition }), h)
 }
 
-// add sets the new position of a claim and, beside it, the leader epoch of the last record before it. Every resume
-// compares this epoch with the log, even if the group's committed offset is lost.
+// add adds a claim to the commit: the txn of its new position, the txn of the leader epoch of the last record before
+// that position, its range, and the position that the precondition expects. Every resume compares the epoch with the
+// log, even if the group's committed offset is lost.
 func (p *Plan) add(partition connector.Partition, from int64, span Span, rows, letters int64) {
 	appID := partition.AppID(p.pipeline)
 	p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: appID, Version: span.Next}, connector.Txn{AppID: partition.EpochAppID(p.pipeline), Version: int64(span.Epoch)})
