@@ -224,7 +224,8 @@ func sizeOf(data arrow.ArrayData) (size int64) {
 	return size
 }
 
-// groupPieces groups consecutive pieces of the same record batch.
+// groupPieces returns one chunk for each run of consecutive pieces of the same record batch, without empty pieces. A
+// piece that reaches outside of its batch is an error.
 func groupPieces(pieces []connector.Piece) ([]chunk, error) {
 	var chunks []chunk
 	for i, p := range pieces {
