@@ -47,7 +47,7 @@ type attack struct {
 	bad string        // name of the attacked topic
 	log *tablelog.Log // of the attacked table
 	m   *member
-	// requests counts the requests that streams answered, and sent the spaces that it could send, in bytes.
+	// requests counts the requests to which the function streams has responded, sent the bytes of spaces in the responses.
 	requests, sent atomic.Int64
 }
 
@@ -113,7 +113,7 @@ func cutText(text string, most int) string {
 	return text
 }
 
-// play runs one hostile input and returns its row of the table.
+// play gives a new member one hostile input and returns its row of the table of results.
 func (h hostile) play(t *testing.T) result {
 	t.Helper()
 	s := newScene(t, 1)

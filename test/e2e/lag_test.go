@@ -208,8 +208,8 @@ func TestBackpressure(t *testing.T) {
 	s.wants(0, "verify", "--kafka")
 }
 
-// saidOfQueue is said for lines about backpressure that queued records caused. On a busy machine slow commits cause
-// backpressure, too.
+// saidOfQueue returns the lines with the message msg whose cause of backpressure is the queue. On a busy machine slow
+// commits cause backpressure, too.
 func (m *member) saidOfQueue(msg string) []lagLine {
 	m.s.t.Helper()
 	return slices.DeleteFunc(m.said(msg), func(l lagLine) bool { return l.Cause != "queue" })

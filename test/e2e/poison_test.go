@@ -328,8 +328,9 @@ func (s *scene) holdsCommit(p *lab.S3Proxy) *lab.Fault {
 	}, 1, lab.Hold)
 }
 
-// TestAlterBetweenLettersAndCommit changes the table's columns after dead letters were written and before the commit that
-// passes their records.
+// TestAlterBetweenLettersAndCommit adds a column to the table after dead letters were written and before the commit
+// that passes their records. Every record must still be a row or have a dead letter; only one with a void letter has
+// both.
 func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()

@@ -185,7 +185,7 @@ func TestApplicationRestart(t *testing.T) {
 		t.Errorf("the member does not log its shutdown once: %s", first.Tail())
 	}
 	s.wantGroup(s.positions())
-	// 3. It starts again. 4. It continues where the table stands.
+	// 3. It starts again. 4. It continues at the table's positions.
 	p := s.proxy()
 	second := s.start(through(p))
 	rows := s.rows()
@@ -216,7 +216,7 @@ func (s *scene) awaitGroup() {
 	})
 }
 
-// wantGroup waits until the group's committed offsets are want.
+// wantGroup expects the group's committed offsets to be want now.
 func (s *scene) wantGroup(want map[int32]int64) {
 	s.t.Helper()
 	if got := s.groupOffsets(); !maps.Equal(got, want) {

@@ -299,7 +299,7 @@ func (r standingReport) open(name string) bool {
 	return false
 }
 
-// standing returns this part of the member's /health.
+// standing requests the member's /health and returns the fields that standingReport has.
 func (m *member) standing() (r standingReport, err error) {
 	resp, err := m.get("/health")
 	if err != nil {

@@ -31,8 +31,8 @@ type shadow struct {
 	stores bool
 	// named are the words that the output of `connector holds` must contain from the tenth second on.
 	named []string
-	// components are the components that /health must report as degraded, down or unknown from the tenth second on. silent
-	// are those for which it may take a minute, because their first request must time out first.
+	// components are the components that /health must report as degraded, down or unknown from the tenth second on. For
+	// the components in silent the report may take a minute, because their first request must time out.
 	components, silent []string
 	reasons            []string // reasons of the holds after a minute
 	late               []string // reasons of the holds from the fifth minute on, if they differ
@@ -88,10 +88,10 @@ func shadows() []*shadow {
 	}
 }
 
-// TestOutageTranscripts plays outages of the length that operators know, with the times that the product has by default, and
-// writes down what `connector holds`, /health, the log and Prometheus said at 10 s, 1, 5 and 10 minutes, and after it.
-// The member names what is missing, stays alive, fills neither the log nor the memory, fires no alert within ten minutes, and
-// brings every record to the table once.
+// TestOutageTranscripts causes outages of ten minutes and records the output of `connector holds`, /health, the log and
+// Prometheus after 10 s, 1, 5 and 10 minutes, and after the outage. The member has the default timeouts. It must name
+// the server that fails, stay alive, fill neither log nor memory, cause no unexpected alert, and lose or repeat no
+// record.
 //
 // E2E_OUTAGE is another length of the outage. E2E_TRANSCRIPT names a file that receives the transcript.
 func TestOutageTranscripts(t *testing.T) {

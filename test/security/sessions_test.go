@@ -11,8 +11,8 @@ import (
 	"sluice/test/certs"
 )
 
-// rounds is the number of rounds of stream. A round lasts half a second, and all of them longer than five sessions of two
-// seconds.
+// rounds is the number of rounds of stream. A round lasts half a second, so that all rounds together take longer than
+// five sessions of two seconds.
 const rounds = 24
 
 // sessionsOfScram uses a listener that ends sessions every two seconds. The member must authenticate again in time: one

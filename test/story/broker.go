@@ -78,7 +78,7 @@ type Broker struct {
 	Flaky atomic.Int64
 	// Hung is set while requests for the group's offsets get no response.
 	Hung atomic.Bool
-	// Silent are the partitions for which Bounds returns an error. Use Lock.
+	// Silent are the partitions for which [Member.Bounds] cannot read the ends of the log. Use Lock.
 	Silent map[int32]bool
 	// Slow is how long the broker takes to return a fetch result that begins with a damaged batch. Use Lock.
 	Slow time.Duration
@@ -91,7 +91,7 @@ type Broker struct {
 	Paused func(id int32) (since time.Time, paused bool)
 	// Value makes the value of a record; if nil, the value is the record's kind.
 	Value func(k Kind, offset int64) []byte
-	// Stamp is called with each produced record and returns the kind that it gets; nil leaves it unchanged. Use Lock.
+	// Stamp is called with each produced record and returns the record's kind. If nil, the record keeps k. Use Lock.
 	Stamp func(id int32, offset int64, k Kind) Kind
 	// stamped returns the identity and the timestamp of a record. May be nil; mu guards it.
 	stamped func(id int32, offset int64) Stamp
@@ -179,7 +179,7 @@ func (b *Broker) Change(name string, id int32, logStart, corrupt int64) {
 	p.logStart, p.corrupt = logStart, corrupt
 }
 
-// Elect gives a partition another leader with all of its records.
+// Elect elects another leader of a partition, which has all records: the leader epoch rises by one.
 func (b *Broker) Elect(name string, id int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

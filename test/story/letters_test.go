@@ -48,7 +48,8 @@ func judgeLetters(t *testing.T, h *story.Harness, ranges []connector.Range, s ui
 }
 
 // TestSchedules_Letters is TestSchedules with bad records that become dead letters. A write of letters may fail
-// before the first letter is durable, between two, or after the last; letters of a failed write may become durable later.
+// before the first letter is durable, between two letters, or after the last. Letters of a failed write may become
+// durable later.
 func TestSchedules_Letters(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {

@@ -484,8 +484,8 @@ func TestPartitionMissingInMetadata(t *testing.T) {
 	})
 }
 
-// TestClaims_OutliveGenerations expects a member to continue after its generation ended. A fence while it has no
-// generation releases its claims.
+// TestClaims_OutliveGenerations expects a member to continue after its generation of the group ended. A fence while the
+// member has no generation must release its claims.
 func TestClaims_OutliveGenerations(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
@@ -559,8 +559,8 @@ func TestUntilCurrent_Ends(t *testing.T) {
 	})
 }
 
-// TestUntilCurrent_OtherMembers expects a run until current not to end while a partition of another member, which has just
-// died, is behind.
+// TestUntilCurrent_OtherMembers kills another member whose partition has records that are not in the table yet. A run
+// until current must not end before these records are in the table.
 func TestUntilCurrent_OtherMembers(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.UntilCurrent = true

@@ -194,7 +194,7 @@ func (t *Table) Kill() {
 }
 
 func (t *Table) step(ctx context.Context, name string) error {
-	// For the other steps the writer itself tells its loop that it waits.
+	// In the other steps the writer itself marks its loop as waiting.
 	if name == "stage" || name == "put data files" || strings.HasPrefix(name, "recall") {
 		loop := pulse.Of(ctx)
 		loop.Wait()
@@ -472,7 +472,7 @@ func sources(p connector.Piece) []Source {
 	return all
 }
 
-// positions returns the txns of all versions by appId, including those that expired.
+// positions returns the newest txn of each appId in all versions, even if that txn has expired.
 func positions(versions []Version) map[string]int64 {
 	at := map[string]int64{}
 	for _, v := range versions {

@@ -120,7 +120,7 @@ func (s *suite) count(err error, args []string, text []byte) error {
 	return nil
 }
 
-// goTest runs `go test` and counts its leaves.
+// goTest runs `go test` and counts each test or subtest that has no subtests.
 func (s *suite) goTest(args []string) error {
 	args = slices.Insert(slices.Clone(args), 2, "-json")
 	cmd := s.exec(args)
@@ -153,7 +153,7 @@ func (s *suite) goTest(args []string) error {
 	return nil
 }
 
-// fuzz runs the fuzz targets of packages, one after the other.
+// fuzz runs the fuzz targets of packages one after the other, each for the duration long. Each counts as one test.
 func (s *suite) fuzz(long time.Duration, packages []string) error {
 	list := s.exec(append([]string{"go", "test", "-list", "^Fuzz"}, packages...))
 	list.Stderr = os.Stderr
