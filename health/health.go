@@ -84,7 +84,7 @@ type Partition struct {
 // Dependency is the state of Kafka or of a store.
 type Dependency struct {
 	Name string `json:"name"`
-	// Table is the path of the only table that depends on it, "" if all do.
+	// Table is the path of the only table that depends on it, "" if all tables do.
 	Table string `json:"table,omitempty"`
 	// Open is true while the circuit breaker lets no requests through, because too many failed.
 	Open bool `json:"open"`

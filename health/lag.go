@@ -9,7 +9,7 @@ import (
 // LagStatus is the result of the last lag check of this member's partitions.
 type LagStatus struct {
 	Healthy bool `json:"healthy"`
-	// Reason says why it is not healthy, "" if it is.
+	// Reason says why the lag is not healthy, "" if it is.
 	Reason string `json:"reason,omitempty"`
 	// PartitionLags are end - position, by topic-partition.
 	PartitionLags map[string]int64 `json:"partition_lags"`

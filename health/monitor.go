@@ -142,7 +142,7 @@ func bounded(reasons []string) string {
 type lagHistory struct {
 	sample LagSample  // the newest one
 	window []lagPoint // of the last checks in which the lag was known, the oldest first; empty during a hold
-	moved  time.Time  // time of the last point whose progress was larger than that of the point before
+	moved  time.Time  // time of the last point with more progress than the point before it, or without one before it
 	lag    PartitionLag
 }
 

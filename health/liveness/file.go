@@ -35,7 +35,8 @@ func NewFile(path string) *File {
 	return &File{path: path}
 }
 
-// Begin writes the file for the first time. It returns an error if the path has anything else than a liveness file.
+// Begin writes the file for the first time. It returns an error if the path already holds something other than a
+// liveness file, or if the folder does not exist.
 func (f *File) Begin(now time.Time) error {
 	if f == nil {
 		return nil

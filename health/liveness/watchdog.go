@@ -26,7 +26,7 @@ type Watchdog struct {
 
 	// Owned by the goroutine that reports:
 	stalled time.Time              // since when the report says that the process is not alive; zero while it is
-	failing reliability.FailureLog // to write the file
+	failing reliability.FailureLog // of failures to write the file
 }
 
 // verdict is the result of the last check.

@@ -28,7 +28,7 @@ type Scope struct {
 type Beat struct {
 	ID     string // host-pid-random, unique in all scopes and for all time
 	Status Status
-	// Idle is how long ago the member last took a record, negative if it never did.
+	// Idle is how long ago the member last fetched a record, negative if it never did.
 	Idle time.Duration
 	// Lag is the sum over its partitions in offsets, -1 if unknown.
 	Lag int64
@@ -45,8 +45,8 @@ type Member struct {
 	Registered bool
 	// Age is the time since the last heartbeat.
 	Age time.Duration
-	// InStatus is for how long it has had its status. A member that registers again keeps it, as long as it was not
-	// forgotten.
+	// InStatus is for how long it has had its status. A member that registers again with the same status keeps this
+	// time, unless the last-seen index has forgotten it.
 	InStatus time.Duration
 }
 
@@ -74,13 +74,13 @@ type Store interface {
 	Beat(ctx context.Context, b Beat) (fresh bool, err error)
 	// Leave ends a registration and removes it from the last-seen index. A missing registration is not an error.
 	Leave(ctx context.Context, id string) error
-	// Members returns all that are registered or in the last-seen index, by ID in the order of bytes, MaxMembers at most.
-	// With an error that wraps [ErrForeign] it still returns those that could be read. What exceeds MaxID or
-	// MaxRegistration stays in the server and is such an error.
+	// Members returns all members that are registered or in the last-seen index, MaxMembers at most, by ID in the order
+	// of bytes. With an error that wraps [ErrForeign] it still returns the members that could be read. An id larger
+	// than MaxID or a registration larger than MaxRegistration is not transferred, and causes this error.
 	Members(ctx context.Context) ([]Member, error)
-	// Sweep removes the registrations whose TTL is over and returns their number, with those that the store removed by
-	// itself. Each expired registration is counted by one sweep of one member only. Then Sweep removes the members without
-	// a registration that were last seen at least forget ago from the last-seen index.
+	// Sweep removes the registrations whose TTL is over and returns their number, including those that the store
+	// removed by itself. Each expired registration is counted by one sweep of one member only. Then Sweep removes from
+	// the last-seen index the members without a registration that were last seen at least forget ago.
 	Sweep(ctx context.Context, forget time.Duration) (swept int, err error)
 	// Close ends the connections.
 	Close() error

@@ -76,7 +76,8 @@ func code(yes bool) int {
 // group and reading positions take a while.
 const startupGrace = time.Minute
 
-// logReady logs when readiness is lost and when it returns. Probes come every few seconds, so it logs changes only.
+// logReady logs when readiness is lost and when it returns, not each check: probes come every few seconds. A member
+// that was never ready is logged after startupGrace; a drain is not logged.
 func (s *Server) logReady(ctx context.Context, err error) {
 	now := time.Now()
 	s.mu.Lock()

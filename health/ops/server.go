@@ -107,7 +107,7 @@ func (s *Server) routes(metrics prometheus.Gatherer, errorLog *log.Logger) http.
 	return s.known(routes)
 }
 
-// known answers requests for other paths and methods, in JSON like all responses, and passes the rest to routes.
+// known answers a request that no route matches with an error in JSON, and passes all other requests to routes.
 func (s *Server) known(routes *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := routes.Handler(r); pattern != "" {

@@ -51,8 +51,9 @@ type preparation struct {
 	err  error
 }
 
-// prepare waits until the tables exist. The migration continues when ctx ends, so that it completes even if every caller has
-// too little time.
+// prepare creates or migrates the tables unless they are known to exist. Concurrent callers wait for the same
+// migration, each until its ctx ends. The migration itself continues then, so that it completes even if every caller
+// has too little time.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
@@ -76,7 +77,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 }
 
-// work creates or migrates the tables and ends p.
+// work creates or migrates the tables, stores the result in p and s.ready, and closes p.done.
 func (s *Store) work(p *preparation) {
 	ctx, cancel := context.WithTimeoutCause(s.lasting, migrateTimeout, errSlow)
 	defer cancel()

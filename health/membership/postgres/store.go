@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// callTimeout bounds what one call does at the server, migrateTimeout the migrations before it, connectTimeout a
-	// connection for either.
+	// callTimeout bounds what one call does at the server, migrateTimeout the migrations before the first call,
+	// connectTimeout the opening of a connection.
 	callTimeout    = 4 * time.Second
 	migrateTimeout = 30 * time.Second
 	connectTimeout = 3 * time.Second
@@ -44,9 +44,9 @@ type Options struct {
 	InsecurePlaintext bool
 }
 
-// Store implements [membership.Store]. Every call is bounded in time, also if its context never ends. Every error is a
-// [membership.ErrUnavailable], or of Members a [membership.ErrForeign]. A Store works behind a proxy that pools
-// transactions, because it uses no prepared statements and no session locks.
+// Store implements [membership.Store]. Every call is bounded in time, also if its context never ends. An error wraps
+// [membership.ErrUnavailable]; that of Members can wrap [membership.ErrForeign] instead. A Store works behind a proxy
+// that pools transactions, because it uses no prepared statements and no session locks.
 type Store struct {
 	pool   *pgxpool.Pool
 	tables *postgres.Tables

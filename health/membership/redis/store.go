@@ -260,8 +260,9 @@ func (s *Store) Members(ctx context.Context) ([]membership.Member, error) {
 	return members, foreign
 }
 
-// member parses the script's reply about one member. wrong names a part that Sluice did not write. ok is false if nothing
-// about the member is known.
+// member parses the script's reply about one member. ok is false if the entry of the member in the index is not one of
+// Sluice. wrong is the error about that entry, or about the value at the key of the registration; the latter does not
+// make ok false.
 func (s *Store) member(now int64, row []string) (m membership.Member, ok bool, wrong error) {
 	id, seen, status, last, kind, value := row[0], row[1], row[2], row[3], row[4], row[5]
 	at, err := strconv.ParseInt(seen, 10, 64)
@@ -306,7 +307,8 @@ func between(then, now int64) time.Duration {
 	return time.Duration(min(max(now-then, 0), longest)) * time.Millisecond
 }
 
-// parse reads the JSON of a registration of this scope. The error does not quote it.
+// parse reads the JSON of a registration. The error, which does not quote the JSON, means that it is no registration of
+// this scope.
 func (s *Store) parse(text string) (e entry, err error) {
 	if json.Unmarshal([]byte(text), &e) != nil {
 		return e, errors.New("it is not the JSON of a registration")

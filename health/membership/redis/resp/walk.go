@@ -136,7 +136,7 @@ func (w *walker) begin(kind byte) error {
 	return nil
 }
 
-// takes adds to the estimated memory of the reply.
+// takes adds bytes to the estimated memory of the reply. The error is ErrTooLarge beyond maxReply.
 func (w *walker) takes(bytes int) error {
 	if w.memory += bytes; w.memory > maxReply {
 		return fmt.Errorf("%w: it would take more than %d MiB", ErrTooLarge, maxReply>>20)
@@ -166,7 +166,8 @@ func (w *walker) digit(b byte) error {
 	return nil
 }
 
-// lineOver takes the end of a line.
+// lineOver handles the end of a line: the value ends with it, or the line was the length of a bulk string or the count
+// of an aggregate, whose content follows.
 func (w *walker) lineOver() error {
 	s, name := shapeOf(w.kind)
 	length := w.line - 1 // without CR
@@ -191,7 +192,7 @@ func (w *walker) lineOver() error {
 	return w.enter()
 }
 
-// enter takes the count of an aggregate.
+// enter begins an aggregate with the count that was read: its elements follow.
 func (w *walker) enter() error {
 	n := w.number
 	switch w.kind {
@@ -216,7 +217,8 @@ func (w *walker) enter() error {
 	return nil
 }
 
-// valueOver takes the end of a value, and of the aggregates that end with it.
+// valueOver handles the end of a value, and of all aggregates whose last element it is. After the outermost value a new
+// reply begins.
 func (w *walker) valueOver() {
 	w.state = atKind
 	for w.depth > 0 {
