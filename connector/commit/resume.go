@@ -32,7 +32,7 @@ type resolver struct {
 	committer *committer                     // makes initial commits
 	window    *window                        // nil if the table declares no identity
 	start     map[string]connector.Start     // by topic
-	rows      map[connector.RowsOf]rowsFound // found rows of partitions without a position, which are held for them
+	rows      map[connector.RowsOf]rowsFound // the rows found of partitions without a position; such partitions are held
 	ends      map[connector.Partition]int64  // log ends of all partitions of the topics, at the first Measure request
 }
 

@@ -20,7 +20,7 @@ type flooded struct {
 	address string
 }
 
-// serveFlooded starts a server whose answer calls live.
+// serveFlooded starts a server whose handler calls live for the path /live.
 func serveFlooded(t *testing.T, limit int, live func()) flooded {
 	t.Helper()
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -144,7 +144,8 @@ func TestListener_Flood(t *testing.T) {
 	}
 }
 
-// TestListener_Order: an idle connection goes first, then one without a request, and the oldest of each.
+// TestListener_Order: to make room, the oldest idle connection is closed first, then one whose request has not arrived
+// as a whole. The connection whose request is being answered stays.
 func TestListener_Order(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	first := sync.OnceFunc(func() {
