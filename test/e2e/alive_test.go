@@ -84,8 +84,8 @@ func TestMember_Frozen(t *testing.T) {
 	frozen(t, 0)
 }
 
-// frozen freezes a member until the probe of its liveness file fails, and for the time more after that. Then it thaws the
-// member and checks that it is alive and reads on.
+// frozen freezes a member until the probe of its liveness file fails, and for the time more after that. Then it thaws
+// the member and checks that the member is alive and moves new records into the table.
 func frozen(t *testing.T, more time.Duration) {
 	t.Helper()
 	s := newScene(t, 4)

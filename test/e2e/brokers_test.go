@@ -69,7 +69,8 @@ func newSceneOn(t *testing.T, c *lab.KafkaCluster, partitions int32) *scene {
 	return s
 }
 
-// testBrokersComeAndGo moves leaders and stops and kills brokers while a producer sends records.
+// testBrokersComeAndGo moves leaders and stops and kills brokers while a producer sends records. Rows must arrive while
+// a broker is away, and in the end each record must be one row.
 func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 6)
@@ -104,7 +105,7 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 			away = awayOfThree
 		}
 		before := s.rows()
-		time.Sleep(away) // the broker must be away for so long
+		time.Sleep(away) // the test needs a broker that is away for this time
 		s.awaitRows(before + 1)
 		if err := k.Start(s.ctx); err != nil {
 			t.Fatal(err)

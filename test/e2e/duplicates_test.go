@@ -153,7 +153,8 @@ func (s *scene) processed(database, id string, want int64) {
 	}
 }
 
-// TestIdenticalPayloadsWithoutIdentity expects equal records to be rows all, since the configuration has no identity.
+// TestIdenticalPayloadsWithoutIdentity expects each of several equal records to become a row, since the configuration
+// has no identity.
 func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)

@@ -215,7 +215,7 @@ return n`
 	return ""
 }
 
-// hostileClients are clients that connect to the member's port.
+// hostileClients are clients that connect to the member's health port.
 func hostileClients() []hostile {
 	return []hostile{
 		{name: "http-idle", brief: true, input: "15 000 idle connections to the health port", says: "too many connections", during: func(a *attack) string {

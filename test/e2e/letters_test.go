@@ -41,7 +41,7 @@ func (s *scene) franz(opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// ruin produces n records that can never become rows, spread over the partitions.
+// ruin produces n records that can never become rows, spread over the partitions, and returns them.
 func (s *scene) ruin(n, partitions int) map[place]deadletter.Record {
 	s.t.Helper()
 	client := s.franz()

@@ -53,7 +53,7 @@ func (s *scene) replace() {
 	}
 }
 
-// TestTableReplaced replaces the table. Members must write nothing to the new one before an operator accepts it.
+// TestTableReplaced replaces the table. Members must write nothing to the new table before an operator accepts it.
 func TestTableReplaced(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -78,7 +78,8 @@ func TestTableReplaced(t *testing.T) {
 	s.checkSets("--no-order")
 }
 
-// TestClusterChanged connects a member to another cluster that has a topic of the same name.
+// TestClusterChanged connects a member to another cluster that has a topic of the same name. All partitions must be
+// held and add no row until `offsets start` accepts the cluster. Then its records must become rows.
 func TestClusterChanged(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -121,7 +122,8 @@ func TestClusterChanged(t *testing.T) {
 	}
 }
 
-// TestOversize has a record that is larger than a member may load into memory.
+// TestOversize has a record that is larger than a member may load into memory. Its partition must be held at the record
+// until `offsets skip` leaves out the record. All other records must become rows.
 func TestOversize(t *testing.T) {
 	t.Parallel()
 	s := newSceneOf(t, 4)

@@ -109,7 +109,7 @@ func (s *scale) produceRound() {
 	s.rounds++
 }
 
-// wide is the configuration of a member of the test.
+// wide is a setting that makes a member read all topics of the test, with scaleLimit as memory.limit.
 func (s *scale) wide(c *settings) {
 	c.memory, c.commit = scaleLimit, "{every: 10s}"
 	c.more = fmt.Sprintf(`, many: {pattern: '%s\..+', deny: []}`, s.name)

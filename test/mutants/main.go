@@ -4,7 +4,7 @@
 //
 // The list is in list.go and the files beside it. The command works in a temporary copy of the tree. Each test runs
 // once on the unchanged code, where it must pass, and then on each of its mutants, where it must fail. A mutant that does
-// not compile, or whose quoted code is not found exactly once, counts as not seen.
+// not compile, or whose quoted code is not found exactly once, counts as not detected.
 package main
 
 import (

@@ -106,7 +106,7 @@ func (w *securedBroker) stream(t *testing.T, m *member, topic string, from int64
 	return from
 }
 
-// reads waits until the table has n records.
+// reads waits until the sum of the table's positions is at least n.
 func (m *member) reads(t *testing.T, n int64) {
 	t.Helper()
 	ctx := withPatience(t)

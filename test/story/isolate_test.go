@@ -236,7 +236,8 @@ func TestIsolate_HoldWithoutLetters(t *testing.T) {
 	}
 }
 
-// TestIsolate_StopDuringPause expects that a stop between two attempts does not wait until the pause is over.
+// TestIsolate_StopDuringPause stops a member in the pause between two attempts. The member must not wait until the
+// pause is over.
 func TestIsolate_StopDuringPause(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}

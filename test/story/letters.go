@@ -75,8 +75,8 @@ func (d *DeadLetters) Kill() {
 	d.dead = true
 }
 
-// Write appends the letters one after the other. Each try may fail before, between and after them. After a transient
-// failure Write repeats all letters, as the guard of the shipped producer does.
+// Write appends the letters one after the other. Each try may fail before the first letter, between two letters, or
+// after the last one. After a transient failure Write repeats all letters, as the guard of the shipped producer does.
 func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) error {
 	for {
 		err := d.try(ctx, letters)

@@ -153,7 +153,8 @@ func TestLetters_CommittedWhenDue(t *testing.T) {
 }
 
 // TestLetters_VoidWithoutTxn interrupts a member between the letters and their commit: it is killed or fenced, or the
-// table is altered so that good records become bad and bad ones good. Letters of records that became rows are void.
+// table is altered so that good records become bad and bad ones good. Each record must become a row or have a letter.
+// Only a bad record that became good may have both; then its letter is void.
 func TestLetters_VoidWithoutTxn(t *testing.T) {
 	for name, c := range map[string]struct {
 		between func(h *story.Harness, p *story.Process)
@@ -454,7 +455,7 @@ func TestLetters_WithinPool(t *testing.T) {
 				if !h.AtEnd() {
 					t.Errorf("stuck\n%s", history(h))
 				}
-				// The pool counts the buffers of the lanes' builders only once they exist, so they may exceed it.
+				// The pool counts the buffers of the lanes' builders only once they exist, so its use may exceed its size by them.
 				if lanes := int64(2 * 2 * 1200); most > h.Batch+lanes || most < h.Batch/2 {
 					t.Errorf("%d bytes were taken of a pool of %d", most, h.Batch)
 				}

@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// NewMember returns a member that has not joined a generation. It ends with ctx.
+// NewMember returns a member that has not joined a generation. Its fetch requests end with ctx.
 func (b *Broker) NewMember(ctx context.Context) *Member {
 	m := &Member{
 		b: b, assigned: make(chan connector.Assignment, 64), fetched: make(chan connector.Fetched), requests: map[connector.Partition]uint64{},

@@ -152,8 +152,8 @@ func TestMove_ComparesWhatWasShown(t *testing.T) {
 	})
 }
 
-// TestMove_BesideInitialCommit runs an operator's move beside a member's initial commit. If the move is first, the member
-// starts from its positions; otherwise the move is refused.
+// TestMove_BesideInitialCommit runs an operator's move beside a member's initial commit. If the move commits first, the
+// member must start at the positions of the move. Otherwise the move must be refused.
 func TestMove_BesideInitialCommit(t *testing.T) {
 	byOperator, byMember := 0, 0
 	for seed := range uint64(40) {
@@ -285,8 +285,8 @@ func TestMove_UnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestReplacedTable_TakesNoRows replaces a table and keeps its txns, while the check of a single paused claim finds that
-// first. The other claim must be held, too, before it commits rows.
+// TestReplacedTable_TakesNoRows replaces a table and keeps its txns. The check of a single paused claim is the first to
+// find the new table. The other claim must be held, too, before it commits rows.
 func TestReplacedTable_TakesNoRows(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		scenario(t, 2, func(t *testing.T, h *story.Harness) {

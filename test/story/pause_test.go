@@ -79,8 +79,8 @@ func TestPause_CommitsAtOnce(t *testing.T) {
 	})
 }
 
-// TestPause_EndsAtOnce ends pauses before the records read before them are committed. These records must not be dropped
-// and read again.
+// TestPause_EndsAtOnce ends each pause before the records that were read before the pause are committed. These records
+// must not be dropped and read again.
 func TestPause_EndsAtOnce(t *testing.T) {
 	for seed := range uint64(30) {
 		seeded(t, seed, 1, func(t *testing.T, h *story.Harness) {
@@ -228,7 +228,8 @@ func TestPause_TableDown(t *testing.T) {
 	})
 }
 
-// TestPause_EndsWhileTableDown ends a pause while the table denies access. The claim must get the hold for that.
+// TestPause_EndsWhileTableDown ends a pause while the table denies access. The claim must then be held because access
+// is denied, and must continue by itself once the table allows access.
 func TestPause_EndsWhileTableDown(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		var denied atomic.Bool
@@ -272,8 +273,8 @@ func TestUntilCurrent_Paused(t *testing.T) {
 	})
 }
 
-// TestUntilCurrent_PausedElsewhere expects a run until current to end although a paused partition is behind that this
-// member does not own. The status must name it.
+// TestUntilCurrent_PausedElsewhere expects a run until current to end although a paused partition, which the member
+// does not own, has records that are not in the table. The status must name that partition.
 func TestUntilCurrent_PausedElsewhere(t *testing.T) {
 	scenario(t, 3, func(t *testing.T, h *story.Harness) {
 		h.UntilCurrent = true
@@ -291,8 +292,8 @@ func TestUntilCurrent_PausedElsewhere(t *testing.T) {
 	})
 }
 
-// TestSchedules_Pauses is TestSchedules with times in which all partitions are paused. From 30 s after the pause on no
-// position must move. The broker checks that paused partitions are not fetched.
+// TestSchedules_Pauses is TestSchedules with times in which all partitions are paused. From 30 s after the start of a
+// pause until its end no position must move. The broker checks that paused partitions are not fetched.
 func TestSchedules_Pauses(t *testing.T) {
 	stood := 0
 	for s := uint64(1); s <= uint64(*seeds)/3 && !t.Failed(); s++ {

@@ -176,8 +176,8 @@ func TestStatus_Pause(t *testing.T) {
 	})
 }
 
-// TestStatus_Fence moves a position while its table has uncommitted records of two claims. Both are dropped from the
-// status; the records of the other claim count again once they have been read again.
+// TestStatus_Fence moves the position of one of two claims with uncommitted records. The status must no longer count
+// the records of either claim; those of the other claim must count again once they have been read again.
 func TestStatus_Fence(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -193,8 +193,8 @@ func TestStatus_Fence(t *testing.T) {
 	})
 }
 
-// TestStatus_TableDown expects a claim that is held for its table to be back at its position. The age of its oldest
-// uncommitted record stays.
+// TestStatus_TableDown expects the next offset of a claim to be its position again when it is held because of its
+// table. The age of its oldest uncommitted record must stay.
 func TestStatus_TableDown(t *testing.T) {
 	denied := func(h *story.Harness) {
 		h.Broken = func(step string) error {

@@ -105,8 +105,9 @@ func TestMemory_LargeBesideSmall(t *testing.T) {
 	})
 }
 
-// TestBackpressure_Commit expects backpressure while a sealed batch is being committed and the next one is full. It must
-// be counted at once, its seconds while they pass, and logged only if it lasts longer than a second.
+// TestBackpressure_Commit expects backpressure while a sealed batch is being committed and the next batch is full.
+// Metrics must count the backpressure at once and its seconds while it lasts. The log must have it only if it lasts
+// longer than a second.
 func TestBackpressure_Commit(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.CommitRows, h.Queue = 20, shipped
