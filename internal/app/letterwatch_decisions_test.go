@@ -124,8 +124,9 @@ func (l *lake) replayCorrected(offset int64) {
 	}
 }
 
-// TestLetterWatch_Decisions: discarded, acknowledged and replayed dead letters do not count, reopened ones do: on a member that
-// follows, on one that missed some decisions, and on one that just started.
+// TestLetterWatch_Decisions: discarded, acknowledged and replayed dead letters do not count as unresolved, reopened
+// ones do. That holds on a member that follows the log, on one that missed some decisions, and on one that just
+// started.
 func TestLetterWatch_Decisions(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -169,7 +170,7 @@ func TestLetterWatch_Decisions(t *testing.T) {
 	l.run()
 	counts("a new one", 1, 2, both())
 
-	// After the table began anew, all records are read again: what was discarded stays so.
+	// After the table began anew, members read all records again. Discarded dead letters stay discarded.
 	l.RemoveTable("orders")
 	counts("without a table", 0, 2, both())
 	l.begin("orders")
@@ -177,8 +178,8 @@ func TestLetterWatch_Decisions(t *testing.T) {
 	counts("read again", 3, 2, both()) // 3, 7 and 11; 1, 5 and 9 are resolved
 }
 
-// TestLetterWatch_DecisionsEqualTheirState: after any decisions, the count of the members and that of deadletters list are what
-// the operations log says of each dead letter.
+// TestLetterWatch_DecisionsEqualTheirState: after random decisions, the members and deadletters list count exactly the
+// dead letters that the operations log does not have as discarded, acknowledged or replayed.
 func TestLetterWatch_DecisionsEqualTheirState(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -235,7 +236,8 @@ func TestLetterWatch_DecisionsEqualTheirState(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_ReplayReadsNoTable: a member that follows learns of replayed rows from the table's log alone.
+// TestLetterWatch_ReplayReadsNoTable: a member that follows a table learns of replayed rows from the commits, and reads
+// no data file for them.
 func TestLetterWatch_ReplayReadsNoTable(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -347,7 +349,8 @@ func TestLetterWatch_DecisionsWhileATopicFails(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_Alarm: the first unresolved dead letter of a topic is logged, critical for class financial, and so is the end.
+// TestLetterWatch_Alarm: the first unresolved dead letter of a topic is logged at WARN, or at ERROR for class
+// financial. A line also says when the topic has no unresolved ones any more.
 func TestLetterWatch_Alarm(t *testing.T) {
 	for class, want := range map[string]laketest.Line{
 		"standard":  {"level": "WARN", "severity": "warning"},

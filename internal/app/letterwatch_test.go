@@ -72,8 +72,8 @@ func gathered(t *testing.T, c prometheus.Collector, name string) (all []string) 
 	return all
 }
 
-// TestLetterWatch_EqualsList: after any changes of letters, positions, rows and members, each member's gauge equals
-// the count of deadletters list, also that of a member that just started.
+// TestLetterWatch_EqualsList: after random changes of dead letters, positions, rows and members, each member's gauge
+// equals the count of deadletters list, also that of a member that just started.
 func TestLetterWatch_EqualsList(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	}
 }
 
-// reordered swaps the labels of samples with two labels.
+// reordered puts the topic before the class in samples that have the labels letters_class and topic.
 func reordered(samples []string) (all []string) {
 	for _, s := range samples {
 		f := strings.Fields(s)
@@ -402,9 +402,9 @@ func TestLetterWatch_ReadDenied(t *testing.T) {
 	}
 }
 
-// TestUnresolvedLettersOfPatterns: a topic that matches counts from its creation on. Topics that Kafka does not have
-// count too, but only a limited number. A dead letter of a topic that was created again counts even if a row has its
-// offset.
+// TestUnresolvedLettersOfPatterns: a topic that matches a pattern counts from its creation on. Topics that Kafka does
+// not have count too, but at most maxStrange. A dead letter of a topic that was created again counts even if a row has
+// its offset.
 func TestUnresolvedLettersOfPatterns(t *testing.T) {
 	l := newLake(t, `
 topics: {sales: {pattern: 'sales\..+|orders', deny: [], bad_records: dead_letter, dead_letters: {topic: "dead", archive: none}}}

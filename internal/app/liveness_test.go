@@ -61,7 +61,8 @@ func TestWatchdog_RunningMember(t *testing.T) {
 	}
 }
 
-// TestEveryLoopEnds: the watch drops a loop that has ended, so that it never counts as stalled.
+// TestEveryLoopEnds: after a member has ended, the watchdog has no loop of it any more, so an ended loop never counts
+// as stalled.
 func TestEveryLoopEnds(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	l.Create("orders", 1)

@@ -9,7 +9,8 @@ import (
 	"sluice/internal/open"
 )
 
-// register opens the membership store and makes the keeper of this member's registration, if the configuration has members.
+// register opens the membership store and makes the keeper of this member's registration. Without members in the
+// configuration, both stay nil.
 func (s *Member) register(ctx context.Context) error {
 	var err error
 	if s.registrations, err = open.Members(ctx, s.config); err != nil || s.registrations == nil {

@@ -179,7 +179,7 @@ func (s *outageScene) loud() int {
 	return strings.Count(s.out.String(), `"level":"WARN"`) + strings.Count(s.out.String(), `"level":"ERROR"`)
 }
 
-// counted is a counter of holds.
+// counted returns the value of sluice_holds_total for a reason.
 func (s *outageScene) counted(reason string) (n float64) {
 	families, err := s.registry.Gather()
 	if err != nil {

@@ -89,8 +89,8 @@ func (t *tables) all() []*writtenTable {
 	})
 }
 
-// open opens the table that a topic feeds, or returns it if another topic has opened it: validation made sure that
-// their settings agree. It does not read the store.
+// open returns the table that a topic feeds. It opens the table for the first topic, without reading the store.
+// Validation made sure that the settings of all topics of a table agree.
 func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
@@ -145,8 +145,8 @@ func (s *Member) retire(path string) (closed func()) {
 	return t.Close
 }
 
-// matches reports whether this member reads a topic: the configuration covers it or, in a run until current, it is one
-// of the topics of the start.
+// matches reports whether this member reads a topic: the configuration covers it or, in a run until current, fix has
+// found it at the start.
 func (s *Member) matches(topic string) bool {
 	if names := s.fixed.Load(); names != nil {
 		return (*names)[topic]

@@ -227,8 +227,8 @@ func memberName() string {
 	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), rand.Uint32())
 }
 
-// guard returns the guard of a dependency that all tables share. It counts answers as responses of the dependency, not
-// as failures.
+// guard returns the guard of a dependency that all tables share. The guard counts the errors in answers as responses of
+// the dependency, not as failures.
 func (s *Member) guard(dependency string, answers ...error) *reliability.Guard {
 	return reliability.NewGuard(dependency, s.config.Guard(), s.logger, s.labelled(""), answers...)
 }

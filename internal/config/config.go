@@ -246,7 +246,8 @@ func (t *Topic) Refusals() connector.Refusals {
 	return connector.Refusals{NullKeys: t.Keys == "required", Tombstones: t.Tombstones == "dead_letter"}
 }
 
-// Decoder returns the decoder for the format of the topic; spare may be nil.
+// Decoder returns the decoder for the format of the topic. It reuses column buffers from spare, or allocates each if
+// spare is nil.
 func (t *Topic) Decoder(spare decode.Spare) connector.Decoder {
 	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Identity: t.ProducerIdentity(), Spare: spare}
 	formats := decode.Formats()

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Problems and printed configurations go to terminals, CI logs and tickets, so they must not show secrets. These patterns
-// find credentials in the texts of other keys: the user-info of a URL or an address, the query of a URL, and parameters
-// that are named like a secret.
+// Problems and printed configurations go to terminals, CI logs and tickets, so they must not show secrets. These
+// patterns find credentials in the texts of keys that are no secrets: the user-info of a URL or an address, the query
+// of a URL, and parameters that are named like a secret.
 var (
 	userInfo  = regexp.MustCompile(`(^|[\s"'=:,\[(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s"]*@`)
 	urlQuery  = regexp.MustCompile(`\?[^\s"]*=[^\s"]*`)
@@ -100,7 +100,7 @@ func (l *loader) mask() {
 	}
 }
 
-// name returns the text that replaces the value.
+// name returns the text that replaces the value: ${VARIABLE}, or *** if the value is not from a variable.
 func (f filled) name() string {
 	if f.variable == "" {
 		return hidden
@@ -108,7 +108,8 @@ func (f filled) name() string {
 	return "${" + f.variable + "}"
 }
 
-// hide replaces the value by the name of its variable.
+// hide replaces the value in a text by its name. It replaces a value of at most shortValue bytes only where it is
+// quoted.
 func (f filled) hide(text string) string {
 	shown := f.name()
 	quoted := strconv.Quote(f.value)

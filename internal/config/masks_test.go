@@ -219,7 +219,7 @@ func TestMasks_Values(t *testing.T) {
 	_, problems := Load(write(t, "pipeline: p/q\nkafka: {brokers: [a], session: 7 days, rack: '${RACK}', fetch: {max_wait: '${WAIT}', max_bytes: '${SIZE}'}}\nstorage: {url: file:///data}\n"+
 		"defaults: {schema: a int}\ntopics: {orders: {table: '${TABLE}'}}\n"), lookup(map[string]string{"RACK": "r", "WAIT": "12345", "SIZE": "1 MiB", "TABLE": "lake/or!ders"}))
 	text := fmt.Sprint(problems)
-	// A value that is also a word of our own texts changes none of them.
+	// If a value is also a word of the text of a problem, only the value is replaced, not the word.
 	_, problems = Load(write(t, "pipeline: '${NAME}'\nkafka: {brokers: [a:1], sasl: {mechanism: '${MECHANISM}'}}\nstorage: {url: file:///data}\ndefaults: {schema: a int}\n"),
 		lookup(map[string]string{"NAME": "orders", "MECHANISM": "plain"}))
 	text += fmt.Sprint(problems)

@@ -16,7 +16,8 @@ type setting struct {
 	origin string
 }
 
-// settings returns every key in the order of the shipped file.
+// settings returns the keys with their values in force, in the order of the shipped file. It leaves out keys that
+// follow from format: dead_letter.
 func (c *Config) settings() []setting {
 	var all, last []setting
 	for _, k := range c.keys() {
