@@ -55,7 +55,7 @@ func TestLagHistories(t *testing.T) {
 		verdict health.Verdict
 		reason  string
 	}{
-		// The numbers of the requirement.
+		// The examples of the requirement for the lag check.
 		{"a healthy one", lags(3, 4, 5, 4, 5), "STALL", ""}, // its position does not move; "reads on" below is the same with one that does
 		{"two rises", lags(1000, 1500, 2100), "OK", ""},
 		{"three rises", lags(1000, 1500, 2100, 2800), "OK", rising},
@@ -366,7 +366,8 @@ func TestLagProperties(t *testing.T) {
 	})
 }
 
-// TestMoreLagIsNeverHealthier: a higher end makes no history healthier as long as it is the newest one.
+// TestMoreLagIsNeverHealthier: if the newest end of an unhealthy history were higher, the history would be unhealthy,
+// too.
 func TestMoreLagIsNeverHealthier(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ends := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 1, 8).Draw(t, "ends")

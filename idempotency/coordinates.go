@@ -120,7 +120,7 @@ const (
 )
 
 // OfPipeline reports whether an appId is one of a pipeline: of a position, a leader epoch or a newest timestamp of a
-// partition, or of the mark of a table.
+// partition, or of the mark or the replays of a table.
 func OfPipeline(appID, pipeline string) bool {
 	return strings.HasPrefix(appID, scheme+":"+escape(pipeline)+":")
 }

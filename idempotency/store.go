@@ -28,7 +28,8 @@ func (s Scope) String() string {
 //
 // Scopes are independent; the caller makes the calls for one scope one after the other. Errors carry a class.
 type Store interface { //nolint:interfacebloat // two methods read, four write, one names the caller
-	// Through returns the offset below which the rows of a scope are remembered, if they lie in the window; 0 if none are.
+	// Through returns the offset below which the store remembers the rows of a scope that lie in the window; 0 if it
+	// remembers none.
 	Through(ctx context.Context, s Scope) (int64, error)
 	// Seen returns the times of those entries whose fingerprints are remembered, in milliseconds: for each fingerprint the
 	// newest time of its rows. It may return times that are older than the window.
@@ -41,8 +42,8 @@ type Store interface { //nolint:interfacebloat // two methods read, four write, 
 	Sweep(ctx context.Context, s Scope, before int64) error
 	// Reset forgets a scope: Through is 0 again.
 	Reset(ctx context.Context, s Scope) error
-	// Release says that this member does not work on the scope any more. A store of this process alone forgets it; one
-	// that others share keeps it for them.
+	// Release says that this member no longer works on the scope. A store that only this process uses deletes the
+	// scope; a store that members share keeps it for them.
 	Release(s Scope)
 	// For returns the same store for a batch: its log lines about retries name the batch.
 	For(batch string) Store

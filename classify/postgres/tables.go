@@ -30,9 +30,9 @@ type Tables struct {
 	Versions   string // table where goose records the applied migrations; never renamed
 	Lock       int64  // key of the advisory lock for migrations; one that other programs are unlikely to use
 
-	Columns   []string // that the last migration leaves, as table.column
-	First     []string // of these, those that the first migration makes
-	Unnoted   []string // that a table of Sluice has if it exists and goose has recorded no migration
+	Columns   []string // that exist after the last migration, as table.column
+	First     []string // those of Columns that the first migration makes
+	Unnoted   []string // those of Columns that an existing table of Sluice has even if goose has recorded no migration
 	Functions []string // that members call, each with the number of its arguments: "name/2"
 	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote. It tells rows of other programs
 	// from ours. "" for none.
@@ -119,7 +119,8 @@ type rower interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// read reads the state of the tables, in the schema that statements without a schema would use.
+// read returns the state of the tables in the first existing schema of search_path. Without such a schema it returns a
+// Fatal error.
 func (t *Tables) read(ctx context.Context, db rower) (f found, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -203,7 +204,7 @@ func (t *Tables) lock(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// ours returns an error if another program created the tables or writes to them.
+// ours returns a Fatal error if another program created the tables or writes to them.
 func (t *Tables) ours(ctx context.Context, tx pgx.Tx, there found) error {
 	if err := t.foreign(there); err != nil || !slices.Contains(there.columns, t.Filled) {
 		return err
@@ -219,7 +220,8 @@ func (t *Tables) ours(ctx context.Context, tx pgx.Tx, there found) error {
 	return nil
 }
 
-// apply runs the missing migrations, each in a transaction. If something is lost that they had created, it runs all of them.
+// apply runs the missing migrations, each in a transaction. If columns or functions of an applied migration were lost,
+// it runs all migrations.
 func (t *Tables) apply(ctx context.Context, pool *pgxpool.Pool, there found) (err error) {
 	db := stdlib.OpenDB(*pool.Config().ConnConfig)
 	db.SetMaxOpenConns(1)

@@ -82,9 +82,9 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 	})
 }
 
-// TestGroupHungCoordinator: the coordinator hangs: it accepts connections and never answers, and some members would
-// ask it first. Another broker becomes the coordinator after a while. All members join again soon, because opening a
-// connection already needs an answer of the broker, and kafka-go takes the first one that can be opened.
+// TestGroupHungCoordinator: the coordinator hangs: it accepts connections and never answers. Another broker becomes the
+// coordinator after a while. All members join again soon, even those that try the hung broker first: opening a
+// connection already needs an answer of the broker, and kafka-go takes the first broker that gives one.
 func TestGroupHungCoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 6)
@@ -379,7 +379,8 @@ func TestGroupOneRefused(t *testing.T) {
 	})
 }
 
-// TestGroupCommitErrors: the class of a commit's error is that of the code, partition by partition.
+// TestGroupCommitErrors: if one partition gets an error code, the error of CommitOffsets and of Offsets has the class
+// of that code.
 func TestGroupCommitErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err  *kerr.Error

@@ -189,7 +189,7 @@ func testLogTransactions(t *testing.T, w *cluster) {
 	}
 	want := w.oracle("t", committed)
 	for _, size := range []int{1 << 20, 5000, 300, 1} {
-		// kfake leaves out aborted transactions where a response reaches MaxBytes, so that stays large.
+		// kfake leaves out aborted transactions where a response reaches MaxBytes, so MaxBytes stays large here.
 		r := w.read(LogConfig{PartitionBytes: size})
 		ends, err := r.Bounds(t.Context(), ends(r.partitions("t")))
 		if err != nil {

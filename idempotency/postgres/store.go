@@ -136,7 +136,7 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 	}, s.about...)
 }
 
-// prepare creates or migrates the tables, once.
+// prepare creates or migrates the tables, unless they are known to exist.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
@@ -206,8 +206,8 @@ func (s *Store) Seen(ctx context.Context, scope idempotency.Scope, entries iter.
 	return seen, nil
 }
 
-// lookUp adds the known times of some fingerprints to seen. The statement itself resolves the scope: after the database
-// was restored, an id in our memory could be that of another scope.
+// lookUp adds the stored times of some fingerprints to seen. The statement itself resolves the scope: after the
+// database was restored, an id in our memory could be that of another scope.
 func (s *Store) lookUp(ctx context.Context, scope idempotency.Scope, some columns, seen map[idempotency.Fingerprint]int64) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -271,8 +271,8 @@ func locked(ctx context.Context, tx pgx.Tx, scope idempotency.Scope) (id, throug
 	return id, through, err
 }
 
-// insert adds rows. Of several rows with one fingerprint it keeps the newest. If that row has no producer's id, the row
-// keeps the id that was stored before, else its fingerprint is its id.
+// insert adds rows. Of several rows with one fingerprint it keeps the newest. If the newest row has no producer's id,
+// the id that was stored for the fingerprint stays; if there was none, the key of the row serves as its id.
 func insert(ctx context.Context, tx pgx.Tx, id int64, some columns) error {
 	_, err := tx.Exec(ctx, `INSERT INTO processed_events AS e (fingerprint, event_id, "offset", scope, recorded_at)
 		SELECT DISTINCT ON (f.text) $1::bigint || '/' || f.text, coalesce(nullif(f.id, ''), $1::bigint || '/' || f.text), f.row, $1, f.at
@@ -312,7 +312,7 @@ func (s *Store) Reset(ctx context.Context, scope idempotency.Scope) error {
 	return s.forget(ctx, "reset", "SELECT fingerprint FROM processed_events WHERE scope = $1 LIMIT $2", ids[0], chunk)
 }
 
-// forget deletes the rows that a query finds, some at a time, until it finds none.
+// forget deletes the rows whose fingerprints a query returns, at most chunk in one statement, until none is left.
 func (s *Store) forget(ctx context.Context, what, query string, args ...any) error {
 	for more := true; more; {
 		err := s.do(ctx, what, func(ctx context.Context) error {

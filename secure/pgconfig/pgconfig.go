@@ -66,7 +66,7 @@ const (
 	maxReply = 16 << 20
 )
 
-// bound makes connections of this configuration fail when the server exceeds a bound.
+// bound makes connections of this configuration fail when the server exceeds maxMessage or maxReply.
 func bound(c *pgconn.Config) {
 	c.MaxProtocolMessageBodyLen = maxMessage
 	dial := c.DialFunc

@@ -28,8 +28,8 @@ type Server struct {
 	Pass func(d time.Duration)
 	// Unit is the unit of time of the tests: short, but longer than a few requests take.
 	Unit time.Duration
-	// Lose removes the registration of a member, and not what the last-seen index has of it: as an eviction does, or an
-	// operator.
+	// Lose removes the registration of a member, as an eviction or an operator does. The entry in the last-seen index
+	// stays.
 	Lose func(t *testing.T, s membership.Scope, id string)
 }
 
@@ -272,7 +272,7 @@ func sweep(f *fixture) {
 	f.wantSwept(0, f.Unit+f.Unit/2) // forgets a alone: c is as old, and registered
 	f.wantIDs(f.store, []string{"b", "c"}, nil)
 	f.Pass(f.Unit + f.Unit/2)
-	f.wantSwept(1, f.Unit) // swept and forgotten in one
+	f.wantSwept(1, f.Unit) // one sweep removes the registration and forgets the member
 	f.wantIDs(f.store, []string{"c"}, nil)
 	f.beats(f.store, beat("a"), true)
 	f.beats(f.store, beat("c"), false)

@@ -221,7 +221,7 @@ func TestBounds(t *testing.T) {
 		}
 		return len(all), registered, err
 	}
-	const members = 2100 // times MaxRegistration is more than mostBytes
+	const members = 2100 // times MaxRegistration is more than maxBytes
 	for i := range members {
 		beat(fmt.Sprint("m", i))
 	}
