@@ -268,7 +268,8 @@ func TestAdd_LeavesOut(t *testing.T) {
 	}
 }
 
-// TestAdd_StillBad: failed replays are counted, and the others become rows.
+// TestAdd_StillBad: records that cannot become rows count as failed replays in the operations log, and the other
+// records become rows.
 func TestAdd_StillBad(t *testing.T) {
 	l := newLake(t)
 	r := l.replayer(l.store)
@@ -292,7 +293,8 @@ func TestAdd_StillBad(t *testing.T) {
 	}
 }
 
-// TestAdd_MovedPositions: a replay waits for a move of positions, whose records members will read again.
+// TestAdd_MovedPositions: while a move of positions has no outcome, a replay is refused. After the move it leaves out
+// the records that members will read again.
 func TestAdd_MovedPositions(t *testing.T) {
 	l := newLake(t)
 	moves := []opslog.Move{{Topic: "orders", Partition: 0, From: passed, To: 2}}
@@ -320,8 +322,8 @@ func (l *lake) onFirstFile(do func()) objstore.Store {
 	})
 }
 
-// TestAdd_ReadAgain: after the replay has compared its records with the table, an operator moves the position back and a
-// member makes a row of one of them.
+// TestAdd_ReadAgain: after the replay has compared its records with the table, an operator moves the position back and
+// a member makes a row of one of them. The replay must not add a second row of it.
 func TestAdd_ReadAgain(t *testing.T) {
 	l := newLake(t)
 	store := l.onFirstFile(func() {
@@ -368,8 +370,8 @@ func (l *lake) reads(next int64, offsets ...int64) {
 	}
 }
 
-// TestAdd_Conflict: another replay is committed first. The replay tries again, and counts a record that cannot become a row
-// once.
+// TestAdd_Conflict: another replay commits first. The replay tries again, leaves out the rows of the other one, and
+// counts a record that cannot become a row only once.
 func TestAdd_Conflict(t *testing.T) {
 	l := newLake(t)
 	store := l.onFirstFile(func() { add(t, l.replayer(l.store), good(0, 1, 8)...) })
@@ -460,7 +462,8 @@ func (l *lake) settled() {
 	}
 }
 
-// TestWithdraw: a withdrawn intent never takes effect, even if its put lands later.
+// TestWithdraw: after a replay has been withdrawn, its commit never takes effect, even if the put of the commit lands
+// later.
 func TestWithdraw(t *testing.T) {
 	deltatest.Bubble(t, func(t *testing.T) {
 		l := newLake(t)

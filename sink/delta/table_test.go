@@ -86,7 +86,7 @@ func TestSupported(t *testing.T) {
 	holds(t, delta.Supported(plain, deltalog.Metadata{ID: "i", SchemaString: parse(t, ddl).DeltaJSON()}), hold.SchemaConflict, "_kafka_offset")
 }
 
-// A table is refused unless it has the columns of the configured schema.
+// A table that lacks a column of the configured schema, or has it with another type, is refused.
 func TestOpenExisting(t *testing.T) {
 	mem := objstore.NewMem()
 	load(t, open(t, mem))
@@ -168,7 +168,7 @@ func TestDeniedLoad(t *testing.T) {
 	})
 }
 
-// Table properties that concern the statistics in the log.
+// Table properties for statistics decide what the statistics of a commit have.
 func TestStatisticsProperties(t *testing.T) {
 	for property, want := range map[string]string{
 		"delta.dataSkippingNumIndexedCols":         `{"numRecords":3}`,

@@ -103,8 +103,8 @@ func (s *State) OpenReplays(table string) (all []OpenReplay) {
 	return all
 }
 
-// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. Replays and moves of
-// positions exclude each other by it.
+// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. A replay starts over
+// if that seq has changed since it compared its records with the table.
 func (s *State) LastMove(topic string) int64 { return s.moved[topic] }
 
 // Moving is an [OffsetsIntent] without an [OffsetsDone].

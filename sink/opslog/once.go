@@ -61,7 +61,8 @@ func (s *State) repeated(o Once, now time.Time) error {
 	return nil
 }
 
-// performedBefore returns the keys with that of one more entry, without those that have ended by the time of the entry.
+// performedBefore returns the operations with a key as of the entry e, by key. It adds e if e has a key, and then drops
+// those that are older than [KeyLife] at the time of e.
 func (s *State) performedBefore(e Entry) map[string]performed {
 	if e.Once == nil {
 		return s.once

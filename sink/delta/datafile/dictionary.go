@@ -15,7 +15,8 @@ import (
 const (
 	// maxEntries bounds a dictionary that this package builds. Beyond it other encodings are cheaper.
 	maxEntries = 4096
-	// maxEntryBytes bounds its text. The Parquet writer drops a dictionary whose page reaches 1 MiB.
+	// maxEntryBytes bounds the text of such a dictionary. The Parquet writer drops a dictionary whose page reaches 1
+	// MiB.
 	maxEntryBytes = 512 << 10
 )
 
@@ -126,7 +127,8 @@ func usable(d *array.Dictionary) bool {
 
 var errIndex = errors.New("an index is outside of its dictionary")
 
-// usedEntries returns which entries the valid rows refer to.
+// usedEntries returns which entries the valid rows refer to. It returns an error if a row refers to an entry that does
+// not exist.
 func usedEntries(d *array.Dictionary, v valid) (valid, error) {
 	used := newValid(d.Dictionary().Len())
 	n, outside := uint(d.Dictionary().Len()), false

@@ -56,8 +56,8 @@ func (e *encoder) chooseFloat(a arrow.Array, v valid) choice {
 	return c
 }
 
-// repeats reports whether few of the values are distinct. It samples at equal distances from first to last, because
-// neighbors are alike in sorted columns.
+// repeats reports whether the share of distinct values in a sample is below repeating. It samples at equal distances
+// from first to last, because neighbors are alike in sorted columns.
 func (s *sample) repeats(n int, v valid, at func(i int) uint64) bool {
 	clear(s.full)
 	mask := uint64(len(s.set) - 1)

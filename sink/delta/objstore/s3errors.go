@@ -102,7 +102,8 @@ func derived(api smithy.APIError, status int) bool {
 // from a proxy or ingress while the service restarts.
 var s3Missing = map[string]bool{"NoSuchKey": true, "NotFound": true}
 
-// s3Response maps responses to classes and sentinels.
+// s3Response returns the error of a response with this status and code: err, which the SDK returned for it, with the
+// class and the sentinel that [Store] promises.
 func s3Response(kind OpKind, status int, code string, err error) error {
 	put := kind == OpPut || kind == OpPutIfAbsent
 	class, special := s3Codes[code]

@@ -153,10 +153,10 @@ func (r *request) gotResponse() {
 
 func (r *request) stalled() { r.cancel(fmt.Errorf("%w (%v)", errStalled, r.idle)) }
 
-// moved restarts the idle time.
+// moved restarts the timer of the idle time, because the request has made progress.
 func (r *request) moved() { r.timer.Reset(r.idle) }
 
-// pause stops the idle time while the reader of a body is busy elsewhere.
+// pause stops the timer of the idle time while the reader of a body does other things.
 func (r *request) pause() { r.timer.Stop() }
 
 func (r *request) end() {

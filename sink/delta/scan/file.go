@@ -89,7 +89,8 @@ func (r *reader) named(err error) error {
 	return nil
 }
 
-// tail reads the end of the file.
+// tail reads the end of the file into memory. It returns [ErrUnsound] if the log says that the file is too short for
+// Parquet.
 func (r *reader) tail() error {
 	if r.src.size < 12 { // two magic numbers and a length
 		return unsound("the log says that it has %d bytes", r.src.size)
