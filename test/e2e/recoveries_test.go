@@ -166,8 +166,8 @@ func TestRecoveryOfSuspended(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// TestRegistriesFail stops, slows and wipes stores of registrations. That must delay no record: members stay ready, and
-// report the other members as unknown until the store is back.
+// TestRegistriesFail stops and slows stores of registrations. Members must stay ready and commit, and must report the
+// other members as unknown until the store is back. Then it wipes the stores, and members must register again.
 func TestRegistriesFail(t *testing.T) {
 	t.Parallel()
 	in := registries(t)

@@ -31,7 +31,7 @@ type registry struct {
 	rows func(ctx context.Context, scope membership.Scope, id string) (int, error)
 }
 
-// registries starts one server of each kind.
+// registries starts a Postgres and a Redis, each with a proxy in front of it.
 func registries(t *testing.T) []*registry {
 	t.Helper()
 	pg, err := lab.StartPostgres(t.Context(), t.TempDir())

@@ -33,7 +33,7 @@ type storeOutage struct {
 	requests func() int64
 	// reason is the reason of the hold. No breaker opens for store_denied, because a store that denies access works.
 	reason string
-	// within is the maximum time from the first successful request to the first commit.
+	// within is the maximum time from the closing of the breaker to the first commit. It is not checked for store_denied.
 	within time.Duration
 }
 
@@ -149,7 +149,8 @@ func (o *storeOutage) run() {
 	s.check("--readers", "deltalake")
 }
 
-// awaitHeld waits until every partition is held and requests to the store are rare.
+// awaitHeld waits until every partition is held for o.reason and, except for store_denied, the breakers before the store
+// are open.
 func (o *storeOutage) awaitHeld(began time.Time) {
 	o.s.t.Helper()
 	// Each request to a silent store must time out, and the breaker opens only after the last of them.
@@ -207,8 +208,9 @@ func (o *storeOutage) watch(from time.Time) {
 	}
 }
 
-// checkTrace expects the log to show that the breaker opened, opened again after each failed probe, and closed at last. The
-// commit at the time first must come within o.within after that. ended is how long the outage lasted, for the message.
+// checkTrace expects the log to show that the breaker opened, opened again after each failed probe, and closed at last.
+// The first commit, at the time first, must come within o.within after that. ended is when the outage ended, for the
+// message.
 func (o *storeOutage) checkTrace(ended, first time.Time) {
 	o.s.t.Helper()
 	var trace []string

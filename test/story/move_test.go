@@ -76,8 +76,8 @@ func TestMove_BesideRunningMember(t *testing.T) {
 	}
 }
 
-// TestRecheck_Requested moves the position of an idle or held claim. The member must notice it at once if an operator
-// requests a check, otherwise within about a minute.
+// TestRecheck_Requested moves the position of an idle or held claim. The member must continue at the new position
+// within 5 s if an operator requests a check, otherwise within about a minute.
 func TestRecheck_Requested(t *testing.T) {
 	for name, asks := range map[string]bool{"asked": true, "not asked": false} {
 		for _, state := range []string{"idle", "held"} {
@@ -116,8 +116,8 @@ func TestRecheck_Requested(t *testing.T) {
 	}
 }
 
-// TestMove_ComparesWhatWasShown expects moves to be refused if one position, or the table, is not what the operator saw.
-// Otherwise all of them must be in one commit.
+// TestMove_ComparesWhatWasShown expects a command's moves to be refused if one position, or the table, is not what the
+// operator saw. Otherwise all moves must be in one commit.
 func TestMove_ComparesWhatWasShown(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -255,8 +255,8 @@ func TestMove_StartOverHistory(t *testing.T) {
 	}
 }
 
-// TestMove_UnknownOutcome cancels moves. A move that returns ErrUndecided may take effect or not; any other error must
-// mean that it did not.
+// TestMove_UnknownOutcome cancels moves. A move that returns ErrUndecided may take effect or not. A move that returns
+// another error must have no effect.
 func TestMove_UnknownOutcome(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")

@@ -88,7 +88,7 @@ func TestStatus_Batch(t *testing.T) {
 	})
 }
 
-// TestStatus_PositionsOnly expects no waiting rows in the status of claims that only read records without rows.
+// TestStatus_PositionsOnly expects no waiting rows in the status of claims whose records so far become no rows.
 func TestStatus_PositionsOnly(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "thct", "k")
@@ -228,8 +228,8 @@ func TestStatus_LostClaim(t *testing.T) {
 	})
 }
 
-// TestStatus_ClaimComesBack expects a new Since for a claim that was lost and came back, and the old one for a claim that
-// stayed.
+// TestStatus_ClaimComesBack expects a new Since for a claim that was lost and came back, and the old Since for a claim
+// that stayed.
 func TestStatus_ClaimComesBack(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		since := func() (all []time.Duration) {

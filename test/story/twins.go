@@ -94,9 +94,9 @@ func (t *Twins) partition(id int32) *stamped {
 	return t.at[id]
 }
 
-// put stores the stamp of a new record and returns its kind: Duplicate if an earlier row has the same identity and is at
-// most the window older than the newest record of the partition, otherwise Row. A record without a timestamp is a Row.
-// The timestamp must be at most an hour ahead of now, since members count a later one as now.
+// put stores the stamp of a new record and returns its kind: Duplicate if an earlier row has the same identity and is
+// at most Window older than the newest row or this record, otherwise Row. A record without a timestamp is a Row. The
+// timestamp must be at most an hour ahead of now, since members count a later one as now.
 func (t *Twins) put(id int32, offset int64, s Stamp) Kind {
 	p := t.partition(id)
 	t.mu.Lock()
