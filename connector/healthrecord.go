@@ -48,7 +48,7 @@ type HealthRecords struct {
 	// are ordinary records.
 	Drop bool
 	// Secret returns the secret that a health-check record must carry to be dropped; a record without the secret is an
-	// ordinary record. Any goroutine calls it, once per record that claims to be a health check, so it must not block.
-	// If Secret is nil, no secret is required; if it returns "", no record matches.
+	// ordinary record. Every lane calls it, once per record that claims to be a health check, so it must not block. If
+	// Secret is nil, no secret is required; if it returns "", no record matches.
 	Secret func() string
 }

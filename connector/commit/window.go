@@ -79,8 +79,8 @@ type gap struct {
 	newest, since int64 // the partition's newest timestamp, Never if it has no rows; and the oldest time in its window
 }
 
-// gaps returns the gaps of the windows of claims, compared with their positions in the snapshot. It resets windows that
-// cannot be trusted.
+// gaps returns the gaps of the windows of claims, compared with their positions in the snapshot. It resets a window
+// that is ahead of the position, that an operator has reset, or that a restored database may have brought back.
 func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition]) (map[connector.Partition]gap, error) {
 	all := map[connector.Partition]gap{}
 	for p := range claims {
@@ -216,7 +216,8 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 }
 
 // load looks up the fingerprints of a sealed batch, and puts those that the windows have into batch.Seen. It runs right
-// before Decide, so that Decide can be pure.
+// before Decide, so that Decide can be pure. The error is Fenced if a window of the batch is being filled for another
+// session, or if other members change the windows at each attempt.
 func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 	if w == nil {
 		return nil
@@ -400,7 +401,8 @@ type filledWindows struct {
 	err  error
 }
 
-// handleFilled returns the claims that must resume again, because filling their windows has finished or failed.
+// handleFilled returns the claims that must resume again, because filling their windows has finished or failed. It
+// remembers the failures for these resumes, and releases the windows of claims that were lost meanwhile.
 func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again map[connector.Partition]ResumeRequest) {
 	again = map[connector.Partition]ResumeRequest{}
 	for _, d := range done {

@@ -39,7 +39,7 @@ const (
 //
 // A field of the record belongs to the column of exactly the same name. A missing field and null are null; in a NOT
 // NULL column they are refused. Undeclared fields are checked, ignored and counted, or refused with Strict. A field
-// named like a Kafka column counts as undeclared, because only the coordinates fill those columns.
+// named like a Kafka column counts as undeclared, because the value of a record never fills those columns.
 //
 //	string                   any string; \u0000 is data
 //	tinyint to bigint        digits only and in range; 1.0 and 1e2 are refused
@@ -225,7 +225,8 @@ func (d *jsonDecoder) start(value []byte) {
 	}
 }
 
-// decode parses the record into the columns of the root.
+// decode parses the record into the columns of the root. It returns false, after a call of fail, if the record is
+// refused.
 func (d *jsonDecoder) decode() bool {
 	b := d.padded(d.record)
 	p := space(b, 0)

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// plainEnd returns the position of the first byte from p on that is not plain ASCII text.
+// plainEnd returns the position of the first byte from p on that ends plain ASCII text: a quote, a backslash, a control
+// character or a byte that is not ASCII.
 func plainEnd(b []byte, p int) int {
 	for {
 		if m := special(load64(b, p)); m != 0 {

@@ -101,7 +101,7 @@ type progress struct {
 // pass notes that every offset before next was enqueued or skipped. epoch is the leader epoch of the last record batch
 // before next. It applies to positions after first, which is the offset of the first enqueued record, or next - 1 at
 // the end of a fetch result. At positions after the old next, up to first, the epoch is unknown: control records of
-// either epoch may lie there, or none.
+// either epoch may lie there, or no records at all.
 func (c *claim) pass(next int64, epoch int32, first int64) {
 	if c.epoch != epoch {
 		c.earlier = append(c.earlier, plan.EpochUntil{Epoch: c.epoch, Until: c.next})

@@ -101,7 +101,7 @@ func (hs *holds) leaveBatch(c *claim, l commit.Leave) bool {
 	return wait
 }
 
-// release ends the hold of a claim.
+// release ends the hold of a claim, if it has one. A claim that is being read continues in state reading.
 func (hs *holds) release(c *claim) {
 	if c.hold == nil {
 		return

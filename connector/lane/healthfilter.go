@@ -31,7 +31,8 @@ func NewHealthFilter(topic string, h connector.HealthRecords, logger *slog.Logge
 	}
 }
 
-// drops reports whether the record is a health check to drop, and counts it.
+// drops reports whether the record is a health check to drop, and counts and logs it. A record that claims to be a
+// health check without the secret is counted and logged as such, and is not dropped.
 func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	if !connector.ClaimsHealthCheck(r.Headers) {
 		return false

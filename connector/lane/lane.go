@@ -535,8 +535,8 @@ func (l *Lane) sealChunk(t *Table, o *openPart) {
 	o.runs, o.valueBytes = nil, 0
 }
 
-// close ends this lane's part of the open batch. With commit the part belongs to a sealed batch, otherwise the caller
-// drops it. allocated is its size in the batch pool.
+// close ends this lane's part of the open batch. If commit is true, the part belongs to a sealed batch, otherwise the
+// caller drops it. allocated is its size in the batch pool.
 func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	o := l.open[t]
 	if o == nil {

@@ -76,9 +76,9 @@ type EpochUntil struct {
 	Until int64
 }
 
-// EndAt shortens the span to [From, next) and sets Epoch to the leader epoch of the last record batch before next. With
-// the later epoch, a resume would report a truncation if the log lost only records after next, which are not in the
-// table.
+// EndAt shortens the span to [From, next) and sets Epoch to the leader epoch of the last record batch before next. If
+// Epoch stayed that of a later record batch, a resume would report a truncation if the log lost only records after
+// next, which are not in the table.
 func (s *Span) EndAt(next int64) {
 	s.Next = next
 	for _, e := range s.Earlier {
@@ -90,8 +90,8 @@ func (s *Span) EndAt(next int64) {
 }
 
 // SealedBatch is a batch that takes no more records: the offsets that it covers, and the rows and candidates that the
-// lanes made of the records. Chunks are in the order of each lane. A claim belongs to one lane, so its rows are in
-// offset order.
+// lanes made of the records. The chunks of each lane are in the order in which it sealed them. A claim belongs to one
+// lane, so its rows are in offset order.
 type SealedBatch struct {
 	ID         string // in log lines and dead letters
 	Claims     map[connector.Partition]Span

@@ -17,7 +17,7 @@ import (
 // floodLogEvery is how often the log mentions that connections were closed to make room.
 const floodLogEvery = time.Minute
 
-// state is the state of a connection, as in [http.ConnState].
+// state says what a connection does at the moment; it is derived from [http.ConnState] and from the handler.
 type state int
 
 // The order is the order in which connections are closed to make room.
