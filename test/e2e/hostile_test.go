@@ -58,9 +58,10 @@ type result struct {
 	exit          int
 }
 
-// TestHostile gives a running member input that only broken or malicious programs produce: objects in the store, responses
-// of Redis and Kafka, connections to its port, topics, records. The process must live and keep within its memory. The
-// attacked table or partition must be held with a reason that names the fault, and the other table must get every record.
+// TestHostile gives a running member input that only broken or malicious programs produce: objects in the store,
+// responses of Redis and Kafka, connections to its port, topics, records. The process must live, keep within its memory
+// and report the fault. The attacked table is held or continues as the row of [hostile] says, and the other table must
+// get every record.
 //
 // E2E_HOSTILE names a file that receives the table of results.
 func TestHostile(t *testing.T) {
@@ -262,7 +263,8 @@ func (m *member) shows(text, health string) (string, error) {
 	return "", nil
 }
 
-// hostileBroker makes one broker send false responses to a member, one kind per subtest, and then true ones again.
+// hostileBroker makes one broker send false responses to a member, one kind per subtest, and then true ones again. The
+// member must report the false responses, keep within its memory, and in the end have every record in the table.
 func hostileBroker(t *testing.T) (results []result) {
 	t.Helper()
 	proxy, err := lab.StartKafkaProxy()

@@ -42,7 +42,8 @@ type scale struct {
 }
 
 // TestScale moves 1 000 topics with 4 000 partitions into 1 000 tables: first with `run --until-current`, then with a
-// member that stays. E2E_SCALE names a file that receives the figures.
+// member that stays. Each record must be one row, and the processes must keep within scaleResident. E2E_SCALE names a
+// file that receives the figures.
 func TestScale(t *testing.T) {
 	broker, err := lab.StartKafka(t.Context(), lab.KafkaOptions{Dir: t.TempDir()})
 	if err != nil {

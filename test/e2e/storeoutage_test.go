@@ -149,8 +149,8 @@ func (o *storeOutage) run() {
 	s.check("--readers", "deltalake")
 }
 
-// awaitHeld waits until every partition is held for o.reason and, except for store_denied, the breakers before the store
-// are open.
+// awaitHeld waits until every partition is held for o.reason and the breakers before the store are open. For
+// store_denied the breakers need not be open.
 func (o *storeOutage) awaitHeld(began time.Time) {
 	o.s.t.Helper()
 	// Each request to a silent store must time out, and the breaker opens only after the last of them.

@@ -61,7 +61,7 @@ func (o *operators) paused(id int32) (time.Time, bool) {
 	return since.Add(hears), paused
 }
 
-// do appends a pause or a resume of partitions to the log. It returns once that is acknowledged.
+// do appends a pause or a resume of partitions to the log. It returns once the store has acknowledged the entry.
 func (o *operators) do(t *testing.T, pause bool, ids ...int32) {
 	t.Helper()
 	var targets []opslog.Target

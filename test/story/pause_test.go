@@ -146,8 +146,9 @@ func TestPause_AssignedWhilePaused(t *testing.T) {
 	})
 }
 
-// TestPause_FindingsWait expects a paused claim to stay paused even if a check of it has a finding. When the pause ends,
-// the claim must be held for the finding. If an operator has set a position meanwhile, the claim must continue there.
+// TestPause_FindingsWait expects a paused claim to stay paused even if a check of it has a finding. When the pause
+// ends, the claim must be held for the finding. If an operator has set a position meanwhile, the claim must continue
+// there.
 func TestPause_FindingsWait(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrprr", "k")

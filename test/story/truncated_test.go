@@ -92,8 +92,8 @@ func TestPosition_Unchecked(t *testing.T) {
 	}
 }
 
-// TestHold_KeepsLag expects the status of a held claim to follow the log's end, and to keep the last known end while the
-// end cannot be read.
+// TestHold_KeepsLag expects the status of a held claim to follow the log's end, and to keep the last known end while
+// the end cannot be read.
 func TestHold_KeepsLag(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rr", "k")
