@@ -93,8 +93,8 @@ type Dependency struct {
 	Error   string     `json:"error,omitempty"`
 }
 
-// Lag returns how many offsets the table is behind; known is false if the position or the end is unknown. The lag is 0
-// if the position was read later than the end and is beyond it.
+// Lag returns how many offsets of the partition are not in the table yet; known is false if the position or the end is
+// unknown. The lag is 0 if the position was read later than the end and is beyond it.
 func (p Partition) Lag() (lag int64, known bool) {
 	if p.Position < 0 || p.End < 0 {
 		return 0, false

@@ -86,7 +86,7 @@ func (p Partition) AppID(pipeline string) string {
 }
 
 // TableAppID is the key of the Delta txn by which a pipeline marks the table that it started to write:
-// kd1:<pipeline>:table:<table id>. A table created anew at the same place does not have it.
+// kd1:<pipeline>:table:<table id>. A table that was created again at the same place has no such txn.
 func TableAppID(pipeline, tableID string) string {
 	return strings.Join([]string{scheme, escape(pipeline), "table", escape(tableID)}, ":")
 }

@@ -78,7 +78,8 @@ type cursor struct {
 	loggedAt time.Time        // zero if this session had no result
 }
 
-// source returns the broker to read the partition from.
+// source returns the broker to read the partition from: the replica until replicaUntil, then the leader. It returns
+// noBroker if the leader is not known.
 func (c *cursor) source() int32 {
 	if c.leader != noBroker && time.Now().Before(c.replicaUntil) {
 		return c.replica
@@ -127,7 +128,8 @@ func (c *cursor) retry(err error) time.Time {
 	return time.Now().Add(retryPause(c.failures))
 }
 
-// isRefusal reports whether the cluster denies access or one side does not trust the other.
+// isRefusal reports whether the cluster denies access, or no connection can be opened until a person or a file changes
+// something.
 func isRefusal(err error) bool {
 	var code kafka.Error
 	return errors.As(err, &code) && denied(code) || err != nil && untrusted(err)

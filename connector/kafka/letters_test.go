@@ -273,7 +273,7 @@ func testLettersMissing(t *testing.T, w *cluster) {
 		t.Error("it was created")
 	}
 	w.createWith("s-dlq", 1, "retention.ms", "3600000")
-	for d.Write(t.Context(), l) != nil { // brokers learn of it one after the other
+	for d.Write(t.Context(), l) != nil { // brokers learn of a new topic one after the other
 		if err := reliability.Wait(t.Context(), 100*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +309,7 @@ func testLettersFailedFirst(t *testing.T, w *cluster) {
 	if _, err := w.admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &value}}, w.prefix+"b-dlq"); err != nil {
 		t.Fatal(err)
 	}
-	for d.Write(t.Context(), letters) != nil { // brokers learn of it one after the other
+	for d.Write(t.Context(), letters) != nil { // brokers learn of a new topic one after the other
 		if err := reliability.Wait(t.Context(), 100*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}

@@ -132,7 +132,7 @@ func (m *membership) onJoin() (owned, error) {
 		m.mu.Unlock()
 	}
 	m.fill()
-	return m.group.owned(), m.joining.Err() // while leaving, kafka-go would still join and wait for the others
+	return m.group.owned(), m.joining.Err() // without this error, a leaving kafka-go would join once more and wait for the other members
 }
 
 // lookup serves the leader: it returns the partitions of topics, from the cluster's metadata or else from the last

@@ -413,8 +413,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestTallyOfDecisions: after an operator resolves or reopens letters, Recount returns the new count without a new look
-// at positions or tables. After a replay only Count does, and the table is not read again for it.
+// TestTallyOfDecisions: after an operator resolves or reopens letters, Recount returns the new count at the known
+// positions. After a replay only Count returns it, and the table is not read again.
 func TestTallyOfDecisions(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	w := &simulation{

@@ -84,7 +84,8 @@ func TestComponentsInDocs(t *testing.T) {
 	}
 }
 
-// TestMeterNamesInDocs: each metric that the docs name with dots is found by that name, and answers with it.
+// TestMeterNamesInDocs: for each metric that the docs name with dots, a request for that name finds the metric, and the
+// response has the same name.
 func TestMeterNamesInDocs(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	rows := documented(t, "name")

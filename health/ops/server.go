@@ -44,7 +44,7 @@ type Server struct {
 	conns  *connlimit.Listener
 	closed prometheus.Counter
 
-	// Each has room for as many large answers as may exist at the same time.
+	// Each limits how many of its large answers exist at the same time: see few.
 	reports, scraped chan struct{}
 
 	mu       sync.Mutex
@@ -134,8 +134,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, code int, why stri
 	s.write(w, r, code, failure{why})
 }
 
-// Listen binds the address and returns it, so that an address in use is known before anything else starts. Run calls it
-// unless the caller did.
+// Listen binds the address and returns it. Call it before Run, so that an address in use is known before anything else
+// starts; otherwise Run calls it.
 func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -192,7 +192,7 @@ func (d *Dialer) open(ctx context.Context, m *material, network, address string)
 type Opened struct {
 	// TLS is the state of the TLS connection, nil for plaintext.
 	TLS *tls.ConnectionState
-	// Certificate is ours, nil if the broker did not request one or there is none.
+	// Certificate is ours, nil if the broker requested none or none is configured.
 	Certificate *x509.Certificate
 	// Session is the lifetime of the authentication, 0 for ever.
 	Session time.Duration

@@ -101,7 +101,7 @@ type batch struct {
 // The error is a [hold.Error] about the batch at Next: reason corrupt_batch for a bad checksum, an old magic, a codec
 // that fails or malformed records; oversize for one beyond the limits. Open then returns the batches before it and no
 // record of the bad one. The error is [ErrNoRoom], [ErrNeverRoom] or another error of the Memory if it has no buffer
-// for the first batch. For a later batch such an error only ends the result.
+// for the first batch. If only a later batch has no buffer, Open returns the batches before it without an error.
 func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, error) {
 	b := &Batches{Next: from, Epoch: -1, memory: o.memory}
 	clear(o.dead)

@@ -3,13 +3,13 @@
 //
 //	{"timestamp": …, "status": "RUNNING", "last_message_at": …, "consumer_lag": …, "id": …, "pipeline": …, "group": …, "ttl_ms": …}
 //
-// Times are milliseconds since 1970 by the server's clock; what is unknown is null. Beside the registrations each scope
-// has an index of four keys, sluice:members:<pipeline>:<group>:…, with names escaped as in URLs: seen and expires (sorted
-// sets of times), status and last (hashes). Nothing is ever found by KEYS or SCAN.
+// Times are milliseconds since 1970 by the server's clock; unknown values are null. Beside the registrations each scope
+// has an index of four keys, sluice:members:<pipeline>:<group>:…, with names escaped as in URLs: seen and expires
+// (sorted sets of times), status and last (hashes). Nothing is ever found by KEYS or SCAN.
 //
-// Each call is one script, which is atomic and takes the time from the server. A script touches keys of several slots, so
-// Redis Cluster is refused; replicas behind one address are fine. Redis 5 or newer: before, scripts that ask for the time
-// could not write.
+// Each call is one script, which is atomic and takes the time from the server. A script touches keys of several slots,
+// so Redis Cluster is refused; replicas behind one address are fine. Redis 5 or newer is needed, because before it a
+// script that asks for the time cannot write.
 package redis
 
 import (

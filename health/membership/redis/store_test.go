@@ -240,7 +240,7 @@ func TestBounds(t *testing.T) {
 	if listed, registered, err := list(); !errors.Is(err, membership.ErrForeign) || len(err.Error()) > 500 || listed != members || registered != members {
 		t.Errorf("an id of 100 KiB: %d members, %d registered, %.600v", listed, registered, err)
 	}
-	// Each is small enough, all of them are not.
+	// Each registration is small enough, but all together are not.
 	for i := range members {
 		s.put(fmt.Sprint("worker:connector:m", i), strings.Repeat("x", membership.MaxRegistration))
 	}
