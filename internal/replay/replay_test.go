@@ -58,7 +58,7 @@ func newLake(t *testing.T) *lake {
 	return l
 }
 
-// commit commits to the table as a member does, with the pipeline's mark.
+// commit commits to the table as a member does, with the txn that marks the table as started by the pipeline.
 func (l *lake) commit(c *connector.Commit) {
 	l.t.Helper()
 	tab := table(l.t, l.store)
@@ -244,7 +244,7 @@ func TestAdd_LeavesOut(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	// The operations log was lost: rows of the table count.
+	// The operations log is lost: the rows of the table still show which records have become rows.
 	for o, err := range l.store.List(t.Context(), "_sluice/", "") {
 		if err != nil {
 			t.Fatal(err)
@@ -385,8 +385,9 @@ func TestAdd_Conflict(t *testing.T) {
 	}
 }
 
-// TestAdd_EveryStep ends a replay at each operation of the store, before it took effect, after it, and with an effect that
-// comes only after another process has replayed. In the end each record has one row and each intent its outcome.
+// TestAdd_EveryStep stops a replay at each operation of the store: before the operation takes effect, after it, or with
+// an effect that comes only after another process has replayed. In the end each record has one row and each intent its
+// outcome.
 func TestAdd_EveryStep(t *testing.T) {
 	for _, effect := range []objstoretest.Effect{objstoretest.Never, objstoretest.Done, objstoretest.Late} {
 		for n := 1; ; n++ {
@@ -401,7 +402,8 @@ func TestAdd_EveryStep(t *testing.T) {
 	}
 }
 
-// diesAt ends a replay at its n-th operation of the store. It reports whether the replay had fewer.
+// diesAt stops a replay at its n-th operation of the store. It returns true if the replay ended before, with fewer
+// operations.
 func diesAt(t *testing.T, n int, effect objstoretest.Effect) (ended bool) {
 	l := newLake(t)
 	dying, die := context.WithCancel(t.Context())
@@ -450,7 +452,7 @@ func diesAt(t *testing.T, n int, effect objstoretest.Effect) (ended bool) {
 	return ended
 }
 
-// settled settles all intents and checks that the operations log is whole.
+// settled settles all intents of the table, and fails the test if one stays open or the operations log is not intact.
 func (l *lake) settled() {
 	l.t.Helper()
 	open, err := l.replayer(l.store).Withdraw(l.t.Context(), 0)

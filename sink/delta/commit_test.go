@@ -208,7 +208,8 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// Another commit comes first, between our read of the log and our put: its content decides the fate of ours.
+// Another writer's commit gets our version, between our read of the log and our put. Depending on what it changes, our
+// commit becomes the next version, is fenced, or is a hold.
 func TestLostRace(t *testing.T) {
 	constraint := func(m deltalog.Metadata) deltalog.Metadata {
 		m.Configuration = map[string]string{"delta.constraints.positive": "id > 0"}

@@ -44,7 +44,7 @@ type Info struct {
 	Rows             int64
 	FilesWithoutRows int64
 
-	Txns []deltalog.Txn // by appId
+	Txns []deltalog.Txn // sorted by appId
 	// Positions maps appIds to the versions of Txns, as in a [connector.Snapshot]: without leader epochs that belong to
 	// an earlier position.
 	Positions map[string]int64
@@ -136,7 +136,8 @@ func instant(milliseconds int64) time.Time {
 	return time.Time{}
 }
 
-// numRecords returns the number of rows of a file by its statistics; ok is false if they do not have it.
+// numRecords returns the number of rows of a file by its statistics; ok is false if the statistics do not have it or
+// cannot be parsed.
 func numRecords(a deltalog.Add) (int64, bool) {
 	var stats struct {
 		NumRecords *int64 `json:"numRecords"`

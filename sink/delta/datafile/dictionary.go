@@ -113,8 +113,8 @@ func buildText(t arrow.DataType, n int, value func(i int) (text []byte, ok bool)
 	return array.MakeFromData(binary.Data()) // a string array if t is the string type
 }
 
-// usable reports whether the Parquet writer accepts a dictionary array as it is. It requires entries that begin at
-// the start of their buffer, no null entry and at least one value. A dictionary that is large for its rows, as after
+// usable reports whether the Parquet writer accepts a dictionary array as it is. The writer requires entries that begin
+// at the start of their buffer, no null entry and at least one value. A dictionary that is large for its rows, as after
 // slicing, is not usable either: it would make the file larger.
 func usable(d *array.Dictionary) bool {
 	dict := d.Dictionary()

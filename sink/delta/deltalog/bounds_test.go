@@ -105,7 +105,8 @@ func TestBounds_SideBySide(t *testing.T) {
 	tab.load()
 }
 
-// TestBounds_Positions: a commit, or a table, with more positions than the bound is unreadable, and says so.
+// TestBounds_Positions: a commit, or a table, with more positions than its bound allows cannot be read, and the error
+// names the bound.
 func TestBounds_Positions(t *testing.T) {
 	id := strings.Repeat("x", 1000)
 	txns := func(v, n int) []deltalog.Action {

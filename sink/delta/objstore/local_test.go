@@ -355,8 +355,8 @@ func TestSyncs(t *testing.T) {
 	}
 }
 
-// TestUnsyncedDirectory: while a directory cannot be synced, the outcome of a put is unknown, and no reader sees the
-// object.
+// TestUnsyncedDirectory: while a directory cannot be synced, the outcome of a put is unknown, and reads and lists of
+// the directory fail. After the next sync the object can be read.
 func TestUnsyncedDirectory(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpenLocal(t, dir)
