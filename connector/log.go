@@ -100,8 +100,8 @@ type Bounds struct {
 	DivergedAt int64
 }
 
-// Unreadable returns why reading cannot continue at a position, or "" if it can. The bounds must be those that [Log.Bounds] read
-// for this position, because DivergedAt depends on it.
+// Unreadable returns why reading cannot continue at a position, or "" if it can. The bounds must be those that
+// [Log.Bounds] read for this position, because DivergedAt depends on it.
 func (b Bounds) Unreadable(next int64) hold.Reason {
 	switch {
 	case next < b.LogStart:

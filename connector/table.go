@@ -56,7 +56,7 @@ type DeadLetters interface {
 // FingerprintReader is a [Table] that can read the fingerprints of its rows. Only the table's writer calls it.
 type FingerprintReader interface {
 	// ReadFingerprints prepares to read the rows of q as of a snapshot that this table returned. The error is a
-	// [hold.Error] if the table has no fingerprint column.
+	// [hold.Error] if the table lacks the column of the identity.
 	ReadFingerprints(s *Snapshot, q FingerprintQuery) (Reading, error)
 }
 
@@ -65,8 +65,8 @@ type FingerprintReader interface {
 // returned.
 type Reading func(ctx context.Context, each func(PastRows) error) error
 
-// FingerprintQuery selects rows: those of any of the claims at offsets [From, Next) that are not older than Since,
-// in milliseconds since 1970.
+// FingerprintQuery selects rows: those of any of the claims at offsets [From, Next) whose Kafka timestamp is Since or
+// later, in milliseconds since 1970. Rows without a Kafka timestamp are not selected.
 type FingerprintQuery struct {
 	Identity idempotency.Identity
 	Claims   map[Partition]Offsets
@@ -153,8 +153,8 @@ type Txn struct {
 }
 
 // Range says in commitInfo which offsets of a partition a commit covers: [From, Next), with the number of rows and dead
-// letters. From is -1 in an initial commit. In a commit with [Moved], From and Next are the positions before and after the
-// move, and the range covers no records.
+// letters. From is -1 in an initial commit. In a commit with [Moved], From and Next are the positions before and after
+// the move, and the range covers no records.
 type Range struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`

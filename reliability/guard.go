@@ -91,9 +91,9 @@ func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer
 func (g *Guard) Backoff() Backoff { return g.backoff }
 
 // Do runs op until it succeeds or fails with an error that is not Transient, and returns that result. When ctx ends, Do
-// returns the cause of ctx, or the error of the op that ctx ended, marked Canceled; the error also names the last failure.
-// For liveness, the loop in ctx counts as waiting meanwhile ([pulse.Of]). about are attributes for the log lines, such as
-// the batch that waits.
+// returns the cause of ctx, or the error of the op that ctx ended, marked Canceled; the error also names the last
+// failure. For liveness, the loop in ctx counts as waiting meanwhile ([pulse.Of]). about are attributes for the log
+// lines, such as the batch that waits.
 func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ...any) error {
 	g.wants(1)
 	defer g.wants(-1)
@@ -260,7 +260,8 @@ func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	}
 }
 
-// Wait pauses for d, or until ctx ends; then it returns the cause of ctx. For liveness, the loop in ctx counts as waiting.
+// Wait pauses for d, or until ctx ends; then it returns the cause of ctx. For liveness, the loop in ctx counts as
+// waiting.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

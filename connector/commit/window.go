@@ -122,7 +122,7 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 	return all, nil
 }
 
-// prepare returns a read of the rows that gaps lack, nil if they lack none.
+// prepare returns a reading of the rows whose fingerprints fill gaps, nil if there are no such rows.
 func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, error) {
 	q := connector.FingerprintQuery{Identity: w.Identity, Claims: map[connector.Partition]connector.Offsets{}, IDs: w.IDs}
 	for p, g := range gaps {
@@ -148,8 +148,9 @@ func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, e
 	return read, err
 }
 
-// fill adds the rows that gaps lack to the store; read is the result of prepare. In the store a window reaches its
-// position only after all of its rows are there. It may run on any goroutine, but only once at a time for each claim.
+// fill stores the fingerprints that fill gaps; read is the result of prepare. A window in the store reaches its
+// position only after all of its fingerprints are stored. It may run on any goroutine, but only once at a time for each
+// claim.
 func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, read connector.Reading) error {
 	if len(gaps) == 0 {
 		return nil

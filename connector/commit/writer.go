@@ -38,8 +38,8 @@ type Decisions interface {
 }
 
 // A Writer commits the sealed batches of one table. In this member only the writer uses the table: resume, initial
-// commit, decide and commit run one after the other on its goroutine, and only filling a dedup window reads beside
-// them. The reader sends Requests and receives outcomes.
+// commit, decide and commit run one after the other on its goroutine, and only the goroutine that fills dedup windows
+// reads the table at the same time. The reader sends Requests and receives outcomes.
 type Writer struct {
 	*writerState
 

@@ -23,8 +23,8 @@ type slot struct {
 
 const (
 	shortText = 16
-	// maxProbes bounds the search for a value. With crafted collisions the column only loses its dictionary, so the hash
-	// needs no random seed.
+	// maxProbes bounds the search for a value. With crafted collisions the column only loses its dictionary, so the
+	// hash needs no random seed.
 	maxProbes = 64
 )
 

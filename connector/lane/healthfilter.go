@@ -68,6 +68,6 @@ func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	o.dropped = append(o.dropped, plan.Dropped{Partition: p, Session: session, First: offset, Last: offset, Count: 1, Candidates: len(o.candidates)})
 }
 
-// healthLogInterval is the minimum interval between log lines about a topic's dropped records. A producer that marks all
-// of its records makes them disappear, so an operator must see it in the log.
+// healthLogInterval is the minimum interval between log lines about a topic's dropped records. A producer that marks
+// all of its records makes them disappear, so an operator must see it in the log.
 const healthLogInterval = time.Minute

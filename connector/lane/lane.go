@@ -501,8 +501,8 @@ func (o *openPart) size() (rows, bytes int64) {
 	return rows, bytes
 }
 
-// adjustReservation replaces the reservation of a block in the batch pool by the real size of what the lane holds for the
-// table.
+// adjustReservation replaces the reservation of a block in the batch pool by the real size of what the lane holds for
+// the table.
 func (l *Lane) adjustReservation(t *Table, o *openPart, reserved int64) {
 	allocated := o.sealedAllocated + o.letterBytes
 	if o.builder != nil {

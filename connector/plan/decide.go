@@ -24,7 +24,7 @@ type Plan struct {
 	Commit  connector.Commit
 	// Next has the claims of the plan. The position of a claim after the commit is the Next of its span.
 	Next map[connector.Partition]Span
-	// Oldest is the smallest timestamp of the records of the rows, in milliseconds; 0 if none has one.
+	// Oldest is the smallest timestamp of the records that become rows, in milliseconds; 0 if none has one.
 	Oldest int64
 	// Arrivals has an element for each run that becomes rows, for the metrics of latency.
 	Arrivals []arrival
@@ -36,8 +36,8 @@ type Plan struct {
 	Holds []hold.Hold
 
 	// For duplicates, set if the table declares an identity: kept has the entries to remember after the commit, Judged
-	// counts the searches of the window, Skipped is a sample of the records left out, for the log, and now is the time of the
-	// decision.
+	// counts the searches of the window, Skipped is a sample of the records left out, for the log, and now is the time
+	// of the decision.
 	kept    map[connector.Partition][][]idempotency.Entry
 	Judged  map[connector.Partition]idempotency.Counts
 	Skipped []duplicate

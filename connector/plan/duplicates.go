@@ -81,8 +81,8 @@ func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
 	}
 }
 
-// done adds the counts of found and new identities to the plan. It also adds the newest timestamp of each partition as a txn, if it
-// has grown.
+// done adds the counts of found and new identities to the plan. It also adds the newest timestamp of each partition as
+// a txn, if it has grown.
 func (d *deduction) done(p *Plan, s *connector.Snapshot) {
 	if d == nil {
 		return

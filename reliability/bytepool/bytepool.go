@@ -1,7 +1,7 @@
 // Package bytepool implements a budget of bytes that many goroutines share, and buffers that count against it.
 //
-// The bytes in use never exceed the size of the pool, except after [Pool.Adjust]. Returned buffers stay idle in the pool
-// as long as the budget has room for them, so that steady work makes no garbage.
+// The bytes in use never exceed the size of the pool, except after [Pool.Adjust]. Returned buffers stay idle in the
+// pool as long as the budget has room for them, so that steady work makes no garbage.
 package bytepool
 
 import (
@@ -79,8 +79,8 @@ func (p *Pool) Short() bool {
 func (p *Pool) Pressed() <-chan struct{} { return p.pressed }
 
 // TryAcquire takes n bytes if they are free, and reports whether it did. It overtakes callers that wait in
-// [Pool.Acquire]: it is for callers that must not wait, such as the reader, or one that already holds bytes of the pool. It
-// fails while a caller waits in [Pool.GetFirst].
+// [Pool.Acquire]: it is for callers that must not wait, such as the reader, or one that already holds bytes of the
+// pool. It fails while a caller waits in [Pool.GetFirst].
 func (p *Pool) TryAcquire(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

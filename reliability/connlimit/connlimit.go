@@ -88,8 +88,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// admit adds c. If all places are taken, it removes another connection and returns it as victim. busy is true if a handler
-// is answering a request of the victim.
+// admit adds c. If all places are taken, it removes another connection and returns it as victim. busy is true if a
+// handler is answering a request of the victim.
 func (l *Listener) admit(c *conn) (victim *conn, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

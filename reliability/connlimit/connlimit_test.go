@@ -109,8 +109,8 @@ func (f flooded) is(t *testing.T, n int, s state) {
 
 const live = "GET /live HTTP/1.1\r\nHost: x\r\n"
 
-// TestListener_Flood opens many more connections than the limit, none of which the client closes. A probe is answered at
-// any time, and the server never has more connections than the limit.
+// TestListener_Flood opens many more connections than the limit, none of which the client closes. A probe is answered
+// at any time, and the server never has more connections than the limit.
 func TestListener_Flood(t *testing.T) {
 	const limit, flood = 16, 150
 	for name, text := range map[string]string{"Silent": "", "SlowHeader": live, "KeepAlive": live + "\r\n"} {

@@ -17,8 +17,8 @@ import (
 // BatchOverhead is the size of an empty record batch in bytes (Kafka's format, magic 2).
 const BatchOverhead = 61
 
-// Size returns the largest size of the record in a record batch, in bytes; its timestamp and offset may be encoded shorter.
-// A topic's max.message.bytes limits the whole batch: compare it with BatchOverhead + Size.
+// Size returns the largest size of the record in a record batch, in bytes; its timestamp and offset may be encoded
+// shorter. A topic's max.message.bytes limits the whole batch: compare it with BatchOverhead + Size.
 func (r *Record) Size() int {
 	n := 1 + 10 + 5 // attributes, delta of the timestamp, delta of the offset
 	n += sized(len(r.Key)) + sized(len(r.Value)) + varint(len(r.Headers))

@@ -97,8 +97,8 @@ func (e *Error) Why() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Of returns the reason and the detail, including the cause, of the first [Error] in the chain of err. ok is false if there
-// is none.
+// Of returns the reason and the detail, including the cause, of the first [Error] in the chain of err. ok is false if
+// there is none.
 func Of(err error) (reason Reason, detail string, ok bool) {
 	held := (*Error)(nil)
 	if !errors.As(err, &held) {

@@ -30,7 +30,8 @@ type rule struct {
 	endsByRecord bool       // only reading a record ends the hold: no check can see that the cause is gone
 }
 
-// rules is the table of reasons. The reader, health, commands and alerts use it; tests compare docs/operations.md with it.
+// rules is the table of reasons. The reader, health, commands and alerts use it; tests compare docs/operations.md with
+// it.
 var rules = map[Reason]rule{
 	BehindLogStart: {level: slog.LevelError, command: acceptGap, ends: "an operator: Kafka deleted records before they were read, and they are lost: connector offsets accept-gap. Before the " +
 		"topic's initial commit: correct start_at"},

@@ -1,9 +1,9 @@
 // Package pulse shows the state of the loops of a process: whether each has work, whether it waits for a dependency,
 // and how often it has turned. Package sluice/health/liveness judges these states.
 //
-// A loop calls [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, [Loop.Rest] before it waits for more, and
-// [Loop.Wait] and [Loop.Done] around a wait for a dependency, a pool or the clock. Each call is an atomic operation or two; none is
-// needed for a record. A nil Loop does nothing.
+// A loop calls [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, [Loop.Rest] before it waits
+// for more, and [Loop.Wait] and [Loop.Done] around a wait for a dependency, a pool or the clock. Each call is an atomic
+// operation or two; none is needed for a record. A nil Loop does nothing.
 //
 // Functions that a loop calls find it in the context, so that for example a guard can mark the loop as waiting.
 package pulse
