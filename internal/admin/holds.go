@@ -32,7 +32,8 @@ type Hold struct {
 // held collects holds. A partition may be held for several reasons.
 type held struct{ all []*Hold }
 
-// add adds a hold, or another source of a known hold.
+// add adds a hold, or only from to the sources of a hold that it already has. A pause of a topic or pipeline already
+// includes the pauses of its partitions.
 func (h *held) add(from, topic string, id int32, reason hold.Reason, detail string, since time.Time, offset int64) {
 	i := slices.IndexFunc(h.all, func(p *Hold) bool {
 		if reason == hold.Paused && p.Reason == reason { // a member reports partitions, the operation names the topic

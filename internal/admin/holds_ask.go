@@ -108,7 +108,7 @@ func (h *held) of(topic string, partition int32) *Hold {
 	return nil
 }
 
-// readOperations adds the pauses in the operations log, or its own hold if the log is damaged.
+// readOperations adds the pauses in the operations log. If the log is damaged, it adds the hold operations_log instead.
 func (l *sourceResult) readOperations(ctx context.Context, a *Access, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -127,7 +127,8 @@ func (l *sourceResult) readOperations(ctx context.Context, a *Access, within tim
 	}
 }
 
-// findHolds adds the holds that the tables and Kafka show without a member.
+// findHolds adds the holds that a member would set now, according to the tables and Kafka alone. After a failed
+// request, it adds an error that says what is not known.
 func (a *Access) findHolds(ctx context.Context, topic string, within time.Duration, l *sourceResult) {
 	cfg := a.Config
 	listing, cancel := context.WithTimeout(ctx, within)
@@ -173,7 +174,7 @@ func (a *Access) findHolds(ctx context.Context, topic string, within time.Durati
 	queries.findHolds(asking, cfg, within, looks, l)
 }
 
-// tooMany adds the holds of the topics over the limit of their pattern.
+// tooMany adds a hold for each topic that exceeds max_topics of its pattern.
 func (q *kafkaQueries) tooMany(cfg *config.Config, topic string, found *held) error {
 	if len(cfg.Patterns) == 0 {
 		return nil
@@ -330,8 +331,8 @@ func firstOf(names []string) string {
 // largestReport bounds the response of a member, in bytes.
 const largestReport = 64 << 20
 
-// requestMember adds the holds that a member reports. A refused connection is a failure only if the operator named the
-// address.
+// requestMember adds the holds that the member at url reports, and an error for each of its failing dependencies that
+// no hold explains. A refused connection is an error only with named: the operator named the address.
 func (l *sourceResult) requestMember(ctx context.Context, url, pipeline string, within time.Duration, named bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -27,8 +27,8 @@ type inspection struct {
 	unread *connector.UnreadError
 }
 
-// inspect reads the state of a topic from Kafka. It returns a [hold.Error] for a missing topic. It leaves out a partition
-// whose leader does not respond; see [inspection.complete].
+// inspect reads the state of a topic from Kafka. It returns a [hold.Error] for a missing topic. A partition whose
+// leader does not respond is in unread, and is no error; see [inspection.complete].
 func (q *kafkaQueries) inspect(ctx context.Context, o *Table, name string, s *connector.Snapshot) (*inspection, error) {
 	l := &inspection{pipeline: o.config.Pipeline, table: o, snapshot: s}
 	err := q.retry(func(ctx context.Context) (err error) { l.topic, err = q.log.Topic(ctx, name); return err })

@@ -60,9 +60,9 @@ type chosenLetters struct {
 	notes     []string
 }
 
-// choose reads the selected dead letters, with their states, and chooses those in one of the accepted states. A named dead
-// letter in another state, or one that does not exist, is refused: already is the state of the action itself, which is no
-// error.
+// choose reads the selected dead letters with their states, and returns those in an accepted state. If the selection
+// names records, it refuses a record without a dead letter, and one whose dead letter is in another state. A dead
+// letter in the state already, which the action itself would set, is only left out.
 func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reader, already LetterState, accepted ...LetterState) (*chosenLetters, error) {
 	scope, err := q.scope(ctx, a)
 	if err != nil {

@@ -81,8 +81,9 @@ func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Re
 	return nil
 }
 
-// judgeTopic sets the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka
-// after the table and the dead letters, so that no record is missing from the log only because it was produced later.
+// judgeTopic sets the states of dead letters of one topic, which are sorted by partition and offset. It fetches the log
+// bounds after it has read the table and the dead letters: so each of their records was produced before, and one after
+// the end was lost.
 func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter, decisions *opslog.State) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
@@ -218,7 +219,8 @@ type at struct {
 	offset    int64
 }
 
-// haveRows sets the state of the dead letters whose records have, or may have, rows in the table. letters are sorted by
+// haveRows makes those dead letters void whose records have rows in the table. If it cannot be proven that a row is of
+// the record, the state is unknown; if the table cannot show its records, all states are. letters are sorted by
 // partition and offset.
 func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, letters []*foundLetter) error {
 	byPlace := map[at][]*foundLetter{}

@@ -131,8 +131,9 @@ func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Durati
 	return p.do(ctx, acting, table, log, by, within)
 }
 
-// endReplays settles and withdraws replays that were left behind. A replay compares its records with the rows of the table;
-// if the position were moved meanwhile, members might make rows of the same records.
+// endReplays ends the open replays of the table, or returns an error if one still runs; see [withdrawReplays]. A replay
+// compares its records with the rows of the table: if the position moved meanwhile, members might make rows of the same
+// records.
 func (p *MovePlan) endReplays(ctx context.Context, a *Access, log *opslog.Log, by By) error {
 	s, err := log.State(ctx)
 	if err != nil {

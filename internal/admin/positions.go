@@ -182,7 +182,8 @@ func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int3
 	return -1
 }
 
-// knownLines returns the partitions of which the table has a position, for a topic that Kafka does not know.
+// knownLines returns the positions that the table has for a topic that Kafka does not have, each with the hold h. If
+// the table has none, it returns one line for the topic.
 func knownLines(o *Table, topic string, s *connector.Snapshot, h *HoldInfo) []Position {
 	positions := map[int32]int64{}
 	for appID, next := range s.Positions {

@@ -104,7 +104,8 @@ func (c *chosenLetters) topics() (topics []string) {
 	return topics
 }
 
-// rehearse decodes the chosen records with the present schema of their tables.
+// rehearse decodes the chosen records with the present schema of their tables, and stores the outcomes and Keyed in the
+// plan.
 func (p *ReplayPlan) rehearse(ctx context.Context, a *Access, r *lookup.Reader) error {
 	type key struct{ topic, reason string }
 	outcomes := map[key]*ReplayOutcome{}
@@ -286,7 +287,7 @@ type ReplayProgress struct {
 }
 
 const (
-	// replayChunk and replayBytes bound one commit of a replay.
+	// replayChunk and replayBytes bound one commit of a replay, in records and in bytes.
 	replayChunk = 5_000
 	replayBytes = 16 << 20
 )
@@ -366,7 +367,8 @@ func (run *replayRun) size() int {
 	return max(1, min(replayChunk, int(10*run.plan.query.Rate)))
 }
 
-// commit makes rows of a chunk, and waits as the rate says.
+// commit makes rows of a chunk in one commit, adds the result to that of the run, and then waits as long as the rate
+// requires.
 func (run *replayRun) commit(ctx context.Context, c *replayChunkOf) error {
 	if len(c.records) == 0 {
 		return nil

@@ -170,7 +170,8 @@ func appIDOf(txns []deltalog.Txn, r connector.Range) (appID string) {
 	return appID
 }
 
-// readRows checks the rows of each partition, including partitions without commits.
+// readRows checks the rows of each partition against its commits, and also the rows of partitions without commits. It
+// adds findings about missing data files.
 func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.State, ranges coverage) (map[source]*rowCheck, error) {
 	checks := map[source]*rowCheck{}
 	for at, in := range ranges {

@@ -120,8 +120,8 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	}
 }
 
-// addReplayed adds dead letters that a commit made rows of. If the log no longer has the commits of their partition, there is
-// nothing to compare them with.
+// addReplayed adds dead letters that a commit made rows of. It adds nothing if the log no longer has the commits of
+// their partition, with which they would be compared.
 func (c coverage) addReplayed(r connector.Replayed, pipeline string) {
 	of, ok := r.Source()
 	p := c[chain{source{r.Topic, r.Partition}, of.AppID(pipeline)}]

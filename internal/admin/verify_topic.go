@@ -96,8 +96,8 @@ func (c *topicCheck) covered(offset int64) bool {
 	return false
 }
 
-// letter reports whether a record without a row can be a dead letter or a duplicate: its commit must have more of them than
-// were found so far.
+// letter reports whether a record without a row can be a dead letter or a duplicate: its commit must have more of them
+// than were found so far. If so, it counts this one as found.
 func (c *topicCheck) letter(offset int64) bool {
 	for len(c.lettered) > 0 && c.lettered[0].Next <= offset {
 		c.unfound += c.lettered[0].letters
