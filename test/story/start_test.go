@@ -119,8 +119,8 @@ func TestStart_OutsideLog(t *testing.T) {
 }
 
 // TestStart_OffsetsBeforeSnapshot expects a member to read the committed offsets before the snapshot. While the member
-// requests the offsets, another member makes the initial commit and commits offsets. If the member had read the snapshot
-// first, it would see an offset but no txn, and hold the claim.
+// requests the offsets, another member makes the initial commit and commits offsets. If the member had read the
+// snapshot first, it would see an offset but no txn, and hold the claim.
 func TestStart_OffsetsBeforeSnapshot(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")

@@ -81,8 +81,8 @@ func TestTopic_ByAssignment(t *testing.T) {
 	}
 }
 
-// TestTopic_Appeared expects start latest to leave out the records of a topic that existed before, but to start a topic
-// that was created since at its first record.
+// TestTopic_Appeared assigns two topics with start latest. The topic that existed before must start at its end. The
+// topic that the assignment names as appeared must start at its first record.
 func TestTopic_Appeared(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		old, appeared := story.NewTableLog("table-2"), story.NewTableLog("table-3")
@@ -152,8 +152,8 @@ func TestTable_Retired(t *testing.T) {
 	})
 }
 
-// TestTable_BusyDoesNotSealIdle expects that commits of one table do not seal the batch of another one, which has no rows
-// and is not due for ten minutes.
+// TestTable_BusyDoesNotSealIdle expects that commits of one table do not seal the batch of another table that has no
+// rows and is not due for ten minutes.
 func TestTable_BusyDoesNotSealIdle(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		idle := story.NewTableLog("table-2")

@@ -24,9 +24,9 @@ func largeRecord(h *story.Harness, percent int) {
 	}
 }
 
-// TestMemory_HeldByALateCommit has a slow commit whose rows take most of the batch pool, and a record of another table
-// that needs 60 % of the pool and waits. Other partitions of its table and a third table must continue, even if the
-// fetch pool is small. The record must become a row once the commit has ended.
+// TestMemory_HeldByALateCommit has a slow commit whose rows take most of the batch pool, and a record of a second table
+// that needs 60 % of the pool and waits. Other partitions of the second table and a third table must continue, even if
+// the fetch pool is small. The record must become a row once the commit has ended.
 func TestMemory_HeldByALateCommit(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var late atomic.Bool
@@ -64,8 +64,8 @@ func TestMemory_HeldByALateCommit(t *testing.T) {
 	})
 }
 
-// TestMemory_LargeBesideSmall expects a record that needs 90 % of the batch pool to get it, although two other tables
-// always have records to read and their commits take several seconds.
+// TestMemory_LargeBesideSmall expects a record that needs 90 % of the batch pool to become a row, although two other
+// tables always have records to read and their commits take several seconds.
 func TestMemory_LargeBesideSmall(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		h, rows, end := tables(t, s, func(h *story.Harness) {
