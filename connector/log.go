@@ -68,7 +68,7 @@ type Log interface { //nolint:interfacebloat // three methods read records, thre
 	// negative Next asks for the offsets alone. Together with an error, Bounds returns the bounds that it has read; an
 	// [UnreadError] names the partitions that it could not read although the cluster answers.
 	Bounds(ctx context.Context, partitions []Position) (map[Partition]Bounds, error)
-	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp is the time at or
+	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp equals at or is
 	// later. It leaves out partitions without such a record, and partitions whose topic has another id by now.
 	OffsetsAt(ctx context.Context, partitions []Partition, at time.Time) (map[Partition]int64, error)
 }

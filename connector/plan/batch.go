@@ -136,7 +136,7 @@ func (c *Candidate) within(next map[connector.Partition]Span) bool {
 	return ok && span.Session == c.Session && c.Offset < span.Next
 }
 
-// Entries yields the entries of a claim's rows that have an identity.
+// Entries yields the fingerprint entries of those rows of a claim that have an identity.
 func (b *SealedBatch) Entries(p connector.Partition) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		for i := range b.Chunks {

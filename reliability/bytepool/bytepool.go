@@ -269,8 +269,8 @@ func (p *Pool) get(n int) []byte {
 	return make([]byte, 0, size)
 }
 
-// find removes and returns the smallest idle buffer of at least size bytes, or nil if there is none. Its capacity is at
-// most one and a half times size, and at most most.
+// find removes and returns the smallest idle buffer of at least size bytes, or nil if there is none. The capacity of
+// the buffer is at most one and a half times size, and does not exceed most.
 func (p *Pool) find(size int, most int64) []byte {
 	best := 0
 	if len(p.idle[size]) > 0 && int64(size) <= most {

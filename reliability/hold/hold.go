@@ -71,7 +71,8 @@ type Hold struct {
 	Offset int64 `json:"offset"`
 }
 
-// Error is an error that holds the claim, because a retry cannot fix the cause. Its class is Fatal.
+// Error is an error that holds the claim, because retries cannot fix the cause or have not fixed it in time. Its class
+// is Fatal.
 type Error struct {
 	Reason Reason
 	Detail string // what was found and what to do, for an operator; never bytes of a record
