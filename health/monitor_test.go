@@ -218,7 +218,7 @@ func TestLagOfPartitions(t *testing.T) {
 		t.Errorf("without partitions: %+v", l)
 	}
 
-	// Many reasons are bounded.
+	// With many reasons, the text lists five of them and the number of the others.
 	var all []health.LagSample
 	for i := range int32(40) {
 		all = append(all, sample("orders", i, 20_010))

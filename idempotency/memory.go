@@ -44,8 +44,8 @@ const hour = int64(time.Hour / time.Millisecond)
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory returns an empty store with a limit in bytes. It calls forgotten, unless that is nil, when the limit makes a window
-// shorter, on the goroutine that adds fingerprints.
+// NewMemory returns an empty store with a limit in bytes. When the limit makes a window shorter, the store calls
+// forgotten, unless it is nil, on the goroutine that adds fingerprints.
 func NewMemory(limit int64, forgotten func(Forgotten)) *Memory {
 	if forgotten == nil {
 		forgotten = func(Forgotten) {}

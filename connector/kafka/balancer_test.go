@@ -114,7 +114,7 @@ func TestBalanceComplete(t *testing.T) {
 	})
 }
 
-// TestBalanceEven: no other assignment is more even. The test tries all of them.
+// TestBalanceEven: no other assignment is more even. The test compares with all possible assignments.
 func TestBalanceEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 4, 3, 5, rapid.Bool().Draw(t, "equal"))

@@ -118,11 +118,12 @@ func (c *cursor) served() {
 	c.failures, c.finding, c.refused = 0, "", time.Time{}
 }
 
-// retry counts a failure and returns the time of the next try: after a minute if the cluster denied access, else after
-// a growing pause.
+// retry counts a failure and returns the time of the next try: after a minute if the cluster denied access to the
+// topic, else after a growing pause. For refused connections the pause may be short, because the dialer itself makes no
+// new attempt for a while.
 func (c *cursor) retry(err error) time.Time {
 	c.failures++
-	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) { // the dialer remembers refused credentials itself
+	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) {
 		return time.Now().Add(reliability.Backoff{Initial: retryDenied, Max: retryDenied, Jitter: retryJitter}.Pause(1))
 	}
 	return time.Now().Add(retryPause(c.failures))

@@ -36,8 +36,8 @@ type queue struct {
 	entries []entry
 }
 
-// entry is a partition in a queue. It is valid while its ticket is the partition's newest one and the partition still
-// waits.
+// entry is a partition in a queue. It is valid while the partition is wanted, its state is queued, and no later entry
+// of it has a newer ticket.
 type entry struct {
 	c      *cursor
 	ticket uint64

@@ -15,7 +15,8 @@ const (
 	Silent = 20 * time.Second
 	// Missing is the time without a heartbeat after which a member is stale, which needs a person.
 	Missing = time.Minute
-	// Idling is the time without a record after which a running member is reported as idle.
+	// Idling is the time without a record after which a running member is reported as idle, or as stuck if it has a
+	// lag.
 	Idling = 5 * time.Minute
 	// Stopping is the time in the status SHUTTING_DOWN after which a member is reported.
 	Stopping = 2 * time.Minute

@@ -191,7 +191,8 @@ type Packer struct {
 	open bool
 }
 
-// Add adds an offset. It ignores an offset that Kafka never has (negative, or the largest integer), and one that is not greater than the offset before.
+// Add adds an offset. It ignores an offset that is not greater than the one added before, and one that Kafka never has:
+// a negative one or the largest int64.
 func (p *Packer) Add(offset int64) {
 	if offset < 0 || offset == math.MaxInt64 || p.n > 0 && offset < p.end {
 		return

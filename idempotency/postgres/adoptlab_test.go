@@ -48,7 +48,8 @@ func applied(t *testing.T, url string) (noted string) {
 	return noted
 }
 
-// TestAdoptLab: goose takes over the tables of each earlier version with their rows, once, however many members start at a time.
+// TestAdoptLab: goose takes over the tables of each earlier version with their rows, and does so once, even if many
+// members start at the same time.
 func TestAdoptLab(t *testing.T) {
 	for name, script := range map[string]string{"First": firstSchema, "Second": secondSchema} {
 		t.Run(name, func(t *testing.T) {

@@ -215,7 +215,8 @@ func TestMigrationsLab(t *testing.T) {
 	}
 }
 
-// TestMigrationsAtOnceLab: eight members start at once.
+// TestMigrationsAtOnceLab: if eight members start at the same time, all of them can register, and each migration is
+// recorded once.
 func TestMigrationsAtOnceLab(t *testing.T) {
 	t.Parallel()
 	url, _ := own(t)
@@ -431,8 +432,8 @@ func TestFaultsLab(t *testing.T) {
 	works(t, s)
 }
 
-// TestBoundsLab: rows of other programs that are too large stay in the server, and hide no member. The most recent heartbeats
-// come first.
+// TestBoundsLab: rows of other programs that are too large stay in the server, and hide no member. If there are more
+// than MaxMembers, those with the most recent heartbeats are listed.
 func TestBoundsLab(t *testing.T) {
 	t.Parallel()
 	url, _ := own(t)

@@ -40,7 +40,8 @@ func TestStoreLab(t *testing.T) {
 	})
 }
 
-// TestFaultsLab: the store reports a server that is paused, killed, wiped or in a cluster in time, and uses it again afterwards.
+// TestFaultsLab: a call to a server that is paused or killed ends in time with an error, and works once the server is
+// back. After a wipe the next heartbeat is fresh. Values of other programs at the keys are reported as foreign.
 func TestFaultsLab(t *testing.T) {
 	r, err := lab.StartRedis(t.Context(), t.TempDir())
 	if err != nil {
