@@ -24,8 +24,8 @@ type CA struct {
 	PEM  []byte
 }
 
-// Leaf describes a certificate. Hosts are names and addresses. It is valid from an hour ago for two hours unless the times
-// are set.
+// Leaf describes a certificate. Hosts are names and addresses. It is valid from an hour ago for two hours unless the
+// times are set.
 type Leaf struct {
 	Name     string
 	Hosts    []string

@@ -137,8 +137,8 @@ func TestAWedgedMemberEnds(t *testing.T) {
 	wedged(t, func(*scene, string, string) {})
 }
 
-// wedged starts a member that logs to a pipe without a reader. Once the pipe is full and the member blocks, it calls look
-// with the member's URL and the path of its liveness file. Then it sends SIGTERM and checks the end.
+// wedged starts a member that logs to a pipe without a reader. Once the pipe is full and the member blocks, it calls
+// look with the member's URL and the path of its liveness file. Then it sends SIGTERM and checks the end.
 func wedged(t *testing.T, look func(s *scene, url, path string)) {
 	t.Helper()
 	s := newScene(t, 4)

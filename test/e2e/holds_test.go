@@ -250,8 +250,8 @@ func TestUnknownHistory(t *testing.T) {
 // target returns the name of a partition in commands, TOPIC:NUMBER.
 func (s *scene) target(partition int32) string { return fmt.Sprintf("%s:%d", s.name, partition) }
 
-// listed returns the hold of a partition for this reason from the JSON of `connector holds`, and fails the test if there
-// is none.
+// listed returns the hold of a partition for this reason from the JSON of `connector holds`, and fails the test if
+// there is none.
 func (s *scene) listed(partition int32, reason string, args ...string) (h struct {
 	Topic, Reason, Command string
 	Partition              int32
@@ -279,7 +279,8 @@ func (s *scene) listed(partition int32, reason string, args ...string) (h struct
 	return h
 }
 
-// answerOf returns the output of a command from the first line that begins a JSON value, because warnings come before it.
+// answerOf returns the output of a command from the first line that begins a JSON value, because warnings come before
+// it.
 func answerOf(text string) []byte {
 	for at := range text {
 		if (text[at] == '[' || text[at] == '{') && (at == 0 || text[at-1] == '\n') {

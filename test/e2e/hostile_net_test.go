@@ -79,7 +79,8 @@ var lies = []lieTold{
 	},
 }
 
-// hostileRedis are responses and values of Redis as the store of registrations. The pipeline never waits for this store.
+// hostileRedis are responses and values of Redis as the store of registrations. The pipeline never waits for this
+// store.
 func hostileRedis() []hostile {
 	replies := func(reply string) func(a *attack) []setting {
 		return func(a *attack) []setting {

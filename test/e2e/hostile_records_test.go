@@ -113,7 +113,8 @@ func (a *attack) manyTopics(n, most int) setting {
 	}
 }
 
-// tooMany waits for a hold too_many_topics, expects n topics not to be read, and returns the reason and detail of the hold.
+// tooMany waits for a hold too_many_topics, expects n topics not to be read, and returns the reason and detail of the
+// hold.
 func (a *attack) tooMany(n float64) string {
 	a.t.Helper()
 	found := a.evidence(hostile{reason: "too_many_topics", says: "max_topics"})

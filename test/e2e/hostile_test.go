@@ -35,8 +35,8 @@ type hostile struct {
 	before func(a *attack) []setting
 	// during attacks the running member. Its result, if not "", is the reason in the table of results.
 	during func(a *attack) string
-	// reason is the reason of the hold that the attacked topic must have, with a detail that contains says. If it is "", the
-	// log or /health must contain says, and the attacked table must continue.
+	// reason is the reason of the hold that the attacked topic must have, with a detail that contains says. If it is "",
+	// the log or /health must contain says, and the attacked table must continue.
 	reason, says string
 }
 
@@ -182,8 +182,8 @@ func (a *attack) awaitBad(n int64) {
 	})
 }
 
-// evidence waits until the member reports the fault as h expects it, and returns the report. It returns "" if h expects no
-// text.
+// evidence waits until the member reports the fault as h expects it, and returns the report. It returns "" if h expects
+// no text.
 func (a *attack) evidence(h hostile) (found string) {
 	a.t.Helper()
 	if h.says == "" {

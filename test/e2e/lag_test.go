@@ -37,8 +37,8 @@ func (m *member) answers(path string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// awaitUnready waits until the readiness probe fails with a text that contains reason. The liveness probe must still pass,
-// and the metric kafka_consumer_healthy must be 0.
+// awaitUnready waits until the readiness probe fails with a text that contains reason. The liveness probe must still
+// pass, and the metric kafka_consumer_healthy must be 0.
 func (m *member) awaitUnready(reason string) {
 	m.s.t.Helper()
 	var last string
@@ -99,9 +99,9 @@ func (m *member) said(msg string) (all []lagLine) {
 	return all
 }
 
-// TestLag_MakesUnready gives a member a burst of records while the store is slow, and later stalls a commit while records
-// arrive. Both times the member must be unready, name the reason, and stay alive, until it has caught up. No record may
-// be lost or doubled.
+// TestLag_MakesUnready gives a member a burst of records while the store is slow, and later stalls a commit while
+// records arrive. Both times the member must be unready, name the reason, and stay alive, until it has caught up. No
+// record may be lost or doubled.
 func TestLag_MakesUnready(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)

@@ -176,8 +176,8 @@ func (s *scene) backlogOf(partitions int, n int64) {
 	s.produced += n
 }
 
-// untilCurrentWithin runs a member until it is current and expects it to keep within memory.limit and 15 %. Each produced
-// record must be a row or a dead letter, and `connector verify --kafka` must find no difference.
+// untilCurrentWithin runs a member until it is current and expects it to keep within memory.limit and 15 %. Each
+// produced record must be a row or a dead letter, and `connector verify --kafka` must find no difference.
 func (s *scene) untilCurrentWithin(change ...setting) {
 	s.t.Helper()
 	path, _ := s.config(change...)

@@ -220,8 +220,8 @@ func flap(p *lab.S3Proxy) (end func()) {
 	return func() { close(stop); done.Wait() }
 }
 
-// TestPoison_StoreFlaps produces records of which one in ten is bad while the store fails and works in turns. Each record
-// must be in exactly one place, unchanged: the table or the dead letters.
+// TestPoison_StoreFlaps produces records of which one in ten is bad while the store fails and works in turns. Each
+// record must be in exactly one place, unchanged: the table or the dead letters.
 func TestPoison_StoreFlaps(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()
@@ -404,8 +404,8 @@ func (s *scene) willBeVoid() (n int) {
 	return n
 }
 
-// TestVoidLetters kills a member between letters and their commit. The next member accepts some of the refused records, so
-// the command deadletters list must show their letters as void. Letters that were written twice must count once.
+// TestVoidLetters kills a member between letters and their commit. The next member accepts some of the refused records,
+// so the command deadletters list must show their letters as void. Letters that were written twice must count once.
 func TestVoidLetters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()

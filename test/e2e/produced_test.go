@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestProducedIsTable expects every committed record to become one row, with any compression, and no record of an aborted
-// transaction.
+// TestProducedIsTable expects every committed record to become one row, with any compression, and no record of an
+// aborted transaction.
 func TestProducedIsTable(t *testing.T) {
 	s := newScene(t, 8)
 	m := s.start()

@@ -96,8 +96,8 @@ func cleanUp(t *testing.T, end func() error) {
 	})
 }
 
-// ask runs a statement in Postgres on a connection of its own. It scans the row of the result into the values of into, if
-// any.
+// ask runs a statement in Postgres on a connection of its own. It scans the row of the result into the values of into,
+// if any.
 func ask(ctx context.Context, url, sql string, into ...any) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// replace does what CREATE OR REPLACE TABLE of another engine does: it commits a version with another table id and without
-// files. The txns stay in the log.
+// replace does what CREATE OR REPLACE TABLE of another engine does: it commits a version with another table id and
+// without files. The txns stay in the log.
 func (s *scene) replace() {
 	s.t.Helper()
 	key := func(version int) string { return fmt.Sprintf("%s/_delta_log/%020d.json", s.log.Table, version) }
@@ -73,8 +73,8 @@ func TestTableReplaced(t *testing.T) {
 		t.Errorf("the table has %d versions, want %d as before", n, before)
 	}
 	s.ends(2, "table_replaced", -1, "start", s.name, "--at", "earliest")
-	// All records were read again, so the log has adds of the same records from before the replacement, and the check of the
-	// order of rows over all versions does not apply.
+	// All records were read again, so the log has adds of the same records from before the replacement, and the check of
+	// the order of rows over all versions does not apply.
 	s.checkSets("--no-order")
 }
 

@@ -37,9 +37,9 @@ type storeOutage struct {
 	within time.Duration
 }
 
-// TestStoreOutages stops, silences and overloads the store, or makes it deny access, while records arrive. The member must
-// hold its claims, report the reason and its start, keep within its memory, send hardly any requests to the store, and
-// continue by itself. No record may be lost, doubled or become a dead letter.
+// TestStoreOutages stops, silences and overloads the store, or makes it deny access, while records arrive. The member
+// must hold its claims, report the reason and its start, keep within its memory, send hardly any requests to the store,
+// and continue by itself. No record may be lost, doubled or become a dead letter.
 func TestStoreOutages(t *testing.T) {
 	t.Parallel()
 	t.Run("Stopped", func(t *testing.T) {

@@ -209,9 +209,9 @@ func (s *scene) bounceCoordinator(c *lab.KafkaCluster) error {
 	return c.InSync(s.ctx, s.name)
 }
 
-// TestContested runs two members that both own every partition, because they are in two groups. Each commit of one fences
-// the other. A member that is fenced again and again must be held as contested, and continue by itself when the other
-// member has left.
+// TestContested runs two members that both own every partition, because they are in two groups. Each commit of one
+// fences the other. A member that is fenced again and again must be held as contested, and continue by itself when the
+// other member has left.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

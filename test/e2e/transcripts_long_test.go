@@ -264,8 +264,8 @@ func (o *shadow) sleep(d time.Duration) {
 	}
 }
 
-// awaitOver waits until the member is ready and holds no claim. That may take minutes: a breaker sends a probe only each
-// minute, and a frozen broker must first be elected again.
+// awaitOver waits until the member is ready and holds no claim. That may take minutes: a breaker sends a probe only
+// each minute, and a frozen broker must first be elected again.
 func (o *shadow) awaitOver() {
 	o.s.t.Helper()
 	ctx, cancel := context.WithTimeout(o.s.ctx, 5*time.Minute)

@@ -42,8 +42,8 @@ func columns(t *testing.T) *schema.Schema {
 	return s.WithKafkaColumns()
 }
 
-// TestPoisons expects the decoder to refuse each kind with its code, under every policy to which the kind applies. Together
-// the kinds must cover all codes that depend on the record alone.
+// TestPoisons expects the decoder to refuse each kind with its code, under every policy to which the kind applies.
+// Together the kinds must cover all codes that depend on the record alone.
 func TestPoisons(t *testing.T) {
 	s := columns(t)
 	left := decode.Codes()
@@ -66,8 +66,8 @@ func TestPoisons(t *testing.T) {
 	}
 }
 
-// TestBadShare expects a tenth of the records to be bad under the policy, of every kind that is not large, and the others
-// to be good.
+// TestBadShare expects a tenth of the records to be bad under the policy, of every kind that is not large, and the
+// others to be good.
 func TestBadShare(t *testing.T) {
 	s := columns(t)
 	for n := range 8 {

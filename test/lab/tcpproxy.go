@@ -23,8 +23,8 @@ type TCPProxy struct {
 	conns    map[net.Conn]struct{}
 }
 
-// StartTCPProxy starts a proxy. It closes new connections at once until Connect names the upstream. The caller must call
-// Close.
+// StartTCPProxy starts a proxy. It closes new connections at once until Connect names the upstream. The caller must
+// call Close.
 func StartTCPProxy() (*TCPProxy, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// allowed are the licences that a release may link, each with a phrase by which its text is recognized. These licences ask
-// a release only to ship their text and the notices.
+// allowed are the licences that a release may link, each with a phrase by which its text is recognized. These licences
+// ask a release only to ship their text and the notices.
 var allowed = [...]struct{ id, passage string }{
 	{"Apache-2.0", "apache license version 2.0, january 2004"},
 	{"Apache-2.0", "licensed under the apache license, version 2.0"},

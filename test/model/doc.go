@@ -10,28 +10,29 @@
 //
 // # What a world has
 //
-//   - Two members, both of which may believe that they own any claim. A member loses single claims during its commit, or
-//     it gives up the commit and all claims. It may crash at any step and lose all memory.
-//   - A PUT that takes effect now, later, after its sender died, or never. Its response is a 200, a 412, unclear, or lost. A
-//     GET shows the log as it is at that moment.
-//   - Appends by another writer without limit; a batch that is open while another is committed; dead letters that are written
-//     twice; poison records that hold their partition; batches without rows.
-//   - Two initial commits at once with different views of the topic's end; a topic created again; an operator's PUT that takes
-//     effect late; a table replaced; a member that sleeps until log entries are cleaned up, also between two requests of one
-//     poll; a log of which only a checkpoint is left; txns that expire; requests too old to take effect; committed offsets that
-//     are not written or are old.
+//   - Two members, both of which may believe that they own any claim. A member loses single claims during its commit,
+//     or it gives up the commit and all claims. It may crash at any step and lose all memory.
+//   - A PUT that takes effect now, later, after its sender died, or never. Its response is a 200, a 412, unclear, or
+//     lost. A GET shows the log as it is at that moment.
+//   - Appends by another writer without limit; a batch that is open while another is committed; dead letters that are
+//     written twice; poison records that hold their partition; batches without rows.
+//   - Two initial commits at once with different views of the topic's end; a topic created again; an operator's PUT
+//     that takes effect late; a table replaced; a member that sleeps until log entries are cleaned up, also between two
+//     requests of one poll; a log of which only a checkpoint is left; txns that expire; requests too old to take
+//     effect; committed offsets that are not written or are old.
 //   - Leaders elected without the newest records, and logs that grow again at the same offsets.
 //
 // # What must hold
 //
 //   - Each version of the log is written once, directly after the version before it.
-//   - The rows of a claim are exactly the records from its initial position to its txn, once each. A letter is durable before
-//     the txn passes its record, and no txn passes a poison record that holds its claim.
-//   - A commit that a member counts as committed is in the log; one that it counts as failed is not and never will be. Each
-//     committed add has its file.
-//   - No initial commit for a partition that the table already knows, even if only rows without a txn show it. No commit into a
-//     replaced table that no operator has accepted.
-//   - No commit puts rows after rows whose records the log has lost, and no partition is held as truncated that lost no record.
+//   - The rows of a claim are exactly the records from its initial position to its txn, once each. A letter is durable
+//     before the txn passes its record, and no txn passes a poison record that holds its claim.
+//   - A commit that a member counts as committed is in the log; one that it counts as failed is not and never will be.
+//     Each committed add has its file.
+//   - No initial commit for a partition that the table already knows, even if only rows without a txn show it. No
+//     commit into a replaced table that no operator has accepted.
+//   - No commit puts rows after rows whose records the log has lost, and no partition is held as truncated that lost no
+//     record.
 //   - From every state, steps without faults lead to the end: all records committed.
 //
 // # What is left out

@@ -2,8 +2,8 @@
 //
 //	go run ./test/prose VALE
 //
-// VALE is the program, which test/lab/install vale prints. Vale reads Markdown and comments in Go by itself. Texts in strings
-// and comments in YAML are copied into files of their own, each text on the line that it has in its source.
+// VALE is the program, which test/lab/install vale prints. Vale reads Markdown and comments in Go by itself. Texts in
+// strings and comments in YAML are copied into files of their own, each text on the line that it has in its source.
 package main
 
 import (

@@ -309,8 +309,8 @@ func (o *outage) test() promtoolTest {
 	return test
 }
 
-// TestOutages expects one failure to raise at most one critical alert, for any number of members, topics and tables. The
-// moments of an outage list every alert that fires.
+// TestOutages expects one failure to raise at most one critical alert, for any number of members, topics and tables.
+// The moments of an outage list every alert that fires.
 func TestOutages(t *testing.T) {
 	for _, o := range []*outage{kafkaDown(), storeDown(), bothDown(), podKilled(), rollingRestart()} {
 		t.Run(o.name, func(t *testing.T) {

@@ -28,8 +28,8 @@ func (w *securedBroker) sessionsOfScram(t *testing.T) {
 	m.undisturbed(t, total)
 }
 
-// sessionsOfTokens uses a listener whose sessions end every two seconds, with a token from a file. With an expired token
-// the member must have a hold that says so, and a new token must end it.
+// sessionsOfTokens uses a listener whose sessions end every two seconds, with a token from a file. With an expired
+// token the member must have a hold that says so, and a new token must end it.
 func (w *securedBroker) sessionsOfTokens(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)

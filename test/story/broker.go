@@ -69,8 +69,8 @@ func (c *Chance) Pause(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// Broker is a Kafka cluster in memory, with the committed offsets of one consumer group. Fields marked "use Lock" may be
-// changed while members run, inside Lock.
+// Broker is a Kafka cluster in memory, with the committed offsets of one consumer group. Fields marked "use Lock" may
+// be changed while members run, inside Lock.
 type Broker struct {
 	Cluster string
 	Chance  *Chance
@@ -223,8 +223,8 @@ func epochOf(value []byte) int32 {
 	return 0
 }
 
-// divergedAt returns the offset from which the log may differ from what was read before a position, as a leader computes
-// it (KIP-320). It returns -1 if the leader finds no difference or the position has no epoch.
+// divergedAt returns the offset from which the log may differ from what was read before a position, as a leader
+// computes it (KIP-320). It returns -1 if the leader finds no difference or the position has no epoch.
 func (p *partition) divergedAt(at connector.Position) int64 {
 	if at.Epoch < 0 || at.Next <= 0 || at.Epoch == p.epoch {
 		return -1

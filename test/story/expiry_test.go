@@ -108,7 +108,8 @@ func (o *oncelog) Put(ctx context.Context, key string, body io.ReadSeeker, mode 
 	return err
 }
 
-// asleep is a process's client of the store. A response that comes while the process sleeps is returned when it wakes up.
+// asleep is a process's client of the store. A response that comes while the process sleeps is returned when it wakes
+// up.
 type asleep struct {
 	objstore.Store
 	until atomic.Int64 // when the process wakes up, in nanoseconds since 1970

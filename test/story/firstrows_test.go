@@ -10,9 +10,9 @@ import (
 	"sluice/test/story"
 )
 
-// TestRowsWithoutAPosition has a table with rows of a topic, but no txn and no committed offset. The claims must be held,
-// until an operator sets positions. A partition that is added later and has no rows must begin by itself. The table
-// must be searched once an hour, not at each check.
+// TestRowsWithoutAPosition has a table with rows of a topic, but no txn and no committed offset. The claims must be
+// held, until an operator sets positions. A partition that is added later and has no rows must begin by itself. The
+// table must be searched once an hour, not at each check.
 func TestRowsWithoutAPosition(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")

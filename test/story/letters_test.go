@@ -128,8 +128,8 @@ func TestLetters_BadRecord(t *testing.T) {
 	})
 }
 
-// TestLetters_CommittedWhenDue expects batches of dead letters without rows to be due like batches of rows, by age and by
-// number. Batches of positions alone wait much longer.
+// TestLetters_CommittedWhenDue expects batches of dead letters without rows to be due like batches of rows, by age and
+// by number. Batches of positions alone wait much longer.
 func TestLetters_CommittedWhenDue(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
@@ -233,8 +233,9 @@ func TestLetters_VoidWithoutTxn(t *testing.T) {
 	}
 }
 
-// TestLetters_TopicDown has a dead-letter topic that is down, or that refuses letters. No position must pass a bad record,
-// reading must stop, and the member must continue by itself once letters can be written, without losing a record.
+// TestLetters_TopicDown has a dead-letter topic that is down, or that refuses letters. No position must pass a bad
+// record, reading must stop, and the member must continue by itself once letters can be written, without losing a
+// record.
 func TestLetters_TopicDown(t *testing.T) {
 	for name, down := range map[string]error{
 		"does not answer": classify.Mark(errors.New("no leader"), classify.Transient),
@@ -291,9 +292,9 @@ func TestLetters_TopicDown(t *testing.T) {
 	}
 }
 
-// TestLetters_FailedRecordsGone takes away the record whose letter could not be written: its claim is lost, or an operator
-// skips it. The other claims were held, too, and have nothing to commit that could end their holds. They must not stay
-// held.
+// TestLetters_FailedRecordsGone takes away the record whose letter could not be written: its claim is lost, or an
+// operator skips it. The other claims were held, too, and have nothing to commit that could end their holds. They must
+// not stay held.
 func TestLetters_FailedRecordsGone(t *testing.T) {
 	for name, end := range map[string]func(*story.Harness, *story.Process){
 		"lost":   func(h *story.Harness, p *story.Process) { p.Member.Assign(joined(h, 1)) },
@@ -408,8 +409,8 @@ func TestFlood_StopsInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestLetters_OfTwoOwners has two members that believe that they own the claim. Both may write its letters, but each record
-// must become one row, or have letters and no row.
+// TestLetters_OfTwoOwners has two members that believe that they own the claim. Both may write its letters, but each
+// record must become one row, or have letters and no row.
 func TestLetters_OfTwoOwners(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rprpr", "k")
@@ -423,8 +424,8 @@ func TestLetters_OfTwoOwners(t *testing.T) {
 	})
 }
 
-// TestLetters_WithinPool has bad records that are much larger than good ones, while the dead-letter topic is slow. Use of
-// the batch pool must stay within its size, and every record must become a row or a letter.
+// TestLetters_WithinPool has bad records that are much larger than good ones, while the dead-letter topic is slow. Use
+// of the batch pool must stay within its size, and every record must become a row or a letter.
 func TestLetters_WithinPool(t *testing.T) {
 	const large = 64 << 10
 	for name, kinds := range map[string]string{"alone": "pppppppppp", "among others": "rrrrprrrpr", "with tombstones": "ptthppttpp"} {

@@ -186,8 +186,8 @@ func TestMove_BesideInitialCommit(t *testing.T) {
 	}
 }
 
-// TestMove_AcceptsReplacedTable expects a move in a replaced table to be refused unless it accepts the table. Then it must
-// end the holds.
+// TestMove_AcceptsReplacedTable expects a move in a replaced table to be refused unless it accepts the table. Then it
+// must end the holds.
 func TestMove_AcceptsReplacedTable(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -212,8 +212,8 @@ func TestMove_AcceptsReplacedTable(t *testing.T) {
 	})
 }
 
-// TestMove_StartOverHistory has a topic whose history forbids an initial commit. An operator must be able to start it by
-// setting positions for this pipeline, cluster and topic id.
+// TestMove_StartOverHistory has a topic whose history forbids an initial commit. An operator must be able to start it
+// by setting positions for this pipeline, cluster and topic id.
 func TestMove_StartOverHistory(t *testing.T) {
 	for name, past := range map[string]func(h *story.Harness, here connector.Partition) connector.Txn{
 		"another pipeline": func(_ *story.Harness, p connector.Partition) connector.Txn {

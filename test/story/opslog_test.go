@@ -50,8 +50,8 @@ func (o *operators) follow(ctx context.Context, _ string) (<-chan struct{}, func
 	}
 }
 
-// hears is the time after an acknowledged pause from which no member may fetch the partition. Members poll the log about
-// every 10 s, and polls may fail.
+// hears is the time after an acknowledged pause from which no member may fetch the partition. Members poll the log
+// about every 10 s, and polls may fail.
 const hears = 25 * time.Second
 
 func (o *operators) paused(id int32) (time.Time, bool) {

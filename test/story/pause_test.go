@@ -174,7 +174,8 @@ func TestPause_FindingsWait(t *testing.T) {
 	})
 }
 
-// TestPause_FindingsDelayNone expects other claims to commit as usual while checks of a paused claim find a bad position.
+// TestPause_FindingsDelayNone expects other claims to commit as usual while checks of a paused claim find a bad
+// position.
 func TestPause_FindingsDelayNone(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())

@@ -414,8 +414,8 @@ func TestFence_WhileRetrying(t *testing.T) {
 	})
 }
 
-// TestPartitionWithoutResponse expects a partition whose log ends cannot be read to stop no other partition, at the start
-// of a member and later.
+// TestPartitionWithoutResponse expects a partition whose log ends cannot be read to stop no other partition, at the
+// start of a member and later.
 func TestPartitionWithoutResponse(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "r", "k")
@@ -438,8 +438,8 @@ func TestPartitionWithoutResponse(t *testing.T) {
 	})
 }
 
-// TestTableDown_HoldUntilCommit expects a hold that a failed commit began to end only with a successful commit, not when
-// the table can be read.
+// TestTableDown_HoldUntilCommit expects a hold that a failed commit began to end only with a successful commit, not
+// when the table can be read.
 func TestTableDown_HoldUntilCommit(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		var granted atomic.Bool

@@ -211,7 +211,8 @@ func TestStatus_TableDown(t *testing.T) {
 	})
 }
 
-// TestStatus_LostClaim expects that the rows of a lost claim, which are still in the open batch, do not count as waiting.
+// TestStatus_LostClaim expects that the rows of a lost claim, which are still in the open batch, do not count as
+// waiting.
 func TestStatus_LostClaim(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")

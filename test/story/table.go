@@ -78,8 +78,8 @@ func (l *TableLog) Replace(id string) {
 	l.versions = append(l.versions, Version{Table: id})
 }
 
-// Expire drops the txns of a partition: its position, leader epoch and newest timestamp. Another writer's checkpoint does
-// this once they are old.
+// Expire drops the txns of a partition: its position, leader epoch and newest timestamp. Another writer's checkpoint
+// does this once they are old.
 func (l *TableLog) Expire(p connector.Partition) {
 	l.Append(Version{Member: "checkpoint", Expired: []string{p.AppID(Pipeline), p.EpochAppID(Pipeline), p.NewestAppID(Pipeline)}})
 }
@@ -435,7 +435,8 @@ func (b *builder) Rows() int                  { return len(b.at) }
 func (b *builder) Bytes() int64               { return int64(len(b.at) * 32) }
 func (b *builder) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// Allocated implements [connector.Builder]: it counts 1000 bytes of buffers besides the rows, also before the first row.
+// Allocated implements [connector.Builder]: it counts 1000 bytes of buffers besides the rows, also before the first
+// row.
 func (b *builder) Allocated() int64 {
 	if !b.open {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"sluice/test/story"
 )
 
-// endsOnlyByAMove expects partition 0 to stay held at offset 6 for ten minutes. The hold must end when an operator moves
-// the position back to offset 3, where the logs differ, and the records from there must become rows.
+// endsOnlyByAMove expects partition 0 to stay held at offset 6 for ten minutes. The hold must end when an operator
+// moves the position back to offset 3, where the logs differ, and the records from there must become rows.
 func endsOnlyByAMove(t *testing.T, h *story.Harness, p *story.Process, reason hold.Reason) {
 	t.Helper()
 	for range 10 {
@@ -200,9 +200,9 @@ func txnOf(c connector.Commit, appID string) int64 {
 	return -2
 }
 
-// TestTruncatedHold_BehindMarkers has a leader epoch that begins with a control record and then a bad record, which holds
-// the claim. The next member must not count the claim as truncated, although the epoch of the last row ends before the
-// offset of the hold.
+// TestTruncatedHold_BehindMarkers has a leader epoch that begins with a control record and then a bad record, which
+// holds the claim. The next member must not count the claim as truncated, although the epoch of the last row ends
+// before the offset of the hold.
 func TestTruncatedHold_BehindMarkers(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rr", "k")

@@ -35,8 +35,8 @@ const (
 	busyEnv = "SUITE_BUSY"
 )
 
-// slowest returns the packages with the longest tests, by the end of their paths. They start first, so that a run does not
-// end with one of them running alone.
+// slowest returns the packages with the longest tests, by the end of their paths. They start first, so that a run does
+// not end with one of them running alone.
 func slowest() []string {
 	return []string{"/cmd/connector", "/test/story", "/internal/app", "/sink/delta", "/test/model", "/sink/delta/deltalog"}
 }
@@ -70,8 +70,8 @@ func flakes(ctx context.Context, runs int, packages []string, out io.Writer) (bo
 	})
 }
 
-// repeat makes the runs of which the folder has no outcome. It prints a line for each run and then each failing test, and
-// returns whether every test passed each time.
+// repeat makes the runs of which the folder has no outcome. It prints a line for each run and then each failing test,
+// and returns whether every test passed each time.
 func repeat(folder string, runs int, out io.Writer, run func(n int) (flakeRun, error)) (bool, error) {
 	failures, logs, red := map[string]int{}, map[string]string{}, 0
 	for n := 1; n <= runs; n++ {

@@ -4,13 +4,13 @@
 //	go run ./test/suite -fuzz 30s PACKAGE...
 //	go run ./test/suite -flakes 20 PACKAGE...
 //
-// Of `go test` it counts each test or subtest that has no subtests. A skipped test counts as failed, because a test that
-// does not run shows nothing. Any other command counts as one test. With -fuzz each fuzz target of the packages runs for
-// that long and counts as one test.
+// Of `go test` it counts each test or subtest that has no subtests. A skipped test counts as failed, because a test
+// that does not run shows nothing. Any other command counts as one test. With -fuzz each fuzz target of the packages
+// runs for that long and counts as one test.
 //
-// With -flakes the tests of the packages run that many times beside busy loops. Their binaries are built once. Binaries,
-// the outcome of each run and its logs are kept in the lab's cache, by commit, so that the same command continues an
-// interrupted search.
+// With -flakes the tests of the packages run that many times beside busy loops. Their binaries are built once.
+// Binaries, the outcome of each run and its logs are kept in the lab's cache, by commit, so that the same command
+// continues an interrupted search.
 //
 // The command prints each failure and then one line with the counts. It appends a line with counts and command to the
 // file that $SUITE_COUNTS names, and writes the whole output into the folder that $SUITE_LOGS names.
