@@ -230,8 +230,8 @@ func TestLagOfPartitions(t *testing.T) {
 	}
 }
 
-// TestLagOfAnotherPartition: a partition that was lost and is claimed again starts with an empty window, and so does another
-// partition of the same name.
+// TestLagOfAnotherPartition: a partition that was lost and is claimed again starts with an empty window, and so does
+// another partition of the same name.
 func TestLagOfAnotherPartition(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -284,7 +284,8 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
-// TestLagProperties draws histories of several partitions and compares the monitor with a second implementation of the rules.
+// TestLagProperties draws histories of several partitions and compares the monitor with a second implementation of the
+// rules.
 func TestLagProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := health.LagRules{

@@ -8,8 +8,8 @@ type Entry struct {
 	Fingerprint Fingerprint
 	Offset      int64
 	At          int64
-	// ID is the producer's own id, "" if the store does not keep ids, the identity has none, or [IsID] refuses it. People
-	// search by it; duplicates are found by the fingerprint alone.
+	// ID is the producer's own id, "" if the store does not keep ids, the identity has none, or [IsID] refuses it.
+	// People search by it; duplicates are found by the fingerprint alone.
 	ID string
 }
 

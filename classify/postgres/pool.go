@@ -1,5 +1,5 @@
-// Package postgres holds what the stores in PostgreSQL share: connection settings, error classes, and migrations of their
-// tables. It knows no table by name; each store describes its own in a [Tables].
+// Package postgres holds what the stores in PostgreSQL share: connection settings, error classes, and migrations of
+// their tables. It knows no table by name; each store describes its own in a [Tables].
 package postgres
 
 import (

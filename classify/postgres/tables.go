@@ -22,8 +22,8 @@ import (
 // lockTimeout bounds the wait of a member for the migration lock, and the duration of a query of the tables.
 const lockTimeout = 30 * time.Second
 
-// Tables describes the tables of a store and the migrations that create them. Each migration leaves existing tables alone,
-// so all migrations may run again over tables that an earlier version made, with or without goose.
+// Tables describes the tables of a store and the migrations that create them. Each migration leaves existing tables
+// alone, so all migrations may run again over tables that an earlier version made, with or without goose.
 type Tables struct {
 	Migrations fs.FS  // files 00001_name.sql and so on
 	Latest     int64  // number of the last migration
@@ -34,8 +34,8 @@ type Tables struct {
 	First     []string // those of Columns that the first migration makes
 	Unnoted   []string // those of Columns that an existing table of Sluice has even if goose has recorded no migration
 	Functions []string // that members call, each with the number of its arguments: "name/2"
-	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote. It tells rows of other programs
-	// from ours. "" for none.
+	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote. It tells rows of other
+	// programs from ours. "" for none.
 	Filled string
 	// Command is the command line that a user with the rights to create tables runs once.
 	Command string
@@ -61,8 +61,8 @@ func (f found) lacks(of []string) []string {
 // whole reports whether a member can work with the tables as they are.
 func (t *Tables) whole(f found) bool { return len(f.lacks(t.Columns)) == 0 && len(f.missing) == 0 }
 
-// current reports whether no migration is needed. A user who may not read the applied migrations cannot apply any, so the
-// existing tables count. The same is true if no migration is recorded and the user may not alter the tables.
+// current reports whether no migration is needed. A user who may not read the applied migrations cannot apply any, so
+// the existing tables count. The same is true if no migration is recorded and the user may not alter the tables.
 func (t *Tables) current(f found) bool {
 	return t.whole(f) && (f.version < 0 || f.version >= t.Latest || !f.noted && (!f.create || !f.owned))
 }
@@ -187,7 +187,8 @@ func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// undone runs op in a nested transaction and rolls it back, so that op's locks on the tables end before they are altered.
+// undone runs op in a nested transaction and rolls it back, so that op's locks on the tables end before they are
+// altered.
 func undone(ctx context.Context, tx pgx.Tx, op func(part pgx.Tx) error) error {
 	part, err := tx.Begin(ctx)
 	if err != nil {
@@ -260,7 +261,8 @@ func (t *Tables) mayNot(pool *pgxpool.Pool, there found) error {
 		there.schema, name(there.schema), user(pool), t.Command, t.rights(pool))
 }
 
-// Explained adds the statement to run to an error that says the user may not use the tables. Other errors stay as they are.
+// Explained adds the statement to run to an error that says the user may not use the tables. Other errors stay as they
+// are.
 func (t *Tables) Explained(err error, pool *pgxpool.Pool) error {
 	if code(err) != insufficientPrivilege {
 		return err

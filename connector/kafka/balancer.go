@@ -219,8 +219,9 @@ func (s *shares) level() bool {
 	return false
 }
 
-// reach returns the least loaded member to which the given one can pass a partition, directly or through a chain of other
-// members; among equally loaded ones that with the shortest chain. came holds the predecessor of each member in its chain.
+// reach returns the least loaded member to which the given one can pass a partition, directly or through a chain of
+// other members; among equally loaded ones that with the shortest chain. came holds the predecessor of each member in
+// its chain.
 func (s *shares) reach(from int) (least int, came []int) {
 	came = make([]int, len(s.members))
 	for m := range came {

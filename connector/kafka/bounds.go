@@ -31,7 +31,7 @@ type reading struct {
 // cluster does not answer, Bounds returns the error at once, and the caller's guard retries.
 //
 // DivergedAt is the end of the part of the log that agrees with the records read before, -1 if all of them agree. It is
-// one below the position if the leader only knows that its records differ there.
+// one below the position if the leader only knows that the record before the position differs.
 func (q *questions) Bounds(ctx context.Context, positions []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	readings, err := q.readings(ctx, positions)
 	bounds := make(map[connector.Partition]connector.Bounds, len(readings))

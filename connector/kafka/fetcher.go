@@ -416,8 +416,8 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 		l.grow(c, b, bounds)
 	default:
 		c.served()
-		// If the broker has more records and yet sent none for the first partition of a request, it needs time: the next
-		// request waits at the broker.
+		// If the broker has more records and yet sent none for the first partition of a request, it needs time: the
+		// next request waits at the broker.
 		c.behind = next < p.lastStable && !first
 		c.maxBytes, c.alone = 0, false
 		if c.loggedAt.IsZero() || bounds != c.logged && time.Since(c.loggedAt) >= refreshBounds {

@@ -115,8 +115,8 @@ func TestGroupHungCoordinator(t *testing.T) {
 			s.fake.RehashCoordinators()
 		}
 		s.until("joined again", func() bool { return rejoins() >= n+6 && all() })
-		// A heartbeat lasts 15 s at most. After two failed attempts of three, all members have usually joined within 28 s. A
-		// member that misses a generation makes the others wait, at most for the rebalance timeout.
+		// A heartbeat lasts 15 s at most. After two failed attempts of three, all members have usually joined within 28
+		// s. A member that misses a generation makes the others wait, at most for the rebalance timeout.
 		if took := time.Since(began); took > 45*time.Second+2*time.Minute {
 			t.Errorf("took %v", took)
 		}
@@ -124,8 +124,8 @@ func TestGroupHungCoordinator(t *testing.T) {
 	})
 }
 
-// TestGroupClusterRestarts: while the cluster is down the member keeps its claims. When the cluster is back it gets the same
-// claims again.
+// TestGroupClusterRestarts: while the cluster is down the member keeps its claims. When the cluster is back it gets the
+// same claims again.
 func TestGroupClusterRestarts(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,8 +186,8 @@ func TestGroupHeartbeatLost(t *testing.T) {
 	})
 }
 
-// TestGroupForgottenMember: when kafka-go joins under a new member id after an error, the coordinator does not wait for the
-// member with the old id.
+// TestGroupForgottenMember: when kafka-go joins under a new member id after an error, the coordinator does not wait for
+// the member with the old id.
 func TestGroupForgottenMember(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -219,8 +219,8 @@ func TestGroupForgottenMember(t *testing.T) {
 	})
 }
 
-// TestGroupLeaderMissesTopic: if a topic is deleted while a generation forms, the group's leader still assigns the other
-// topics.
+// TestGroupLeaderMissesTopic: if a topic is deleted while a generation forms, the group's leader still assigns the
+// other topics.
 func TestGroupLeaderMissesTopic(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -345,8 +345,8 @@ func TestGroupRefused(t *testing.T) {
 	}
 }
 
-// TestGroupOneRefused: a topic without permission is held while the others are read. It is read as soon as permission is
-// granted, and its claims survive a later loss of the permission to describe it.
+// TestGroupOneRefused: a topic without permission is held while the others are read. It is read as soon as permission
+// is granted, and its claims survive a later loss of the permission to describe it.
 func TestGroupOneRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)

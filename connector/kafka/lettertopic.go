@@ -60,8 +60,8 @@ func (t *letterTopic) wouldExpire(ms int64) bool {
 	return t.retention >= 0 && ms < time.Now().Add(-t.retention/2).UnixMilli()
 }
 
-// findTopic reads the topic's leaders if they are stale, and its settings if they are not known. It creates a missing topic
-// if the configuration allows it.
+// findTopic reads the topic's leaders if they are stale, and its settings if they are not known. It creates a missing
+// topic if the configuration allows it.
 func (d *DeadLetters) findTopic(ctx context.Context, t *letterTopic) error {
 	if t.stale {
 		if err := d.findLeaders(ctx, t); err != nil {

@@ -32,8 +32,8 @@ type LogConfig struct {
 	// end: 64 KiB. MaxWait is how long it collects at most: 500 ms.
 	MinBytes int
 	MaxWait  time.Duration
-	// Memory is the pool for responses and records until their release: 128 MiB. The other sizes are limited to shares of
-	// it.
+	// Memory is the pool for responses and records until their release: 128 MiB. The other sizes are limited to shares
+	// of it.
 	Memory *bytepool.Pool
 	// Rack lets brokers name a nearer replica to read from (KIP-392).
 	Rack string

@@ -40,7 +40,8 @@ type membership struct {
 	// live is true during a generation. Only then does kafka-go reliably leave the group.
 	live atomic.Bool
 
-	// stale is a member id that the coordinator may still wait for although kafka-go has forgotten it; "" if there is none.
+	// stale is a member id that the coordinator may still wait for although kafka-go has forgotten it; "" if there is
+	// none.
 	stale string
 }
 

@@ -30,8 +30,9 @@ var ErrFull = errors.New("more dead letters than are kept in memory")
 const (
 	// perSlice is the number of letters at which a slice is full.
 	perSlice = 1 << 16
-	// maxFresh is how many fresh letters of a source may wait to be judged one by one. With more, all letters from the first
-	// fresh one on are judged again. A letter is fresh if it is new and about an offset whose letters were judged before.
+	// maxFresh is how many fresh letters of a source may wait to be judged one by one. With more, all letters from the
+	// first fresh one on are judged again. A letter is fresh if it is new and about an offset whose letters were judged
+	// before.
 	maxFresh = 1 << 12
 	// The estimated memory of an entry of a slice and of a source in bytes, without their offsets.
 	entryBytes, sourceBytes = 160, 512
@@ -184,8 +185,8 @@ func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordin
 	}
 }
 
-// Passed records that the span was read up to an offset. The error is [ErrFull] if nothing more may be added, or says that
-// Begin was not called.
+// Passed records that the span was read up to an offset. The error is [ErrFull] if nothing more may be added, or says
+// that Begin was not called.
 func (t *Tally) Passed(p idempotency.Partition, next int64) error {
 	d := t.dead[p]
 	if d == nil || d.open == nil {
@@ -422,8 +423,9 @@ func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
 }
 
 // Count counts the unresolved letters about a topic by class: see [Position.Counts]. resolved returns the letters of a
-// partition that operators discarded or acknowledged. A record with letters of several classes counts once, for the lowest
-// class. Letters that are not judged count as letters without a row, so call it when [Tally.Unjudged] returns none.
+// partition that operators discarded or acknowledged. A record with letters of several classes counts once, for the
+// lowest class. Letters that are not judged count as letters without a row, so call it when [Tally.Unjudged] returns
+// none.
 func (t *Tally) Count(topic string, position func(idempotency.Partition) Position, resolved func(idempotency.Partition) offsets.Set) map[classify.Class]int64 {
 	counts := make(map[classify.Class]int64)
 	for _, s := range t.of(topic) {

@@ -67,8 +67,8 @@ func (w *simulation) resolved(p idempotency.Partition) offsets.Set {
 	return offsets.Of(all...)
 }
 
-// unresolved reports whether a letter is unresolved, by the definition: the table is past the record and has no row of it,
-// or no member can read the record any more, and no operator resolved it.
+// unresolved reports whether a letter is unresolved, by the definition: the table is past the record and has no row of
+// it, or no member can read the record any more, and no operator resolved it.
 func (w *simulation) unresolved(at idempotency.Coordinates) bool {
 	if w.done[at] {
 		return false
@@ -155,8 +155,8 @@ func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, mo
 	}
 }
 
-// TestTally: after any changes of dead letters, positions, rows and logs, a tally that followed them and a new one both have
-// the count of the definition.
+// TestTally: after any changes of dead letters, positions, rows and logs, a tally that followed them and a new one both
+// have the count of the definition.
 func TestTally(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dead := []idempotency.Partition{partition("dlq", 0), partition("dlq", 1), partition("dlq-2", 0)}
@@ -316,7 +316,8 @@ func TestTallyForgets(t *testing.T) {
 	}
 }
 
-// TestTallyOfAPositionThatWasSetBack: an unresolved letter becomes void once its record was read again and became a row.
+// TestTallyOfAPositionThatWasSetBack: an unresolved letter becomes void once its record was read again and became a
+// row.
 func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	letter := idempotency.Coordinates{Partition: of, Offset: 5}

@@ -29,8 +29,8 @@ type Config struct {
 	ID string // of this member; unique
 	// Beat is the interval of heartbeats, TTL how long a heartbeat is valid, Sweep the interval of sweeps.
 	Beat, TTL, Sweep time.Duration
-	// Poll returns how long ago this member last fetched a record, negative if never, and its lag, -1 if unknown. It does
-	// not block.
+	// Poll returns how long ago this member last fetched a record, negative if never, and its lag, -1 if unknown. It
+	// does not block.
 	Poll       func() (idle time.Duration, lag int64)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil for no metrics
@@ -81,9 +81,9 @@ func NewKeeper(s Store, c Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Run registers the member, renews its registration and watches the other members until ctx ends; then it unregisters the
-// member. Once draining is closed, the registration has the status of a shutdown. After the end of ctx Run takes two seconds
-// at most.
+// Run registers the member, renews its registration and watches the other members until ctx ends; then it unregisters
+// the member. Once draining is closed, the registration has the status of a shutdown. After the end of ctx Run takes
+// two seconds at most.
 func (k *Keeper) Run(ctx context.Context, draining <-chan struct{}) {
 	defer k.leave(ctx)
 	beats, sweeps := time.NewTicker(k.Beat), time.NewTicker(k.Sweep)

@@ -1,5 +1,6 @@
-// Package membership keeps registrations: each member of a group renews its own every few seconds and watches those of the
-// others. Registrations are for observers only: their loss changes the health report and never the path of a record.
+// Package membership keeps registrations: each member of a group renews its own every few seconds and watches those of
+// the others. Registrations are for observers only: their loss changes the health report and never the path of a
+// record.
 package membership
 
 import (
@@ -40,8 +41,8 @@ type Beat struct {
 type Member struct {
 	// Beat is its last heartbeat, but Idle is as of now: it grows with Age.
 	Beat
-	// Registered is true while its registration exists. It is false once the TTL is over or the registration was removed:
-	// the Member then comes from the last-seen index.
+	// Registered is true while its registration exists. It is false once the TTL is over or the registration was
+	// removed: the Member then comes from the last-seen index.
 	Registered bool
 	// Age is the time since the last heartbeat.
 	Age time.Duration
@@ -55,11 +56,13 @@ func (m Member) Active() bool { return m.Registered && m.Age < m.TTL }
 
 // Bounds of what a store returns: other programs may write into it, too.
 const (
-	// MaxID is the largest size of a member's id in bytes. Ours are a host's name, which has 64 on Linux, and two numbers.
+	// MaxID is the largest size of a member's id in bytes. Ours are a host's name, which has 64 on Linux, and two
+	// numbers.
 	MaxID = 1 << 10
 	// MaxRegistration is the largest size of a registration in bytes. Ours have some hundred.
 	MaxRegistration = 4 << 10
-	// MaxMembers is how many members a store lists: the most recently seen ones, because a crash loop may leave many behind.
+	// MaxMembers is how many members a store lists: the most recently seen ones, because a crash loop may leave many
+	// behind.
 	MaxMembers = 5000
 )
 
@@ -69,8 +72,8 @@ const (
 //
 // Names of scopes and members are UTF-8 without NUL and come back as they were.
 type Store interface {
-	// Beat registers the member, or renews its registration. fresh is true if there was no valid registration: at the first
-	// heartbeat, or after the registration expired or was removed. Of concurrent heartbeats only one is fresh.
+	// Beat registers the member, or renews its registration. fresh is true if there was no valid registration: at the
+	// first heartbeat, or after the registration expired or was removed. Of concurrent heartbeats only one is fresh.
 	Beat(ctx context.Context, b Beat) (fresh bool, err error)
 	// Leave ends a registration and removes it from the last-seen index. A missing registration is not an error.
 	Leave(ctx context.Context, id string) error

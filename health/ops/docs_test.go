@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// documented returns the rows of the table in docs/health.md whose header begins with the cell head. The key of a row is its
-// first cell without backquotes.
+// documented returns the rows of the table in docs/health.md whose header begins with the cell head. The key of a row
+// is its first cell without backquotes.
 func documented(t *testing.T, head string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/health.md")

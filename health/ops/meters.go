@@ -23,8 +23,8 @@ type meters struct {
 	failing   reliability.FailureLog
 }
 
-// gather returns all metrics. If too many requests gather already, it answers with an error and returns false. The metrics
-// of a collector that fails are left out, as in /metrics.
+// gather returns all metrics. If too many requests gather already, it answers with an error and returns false. The
+// metrics of a collector that fails are left out, as in /metrics.
 func (m *meters) gather(w http.ResponseWriter, r *http.Request) ([]*dto.MetricFamily, bool) {
 	select {
 	case m.gathering <- struct{}{}:

@@ -18,8 +18,8 @@ import (
 	"sluice/reliability/connlimit"
 )
 
-// The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. Together they bound the
-// memory that clients can make the server use: some 25 KiB for each connection, and the large answers.
+// The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. Together they bound
+// the memory that clients can make the server use: some 25 KiB for each connection, and the large answers.
 const (
 	headerTimeout     = 5 * time.Second
 	requestTimeout    = 10 * time.Second
@@ -33,8 +33,8 @@ const (
 	maxMetricRequests = 12 // the same for metrics
 )
 
-// Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of the names that
-// other systems use for them; see docs/health.md.
+// Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of the names
+// that other systems use for them; see docs/health.md.
 type Server struct {
 	listen string
 	report func() health.Report
@@ -77,8 +77,8 @@ func NewServer(listen string, report func() health.Report, live func() error, me
 // Closed returns the counter of connections that the server closed to make room for newer ones.
 func (s *Server) Closed() prometheus.Collector { return s.closed }
 
-// few passes a request to next while places has room, and answers 429 otherwise. A request keeps its place until the client
-// has read the answer, because the server holds the answer until then.
+// few passes a request to next while places has room, and answers 429 otherwise. A request keeps its place until the
+// client has read the answer, because the server holds the answer until then.
 func (s *Server) few(places chan struct{}, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {

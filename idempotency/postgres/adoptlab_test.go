@@ -71,7 +71,8 @@ func TestAdoptLab(t *testing.T) {
 	}
 }
 
-// TestMigrationsLab: a second start changes nothing, and the migrations create exactly the tables that [tables] describes.
+// TestMigrationsLab: a second start changes nothing, and the migrations create exactly the tables that [tables]
+// describes.
 func TestMigrationsLab(t *testing.T) {
 	url := own(t)
 	whole(t, store(t, url), 0)
@@ -99,7 +100,8 @@ func TestMigrationsLab(t *testing.T) {
 	}
 }
 
-// TestWipedLab: a store creates tables again that were dropped while it works, and keeps the tables that were not dropped.
+// TestWipedLab: a store creates tables again that were dropped while it works, and keeps the tables that were not
+// dropped.
 func TestWipedLab(t *testing.T) {
 	for _, wipe := range []string{
 		"DROP TABLE processed_events, processed_scopes", "DROP TABLE processed_events, processed_scopes, processed_events_version",
@@ -125,8 +127,8 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: a user without the right to create tables works with existing ones, with or without a record of goose. If
-// tables are missing, the error has the statements to run.
+// TestRightsLab: a user without the right to create tables works with existing ones, with or without a record of goose.
+// If tables are missing, the error has the statements to run.
 func TestRightsLab(t *testing.T) {
 	url := own(t)
 	plain, user := poor(t, url)

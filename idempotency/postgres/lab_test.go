@@ -152,8 +152,8 @@ func refused(t *testing.T, err error, texts ...string) {
 	}
 }
 
-// faulty is a connection to PostgreSQL. Its plan decides for each SQL commit whether the connection breaks before it, breaks
-// after it, or lets it pass.
+// faulty is a connection to PostgreSQL. Its plan decides for each SQL commit whether the connection breaks before it,
+// breaks after it, or lets it pass.
 type faulty struct {
 	net.Conn
 	plan *plan

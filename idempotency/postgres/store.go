@@ -1,9 +1,9 @@
-// Package postgres stores fingerprints in a PostgreSQL database, in the table processed_events: for users who want to query
-// them there, or whose windows do not fit into memory. It costs a query and a transaction for each sealed batch, and adds a
-// dependency. Its data may be deleted at any time: members fill it again from the Delta table.
+// Package postgres stores fingerprints in a PostgreSQL database, in the table processed_events: for users who want to
+// query them there, or whose windows do not fit into memory. It costs a query and a transaction for each sealed batch,
+// and adds a dependency. Its data may be deleted at any time: members fill it again from the Delta table.
 //
-// goose creates the tables and migrates those of earlier versions. A store runs it at its first use, and again when it finds
-// that tables are missing.
+// goose creates the tables and migrates those of earlier versions. A store runs it at its first use, and again when it
+// finds that tables are missing.
 package postgres
 
 import (
@@ -31,8 +31,8 @@ var migrations embed.FS
 const (
 	// statementTimeout bounds one statement, so that a server that does not answer counts as a failure.
 	statementTimeout = 30 * time.Second
-	// connections is the largest number of connections of a store; one more while it migrates. Writers of several tables
-	// use them in parallel.
+	// connections is the largest number of connections of a store; one more while it migrates. Writers of several
+	// tables use them in parallel.
 	connections = 4
 	// migrateTimeout bounds the migrations, which may build an index on a large table.
 	migrateTimeout = 10 * time.Minute
@@ -55,8 +55,8 @@ type Options struct {
 	Retry Retry
 }
 
-// Store implements [idempotency.Store] in a database that members share. Its errors are ErrMoved, or have a class derived
-// from the server's SQLSTATE; Retry handles them.
+// Store implements [idempotency.Store] in a database that members share. Its errors are ErrMoved, or have a class
+// derived from the server's SQLSTATE; Retry handles them.
 type Store struct {
 	pool   *pgxpool.Pool
 	tables *postgres.Tables
@@ -289,8 +289,8 @@ func (s *Store) Sweep(ctx context.Context, scope idempotency.Scope, before int64
 		WHERE scope = (SELECT id FROM processed_scopes WHERE scope = $1) AND recorded_at < $2 LIMIT $3`, scope.String(), before, chunk)
 }
 
-// Reset implements [idempotency.Store]. It deletes the scope first and its rows afterwards. If it stops in between, lookups
-// no longer find the remaining rows, so they do no harm.
+// Reset implements [idempotency.Store]. It deletes the scope first and its rows afterwards. If it stops in between,
+// lookups no longer find the remaining rows, so they do no harm.
 func (s *Store) Reset(ctx context.Context, scope idempotency.Scope) error {
 	var ids []int64
 	err := s.do(ctx, "reset", func(ctx context.Context) error {

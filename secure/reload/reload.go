@@ -13,8 +13,8 @@ import (
 // the file is usable afterwards.
 const Every = 5 * time.Second
 
-// File holds the parsed content of a file, of other files that it names included. The last usable content stays in force
-// while the file is broken, for example while another process writes it.
+// File holds the parsed content of a file, of other files that it names included. The last usable content stays in
+// force while the file is broken, for example while another process writes it.
 type File[T any] struct {
 	path   string
 	read   func(path string) (*T, error)

@@ -70,9 +70,9 @@ type Set struct {
 // maxName bounds the length of a name, in bytes. The operations log keeps it as the operator.
 const maxName = 64
 
-// Parse parses the content of a file: one token a line, as NAME ROLE SHA256-IN-HEX [expires=RFC3339], with comments after
-// "#". A file of comments is a set without tokens; an empty file is an error, since a writer may have truncated it. Errors
-// name the line and quote nothing: operators sometimes write the token itself.
+// Parse parses the content of a file: one token a line, as NAME ROLE SHA256-IN-HEX [expires=RFC3339], with comments
+// after "#". A file of comments is a set without tokens; an empty file is an error, since a writer may have truncated
+// it. Errors name the line and quote nothing: operators sometimes write the token itself.
 func Parse(content []byte) (*Set, error) {
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil, errors.New("is empty: write lines of NAME ROLE SHA256-IN-HEX")

@@ -68,8 +68,8 @@ type codecs struct {
 	beyond [1]byte // receives a byte if the decompressed data do not fit into the room
 }
 
-// decompress decompresses src into the arena and returns the result, at most limit bytes. The error wraps errTooLarge
-// if there are more.
+// decompress decompresses src into the arena and returns the result, at most limit bytes. The error is errTooLarge if
+// there are more.
 func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []byte, err error) {
 	switch codec {
 	case codecNone:

@@ -11,8 +11,8 @@ import (
 	"sluice/health/membership"
 )
 
-// Memory keeps the registrations of all scopes in this process, for tests. It behaves as the contract of [membership.Store]
-// demands of every store.
+// Memory keeps the registrations of all scopes in this process, for tests. It behaves as the contract of
+// [membership.Store] demands of every store.
 type Memory struct {
 	now func() time.Time
 

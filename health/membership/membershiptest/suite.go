@@ -33,8 +33,8 @@ type Server struct {
 	Lose func(t *testing.T, s membership.Scope, id string)
 }
 
-// Run tests stores against the contract of [membership.Store]. start returns a server without members in the scopes whose
-// pipeline begins with prefix, which is different for each test.
+// Run tests stores against the contract of [membership.Store]. start returns a server without members in the scopes
+// whose pipeline begins with prefix, which is different for each test.
 func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 	t.Helper()
 	for _, c := range []struct {
@@ -164,8 +164,8 @@ func (f *fixture) wantLeft(s membership.Store, id string) {
 // rounding is the largest rounding error of a duration in a store.
 const rounding = 2 * time.Millisecond
 
-// wantSince checks a duration of the store: at least passed, the time that [Server.Pass] added, and at most that plus the
-// real time since then.
+// wantSince checks a duration of the store: at least passed, the time that [Server.Pass] added, and at most that plus
+// the real time since then.
 func (f *fixture) wantSince(what string, got, passed time.Duration, then time.Time) {
 	f.Helper()
 	if most := passed + time.Since(then) + rounding; got < passed-rounding || got > most {

@@ -21,7 +21,8 @@ const (
 	cleanup       = "cleanup_stale_consumers"
 )
 
-// beatLock seeds the locks of members. It is a number that no other program is likely to use, and not that of the migrations.
+// beatLock seeds the locks of members. It is a number that no other program is likely to use, and not that of the
+// migrations.
 const beatLock = 0x534c5549434533
 
 // tables describes the tables and functions of the store.

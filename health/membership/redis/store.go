@@ -41,7 +41,8 @@ const (
 	registration = "worker:connector:"
 	// indexLasts is how long the index stays after the last heartbeat of any member.
 	indexLasts = 7 * 24 * time.Hour
-	// callTimeout bounds dialing, writing and reading each: a call takes at most three times as long, and ends with ctx.
+	// callTimeout bounds dialing, writing and reading each: a call takes at most three times as long, and ends with
+	// ctx.
 	callTimeout = 2 * time.Second
 	// connections is the largest number of connections of a store: a member sends one request at a time.
 	connections = 2
@@ -87,8 +88,8 @@ type Options struct {
 	timeout time.Duration                                                        // 0 for callTimeout
 }
 
-// Check returns the problem of the URL, without quoting the URL. The error is a [secure.ErrPlaintext] if a password would
-// reach a host that is neither this machine nor verified.
+// Check returns the problem of the URL, without quoting the URL. The error is a [secure.ErrPlaintext] if a password
+// would reach a host that is neither this machine nor verified.
 func (o Options) Check() error {
 	_, err := o.client()
 	return err

@@ -114,8 +114,8 @@ func TestRegistrationIsPublic(t *testing.T) {
 	}
 }
 
-// TestForeign: keys of other programs with the names of registrations are reported. They do not prevent a poll of the other
-// members, and the next heartbeat replaces them.
+// TestForeign: keys of other programs with the names of registrations are reported. They do not prevent a poll of the
+// other members, and the next heartbeat replaces them.
 func TestForeign(t *testing.T) {
 	entry := func(change string, to string) string {
 		return strings.Replace(`{"timestamp":1763764000123,"status":"RUNNING","last_message_at":null,"consumer_lag":null,"id":"a","pipeline":"p","group":"g","ttl_ms":30000}`, change, to, 1)

@@ -2,8 +2,8 @@ package resp
 
 import "fmt"
 
-// walker follows replies (RESP2 and RESP3) byte by byte and keeps no values. It accepts less than go-redis does, and divides
-// an accepted reply into the same values.
+// walker follows replies (RESP2 and RESP3) byte by byte and keeps no values. It accepts less than go-redis does, and
+// divides an accepted reply into the same values.
 type walker struct {
 	state state
 	kind  byte // of the line that is being read
@@ -42,7 +42,8 @@ const (
 	aggregate
 )
 
-// shapeOf returns the shape of a kind, and its name. Parts of streamed values have the shape none: no server sends them.
+// shapeOf returns the shape of a kind, and its name. Parts of streamed values have the shape none: no server sends
+// them.
 func shapeOf(kind byte) (s shape, name string) {
 	switch kind {
 	case '+', '-', ':', '_', ',', '#', '(': // simple string, error, integer, null, double, boolean, big number
