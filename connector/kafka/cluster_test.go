@@ -207,7 +207,7 @@ func (m *member) has(partitions int) func() bool {
 	}
 }
 
-// missing returns the topics that do not exist.
+// missing returns the topics that the member reports as missing.
 func (m *member) missing() []string { return namesOf(m.Absent(), hold.TopicMissing) }
 
 // told waits for the wanted deliveries and compares them with those since its last call. A member joins a generation

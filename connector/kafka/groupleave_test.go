@@ -139,7 +139,7 @@ func TestGroupLeavesWhileJoining(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesBlackHole: leaving ends dials without an answer.
+// TestGroupLeavesBlackHole: a member leaves within the bound even if its dials get no answer.
 func TestGroupLeavesBlackHole(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 1)

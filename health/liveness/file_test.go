@@ -54,7 +54,7 @@ func TestFile(t *testing.T) {
 	if all := names(t, dir); len(all) != 1 {
 		t.Errorf("left behind: %v", all)
 	}
-	// A process that was killed while it wrote.
+	// Touch replaces the temporary file of a process that was killed while it wrote.
 	if err := os.WriteFile(filepath.Join(dir, ".alive.new"), []byte("2026"), 0o400); err != nil {
 		t.Fatal(err)
 	}

@@ -170,7 +170,7 @@ func (b *bench) start() {
 	synctest.Wait()
 }
 
-// pass lets time continue.
+// pass lets virtual time pass.
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
