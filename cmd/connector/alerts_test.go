@@ -195,7 +195,7 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestAlerts compares the alert rules with the code and docs/operations.md. A connector must have each metric and label,
+// TestAlerts compares the alert rules with the code and docs/alerts.md. A connector must have each metric and label,
 // each alert must have a description and an instruction, and each hold reason must raise an alert.
 func TestAlerts(t *testing.T) {
 	t.Parallel()

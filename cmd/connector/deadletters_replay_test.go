@@ -103,7 +103,7 @@ func TestDeadLettersReplay(t *testing.T) {
 		t.Error(out, errs)
 	}
 
-	// A corrected value makes a row of it. The dead letter keeps its own.
+	// With a corrected value, the record becomes a row. The dead letter keeps the old value.
 	file := filepath.Join(t.TempDir(), "value")
 	if err := os.WriteFile(file, []byte(`{"n":8}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestDeadLettersReplay(t *testing.T) {
 	if out, _ = corrected.runs(0, "deadletters", "show", "orders:0@8", "--value"); out != `{"n":"eight"}` {
 		t.Error(out)
 	}
-	// The table is as exact as before, and the audit log knows everything.
+	// verify finds nothing wrong in the table, and the operations log has all replays.
 	if out, errs := corrected.runs(0, "verify", "--kafka"); !strings.Contains(out, "ok") {
 		t.Error(out, errs)
 	}
@@ -151,7 +151,8 @@ func TestDeadLettersDecisions(t *testing.T) {
 	if list.Unresolved != 3 || list.Discarded != 2 || list.Acknowledged != 1 {
 		t.Errorf("%+v", list)
 	}
-	// What is discarded stays out of replays; what is acknowledged only comes with them if it is asked for.
+	// A replay leaves out discarded dead letters. It includes acknowledged ones only if they are named, or selected by
+	// their state.
 	if r := replayed(t, l, 0, "replay-all"); r.Rows != 3 {
 		t.Errorf("%+v", r)
 	}
@@ -195,7 +196,7 @@ func TestDeadLettersDecisions(t *testing.T) {
 	}
 }
 
-// TestDeadLettersExport writes dead letters as JSON lines that are read back.
+// TestDeadLettersExport expects export to write each selected dead letter as a line of JSON.
 func TestDeadLettersExport(t *testing.T) {
 	l, _ := newLetters(t)
 	out, errs := l.runs(0, "deadletters", "export", "orders", "--code", "unknown_field")

@@ -237,7 +237,8 @@ func TestDeadLettersList(t *testing.T) {
 	}
 }
 
-// TestDeadLettersList_TableWithoutCoordinates has a table without the columns by which the command finds rows.
+// TestDeadLettersList_TableWithoutCoordinates has a table without the columns by which the command finds rows. Its dead
+// letters must be unknown, with a note that names the column.
 func TestDeadLettersList_TableWithoutCoordinates(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
 	l.Create("orders", 1)

@@ -97,7 +97,7 @@ defaults: {schema: "n int", commit: {every: 100ms}}`)
 	l.Has("users", laketest.UpTo(2, "users:0"))
 }
 
-// TestManyTables fills twenty tables in one process.
+// TestManyTables expects one process to fill twenty tables, each with the records of its topic.
 func TestManyTables(t *testing.T) {
 	var topics []string
 	for i := range 20 {

@@ -164,7 +164,8 @@ func TestOffsetsShowHolds(t *testing.T) {
 	})
 }
 
-// TestOffsetsShow_RowsWithoutPosition expects that a table with rows but without positions does not count as new.
+// TestOffsetsShow_RowsWithoutPosition expects a table with rows but without positions not to count as new: offsets show
+// must show a hold for each partition.
 func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()

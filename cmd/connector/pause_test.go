@@ -235,7 +235,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestAudit_HostileEntry has an entry of the operations log with a topic name that controls terminals.
+// TestAudit_HostileEntry has an entry of the operations log with a topic name that controls terminals. The commands
+// audit list and audit verify must escape the name.
 func TestAudit_HostileEntry(t *testing.T) {
 	target := opslog.Topic("a\x1b[2J")
 	log := opslog.Open(objstore.NewMem(), "p", opslog.Options{Guard: reliability.NewGuard("log", reliability.Config{}, slog.New(slog.DiscardHandler), nil)})
