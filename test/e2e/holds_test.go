@@ -50,7 +50,7 @@ func (s *scene) wantHeld(m *member, partition int32, at int64) {
 }
 
 // TestBehindLogStart deletes records of a partition in Kafka before the member reads them. The partition must be held
-// at its position until `offsets accept-gap` moves it to the first record that is left. The others continue.
+// at its position until `offsets accept-gap` moves it to the first record that is left. Other partitions continue.
 func TestBehindLogStart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -75,7 +75,7 @@ func TestBehindLogStart(t *testing.T) {
 }
 
 // TestAheadOfLogEnd forges a commit with a position after the end of the log. The partition must be held there until
-// `offsets set` moves the position back. The others continue.
+// `offsets set` moves the position back. Other partitions continue.
 func TestAheadOfLogEnd(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -149,7 +149,7 @@ func topicRecreated(t *testing.T, records int64) {
 }
 
 // TestCorruptBatch flips a bit of a record batch on the broker's disk. The partition must be held at the batch's first
-// offset until `offsets skip` leaves out the batch. The others continue.
+// offset until `offsets skip` leaves out the batch. Other partitions continue.
 func TestCorruptBatch(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

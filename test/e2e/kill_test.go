@@ -16,7 +16,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	end := s.stream(2000)
 	for range killsAtRandom {
 		m := s.start()
-		// Three in four members are killed while they commit rows, the others while they start, join or resume.
+		// Three in four members are killed while they commit rows, one in four while it starts, joins or resumes.
 		if s.random.IntN(4) > 0 {
 			m.awaitReady()
 		}

@@ -234,7 +234,8 @@ func (o *shadow) open(t *testing.T) {
 	t.Cleanup(func() { _ = o.prom.Stop() })
 }
 
-// more produces records to the second topic up to the number to, waits until its table has them, and returns to.
+// more produces records to the second topic until the topic has as many as to says. It waits until the topic's table
+// has a row for each, and returns to.
 func (o *shadow) more(to int64) int64 {
 	s := o.s
 	s.t.Helper()
@@ -283,7 +284,8 @@ func (o *shadow) awaitOver() {
 	}
 }
 
-// judge compares a view with what the documentation promises about an outage.
+// judge adds a view to the transcript and fails the test if the view differs from what the documentation promises about
+// an outage.
 func (o *shadow) judge(at time.Duration, x seen) {
 	t := o.s.t
 	t.Helper()
@@ -383,7 +385,7 @@ func (o *shadow) heldFor(at time.Duration) []string {
 	return o.reasons
 }
 
-// row adds a row to the transcript.
+// row adds a view to the transcript, as a row that begins with at.
 func (o *shadow) row(at string, x seen) {
 	cell := func(s string) string {
 		return strings.NewReplacer("|", "\\|", "\n", "<br>").Replace(strings.TrimSpace(s))

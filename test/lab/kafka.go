@@ -24,7 +24,7 @@ type Kafka struct {
 	ID   int32
 	Addr string // bootstrap address
 	// Proxied is the bootstrap address of a second listener, which clients reach only through a proxy. Its metadata
-	// name the proxy address from KafkaOptions.Advertise, so a test can cut every connection of such a client.
+	// name the proxy address from KafkaOptions.Advertise, so a test can cut every connection of a client that uses them.
 	Proxied string
 	Dir     string // data and log
 	// Addrs are the addresses of the further listeners by their names.

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// releaseTags are the build tags of make build; TestRelease compares them.
+// releaseTags are the build tags of make build. TestRelease compares releaseTags with the Makefile.
 const releaseTags = "nodemo"
 
 // platforms are the platforms of a release. The linked modules may differ between them.

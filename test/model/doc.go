@@ -27,12 +27,12 @@
 //   - Each version of the log is written once, directly after the version before it.
 //   - The rows of a claim are exactly the records from its initial position to its txn, once each. A letter is durable
 //     before the txn passes its record, and no txn passes a poison record that holds its claim.
-//   - A commit that a member counts as committed is in the log; one that it counts as failed is not and never will be.
-//     Each committed add has its file.
-//   - No initial commit for a partition that the table already knows, even if only rows without a txn show it. No
-//     commit into a replaced table that no operator has accepted.
-//   - No commit puts rows after rows whose records the log has lost, and no partition is held as truncated that lost no
-//     record.
+//   - A commit that a member counts as committed is in the log. A commit that a member counts as failed is not in the
+//     log and never will be. Each committed add has its file.
+//   - A partition that the table already knows gets no initial commit, even if only rows without a txn show that. A
+//     replaced table gets no commit before an operator has accepted it.
+//   - No commit puts rows after rows whose records the log has lost. No partition is held as truncated unless its log
+//     has lost records that have rows.
 //   - From every state, steps without faults lead to the end: all records committed.
 //
 // # What is left out

@@ -1,4 +1,5 @@
-// Command prose checks the words of the project with Vale: documentation, comments, and the texts in strings and YAML.
+// Command prose checks the words of the project with Vale: documentation, comments in Go and YAML, and the strings of
+// Go code outside of tests and test/.
 //
 //	go run ./test/prose VALE
 //

@@ -147,8 +147,8 @@ func TestTables_LittleMemory(t *testing.T) {
 	t.Logf("%d schedules, in %d of them the other tables were done before the slow one", *tights, meanwhile)
 }
 
-// tables begins a process with the claims of three topics, each with its own table; shape is called before. rows counts
-// the rows of a topic; end closes the harness and reports its violations.
+// tables begins a process with the claims of three topics, each with its own table. It calls shape before the process
+// begins. rows counts the rows of a topic. end closes the harness and reports its violations.
 func tables(t *testing.T, s uint64, shape func(h *story.Harness)) (h *story.Harness, rows func(topic string) int, end func()) {
 	t.Helper()
 	h = story.NewHarness(s, 2)

@@ -134,8 +134,8 @@ func TestDuplicates_PositionSetBack(t *testing.T) {
 	})
 }
 
-// TestDuplicates_Reset expects a reset to forget the fingerprints of offsets below it and no others, also in a new
-// member, which fills its window from the table.
+// TestDuplicates_Reset expects a reset to forget exactly the fingerprints of records below its offset. This must also
+// hold in a new member, which fills its window from the table.
 func TestDuplicates_Reset(t *testing.T) {
 	twins(t, 1, func(t *testing.T, h *story.Harness) {
 		var below atomic.Int64
