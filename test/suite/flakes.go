@@ -44,7 +44,7 @@ func slowest() []string {
 // A flakeRun is the outcome of one run of all packages, kept as a file so that an interrupted search continues.
 type flakeRun struct {
 	Passed  int               `json:"passed"`
-	Failed  map[string]string `json:"failed"` // output of each failed test, by its name
+	Failed  map[string]string `json:"failed"` // path of the log with each failed test, by the test's name
 	Seconds float64           `json:"seconds"`
 }
 
@@ -235,7 +235,7 @@ func busy() {
 	}
 }
 
-// runBinaries runs each test binary once. Its log lies in folder.
+// runBinaries runs each test binary once and writes a log of each into folder.
 func runBinaries(ctx context.Context, folder string, binaries []testBinary) (flakeRun, error) {
 	began := time.Now()
 	r := flakeRun{Failed: map[string]string{}}

@@ -104,8 +104,8 @@ func (s *suite) command(args []string) error {
 	return s.count(err, args, text.Bytes())
 }
 
-// count counts a command by the error with which it ended. The result is an error if the command could not run or was
-// interrupted.
+// count counts a command as passed or failed by the error err with which it ended, and prints the text of a failed one.
+// It returns an error if the command could not run or was interrupted.
 func (s *suite) count(err error, args []string, text []byte) error {
 	var exit *exec.ExitError
 	switch {
