@@ -37,8 +37,8 @@ func (r *request) after() (string, error) {
 	return key, nil
 }
 
-// scope returns the first part of the cursors of a list: the path of its route and its topic. A cursor of another list
-// is refused by it.
+// scope returns the first part of the cursors of a list: the path of its route and its topic. A cursor that begins
+// otherwise belongs to another list and is refused.
 func (r *request) scope() string { return r.route.path + "\n" + r.URL.Query().Get("topic") + "\n" }
 
 func (r *request) cursor(key string) string {

@@ -35,7 +35,7 @@ func HasItsRows(state *deltalog.State, p idempotency.Partition) bool {
 	return OnlyItsRows(state.Txns, p)
 }
 
-// OnlyItsRows is [HasItsRows] by the txns of a table, whose keys are their appIds.
+// OnlyItsRows is [HasItsRows] for a map whose keys are the appIds of the table's txns; it does not use the values.
 func OnlyItsRows[T any](txns map[string]T, p idempotency.Partition) bool {
 	known := false
 	for appID := range txns {
@@ -67,7 +67,7 @@ func TopicIDs(state *deltalog.State, topic string) string {
 type Logs struct {
 	Known  map[idempotency.Partition]lettercount.Log
 	Gone   map[idempotency.Partition]string // why members can no longer read the partition
-	Failed map[idempotency.Partition]error  // the request for the partition failed
+	Failed map[idempotency.Partition]error  // error of the request for the partition
 }
 
 // Position returns the position of a partition and its log bounds. next is the position in the table, 0 without one.

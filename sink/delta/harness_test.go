@@ -199,7 +199,7 @@ func foreign(t *testing.T, store objstore.Store, actions ...deltalog.Action) {
 	foreignInfo(t, store, "", actions...)
 }
 
-// foreignInfo is [foreign] with something under this program's name in commitInfo.
+// foreignInfo is [foreign] with a JSON text as the field sluice of commitInfo, "" for none.
 func foreignInfo(t *testing.T, store objstore.Store, sluice string, actions ...deltalog.Action) {
 	t.Helper()
 	s, err := deltalog.Load(t.Context(), store)

@@ -216,7 +216,7 @@ func TestStageSeveralFiles(t *testing.T) {
 	})
 }
 
-// The guard retries broken reads.
+// If a read fails or breaks off, the guard retries it, and the table loads the same state.
 func TestBrokenReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

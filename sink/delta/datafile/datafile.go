@@ -36,8 +36,9 @@ type Options struct {
 	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel shares for this call
 	// only.
 	Shares *Shares
-	// Progress, unless nil, is called on the goroutine of Encode. Encode no longer uses the first done pieces. encoded is
-	// the number of bytes of the unfinished file in memory; it is 0 once yield has returned.
+	// Progress, unless nil, is called on the goroutine of Encode. done is the number of pieces, from the first on, that
+	// Encode no longer uses. encoded is the number of bytes of the unfinished file in memory; it is 0 once yield has
+	// returned.
 	Progress func(done int, encoded int64)
 }
 
@@ -159,7 +160,7 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 	return nil
 }
 
-// shared encodes a chunk once a share is free, or all shares if the chunk is large.
+// shared encodes a chunk once a share is free. For a large chunk it waits until it has all shares.
 func (e *encoder) shared(ctx context.Context, shares *Shares, c chunk) encoded {
 	taken, err := shares.take(ctx, c.isLarge())
 	if err != nil {

@@ -14,7 +14,7 @@ const (
 	sampleSize = 4096
 	// repeating is the share of distinct values in a sample below which the column gets a dictionary.
 	repeating = 0.85
-	// compressible is the compressed share of a sample below which the column gets the codec.
+	// compressible is the ratio of compressed to plain size of a sample below which the column is compressed.
 	compressible = 0.9
 )
 

@@ -35,7 +35,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBounds_Hint: no more than the bound is read of a hint that is too large, and the log is read as without a hint.
+// TestBounds_Hint: if a hint is too large, a reader reads no more of it than the bound, and reads the log as if there
+// were no hint.
 func TestBounds_Hint(t *testing.T) {
 	tab := newTable(t)
 	tab.append(3)

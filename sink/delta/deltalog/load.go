@@ -17,7 +17,7 @@ import (
 	"sluice/sink/logappend"
 )
 
-// ErrNoTable means that there is no log.
+// ErrNoTable means that the log of the table has no files.
 var ErrNoTable = errors.New("no table")
 
 // Load reads the newest state: the newest checkpoint that can be read, found by the hint or by a list, and the commits
@@ -49,9 +49,9 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 	case err != nil:
 		return nil, err
 	case s != nil && 0 <= dir.newest && dir.newest < s.Version:
-		// Log cleanup removes the oldest files first, so the commit of a checkpoint outlives older commits. This
-		// checkpoint is therefore a stray file. Using it would hide the existing commits, and the next version would
-		// follow a gap.
+		// Log cleanup removes the oldest files first, so it would have removed the existing commits before the commit
+		// of this checkpoint. This checkpoint is therefore a stray file. Using it would hide the existing commits, and
+		// the next version would follow a gap.
 		return nil, corrupt("checkpoint %s lies behind the newest commit, which is version %d: delete the checkpoint",
 			s.Checkpoint.key(0), dir.newest)
 	case dir.empty && s == nil:
@@ -354,7 +354,7 @@ func readCommit(ctx context.Context, store objstore.Store, want Kinds, keep *kee
 	return nil
 }
 
-// counter counts the bytes that pass.
+// counter is a reader that counts the bytes that it returns.
 type counter struct {
 	r io.Reader
 	n int64

@@ -55,8 +55,8 @@ var s3Stale = map[string]bool{
 	"ExpiredToken": true, "ExpiredTokenException": true, "InvalidToken": true, "TokenRefreshRequired": true,
 }
 
-// translate maps an error of the SDK to the contract of [Store] and gives it a text of one line. [ErrNotFound] and
-// [ErrExists] have no other text.
+// translate maps an error of the SDK to the contract of [Store] and gives it a text of one line. For [ErrNotFound] and
+// [ErrExists] it returns only the sentinel with its class. After a denial the next request reads the keys again.
 func (s *S3) translate(r *request, kind OpKind, key string, err error) error {
 	if err == nil {
 		return nil

@@ -160,8 +160,8 @@ func innermost(err error) string {
 // minSecret is the shortest length of a request part that is hidden: a shorter access key would hide parts of words.
 const minSecret = 8
 
-// hide removes the parts of a text that the request was signed with: the response of a store or proxy may repeat
-// them.
+// hide removes from a text the credentials and the signature of the request, because the response of a store or proxy
+// may repeat them.
 func (r *request) hide(text string) string {
 	if r.sent == nil {
 		return text

@@ -28,7 +28,8 @@ type wire struct {
 	plaintext bool
 }
 
-// newWire takes the transport of c, else that of the SDK's client, which respects AWS_CA_BUNDLE.
+// newWire returns a wire over the transport of c, else over that of the SDK's client, which trusts the authorities of
+// AWS_CA_BUNDLE.
 func newWire(c S3Config, client any) (*wire, error) {
 	w := &wire{base: c.Transport, plaintext: c.InsecurePlaintext || c.local()}
 	if w.base != nil {

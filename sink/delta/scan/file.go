@@ -198,7 +198,8 @@ type rowGroup struct {
 }
 
 func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, error) {
-	// If the file has none of the wanted columns, only its first column shows the real number of rows.
+	// The footer may claim more rows than the file has. If the file has none of the wanted columns, only its first
+	// column shows that.
 	if first, err := md.ColumnChunk(0); err != nil {
 		return nil, err
 	} else if first.NumValues() < md.NumRows() {

@@ -186,7 +186,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// change runs do, a Put or Delete, as the fault says: never, before the error, or later.
+// change runs do, a Put or Delete. If the fault has an error, change returns it and runs do before, later or never, as
+// the effect says.
 func (f *Faulty) change(ctx context.Context, op objstore.Op, fault Fault, do func(context.Context) error) error {
 	if fault.Err != nil && fault.Effect != Done {
 		if fault.Effect == Late {
