@@ -99,7 +99,8 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	return letters
 }
 
-// letterOf reads a dead letter from its headers. The produced records have no headers, so Sluice's must come first.
+// letterOf reads a dead letter from its headers. The produced records have no headers, so Sluice's headers must be the
+// first ones.
 func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
 	s.t.Helper()
 	if len(r.Headers) == 0 || r.Headers[0].Key != "sluice.version" {

@@ -132,8 +132,8 @@ func TestRecoveryOfCutOff(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// TestRecoveryOfSuspended suspends the processes of members, which their registries must list as missing. When they
-// continue, they must register again: with the same id and status, and a young heartbeat.
+// TestRecoveryOfSuspended suspends the processes of members, which their registries must list as missing. When the
+// processes continue, the members must register again: with the same id and status, and a young heartbeat.
 func TestRecoveryOfSuspended(t *testing.T) {
 	t.Parallel()
 	in := registries(t)

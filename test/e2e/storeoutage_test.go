@@ -274,7 +274,7 @@ func (s *scene) admin() *kadm.Client {
 	return kadm.NewClient(client)
 }
 
-// heldPartition and standingReport are the part of /health that explains why a member holds its claims.
+// heldPartition is a hold in a [standingReport], the part of /health that explains why a member holds its claims.
 type heldPartition struct {
 	Partition int32
 	Reason    string

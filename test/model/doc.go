@@ -1,12 +1,12 @@
 // Package model is the commit protocol as a state machine, small enough to try every order of steps. It also has a
 // judge that checks recorded runs of the real code against the same rules.
 //
-// world.go defines a commit, the store and the rules. writer.go has the steps of a member from the sealed batch to
-// the committed offsets. others.go has the steps of the group, other writers, the operator, and time. epochs.go is
-// a second [Machine]: one partition whose leaders lose records, and the leader epoch that the table stores beside the
-// position. [Search] visits every state that a machine can reach, breadth-first, so that the trace of a violation is
-// the shortest one. The zero [Rule] is the protocol as built. Each bit of a Rule is one deviation from it. All but
-// Final404Last, which is correct, are wrong, and the search must find a violation. [Judge] checks a [History].
+// world.go defines a commit, the store and the rules. writer.go has the steps of a member from the sealed batch to the
+// committed offsets. others.go has the steps of the group, other writers, the operator, and time. epochs.go is a second
+// [Machine]: one partition whose leaders lose records, and the leader epoch that the table stores beside the position.
+// [Search] visits every state that a machine can reach, breadth-first, so that the trace of a violation is the shortest
+// one. The zero [Rule] is the protocol as built. Each bit of a Rule is one deviation from the protocol, for which the
+// search must find a violation; only the deviation Final404Last is correct. [Judge] checks a [History].
 //
 // # What a world has
 //

@@ -17,7 +17,7 @@ const (
 	Final404Last Rule = 1 << iota
 )
 
-// Misreadings of the protocol's text.
+// Deviations that misread the protocol's text.
 const (
 	Final404Aged      Rule = 2 << iota // a 404 counts as a definite failure once the response itself is old
 	Final404First                      // like Final404Last from the first PUT on, although a later PUT may still take effect
@@ -39,7 +39,7 @@ const (
 	SiblingsVouch                      // the files are checked only if no partition of the topic has a txn
 )
 
-// Plain mistakes.
+// Deviations that are plain mistakes.
 const (
 	NoCAS             Rule = 1 << (19 + iota) // the precondition does not compare the txn with the start of the batch
 	NextOnUnknown                             // after an unknown outcome the member puts the commit at N+1

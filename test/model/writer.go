@@ -68,7 +68,7 @@ func (w World) network(x Member, m int, do doer) {
 	})
 }
 
-// flag returns 1 for true.
+// flag returns 1 for true, 0 for false.
 func flag(b bool) uint8 {
 	if b {
 		return 1

@@ -179,7 +179,7 @@ func (b *Broker) Change(name string, id int32, logStart, corrupt int64) {
 	p.logStart, p.corrupt = logStart, corrupt
 }
 
-// Elect elects another leader of a partition, which has all records: the leader epoch rises by one.
+// Elect elects another leader of a partition. The new leader has all records, and the leader epoch rises by one.
 func (b *Broker) Elect(name string, id int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -43,7 +43,7 @@ const (
 	hour   = 60 * minute
 )
 
-// twins is a scenario in which records have identities; play adds records by Twins.Add.
+// twins is scenario with records that have identities. play adds records by Twins.Add.
 func twins(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	scenario(t, partitions, func(t *testing.T, h *story.Harness) {
