@@ -211,8 +211,9 @@ func (t *Table) plan(s *connector.Snapshot, rows *rows) *plan.Replay {
 }
 
 // announce appends the intent of a commit. state is the operations log as of the time before the records were compared
-// with the table. It returns errAgain if since then positions of a topic were moved, a dead letter was resolved, or the
-// intent that r continues got no outcome yet.
+// with the table. It returns errAgain if since then positions of a topic were moved, a dead letter was resolved, or if
+// the intent that r continues has no recorded outcome yet. While a move of positions is open, it returns a
+// [RefusedError].
 func (t *Table) announce(ctx context.Context, r *plan.Replay, rows *rows, state *opslog.State) (opslog.Entry, error) {
 	body := opslog.ReplayIntent{Table: t.Path, TableID: r.TableID, After: r.After, Edited: rows.edited}
 	for _, l := range r.Letters {

@@ -112,7 +112,8 @@ func TestOpenExisting(t *testing.T) {
 	holds(t, err, hold.SchemaConflict, "there is no table")
 }
 
-// A table that cannot be written is checked again; once it can be written, the writer continues.
+// While this version must not write the table, each load is refused with a hold. Once the table can be written, the
+// writer continues.
 func TestRefusalEnds(t *testing.T) {
 	mem := objstore.NewMem()
 	tab := open(t, mem)

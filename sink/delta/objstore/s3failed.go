@@ -104,7 +104,7 @@ func (s *S3) describe(r *request, kind OpKind, key string, status int, code stri
 // regionName matches the name of a region, such as eu-west-1. Hints repeat no other text in its place.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// at returns the place of the bucket for texts.
+// at returns where the bucket is, for error texts.
 func (p *place) at(r *request) string {
 	switch {
 	case p.endpoint != "":
