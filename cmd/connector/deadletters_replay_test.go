@@ -87,7 +87,7 @@ func TestDeadLettersReplay(t *testing.T) {
 	l.Has("orders", map[string][]int64{"orders:0": {0, 2, 3, 4, 6}})
 	states("0@1 unresolved 1", "0@3 replayed 1", "0@5 unresolved 1", "0@7 unresolved 1", "0@8 unresolved 1", "0@9 unresolved 1")
 
-	// All the others: one of them still cannot become a row, so the exit code is 1.
+	// A replay of all other dead letters: one of their records still cannot become a row, so the exit code is 1.
 	if r := replayed(t, corrected, 1, "replay-all", "orders"); r.Rows != 4 || r.Failed["type_mismatch"] != 1 || r.First["type_mismatch"].Record != "orders:0@8" {
 		t.Errorf("%+v", r)
 	}

@@ -100,8 +100,8 @@ func TestHoldsBeforeTheFirstStart(t *testing.T) {
 	})
 }
 
-// TestHoldsOfMembers expects holds to show the holds that only members know, and to take the start times of the others
-// from members.
+// TestHoldsOfMembers expects holds to show the holds that only members know. For a hold that table and Kafka also show,
+// it must take the start time from the member.
 func TestHoldsOfMembers(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -388,7 +388,7 @@ func TestLog_ReplacedConnectors(t *testing.T) {
 	source := spokenLines(t)
 	for _, c := range []struct{ begins, level string }{
 		{"Scheduled checkpointing", "INFO"},
-		{"Nothing to be checkpointed", "DEBUG"}, // the others warn of a wrong call; here it only means that no record came
+		{"Nothing to be checkpointed", "DEBUG"}, // in the replaced connectors it warns of a wrong call; here it only means that no record came
 		{"Exception during checkpointing loop", ""},
 		{"Received a healthcheck message. Discarding message", "DEBUG"},
 		{"Skipping duplicate", "INFO"},

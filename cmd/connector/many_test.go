@@ -13,7 +13,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestTwoTopicsTwoTables has two topics with a table each. Commands must show both tables, or the one that is asked for.
+// TestTwoTopicsTwoTables has two topics with a table each. Commands must show both tables or, with --topic, only the
+// table of that topic.
 func TestTwoTopicsTwoTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {}, users: {table: "people/{topic}"}}`)
 	l.Create("orders", 2)

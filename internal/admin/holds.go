@@ -102,8 +102,8 @@ type HoldReport struct {
 	Member bool    // a member of the pipeline responded
 }
 
-// Holds collects the holds from the tables with Kafka, the operations log, and the members. A source that does not respond
-// does not hide the holds from the others.
+// Holds collects the holds from the tables and Kafka, the operations log, and the members. If a source does not
+// respond, the report still has the holds from the other sources.
 func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	found, r := &held{}, &HoldReport{Holds: []*Hold{}}
 	for _, asked := range a.requestHolds(ctx, q.Topic, q.Members, q.Within) {
@@ -192,7 +192,7 @@ func decodes(builder connector.Builder, p connector.Partition, r *connector.Reco
 	return nil
 }
 
-// Name returns the name of the held thing: everything, a topic, or a partition.
+// Name returns the name of what is held: "everything", a topic, or a partition.
 func (p *Hold) Name() string {
 	switch {
 	case p.Topic == "":

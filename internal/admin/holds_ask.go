@@ -317,7 +317,7 @@ func runLimited(n int, do func(i int)) {
 	doing.Wait()
 }
 
-// firstOf joins the first few names and the number of the others.
+// firstOf joins the first five names, and adds how many more there are.
 func firstOf(names []string) string {
 	const shown = 5
 	slices.Sort(names)

@@ -142,8 +142,8 @@ func brief(s offsets.Set) string {
 	return text
 }
 
-// withdrawReplays finds out which open replays of a table were committed, and withdraws the rest if one of them is
-// older than withdrawAfter. It returns an error if a replay stays open.
+// withdrawReplays finds out which open replays of a table were committed. If one of the others is older than
+// withdrawAfter, it withdraws all of them. It returns an error if a replay stays open.
 func withdrawReplays(ctx context.Context, a *Access, path string, by By) error {
 	t, end, err := openReplay(ctx, a, path, by)
 	if err != nil {

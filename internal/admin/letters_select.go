@@ -20,9 +20,10 @@ import (
 	"sluice/sink/opslog"
 )
 
-// LetterSelection selects dead letters for a decision or a replay: named ones, or all that match a query.
+// LetterSelection selects dead letters for a decision or a replay: those of Records, or without Records all that match
+// the query.
 type LetterSelection struct {
-	Records []RecordPlace // the records of the dead letters; if there are any, the rest of the query does not count
+	Records []RecordPlace // the records of the dead letters; if not empty, the query selects nothing more, except by States
 	LetterQuery
 	Until time.Time // only dead letters that failed before it; zero for all
 }

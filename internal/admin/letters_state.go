@@ -47,7 +47,7 @@ func LetterStates() []LetterState {
 	}
 }
 
-// listed reports whether the dead letter is listed if no states are asked for: one that may need an operator.
+// listed reports whether a list without chosen states includes the state, because it may need an operator.
 func (s LetterState) listed() bool { return s.counts() || s == LetterForeign }
 
 // counts reports whether the dead letter counts as unresolved.
@@ -139,7 +139,8 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 	return nil
 }
 
-// decisions finds what operators decided about dead letters that come in the order of partition and offset.
+// decisions finds what operators decided about dead letters. The caller must call of in the order of partition and
+// offset.
 type decisions struct {
 	log  *opslog.State
 	sets map[idempotency.Partition][]decidedSet
@@ -219,9 +220,9 @@ type at struct {
 	offset    int64
 }
 
-// haveRows makes those dead letters void whose records have rows in the table. If it cannot be proven that a row is of
-// the record, the state is unknown; if the table cannot show its records, all states are. letters are sorted by
-// partition and offset.
+// haveRows makes those dead letters void whose records have rows in the table. A dead letter becomes unknown if it
+// cannot be proven that the row is of its record; all become unknown if the table cannot show its records. letters are
+// sorted by partition and offset.
 func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, letters []*foundLetter) error {
 	byPlace := map[at][]*foundLetter{}
 	var where []scan.Where

@@ -55,7 +55,7 @@ func TestInspect_InitialCommitAfterSnapshot(t *testing.T) {
 	}
 }
 
-// silent is a table whose commits have an unknown outcome.
+// silent is a table whose commits return err, such as one with an unknown outcome.
 type silent struct {
 	connector.Table
 	snapshot *connector.Snapshot

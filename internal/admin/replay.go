@@ -280,7 +280,7 @@ type FirstFail struct {
 	Detail string `json:"detail"`
 }
 
-// ReplayProgress is how far a replay has come.
+// ReplayProgress says how many dead letters a replay has handled, of how many, and how many of them became rows.
 type ReplayProgress struct {
 	Done, Of int
 	Rows     int64
@@ -359,7 +359,8 @@ func (c *replayChunkOf) add(r replay.Record) {
 	c.bytes += len(r.Record.Key) + len(r.Record.Value)
 }
 
-// size returns how many records a commit may have. With a rate, a commit is at most what the rate allows in ten seconds.
+// size returns how many records one commit may have: replayChunk, or with a rate at most as many as the rate allows in
+// ten seconds.
 func (run *replayRun) size() int {
 	if run.plan.query.Rate <= 0 {
 		return replayChunk

@@ -107,7 +107,7 @@ func (w *lagWatch) poll(ctx context.Context) {
 }
 
 // ends requests the end offsets of the claims once. If some leaders do not respond, it returns the end offsets from the
-// others, and an error.
+// leaders that do, and an error.
 func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (map[connector.Partition]int64, error) {
 	if len(claims) == 0 {
 		return nil, nil

@@ -135,7 +135,7 @@ func (s *lagScene) starts() (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// next waits for the next poll.
+// next waits until the next poll is done.
 func (s *lagScene) next() {
 	time.Sleep(s.rules.Every)
 	synctest.Wait()
@@ -349,7 +349,7 @@ func TestLagWatchOutages(t *testing.T) {
 	})
 }
 
-// TestLagWatch_GracePeriod: records that were produced just before a poll are no lag.
+// TestLagWatch_GracePeriod: records that were produced just before a poll, and read before it ends, are no lag.
 func TestLagWatch_GracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLagScene(t, "orders")

@@ -193,7 +193,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	l.WriteLetters(deadletter.Form{}, "dead", l.LetterAbout(0, 1, nil), stands, stands, other, foreign, cluster, old)
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "dead", Value: []byte("no letter")})
 	w.poll(t.Context())
-	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // those of another cluster and topic id included
+	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // includes dead letters of another cluster and topic id
 	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -361,8 +361,8 @@ func TestLetterWatch_Canceled(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_ReadDenied: a member that may describe a dead-letter topic and not read it logs that soon, and counts
-// the other topics.
+// TestLetterWatch_ReadDenied: a member that may describe a dead-letter topic but not read it soon logs that, and still
+// counts the dead letters of other topics.
 func TestLetterWatch_ReadDenied(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq", "users-dlq"} {

@@ -14,8 +14,8 @@ import (
 // This file turns the status of the pipeline into a report of the package health.
 
 // blocked returns the hold that the status shows for a claim whose requests wait for a commit or a dependency; nil if
-// none waits. The claim is not in the state held: its requests wait in a guard, and continue without a check once the
-// dependency answers.
+// no request waits. Such a claim is not in the state held: its requests wait in a guard, and continue without a check
+// once the dependency responds.
 func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 	if t := s.tables.get(table); t != nil {
 		if h, undecided := t.Undecided(); undecided {

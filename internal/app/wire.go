@@ -214,7 +214,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 // Registry returns the metrics of the member.
 func (s *Member) Registry() *prometheus.Registry { return s.registry }
 
-// Name returns the name of the member. It differs from that of any other process.
+// Name returns the name of the member, which no other process has; see memberName.
 func (s *Member) Name() string { return s.pipeline.Member }
 
 // memberName returns a unique name of this process: host and process id for people, and a random part for containers,

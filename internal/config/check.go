@@ -130,7 +130,8 @@ func (l *loader) failedBelow(prefix string) bool {
 	return slices.ContainsFunc(l.valueless, func(key string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// set returns the key from which a topic gets the value of name: the topic's own key, or that of defaults.
+// set returns the path of the key from which a topic gets its value of name: the key in the entry of the topic if it is
+// written there, otherwise the key in defaults.
 func (l *loader) set(topic, name string) string {
 	if own := "topics." + topic + "." + name; l.has(own) {
 		return own

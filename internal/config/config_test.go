@@ -20,7 +20,7 @@ import (
 // withoutOrigins makes cmp compare the values of two configurations, without their origins.
 var withoutOrigins = cmpopts.IgnoreUnexported(Config{}, Pattern{}, Budget{})
 
-// TestShippedFile keeps config.yaml equal to the defaults and complete: every key stands in it, each with a comment.
+// TestShippedFile: the values in config.yaml equal the defaults, and the file has every key, each with a comment.
 func TestShippedFile(t *testing.T) {
 	got, problems := Load(shipped, noEnv)
 	if len(problems) > 0 {

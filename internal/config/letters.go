@@ -47,7 +47,7 @@ func ofLetters(key string) bool {
 	return false
 }
 
-// LetterSource is an entry of topics whose dead letters go to a certain topic.
+// LetterSource is an entry of topics, seen from the dead-letter topic to which its dead letters go.
 type LetterSource struct {
 	entry string
 	Name  string // the topic; "" if all topics of a pattern share the dead-letter topic

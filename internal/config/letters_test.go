@@ -72,8 +72,8 @@ topics:
 	}
 }
 
-// TestLetterTable_TopicWithItsName: a topic of a pattern that is named like a letter table is refused, and the dead
-// letters keep the table.
+// TestLetterTable_TopicWithItsName: a topic that matches a pattern and has the name of a letter table is refused. The
+// dead letters keep the table.
 func TestLetterTable_TopicWithItsName(t *testing.T) {
 	c := lettersConfig(t, `
 defaults: {schema: a int, bad_records: dead_letter}

@@ -18,7 +18,7 @@ import (
 type StartAt struct {
 	Time time.Time
 	Back time.Duration // before the time of the start
-	// Offsets has the first offsets by partition. Others is the policy of the other partitions.
+	// Offsets has the first offsets by partition. Others is the start policy of partitions that are not in Offsets.
 	Offsets map[int32]int64
 	Others  string // earliest or latest, "" is earliest
 }

@@ -19,7 +19,8 @@ type value struct {
 	list    bool
 	pairs   bool // a mapping is also allowed; its texts are "key: value"
 	secret  bool
-	// set takes exactly one text unless list or pairs is true. Its error says what to write.
+	// set parses the texts and stores the value. It takes exactly one text unless list or pairs is true. On an error,
+	// which says what to write, the old value stays.
 	set  func(texts []string) error
 	node func() *yaml.Node
 }
