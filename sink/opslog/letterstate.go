@@ -15,9 +15,9 @@ import (
 type LetterStates struct {
 	Discarded    offsets.Set
 	Acknowledged offsets.Set
-	// Replayed became rows by a replay.
+	// Replayed are the dead letters whose records became rows by a replay.
 	Replayed offsets.Set
-	// Replaying are part of an open [ReplayIntent]: whether they become rows is not decided.
+	// Replaying are the dead letters of an open [ReplayIntent]: whether their records become rows is not decided.
 	Replaying offsets.Set
 	// Failed are the dead letters whose replay failed: Failed[0] once or more often, Failed[1] twice or more often, and so on.
 	Failed [MaxReplays]offsets.Set
