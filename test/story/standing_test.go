@@ -163,7 +163,7 @@ func TestStatus_Hold(t *testing.T) {
 	})
 }
 
-// TestStatus_Pause expects that records read before a pause are committed, and that none wait afterwards.
+// TestStatus_Pause expects that records read before a pause are committed, and that no record waits afterwards.
 func TestStatus_Pause(t *testing.T) {
 	slowly(t, 1, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")

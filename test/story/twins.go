@@ -59,8 +59,8 @@ func (t *Twins) Add(b *Broker, id int32, stamps ...Stamp) {
 	}
 }
 
-// Random makes the broker give random stamps to the rows produced from now on. Many have an identity that another row
-// has, too.
+// Random makes the broker give random stamps to the rows produced from now on. Many stamps have the identity of another
+// row.
 func (t *Twins) Random(b *Broker) {
 	b.Stamp = func(id int32, offset int64, k Kind) Kind {
 		if k != Row {
