@@ -283,7 +283,8 @@ type ruleTest struct {
 	} `yaml:"alert_rule_test"`
 }
 
-// TestAlertTests expects for each alert a test in which it fires, and one in which its metrics exist but it does not fire.
+// TestAlertTests expects for each alert a test in which it fires, and one in which its metrics exist but it does not
+// fire.
 func TestAlertTests(t *testing.T) {
 	var rules ruleFile
 	strictYAML(t, alertsFile, &rules)

@@ -118,8 +118,8 @@ func TestCheck_MeantTopic(t *testing.T) {
 	}
 }
 
-// TestCheck_NullableInTable expects a warning if a column is not null in the configuration but nullable in the table: the
-// table decides.
+// TestCheck_NullableInTable expects a warning if a column is not null in the configuration but nullable in the table:
+// the table decides.
 func TestCheck_NullableInTable(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()

@@ -20,8 +20,8 @@ import (
 // strictTopic has a topic whose records become dead letters if they have a field without a column.
 const strictTopic = `topics: {orders: {unknown_fields: dead_letter, bad_records: dead_letter, dead_letters: {archive: none, hold_above: 100%}}}`
 
-// newLetters returns a lake with ten records: those at odd offsets are dead letters until unknown fields are ignored, and
-// that at offset 8 can never become a row.
+// newLetters returns a lake with ten records: those at odd offsets are dead letters until unknown fields are ignored,
+// and that at offset 8 can never become a row.
 func newLetters(t *testing.T) (l, corrected *lake) {
 	t.Helper()
 	l = newLake(t, strictTopic)
@@ -72,7 +72,7 @@ func TestDeadLettersReplay(t *testing.T) {
 	if !strings.Contains(out, "orders  unknown_field  0            5           unknown_field at byte") || !strings.Contains(out, "replay 6 dead letters into orders\n") || !strings.Contains(errs, "nothing was changed") {
 		t.Error(out, errs)
 	}
-	// The cause is corrected.
+	// With the corrected configuration, a dry run shows which records become rows and which fail again.
 	out, _ = corrected.runs(0, "deadletters", "replay-all", "--dry-run", "--output", "json")
 	var plan admin.ReplayPlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil {

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestCommandsInDocs executes every command of the shell blocks in README and docs, or checks that another suite does. A
-// command that neither executes is an error.
+// TestCommandsInDocs executes every command of the shell blocks in README and docs, or checks that another suite does.
+// A command that neither executes is an error.
 func TestCommandsInDocs(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "test/README.md"}

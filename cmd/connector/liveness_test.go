@@ -59,7 +59,8 @@ func TestProbeConfigWithAFile(t *testing.T) {
 	}
 }
 
-// TestLivenessFile_Unusable expects a connector to end at its start, with the reason, if it cannot write its liveness file.
+// TestLivenessFile_Unusable expects a connector to end at its start, with the reason, if it cannot write its liveness
+// file.
 func TestLivenessFile_Unusable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "precious"), []byte("mine"), 0o600); err != nil {

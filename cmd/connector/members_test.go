@@ -156,8 +156,8 @@ func TestMembersCommand(t *testing.T) {
 	}
 }
 
-// TestMemberRegisters expects a running member to be registered, with its partitions and counts, until it stops. During an
-// outage of the store it must keep moving records.
+// TestMemberRegisters expects a running member to be registered, with its partitions and counts, until it stops. During
+// an outage of the store it must keep moving records.
 func TestMemberRegisters(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)

@@ -242,8 +242,8 @@ func TestOffsetsShowWithoutKafka(t *testing.T) {
 	expect(t, 3, "", "connector: kafka: ", "offsets", "show", "--config", w.config, "--timeout", "300ms")
 }
 
-// TestOffsets_PartitionWithoutLeader expects offsets show and holds to show the other partitions, and to name the one that
-// has no leader. Commands that move positions must be refused meanwhile.
+// TestOffsets_PartitionWithoutLeader expects offsets show and holds to show the other partitions, and to name the one
+// that has no leader. Commands that move positions must be refused meanwhile.
 func TestOffsets_PartitionWithoutLeader(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -92,7 +92,8 @@ func instruction(ends string) string {
 	return strings.TrimPrefix(ends, "an operator: ")
 }
 
-// missingTopic returns the hint for a topic that does not exist. It suggests an existing topic with a similar name.
+// missingTopic returns the hint for a topic that does not exist. If the cluster has a topic with a similar name, the
+// hint suggests it.
 func (k *checks) missingTopic(ctx context.Context, queries *kafkaQueries, name string) string {
 	if k.existing == nil {
 		every := kafka.NewGroup(queries.client, kafka.GroupConfig{Matches: func(string) bool { return true }}, slog.New(slog.DiscardHandler), nil)

@@ -23,7 +23,8 @@ import (
 const (
 	// soon is the remaining validity below which a certificate gets a warning.
 	soon = 14 * 24 * time.Hour
-	// shortRetention is the retention below which a topic gets a warning: records must survive an outage over a weekend.
+	// shortRetention is the retention below which a topic gets a warning: records must survive an outage over a
+	// weekend.
 	shortRetention = 3 * 24 * time.Hour
 )
 

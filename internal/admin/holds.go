@@ -177,8 +177,8 @@ func (l *inspection) becomesRow(p connector.Partition, r *connector.Record) erro
 	return decodes(builder, p, r)
 }
 
-// decodes returns why the decoder rejects a record, nil if it accepts it. It turns a panic of the decoder into an error of
-// class poison, as members do.
+// decodes returns why the decoder rejects a record, nil if it accepts it. It turns a panic of the decoder into an error
+// of class poison, as members do.
 func decodes(builder connector.Builder, p connector.Partition, r *connector.Record) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

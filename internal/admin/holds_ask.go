@@ -46,8 +46,8 @@ func (u *timeoutError) Error() string {
 
 func (u *timeoutError) Unwrap() error { return u.err }
 
-// addFailure records the failed request to a dependency. If ctx has ended, the error says what is unknown because of the
-// timeout; any other error explains itself.
+// addFailure records the failed request to a dependency. If ctx has ended, the error says what is unknown because of
+// the timeout; any other error explains itself.
 func (l *sourceResult) addFailure(ctx context.Context, name string, within time.Duration, about string, err error) {
 	if ctx.Err() != nil {
 		err = &timeoutError{name, within, about, err}
@@ -86,10 +86,12 @@ func (a *Access) requestHolds(ctx context.Context, topic string, members []strin
 	return all
 }
 
-// memberTimeout bounds the request to the member at health.listen, in commands for which it is only additional information.
+// memberTimeout bounds the request to the member at health.listen, in commands for which it is only additional
+// information.
 const memberTimeout = 2 * time.Second
 
-// heldByMember returns the holds that the member at health.listen reports, none if no member of the pipeline responds there.
+// heldByMember returns the holds that the member at health.listen reports, none if no member of the pipeline responds
+// there.
 func heldByMember(ctx context.Context, cfg *config.Config) *held {
 	var l sourceResult
 	if cfg.Health.Enabled {

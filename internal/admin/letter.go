@@ -21,7 +21,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// LetterSearch selects a dead letter by the coordinates of its record, or by its own coordinates in a dead-letter topic.
+// LetterSearch selects a dead letter by the coordinates of its record, or by its own coordinates in a dead-letter
+// topic.
 type LetterSearch struct {
 	Topic     string
 	Partition int32

@@ -191,7 +191,8 @@ func (c *chosenLetters) tables(a *Access) (paths []string) {
 }
 
 // contents calls each with the chosen dead letters and the content of their records, in the order of the dead-letter
-// topics: dead letters of one source partition come in the order of their offsets. The letter is valid until each returns.
+// topics: dead letters of one source partition come in the order of their offsets. The letter is valid until each
+// returns.
 func (c *chosenLetters) contents(ctx context.Context, a *Access, r *lookup.Reader, each func(*deadletter.Letter) error) error {
 	type copyAt struct {
 		topic     string

@@ -27,8 +27,8 @@ type operationsLog struct {
 	end   func()
 }
 
-// openOperations opens the operations log of a pipeline; the caller calls end. Without write it creates nothing: a local
-// directory that does not exist is an empty log.
+// openOperations opens the operations log of a pipeline; the caller calls end. Without write it creates nothing: a
+// local directory that does not exist is an empty log.
 func openOperations(ctx context.Context, cfg *config.Config, write bool) (*operationsLog, error) {
 	o := &operationsLog{end: func() {}}
 	if !write && missingDirectory(cfg.Storage.URL) {

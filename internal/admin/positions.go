@@ -84,8 +84,8 @@ func Positions(ctx context.Context, a *Access, topic string) ([]Position, error)
 	return lines, nil
 }
 
-// snapshot reads the positions and the schema of the table, and the hold of the whole table, if any. A table that does not
-// exist gives an empty snapshot.
+// snapshot reads the positions and the schema of the table, and the hold of the whole table, if any. A table that does
+// not exist gives an empty snapshot.
 func (o *Table) snapshot(ctx context.Context) (*connector.Snapshot, *HoldInfo, error) {
 	s := &connector.Snapshot{Positions: map[string]int64{}}
 	if o.store == nil {
@@ -160,8 +160,8 @@ func (q *kafkaQueries) positions(ctx context.Context, o *Table, name string, s *
 	return lines, nil
 }
 
-// notYet reports whether an error only means that there is no dead letter yet: the dead-letter topic does not exist, and
-// its table has no position of it.
+// notYet reports whether an error only means that there is no dead letter yet: the dead-letter topic does not exist,
+// and its table has no position of it.
 func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bool {
 	if lookup.ReasonOf(err) != hold.TopicMissing || !c.ComesLater(topic) {
 		return false

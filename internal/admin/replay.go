@@ -30,7 +30,7 @@ import (
 // ReplayQuery selects dead letters to replay.
 type ReplayQuery struct {
 	LetterSelection
-	// Value, unless nil, replaces the value of the one selected record. The dead letter keeps its own.
+	// Value, unless nil, replaces the value of the one selected record. The dead letter keeps the old value.
 	Value []byte
 	// Rate is the largest number of dead letters per second, 0 for no limit.
 	Rate float64
@@ -42,8 +42,8 @@ type ReplayPlan struct {
 	Tables   []string        `json:"tables"`
 	Count    int             `json:"count"`
 	Outcomes []ReplayOutcome `json:"outcomes"`
-	// Keyed is how many of those that become rows have a key and are not the newest record of their partition. Their rows
-	// come after those of newer records, maybe of the same key.
+	// Keyed is how many of those that become rows have a key and are not the newest record of their partition. Their
+	// rows come after those of newer records, maybe of the same key.
 	Keyed int      `json:"behind_newer_records"`
 	Notes []string `json:"notes"`
 
@@ -176,7 +176,7 @@ func sum(value []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// rehearsal decodes records of one topic and keeps nothing.
+// rehearsal decodes records of one topic to find out whether they become rows. It keeps no rows.
 type rehearsal struct {
 	topic     replay.Topic
 	builder   connector.Builder
@@ -206,8 +206,8 @@ func newRehearsal(ctx context.Context, a *Access, tables []*Table, topic string)
 	return r, nil
 }
 
-// tryRow reports whether a record becomes a row, or why it cannot. Without a row and an error, the topic makes no rows of
-// such records.
+// tryRow reports whether a record becomes a row, or why it cannot. Without a row and an error, the topic makes no rows
+// of such records.
 func (h *rehearsal) tryRow(r *replay.Record) (row bool, err error) {
 	row, err = h.topic.TryRow(h.builder, r)
 	if h.builder.Rows() >= 1000 || errors.Is(err, connector.ErrChunkFull) {
@@ -292,8 +292,8 @@ const (
 	replayBytes = 16 << 20
 )
 
-// Replay carries out a plan. It calls progress after each commit. On an error, the result has what was done before it: a
-// repeated replay leaves that out, so it continues where this one ended.
+// Replay carries out a plan. It calls progress after each commit. On an error, the result has what was done before it:
+// a repeated replay leaves that out, so it continues where this one ended.
 func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(ReplayProgress)) (*ReplayResult, error) {
 	run := &replayRun{
 		plan: p, progress: progress, began: time.Now(), chunks: map[string]*replayChunkOf{},
@@ -420,8 +420,8 @@ func replayFailed(err error) error {
 	return fail.Dependency(err)
 }
 
-// ExportLetters calls each with the selected dead letters in the order of the dead-letter topics, with the content of their
-// records. The letter is valid until each returns.
+// ExportLetters calls each with the selected dead letters in the order of the dead-letter topics, with the content of
+// their records. The letter is valid until each returns.
 func ExportLetters(ctx context.Context, a *Access, q LetterSelection, each func(*deadletter.Letter) error) (notes []string, err error) {
 	r, end, err := lookup.NewReader(ctx, a.Config, q.Within)
 	if err != nil {

@@ -117,8 +117,8 @@ func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, e
 	return chosen, nil
 }
 
-// acceptsAll refuses the plan unless it names all topics with positions in a replaced table: accepting the table lets all
-// of them continue.
+// acceptsAll refuses the plan unless it names all topics with positions in a replaced table: accepting the table lets
+// all of them continue.
 func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	var left, gone []string
 	for appID := range l.snapshot.Positions {

@@ -9,8 +9,8 @@ import (
 )
 
 // topicCheck compares the rows of one partition with its committed records, in the order of offsets. Each record with a
-// value that a commit covers must have a row, or be one of the commit's dead letters, duplicates or dropped health-check
-// records. Each row must have a record.
+// value that a commit covers must have a row, or be one of the commit's dead letters, duplicates or dropped
+// health-check records. Each row must have a record.
 type topicCheck struct {
 	rows   *offsetSet
 	nulls  bool       // a record without a value has a row like any other

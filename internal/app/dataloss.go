@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// watchLoss is the pause between two polls of the topics' retention and of the timestamps at the positions; soonLoss is
-	// the pause before the first poll.
+	// watchLoss is the pause between two polls of the topics' retention and of the timestamps at the positions;
+	// soonLoss is the pause before the first poll.
 	watchLoss = time.Minute
 	soonLoss  = 10 * time.Second
 	// lossTimeout bounds one request to Kafka.
@@ -199,7 +199,8 @@ func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duratio
 	return longest
 }
 
-// timeOf returns the newest timestamp of the record batch at a position, or the zero time if the watch has not fetched it.
+// timeOf returns the newest timestamp of the record batch at a position, or the zero time if the watch has not fetched
+// it.
 func (w *lossWatch) timeOf(p connector.Partition, position int64) time.Time {
 	if w == nil {
 		return time.Time{}

@@ -24,8 +24,8 @@ const (
 	lagLogEvery = 5 * time.Minute
 )
 
-// lagWatch polls the end offsets of all claims, held ones too, and lets the monitor judge the lag. It has its own goroutine
-// and requests, so the pipeline never waits for it.
+// lagWatch polls the end offsets of all claims, held ones too, and lets the monitor judge the lag. It has its own
+// goroutine and requests, so the pipeline never waits for it.
 type lagWatch struct {
 	rules      health.LagRules
 	grace      time.Duration
@@ -77,8 +77,8 @@ func (w *lagWatch) run(ctx context.Context) {
 	}
 }
 
-// poll fetches the end offsets, waits, reads the claims' positions, and judges the lag. The wait gives the pipeline time to
-// read a record that was produced just before the end offsets were fetched.
+// poll fetches the end offsets, waits, reads the claims' positions, and judges the lag. The wait gives the pipeline
+// time to read a record that was produced just before the end offsets were fetched.
 func (w *lagWatch) poll(ctx context.Context) {
 	ends, err := w.ends(ctx, w.status().Claims)
 	if reliability.Wait(ctx, w.grace) != nil {

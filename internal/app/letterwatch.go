@@ -54,8 +54,8 @@ const (
 	maxStrange = 100
 	// retryAfter is the pause before the watch reads a table again that could not show which records have rows.
 	retryAfter = 10 * time.Minute
-	// riseEvery is the shortest interval between two log lines about more dead letters of a topic that already has some.
-	// riseLines bounds the lines about all topics in that time.
+	// riseEvery is the shortest interval between two log lines about more dead letters of a topic that already has
+	// some. riseLines bounds the lines about all topics in that time.
 	riseEvery = 10 * time.Minute
 	riseLines = 100
 )
@@ -332,7 +332,8 @@ func (w *letterWatch) recount(ctx context.Context) {
 	w.logRises(ctx)
 }
 
-// resolvedBy returns the dead letters of a partition that operators discarded or acknowledged.
+// resolvedBy returns a function that returns, for a partition, the offsets of the dead letters that operators discarded
+// or acknowledged.
 func resolvedBy(state *opslog.State) func(idempotency.Partition) offsets.Set {
 	return func(p idempotency.Partition) offsets.Set {
 		states := state.Letters(p)

@@ -71,7 +71,8 @@ func (l *lake) letters(at ...int64) []opslog.Letters {
 	return []opslog.Letters{opslog.LettersOf(l.source(), offsets.Of(at...))}
 }
 
-// replay adds rows of topic orders with their original coordinates to its table, as a replay does: intent, commit, outcome.
+// replay adds rows of topic orders with their original coordinates to its table, as a replay does: intent, commit,
+// outcome.
 func (l *lake) replay(at ...int64) {
 	l.T.Helper()
 	guard := reliability.NewGuard("store", laketest.Load(l.T, l.Config).Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
@@ -260,8 +261,8 @@ func TestLetterWatch_ReplayReadsNoTable(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_ReplayOfAnotherTopicID: a table that cannot prove of which topic id its rows are proves no replay either, on
-// a member that follows and on one that just started.
+// TestLetterWatch_ReplayOfAnotherTopicID: if a table cannot prove of which topic id its rows are, a replay does not
+// make dead letters void. That holds on a member that follows the table and on one that just started.
 func TestLetterWatch_ReplayOfAnotherTopicID(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -284,8 +285,8 @@ func TestLetterWatch_ReplayOfAnotherTopicID(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_DecisionsCountAtOnce: between two polls, a decision changes gauge and health without another poll. A member
-// that has not read the operations log counts all dead letters, and no replays.
+// TestLetterWatch_DecisionsCountAtOnce: between two polls, a decision changes gauge and health without another poll. A
+// member that has not read the operations log counts all dead letters, and no replays.
 func TestLetterWatch_DecisionsCountAtOnce(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -325,7 +326,8 @@ func TestLetterWatch_DecisionsCountAtOnce(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_DecisionsWhileATopicFails: a topic that the last poll could not count keeps its number until a poll can.
+// TestLetterWatch_DecisionsWhileATopicFails: a topic that the last poll could not count keeps its number until a poll
+// can.
 func TestLetterWatch_DecisionsWhileATopicFails(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -401,8 +403,8 @@ func TestLetterWatch_Alarm(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_DecisionsAboutDeletedTopics: a topic that Kafka no longer has, and only a pattern matches, shows 0 once all its
-// dead letters are resolved, so that its alert ends.
+// TestLetterWatch_DecisionsAboutDeletedTopics: a topic that Kafka no longer has, and only a pattern matches, shows 0
+// once all its dead letters are resolved, so that its alert ends.
 func TestLetterWatch_DecisionsAboutDeletedTopics(t *testing.T) {
 	l := newLake(t, `topics: {sales: {pattern: 'orders.*', deny: [], bad_records: dead_letter, dead_letters: {topic: dead, archive: none, class: financial}}}`)
 	l.Create("orders", 1)

@@ -228,8 +228,8 @@ func reordered(samples []string) (all []string) {
 	return all
 }
 
-// TestUnresolvedLettersThatCannotBeCounted: a failed count keeps the last number and is logged; without an earlier count
-// there is no series.
+// TestUnresolvedLettersThatCannotBeCounted: a failed count keeps the last number and is logged; without an earlier
+// count there is no series.
 func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq"} {

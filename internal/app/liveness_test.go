@@ -10,8 +10,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestWatchdog_RunningMember: the watchdog sees every loop of a running member. The liveness file is fresh while the member
-// runs, and deleted afterwards.
+// TestWatchdog_RunningMember: the watchdog sees every loop of a running member. The liveness file is fresh while the
+// member runs, and deleted afterwards.
 func TestWatchdog_RunningMember(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	l := newLake(t, "topics: {orders: {}}").as("health: {enabled: false}", "health: {enabled: false, liveness_file: "+path+"}")

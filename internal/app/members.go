@@ -23,8 +23,9 @@ func (s *Member) register(ctx context.Context) error {
 	return err
 }
 
-// collectWork returns a function that returns two values: the time since this member last read a record of any partition,
-// and the total lag of its current partitions. Each is -1 while unknown. The function never waits for the pipeline.
+// collectWork returns a function that returns two values: the time since this member last read a record of any
+// partition, and the total lag of its current partitions. Each is -1 while unknown. The function never waits for the
+// pipeline.
 func collectWork(status func() connector.Status) func() (idle time.Duration, lag int64) {
 	var last time.Time
 	return func() (time.Duration, int64) {

@@ -41,8 +41,8 @@ func Run(ctx context.Context, cfg *config.Config, o Options, logger *slog.Logger
 	return s.Run(ctx)
 }
 
-// Run starts the member and blocks until it has stopped. It starts, in this order: the health server, so that probes get
-// responses; the ops API; the store's self-test; the operations log, for pauses; fetching; the group. The pipeline
+// Run starts the member and blocks until it has stopped. It starts, in this order: the health server, so that probes
+// get responses; the ops API; the store's self-test; the operations log, for pauses; fetching; the group. The pipeline
 // stops first, then all others at once, so that probes see the drain.
 func (s *Member) Run(ctx context.Context) error {
 	cfg, logger := s.config, s.logger

@@ -14,8 +14,8 @@ import (
 	"sluice/reliability"
 )
 
-// Config is the content of config.yaml: one field for each section, with the same name. The shipped config.yaml documents
-// every key.
+// Config is the content of config.yaml: one field for each section, with the same name. The shipped config.yaml
+// documents every key.
 type Config struct {
 	Pipeline string
 	Log      Log
@@ -191,8 +191,8 @@ func (s Secret) MarshalText() ([]byte, error) {
 	return []byte(s.String()), nil
 }
 
-// Default returns the default configuration. Keys without a default (pipeline, kafka.brokers, storage.url, topics, schema)
-// are empty.
+// Default returns the default configuration. Keys without a default (pipeline, kafka.brokers, storage.url, topics,
+// schema) are empty.
 func Default() *Config {
 	return &Config{
 		Log: Log{Level: "info", Format: "auto"},

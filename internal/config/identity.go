@@ -79,8 +79,9 @@ func (l *loader) checkIdentity(name string, t *Topic) {
 	}
 }
 
-// fingerprintNeed returns the memory that the declared rates need, and the key of the first one. identities reports whether
-// any topic declares an identity. A rate is the sum over all partitions, because one member may own all of them.
+// fingerprintNeed returns the memory that the declared rates need, and the key of the first one. identities reports
+// whether any topic declares an identity. A rate is the sum over all partitions, because one member may own all of
+// them.
 func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities bool) {
 	add := func(name string, t *Topic) {
 		if t.ProducerIdentity().By == idempotency.ByNone {

@@ -145,8 +145,8 @@ func (s *LetterSource) archiveIn(deadLetters string) (string, error) {
 	return tablePath(s.DeadLetters.Archive, topic)
 }
 
-// letterTopics returns, sorted, the dead-letter topics without an entry that feed a letter table. It leaves out those of
-// patterns with {topic}: their names are known only once the topics exist.
+// letterTopics returns, sorted, the dead-letter topics without an entry that feed a letter table. It leaves out those
+// of patterns with {topic}: their names are known only once the topics exist.
 func (c *Config) letterTopics() []string {
 	names := map[string]bool{}
 	note := func(t *Topic, topic string) {

@@ -9,7 +9,8 @@ import (
 	"sluice/connector/decode"
 )
 
-// lettersConfig loads a configuration with these topics; bad records become dead letters unless an entry says otherwise.
+// lettersConfig loads a configuration with these topics; bad records become dead letters unless an entry says
+// otherwise.
 func lettersConfig(t *testing.T, sections string) *Config {
 	t.Helper()
 	return mustLoad(t, write(t, "pipeline: p\nkafka: {brokers: [k:9092]}\nstorage: {url: file:///data}\n"+sections), nil)

@@ -23,8 +23,8 @@ var (
 // hidden replaces credentials.
 const hidden = "***"
 
-// shortValue is the length up to which a variable's value is hidden only as a whole quoted text. Replacing each "1" would
-// make texts unreadable and protect nothing.
+// shortValue is the length up to which a variable's value is hidden only as a whole quoted text. Replacing each "1"
+// would make texts unreadable and protect nothing.
 const shortValue = 3
 
 // filled is a text that problems must not show: the value that a variable put into a key, or credentials in a literal
@@ -173,8 +173,8 @@ func WithoutPasswords(value string) string {
 	return parameter.ReplaceAllString(value, "${1}="+hidden)
 }
 
-// unnamed removes the file name from an error of reading a secret file: operators sometimes write the secret itself instead
-// of the name.
+// unnamed removes the file name from an error of reading a secret file: operators sometimes write the secret itself
+// instead of the name.
 func unnamed(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("the file cannot be opened: %w: write the name of a file that holds the secret, seen from the folder of the configuration", pe.Err)

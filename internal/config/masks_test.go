@@ -85,8 +85,8 @@ var credentialTexts = []string{
 	"field:x?api_key=s3cr3tCanary",
 }
 
-// TestMasks_Problems gives each key each of these texts, as it stands and from variables. The problems and
-// the printed configuration show no part of the credentials.
+// TestMasks_Problems writes each text of credentialTexts and of the values below into each key, literally and from
+// variables. The problems and the printed configuration must show no part of the credentials.
 func TestMasks_Problems(t *testing.T) {
 	env := map[string]string{
 		"ALONE": secretCanary, "URL": credentialTexts[0], "LIST": "a:1, " + secretCanary + ", b", "PATH_": secretCanary + "//x!" + secretCanary, "LONG": strings.Repeat(secretCanary, 40),

@@ -27,8 +27,8 @@ const (
 // configured is the source of a limit that the file sets.
 const configured = "configured"
 
-// Budget is the division of memory.limit, in bytes. The memory outside of the pools is for encoding, for the rest of the
-// process, and for garbage that is not collected yet.
+// Budget is the division of memory.limit, in bytes. The memory outside of the pools is for encoding, for the rest of
+// the process, and for garbage that is not collected yet.
 type Budget struct {
 	Limit  int64
 	source string
@@ -110,8 +110,8 @@ func (b Budget) Pools() connector.Pools {
 	return connector.Pools{Fetch: bytepool.New(b.fetch), Batch: bytepool.New(b.batch)}
 }
 
-// Encoders returns how many row groups all tables together may encode at the same time: one for each core, if the memory
-// outside of the pools is enough for two chunks of rows for each.
+// Encoders returns how many row groups all tables together may encode at the same time: one for each core, if the
+// memory outside of the pools is enough for two chunks of rows for each.
 func (b Budget) Encoders(cores int) int {
 	chunk := min(max(b.batch/int64(4*cores), 512<<10), 16<<20)
 	return int(min(max(b.rest()/(2*chunk), 1), int64(cores)))
@@ -132,8 +132,8 @@ func (b Budget) forTables(n int) int64 {
 	return b.Limit
 }
 
-// runtime returns the memory limit for the garbage collector. It is below the budget's: the collector does not count the
-// pages of the binary, and it frees garbage late.
+// runtime returns the memory limit for the garbage collector. It is below the budget's: the collector does not count
+// the pages of the binary, and it frees garbage late.
 func (b Budget) runtime() int64 { return b.Limit - min(b.Limit/4, 32<<20) }
 
 // LimitRuntime sets the memory limit of the garbage collector, unless the variable GOMEMLIMIT is set. It logs the
@@ -192,8 +192,8 @@ func (l *loader) checkMemory() {
 	}
 }
 
-// cgroupLimit returns the memory limit of the container in bytes: the lowest of its cgroup and those above it. It returns 0
-// if there is no limit, or it cannot be read.
+// cgroupLimit returns the memory limit of the container in bytes: the lowest of its cgroup and those above it. It
+// returns 0 if there is no limit, or it cannot be read.
 func cgroupLimit() int64 {
 	limit, err := memlimit.FromCgroup()
 	if err != nil || limit > math.MaxInt64 {

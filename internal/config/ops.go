@@ -17,7 +17,8 @@ type Ops struct {
 
 const defaultOpsListen = "127.0.0.1:8090"
 
-// IsDefault reports whether the address is the default one. A second member on the same machine runs without the API then.
+// IsDefault reports whether the address is the default one. A second member on the same machine runs without the API
+// then.
 func (o *Ops) IsDefault() bool { return o.Listen == defaultOpsListen }
 
 func (o *Ops) keys() []key {

@@ -71,7 +71,8 @@ func shownNode(k key) *yaml.Node {
 	return n
 }
 
-// PrintYAML writes the configuration in force as a config.yaml without secrets. The comment of each value is its origin.
+// PrintYAML writes the configuration in force as a config.yaml without secrets. The comment of each value is its
+// origin.
 func (c *Config) PrintYAML(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, s := range c.settings() {

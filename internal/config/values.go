@@ -62,8 +62,8 @@ func secret(p *Secret) value {
 	return v
 }
 
-// choice returns a value that accepts one of the words in now. For a word in later, the error says that it comes in a
-// later version.
+// choice returns a value that accepts one of the words in now. For a word in later, the error says that only a later
+// version accepts it.
 func choice(p *string, later []string, now ...string) value {
 	return one(p, strings.Join(now, " | "), "!!str", func(s string) (string, error) {
 		switch {
