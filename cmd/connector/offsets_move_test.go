@@ -64,7 +64,7 @@ func (l *lake) versions(table string) (n int) {
 	return n
 }
 
-// operations returns the operations log.
+// operations returns the bodies of all entries of the operations log.
 func (l *lake) operations() (bodies []opslog.Body) {
 	l.T.Helper()
 	guard := reliability.NewGuard("store", config.Default().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)

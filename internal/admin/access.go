@@ -1,6 +1,6 @@
 // Package admin implements the actions of operators as functions that take a context, an [Access] and plain arguments
-// and return structs. The commands print the structs; an API could serve them. An action that changes something has two
-// steps: a Plan function returns what would change, and a second function does it. A dry run ends after the plan.
+// and return structs. The commands print the structs, and the ops API serves them. An action that changes something has
+// two steps: a Plan function returns what would change, and a second function does it; a dry run ends after the plan.
 // Errors have kinds; see package fail.
 package admin
 

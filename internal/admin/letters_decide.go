@@ -20,8 +20,8 @@ type LettersPlan struct {
 	Letters  []opslog.Letters `json:"letters"`
 }
 
-// PlanDiscard plans to discard dead letters: their records never become rows, and they do not count as unresolved any
-// more.
+// PlanDiscard plans to discard dead letters: no replay makes rows of their records, and they do not count as unresolved
+// any more. PlanReopen undoes that.
 func PlanDiscard(ctx context.Context, a *Access, q LetterSelection) (*Decision, error) {
 	return planLetters(ctx, a, q, letterDecision{
 		verb: "discard", done: "discarded", becomes: LetterDiscarded, kind: opslog.KindDiscard,

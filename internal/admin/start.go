@@ -86,8 +86,9 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 	return made, nil
 }
 
-// choose returns the partitions to start: those without a position or, with all or Again, all of them. all is true for
-// a replaced table. Of partitions that the request names, one with a position is refused.
+// choose returns the partitions to start: those without a position or, with all or Again, also those that have one. all
+// is true for a replaced table. If the request names partitions, it returns only these, and refuses one that has a
+// position unless all or Again is set.
 func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, error) {
 	var chosen []connector.Partition
 	begun := l.started()

@@ -164,7 +164,8 @@ func TestTwoChains(t *testing.T) {
 	}
 }
 
-// TestOffsetSet compares the set with a map, over page borders and through full pages.
+// TestOffsetSet: an offsetSet has exactly the offsets of a map to which the same offsets were added, over page borders
+// and through full pages.
 func TestOffsetSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s offsetSet

@@ -154,7 +154,8 @@ func TestTopicCheckLetters(t *testing.T) {
 	}
 }
 
-// TestTopicCheckSets compares random sets of rows and records, over several pages.
+// TestTopicCheckSets: for random sets of rows and records, over several pages, the check counts exactly the records
+// without a row as lost, and the rows without a record as foreign.
 func TestTopicCheckSets(t *testing.T) {
 	in := followRanges(t, "0 -1 0 0\n1 0 1000000000 0")
 	rapid.Check(t, func(t *rapid.T) {

@@ -341,8 +341,9 @@ func resolvedBy(state *opslog.State) func(idempotency.Partition) offsets.Set {
 	}
 }
 
-// rise says when the next line about a topic is due: once it has more than n unresolved dead letters, riseEvery after
-// the last line at at. n is the number of that line, or a smaller one that was counted since.
+// rise says when the next line about a topic is due: once it has more than n unresolved dead letters, and riseEvery has
+// passed since the last line. n is the number of that line, or a smaller one that was counted since; at is the time of
+// that line.
 type rise struct {
 	n  int64
 	at time.Time

@@ -25,7 +25,7 @@ type Config struct {
 	Queue    Queue
 	Retry    Retry
 	Breaker  Breaker
-	// Fingerprints has the store of fingerprints for all topics that declare an identity.
+	// Fingerprints configures where the fingerprints of all topics with an identity are stored.
 	Fingerprints Fingerprints
 	// Defaults has the values that a topic inherits if it does not set them.
 	Defaults Topic
