@@ -23,10 +23,11 @@ const (
 	// Poison is a record that can never become a row: not decodable, wrong type, required field missing, out of range,
 	// too large or too deep. It never counts towards opening a circuit breaker.
 	Poison
-	// Fatal needs a person: 401, 403, a missing bucket, an unsupported table, a position outside the log. The claims are
-	// held and checked again each minute; nothing is skipped and no process exits.
+	// Fatal needs a person: 401, 403, a missing bucket, an unsupported table, a position outside the log. The claims
+	// are held and checked again each minute; nothing is skipped and no process exits.
 	Fatal
-	// Fenced means that another writer moved the position or owns it now. The work is dropped and resumed from the table.
+	// Fenced means that another writer moved the position or owns it now. The work is dropped and resumed from the
+	// table.
 	Fenced
 	// Canceled means that the caller's context was canceled. The work is drained or dropped.
 	Canceled

@@ -16,7 +16,7 @@ var passing = [...]error{
 	syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.EIO, syscall.ESTALE,
 }
 
-// denied are those that a person has to fix.
+// denied are errors of the system that a person has to fix.
 var denied = [...]error{syscall.EACCES, syscall.EPERM, syscall.EROFS}
 
 // ofSyscall returns the class of a system error and reports whether err is one of those listed above.

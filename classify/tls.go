@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// passingAlerts are the TLS alerts that concern one connection only, so that the next one may work. All other alerts (RFC
-// 8446, section 6.2) are about certificates, versions and names, which a person has to fix.
+// passingAlerts are the TLS alerts that concern one connection only, so that the next one may work. All other alerts
+// (RFC 8446, section 6.2) are about certificates, versions and names, which a person has to fix.
 var passingAlerts = [...]tls.AlertError{
 	20, // bad_record_mac: bytes were damaged in transit
 	80, // internal_error

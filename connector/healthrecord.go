@@ -44,11 +44,11 @@ const (
 
 // HealthRecords is the configuration of a topic's health-check records.
 type HealthRecords struct {
-	// Drop leaves health-check records out of the table; the [Range] of the commit counts them. Without it they are
-	// ordinary records.
+	// Drop leaves health-check records out of the table; the [Range] of the commit counts them. If Drop is false, they
+	// are ordinary records.
 	Drop bool
-	// Secret returns the secret that a health-check record must carry to be dropped; a record without it is an
-	// ordinary record. Any goroutine calls it, once per record that claims to be a health check, so it must not
-	// block. If Secret is nil, no secret is required; if it returns "", no record matches.
+	// Secret returns the secret that a health-check record must carry to be dropped; a record without the secret is an
+	// ordinary record. Every lane calls it, once per record that claims to be a health check, so it must not block. If
+	// Secret is nil, no secret is required; if it returns "", no record matches.
 	Secret func() string
 }

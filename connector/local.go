@@ -9,8 +9,8 @@ import (
 )
 
 // LocalError is a failure of this process while it decodes or encodes rows. Its cause is unknown: nothing shows that a
-// record or a dependency is at fault. A decoder or an encoder that panics returns one. It has no class: isolate.go in
-// package commit searches for the record at fault.
+// record or a dependency is at fault. A panic of a decoder or an encoder becomes one. It has no class of its own:
+// isolate.go in package commit searches for the record at fault.
 type LocalError struct {
 	Doing string // the step that failed, "decode" or "encode"
 	Err   error  // the cause; its text never contains bytes of a record

@@ -19,8 +19,8 @@ type Partition = idempotency.Partition
 // Two members may read the same partition at the same time, and the table stays correct.
 type Group interface {
 	// Run joins the group, delivers each new assignment, and leaves the group when ctx ends. It retries transient
-	// errors itself and returns only when ctx ends or on a Fatal error. deliver must return quickly: heartbeats go
-	// on while it runs, but the next join waits.
+	// errors itself and returns only when ctx ends or on a Fatal error. deliver must return quickly: heartbeats
+	// continue while it runs, but the next join waits.
 	Run(ctx context.Context, deliver func(Assignment)) error
 	// Offsets returns the group's committed offsets of a topic. It takes the name because Kafka stores offsets by
 	// topic name, not by topic id. Partitions without a committed offset are missing. It needs no membership.
@@ -65,11 +65,11 @@ type Log interface { //nolint:interfacebloat // three methods read records, thre
 	Topic(ctx context.Context, name string) (Topic, error)
 	// Bounds asks the leaders for the first and last offsets of partitions. A partition is left out if its topic has
 	// another id by now. A position with Epoch >= 0 also checks whether the log was truncated below it (KIP-320). A
-	// negative Next asks for the offsets alone. Beside an error it returns the bounds it got; an [UnreadError] names
-	// the partitions it could not read although the cluster answers.
+	// negative Next asks for the offsets alone. Together with an error, Bounds returns the bounds that it has read; an
+	// [UnreadError] names the partitions that it could not read although the cluster answers.
 	Bounds(ctx context.Context, partitions []Position) (map[Partition]Bounds, error)
-	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp is not before at. It
-	// leaves out partitions without such a record, and partitions whose topic has another id by now.
+	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp equals at or is
+	// later. It leaves out partitions without such a record, and partitions whose topic has another id by now.
 	OffsetsAt(ctx context.Context, partitions []Partition, at time.Time) (map[Partition]int64, error)
 }
 
@@ -100,8 +100,8 @@ type Bounds struct {
 	DivergedAt int64
 }
 
-// Unreadable returns why reading cannot continue at a position, or "" if it can. The bounds must be those that [Log.Bounds] read
-// for this position, because DivergedAt depends on it.
+// Unreadable returns why reading cannot continue at a position, or "" if it can. The bounds must be those that
+// [Log.Bounds] read for this position, because DivergedAt depends on it.
 func (b Bounds) Unreadable(next int64) hold.Reason {
 	switch {
 	case next < b.LogStart:

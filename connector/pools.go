@@ -6,7 +6,8 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Pools are the memory budgets. They never borrow from each other. [Pools.WithDefaults] replaces a nil pool by an unbounded one.
+// Pools are the memory budgets. They never borrow from each other. [Pools.WithDefaults] replaces a nil pool by an
+// unbounded one.
 //
 // Fetch holds the responses of brokers and the records in them until they are decoded. Log allocates from it. The
 // reader only watches it, and drops waiting fetch results when it is short.

@@ -11,8 +11,9 @@ import (
 // Records are the records of one fetch result, parsed while they are read. The bytes of a record stay valid and
 // unchanged until Release.
 type Records interface {
-	// Read parses the next records into block, starting at its first element. It returns 0 and io.EOF at the end. At
-	// damage it returns the records before it, perhaps none, with a [hold.Error] with hold.CorruptBatch.
+	// Read parses the next records into block, starting at its first element. It returns 0 and io.EOF at the end. If
+	// the next record is damaged, it returns the records before that one, perhaps none, with a [hold.Error] with
+	// hold.CorruptBatch.
 	Read(block []Record) (n int, err error)
 	// Release returns the memory of the fetch result. It must be called once, from any goroutine. Afterwards no
 	// record, key, value or header of the result may be used.
@@ -62,11 +63,11 @@ type Builder interface { //nolint:interfacebloat // what goes in, what comes out
 	Ignored() Ignored
 }
 
-// IdentityBuilder is a [Builder] that returns the fingerprints of its rows. A decoder whose builders do not implement it
-// finds no duplicates.
+// IdentityBuilder is a [Builder] that returns the fingerprints of its rows. Duplicates are found only in tables whose
+// decoder makes such builders.
 type IdentityBuilder interface {
-	// Entries returns the entry of each row of the last Seal, nil if the table declares no identity. The caller
-	// owns them.
+	// Entries returns the fingerprint entry of each row of the last Seal, nil if the table declares no identity. The
+	// caller owns them.
 	Entries() []idempotency.Entry
 }
 

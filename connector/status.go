@@ -16,8 +16,8 @@ type Status struct {
 	Paused   bool  // whether backpressure stops reading for at least one table
 	Queued   int64 // records that wait for a lane
 	Claims   []ClaimStatus
-	// Left is for a run until current: the holds of paused partitions that are no claims of this member and whose
-	// position is before the end that the log had at the start of the run.
+	// Left lists, in a run that ends once it is current, the holds of paused partitions that are no claims of this
+	// member and whose position is before the end that the log had at the start of the run.
 	Left []hold.Hold
 }
 
@@ -33,17 +33,16 @@ type ClaimStatus struct {
 	End      int64  // last stable offset
 	Lag      int64  // End - Position
 	Hold     *hold.Hold
-	// Consumed is the offset after the records that the table, the open batch or the sealed batch has passed, as rows or
-	// without one.
-	// Records that wait for a lane are not included, nor are a record that will hold the claim and the records after
-	// it.
+	// Consumed is the offset after the records that the table, the open batch or the sealed batch has passed, as rows
+	// or without one.
 	Consumed int64
 	// Waiting is when the first row or dead letter of the table, of any claim, began to wait for its commit; the
 	// sealed batch is included. It is zero if none waits. Every is how long they may wait (commit.every).
 	Waiting time.Time
 	Every   time.Duration
-	// Oldest is the smallest timestamp of the enqueued records that are not in the table and will get there. Newest
-	// is the timestamp of the newest row that this member committed. Both are zero if there is none.
+	// Oldest is the smallest timestamp of the records that were enqueued and that no commit has passed yet; records
+	// that a lane has skipped do not count. Newest is the timestamp of the newest row that this member committed. Both
+	// are zero if there is none.
 	Oldest, Newest time.Time
 	// LastRecord is when a record of the claim was last enqueued.
 	LastRecord time.Time

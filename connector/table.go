@@ -35,10 +35,10 @@ type Table interface { //nolint:interfacebloat // one way to write, and the ques
 	// invalid. It contains [ErrUndecided] if ctx ended while the outcome of a PUT was unknown: then the files stay, and
 	// the caller must read the position from the log again.
 	Commit(ctx context.Context, c *Commit, pre func(*Snapshot) error) (*Snapshot, error)
-	// HasRows reports which of the rows the table has, as of a snapshot that it returned. It uses the statistics of the
-	// data files, and reads the Kafka columns of files whose statistics do not decide. Without thorough it reads no
-	// files for [AnyPartition]: it finds rows of a topic only if the statistics show a data file with rows of this
-	// topic alone.
+	// HasRows reports for each element of `of` whether the table has such rows, as of a snapshot that this table
+	// returned. It uses the statistics of the data files, and reads the Kafka columns of files whose statistics do not
+	// decide. Without thorough it reads no files for [AnyPartition]: it finds rows of a topic only if the statistics
+	// show a data file with rows of this topic alone.
 	HasRows(ctx context.Context, s *Snapshot, of []RowsOf, thorough bool) (map[RowsOf]bool, error)
 	// Discard deletes the data files of a commit that has certainly failed. It keeps files that may be in the log.
 	Discard(ctx context.Context, s *Staged)
@@ -56,7 +56,7 @@ type DeadLetters interface {
 // FingerprintReader is a [Table] that can read the fingerprints of its rows. Only the table's writer calls it.
 type FingerprintReader interface {
 	// ReadFingerprints prepares to read the rows of q as of a snapshot that this table returned. The error is a
-	// [hold.Error] if the table has no fingerprint column.
+	// [hold.Error] if the table lacks the column of the identity.
 	ReadFingerprints(s *Snapshot, q FingerprintQuery) (Reading, error)
 }
 
@@ -65,8 +65,8 @@ type FingerprintReader interface {
 // returned.
 type Reading func(ctx context.Context, each func(PastRows) error) error
 
-// FingerprintQuery selects rows: those of any of the claims at offsets [From, Next) that are not older than Since,
-// in milliseconds since 1970.
+// FingerprintQuery selects rows: those of any of the claims at offsets [From, Next) whose Kafka timestamp is Since or
+// later, in milliseconds since 1970. Rows without a Kafka timestamp are not selected.
 type FingerprintQuery struct {
 	Identity idempotency.Identity
 	Claims   map[Partition]Offsets
@@ -77,8 +77,8 @@ type FingerprintQuery struct {
 // Offsets are the offsets [From, Next) of a partition.
 type Offsets struct{ From, Next int64 }
 
-// PastRows are rows of one partition, in no particular order. Written is the time of their data file in
-// milliseconds. Entries stay valid until the callback returns.
+// PastRows are rows of one partition, in no particular order. Written is when their data file was written, in
+// milliseconds since 1970. Entries stay valid until the callback returns.
 type PastRows struct {
 	Topic     string
 	Partition int32
@@ -153,8 +153,8 @@ type Txn struct {
 }
 
 // Range says in commitInfo which offsets of a partition a commit covers: [From, Next), with the number of rows and dead
-// letters. From is -1 in an initial commit. In a commit with [Moved], From and Next are the positions before and after the
-// move, and the range covers no records.
+// letters. From is -1 in an initial commit. In a commit with [Moved], From and Next are the positions before and after
+// the move, and the range covers no records.
 type Range struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`

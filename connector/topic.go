@@ -39,7 +39,8 @@ type Target struct {
 	Decoder Decoder
 	// Letters writes bad records of topics that have rules for them. If nil, every bad record holds its partition.
 	Letters DeadLetters
-	// Nulls is true if the decoder makes rows of records without a value. Otherwise they are skipped and counted.
+	// Nulls is true if the decoder makes rows of records without a value. Otherwise they are skipped and counted,
+	// unless [Refusals] refuse them.
 	Nulls bool
 	// Duplicates configures how duplicates are found. If nil, only coordinates distinguish records.
 	Duplicates *Duplicates
@@ -47,14 +48,15 @@ type Target struct {
 
 // LetterRules say when bad records of a topic become dead letters.
 type LetterRules struct {
-	// HoldAbove is the share, from 0 to 1, of bad records among all records of the topic in a sealed batch. Above it
-	// the claims with bad records are held (reason flood) until an operator decides.
+	// HoldAbove is the share, from 0 to 1, of bad records among all records of the topic in a sealed batch. Above this
+	// share, and with at least 100 bad records, the claims with bad records are held (reason flood) until an operator
+	// decides.
 	HoldAbove float64
 }
 
-// Duplicates configures which records of a table are the same for their producer, and the store that remembers them.
-// Records of one source partition with the same identity within the window become one row. Records of different
-// partitions are never duplicates of each other.
+// Duplicates configures which records of a table are the same for their producer, and the store that remembers their
+// fingerprints. Records of one source partition with the same identity within the window become one row. Records of
+// different partitions are never duplicates of each other.
 type Duplicates struct {
 	Identity idempotency.Identity
 	Window   time.Duration

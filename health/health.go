@@ -38,8 +38,9 @@ type Report struct {
 	// Fingerprints are the counts of this member for each topic that declares an identity.
 	Fingerprints []Fingerprints
 	Memory       []Pool
-	// Queued are records that were enqueued and are not rows yet. Paused is true while backpressure stops reading, for one
-	// table at least: too many records are queued, no memory is left, or a batch is full while the one before it commits.
+	// Queued are records that were enqueued and are not rows yet. Paused is true while backpressure stops reading, for
+	// one table at least: too many records are queued, no memory is left, or a batch is full while the one before it
+	// commits.
 	Queued int64
 	Paused bool
 	// Operations is nil if no operations log is followed.
@@ -68,23 +69,23 @@ type Partition struct {
 	End int64
 	// Table is the path of the table that it feeds.
 	Table string
-	// Verdict and Level are from the last check of the lag, "" before the first one. Level is that of the topic: it judges the
-	// sum of the adjusted lags of the topic's partitions that this member has.
+	// Verdict and Level are from the last check of the lag, "" before the first one. Level is that of the topic: it
+	// judges the sum of the adjusted lags of the topic's partitions that this member has.
 	Verdict Verdict
 	Level   Level
-	// Adjusted is the lag at the last check by which readiness is judged: rows that wait for their commit count as consumed
-	// until that commit is overdue. nil if unknown.
+	// Adjusted is the lag at the last check by which readiness is judged: rows that wait for their commit count as
+	// consumed until that commit is overdue. nil if unknown.
 	Adjusted   *int64
 	Thresholds LagThresholds
-	// Freshness is the age in seconds of the oldest record that is not in the table, by its timestamp: 0 if all records are
-	// in the table, nil if unknown.
+	// Freshness is the age in seconds of the oldest record that is not in the table, by its timestamp: 0 if all records
+	// are in the table, nil if unknown.
 	Freshness *float64
 }
 
 // Dependency is the state of Kafka or of a store.
 type Dependency struct {
 	Name string `json:"name"`
-	// Table is the path of the only table that depends on it, "" if all do.
+	// Table is the path of the only table that depends on it, "" if all tables do.
 	Table string `json:"table,omitempty"`
 	// Open is true while the circuit breaker lets no requests through, because too many failed.
 	Open bool `json:"open"`
@@ -93,8 +94,8 @@ type Dependency struct {
 	Error   string     `json:"error,omitempty"`
 }
 
-// Lag returns how many offsets the table is behind; known is false if the position or the end is unknown. The lag is 0
-// if the position was read later than the end and is beyond it.
+// Lag returns how many offsets of the partition are not in the table yet; known is false if the position or the end is
+// unknown. The lag is 0 if the position was read later than the end and is beyond it.
 func (p Partition) Lag() (lag int64, known bool) {
 	if p.Position < 0 || p.End < 0 {
 		return 0, false
@@ -119,9 +120,9 @@ var (
 	ErrNotResumed = errors.New("not resumed: positions are not read from the table yet")
 )
 
-// Ready returns why the connector is not ready, nil if it is. An unhealthy lag is an [UnhealthyError]. Holds by themselves
-// do not count: a restart or another member would meet the same hold, and the other partitions continue. Before the member
-// has joined and resumed, the error also names the dependency that fails.
+// Ready returns why the connector is not ready, nil if it is. An unhealthy lag is an [UnhealthyError]. Holds by
+// themselves do not count: a restart or another member would meet the same hold, and the other partitions continue.
+// Before the member has joined and resumed, the error also names the dependency that fails.
 func (r Report) Ready() error {
 	switch {
 	case r.Draining:

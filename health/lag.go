@@ -9,7 +9,7 @@ import (
 // LagStatus is the result of the last lag check of this member's partitions.
 type LagStatus struct {
 	Healthy bool `json:"healthy"`
-	// Reason says why it is not healthy, "" if it is.
+	// Reason says why the lag is not healthy, "" if it is.
 	Reason string `json:"reason,omitempty"`
 	// PartitionLags are end - position, by topic-partition.
 	PartitionLags map[string]int64 `json:"partition_lags"`
@@ -44,8 +44,8 @@ const (
 	LevelCritical Level = "critical"
 )
 
-// LagThresholds are the thresholds for the lag of a topic, in records. A lag greater than Warning has the level warning, one
-// greater than Critical the level critical. 0 turns a threshold off.
+// LagThresholds are the thresholds for the lag of a topic, in records. A lag greater than Warning has the level
+// warning, one greater than Critical the level critical. 0 turns a threshold off.
 type LagThresholds struct {
 	Warning, Critical int64
 }
@@ -61,8 +61,8 @@ func (t LagThresholds) Level(lag int64) Level {
 	return LevelOK
 }
 
-// Freshness returns the age in seconds of a partition's oldest record that is not in the table: 0 if the lag is known to
-// be 0, nil if oldest is zero. oldest is the timestamp of that record, the zero time if unknown.
+// Freshness returns the age in seconds of a partition's oldest record that is not in the table: 0 if the lag is known
+// to be 0, nil if oldest is zero. oldest is the timestamp of that record, the zero time if unknown.
 func Freshness(now time.Time, lag int64, known bool, oldest time.Time) *float64 {
 	seconds := 0.0
 	switch {

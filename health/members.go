@@ -19,7 +19,7 @@ type MembersStatus string
 const (
 	MembersOK       MembersStatus = "ok"
 	MembersDegraded MembersStatus = "degraded" // at least one member is stale
-	MembersUnknown  MembersStatus = "unknown"  // the store does not answer
+	MembersUnknown  MembersStatus = "unknown"  // the store does not answer, or its last response is too old
 )
 
 // Member is a member as its last beat shows it.
@@ -28,7 +28,7 @@ type Member struct {
 	Status string `json:"status"` // RUNNING or SHUTTING_DOWN
 	// Seconds is the age of its last beat by the store's clock.
 	Seconds float64 `json:"heartbeat_age_seconds"`
-	Active  bool    `json:"active"` // the beat is not older than the member's ttl
+	Active  bool    `json:"active"` // registered, and its last beat is younger than its TTL
 	// LastRecord is when it last took a record, nil if never.
 	LastRecord *time.Time `json:"last_message_at"`
 	// Lag is its total lag, nil if unknown.

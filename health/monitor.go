@@ -21,8 +21,8 @@ type LagRules struct {
 // LagSample is the result of one check of a partition. Offsets are -1 if unknown.
 type LagSample struct {
 	TopicPartition
-	// Identity distinguishes this partition from another one of the same name, and this claim from an earlier claim of it.
-	// If it changes, earlier samples do not count.
+	// Identity distinguishes this partition from another one of the same name, and this claim from an earlier claim of
+	// it. If it changes, earlier samples do not count.
 	Identity any
 	Table    string
 	End      int64 // last stable offset
@@ -44,7 +44,8 @@ type PartitionLag struct {
 	// Overdue is true if the commit of rows of the partition is overdue: see [LagSample.overdue].
 	Overdue bool
 	Verdict Verdict // "" before the first known lag
-	// Level is that of the topic: it judges the sum of the adjusted lags of the topic's partitions that this member has.
+	// Level is that of the topic: it judges the sum of the adjusted lags of the topic's partitions that this member
+	// has.
 	Level Level
 }
 
@@ -56,9 +57,9 @@ type LagReport struct {
 
 // Monitor judges the lag of a member's partitions from regular samples. It does no I/O and has no clock.
 //
-// It judges an adjusted lag: rows that wait for their commit count as consumed until the commit is overdue, so that a batch
-// that fills for a minute is not a stuck consumer. After that only rows in the table count. The maximum lag also applies to
-// a held partition, which never counts as stuck.
+// It judges an adjusted lag: rows that wait for their commit count as consumed until the commit is overdue, so that a
+// batch that fills for a minute is not a stuck consumer. After that only rows in the table count. The maximum lag also
+// applies to a held partition, which never counts as stuck.
 type Monitor struct {
 	rules      LagRules
 	partitions map[TopicPartition]*lagHistory
@@ -70,9 +71,9 @@ func NewMonitor(rules LagRules) *Monitor {
 	return &Monitor{rules: rules, partitions: map[TopicPartition]*lagHistory{}}
 }
 
-// Observe takes the samples of all partitions that this member has now and judges them. A partition without a sample is no
-// longer claimed; if it returns, its history starts from zero. A sample without an end or a position adds nothing to the
-// history.
+// Observe takes the samples of all partitions that this member has now and judges them. A partition without a sample is
+// no longer claimed; if it returns, its history starts from zero. A sample without an end or a position adds nothing to
+// the history.
 func (m *Monitor) Observe(now time.Time, samples []LagSample) LagReport {
 	present := map[TopicPartition]bool{}
 	known := len(samples) == 0
@@ -118,8 +119,8 @@ func (m *Monitor) report() LagReport {
 	return l
 }
 
-// topicLags returns the sum of the known adjusted lags of each topic. Thresholds apply to the sum, so that many partitions
-// that are each a little behind exceed them, too.
+// topicLags returns the sum of the known adjusted lags of each topic. Thresholds apply to the sum, so that many
+// partitions that are each a little behind exceed them, too.
 func (m *Monitor) topicLags() map[string]int64 {
 	lags := map[string]int64{}
 	for p, h := range m.partitions {
@@ -142,7 +143,7 @@ func bounded(reasons []string) string {
 type lagHistory struct {
 	sample LagSample  // the newest one
 	window []lagPoint // of the last checks in which the lag was known, the oldest first; empty during a hold
-	moved  time.Time  // time of the last point whose progress was larger than that of the point before
+	moved  time.Time  // time of the last point with more progress than the point before it, or without one before it
 	lag    PartitionLag
 }
 

@@ -55,7 +55,7 @@ func TestLagHistories(t *testing.T) {
 		verdict health.Verdict
 		reason  string
 	}{
-		// The numbers of the requirement.
+		// The examples of the requirement for the lag check.
 		{"a healthy one", lags(3, 4, 5, 4, 5), "STALL", ""}, // its position does not move; "reads on" below is the same with one that does
 		{"two rises", lags(1000, 1500, 2100), "OK", ""},
 		{"three rises", lags(1000, 1500, 2100, 2800), "OK", rising},
@@ -218,7 +218,7 @@ func TestLagOfPartitions(t *testing.T) {
 		t.Errorf("without partitions: %+v", l)
 	}
 
-	// Many reasons are bounded.
+	// With many reasons, the text lists five of them and the number of the others.
 	var all []health.LagSample
 	for i := range int32(40) {
 		all = append(all, sample("orders", i, 20_010))
@@ -230,8 +230,8 @@ func TestLagOfPartitions(t *testing.T) {
 	}
 }
 
-// TestLagOfAnotherPartition: a partition that was lost and is claimed again starts with an empty window, and so does another
-// partition of the same name.
+// TestLagOfAnotherPartition: a partition that was lost and is claimed again starts with an empty window, and so does
+// another partition of the same name.
 func TestLagOfAnotherPartition(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -284,7 +284,8 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
-// TestLagProperties draws histories of several partitions and compares the monitor with a second implementation of the rules.
+// TestLagProperties draws histories of several partitions and compares the monitor with a second implementation of the
+// rules.
 func TestLagProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := health.LagRules{
@@ -366,7 +367,8 @@ func TestLagProperties(t *testing.T) {
 	})
 }
 
-// TestMoreLagIsNeverHealthier: a higher end makes no history healthier as long as it is the newest one.
+// TestMoreLagIsNeverHealthier: if the newest end of an unhealthy history were higher, the history would be unhealthy,
+// too.
 func TestMoreLagIsNeverHealthier(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ends := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 1, 8).Draw(t, "ends")

@@ -2,7 +2,8 @@ package health
 
 // Letters is the state of the dead letters of the pipeline.
 type Letters struct {
-	// Unresolved counts the records with a dead letter and without a row, of all members: nil before the first count.
+	// Unresolved counts the unresolved dead letters that all members of the pipeline wrote, as package lettercount
+	// defines them; nil before the first count.
 	Unresolved []UnresolvedLetters `json:"unresolved"`
 	// PerMinute are the dead letters that this member wrote in the last five minutes, as a rate.
 	PerMinute float64 `json:"per_minute"`
@@ -33,7 +34,8 @@ type Pool struct {
 
 // Operations is what a member has read of the operations log.
 type Operations struct {
-	// Known is true once the log was read whole. Seq is the newest entry known then, 0 if there is none.
+	// Known is true once the log was read whole. Seq is the number of the newest entry that this member has read, 0 if
+	// there is none.
 	Known bool  `json:"known"`
 	Seq   int64 `json:"seq"`
 }

@@ -20,9 +20,9 @@ const (
 	Draining Status = "draining" // stopping, committing the open batch
 )
 
-// Status summarises the report. It is Draining, Starting or Down exactly if [Report.Ready] returns an error. Otherwise it is
-// the worst status of the parts, but a part that is down counts as Degraded: its work continues without a restart once the
-// part is back.
+// Status summarises the report. It is Draining, Starting or Down exactly if [Report.Ready] returns an error. Otherwise
+// it is the worst status of the parts, but a part that is down counts as Degraded: its work continues without a restart
+// once the part is back.
 func (r Report) Status() Status { return r.status(r.Components()) }
 
 func (r Report) status(components []Component) Status {

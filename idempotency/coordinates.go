@@ -1,7 +1,7 @@
 // Package idempotency identifies records, so that a repeated read never becomes a second row.
 //
-// A record is identified by its coordinates: cluster, topic id, partition and offset. The position of a partition is in the
-// table's log, as the txn with the partition's appId.
+// A record is identified by its coordinates: cluster, topic id, partition and offset. The position of a partition is in
+// the table's log, as the txn with the partition's appId.
 package idempotency
 
 import (
@@ -86,7 +86,7 @@ func (p Partition) AppID(pipeline string) string {
 }
 
 // TableAppID is the key of the Delta txn by which a pipeline marks the table that it started to write:
-// kd1:<pipeline>:table:<table id>. A table created anew at the same place does not have it.
+// kd1:<pipeline>:table:<table id>. A table that was created again at the same place has no such txn.
 func TableAppID(pipeline, tableID string) string {
 	return strings.Join([]string{scheme, escape(pipeline), "table", escape(tableID)}, ":")
 }
@@ -101,13 +101,13 @@ func ReplayAppID(pipeline, tableID string) string {
 // of the dedup window (see [Judge]). It is the appId of p with one part more. Only topics with an identity need it.
 func (p Partition) NewestAppID(pipeline string) string { return p.AppID(pipeline) + ":" + newest }
 
-// EpochAppID is the key of the Delta txn that holds the leader epoch of the last record batch before the position of p, -1
-// if it is unknown: the appId of p with one part more. It is written in the commit that sets the position, and says
+// EpochAppID is the key of the Delta txn that holds the leader epoch of the last record batch before the position of p,
+// -1 if it is unknown: the appId of p with one part more. It is written in the commit that sets the position, and says
 // nothing about a position of another commit (see [EpochOf]).
 func (p Partition) EpochAppID(pipeline string) string { return p.AppID(pipeline) + ":" + epoch }
 
-// EpochOf returns the appId of the position that an appId of [Partition.EpochAppID] belongs to. ok is false for any other
-// appId.
+// EpochOf returns the appId of the position that an appId of [Partition.EpochAppID] belongs to. ok is false for any
+// other appId.
 func EpochOf(appID string) (position string, ok bool) {
 	position, ok = strings.CutSuffix(appID, ":"+epoch)
 	return position, ok && strings.HasPrefix(position, scheme+":") && strings.Count(position, ":") == 5
@@ -120,7 +120,7 @@ const (
 )
 
 // OfPipeline reports whether an appId is one of a pipeline: of a position, a leader epoch or a newest timestamp of a
-// partition, or of the mark of a table.
+// partition, or of the mark or the replays of a table.
 func OfPipeline(appID, pipeline string) bool {
 	return strings.HasPrefix(appID, scheme+":"+escape(pipeline)+":")
 }
@@ -144,8 +144,8 @@ var (
 )
 
 // ParseAppID parses the appId of a position or of a table. The error is [ErrForeign] for an appId of another program,
-// [ErrNewest] for one that holds a timestamp, [ErrEpoch] for one that holds a leader epoch, [ErrReplay] for one that counts
-// replays, and another error for a damaged appId of Sluice.
+// [ErrNewest] for one that holds a timestamp, [ErrEpoch] for one that holds a leader epoch, [ErrReplay] for one that
+// counts replays, and another error for a damaged appId of Sluice.
 func ParseAppID(s string) (AppID, error) {
 	parts := strings.Split(s, ":")
 	if parts[0] != scheme {

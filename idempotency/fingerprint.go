@@ -9,8 +9,8 @@ import (
 	"math"
 )
 
-// Fingerprint is the first half of the SHA-256 of an identity. Zero means that the record has no identity, so it is never
-// a duplicate. A Fingerprint can be a map key.
+// Fingerprint is the first half of the SHA-256 of an identity. Zero means that the record has no identity, so it is
+// never a duplicate. A Fingerprint can be a map key.
 type Fingerprint [16]byte
 
 // IsZero reports whether the record has no identity.
@@ -55,10 +55,11 @@ const (
 	tagContent byte = 'c'
 )
 
-// Hasher computes the fingerprints of one identity. The hash includes the kind of the identity, its name, and the type of
-// the value. A Hasher is for one goroutine.
+// Hasher computes the fingerprints of one identity. The hash includes the kind of the identity, its name, and the type
+// of the value. A Hasher is for one goroutine.
 //
-// An empty text or header is not an identity: records whose producer left the id empty are not duplicates of one another.
+// An empty text or header is not an identity: records whose producer left the id empty are not duplicates of one
+// another.
 type Hasher struct {
 	prefix []byte
 	buffer []byte

@@ -36,7 +36,8 @@ func TestParseIdentity(t *testing.T) {
 	}
 }
 
-// Fingerprints are computed again from the rows of existing tables and must match stored ones, so they must never change.
+// Fingerprints are computed again from the rows of existing tables and must match stored ones, so they must never
+// change.
 func TestFingerprintsStayWhatTheyAre(t *testing.T) {
 	field := func(s string) *idempotency.Hasher { return idempotency.NewHasher(identity(t, s)) }
 	for _, c := range []struct {

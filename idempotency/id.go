@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxIDBytes is the length of the longest id that a store keeps as it is.
+// MaxIDBytes is the largest length of an id in a store. A longer id is not stored: see [IsID].
 const MaxIDBytes = 200
 
 // IsID reports whether a store can keep a value as the id of an [Entry]: 1 to [MaxIDBytes] bytes of UTF-8 without NUL,

@@ -17,8 +17,8 @@ const (
 	ByContent    // key and value
 )
 
-// Identity distinguishes the repeats of a producer from new records: two records of one partition with the same identity are
-// one record that was sent twice.
+// Identity distinguishes the repeats of a producer from new records: two records of one partition with the same
+// identity are one record that was sent twice.
 type Identity struct {
 	By   By
 	Name string // dotted path of the column, or name of the header
@@ -62,5 +62,6 @@ func (i Identity) String() string {
 	return "none"
 }
 
-// Stored reports whether the table needs a column for the fingerprints, because the table lacks the data to compute them.
+// Stored reports whether the table needs a column for the fingerprints, because the table lacks the data to compute
+// them.
 func (i Identity) Stored() bool { return i.By == ByHeader || i.By == ByContent }

@@ -9,10 +9,10 @@ import (
 
 // An index maps fingerprints to times, at about 23 bytes each: 16 and 4, with one slot in seven empty.
 //
-// Each shard is a hash table with open addressing. Fingerprints are random, so their first 64 bits are the hash, and the
-// entries of a shard are in ascending order: a lookup ends at the first greater entry, and growing and sweeping are one
-// pass in order. Shards grow one at a time and by an eighth, so the index never needs twice its memory. A small index has
-// one shard.
+// Each shard is a hash table with open addressing. Fingerprints are random, so their first 64 bits are the hash, and
+// the entries of a shard are in ascending order: a lookup ends at the first greater entry, and growing and sweeping are
+// one pass in order. Shards grow one at a time and by an eighth, so the index never needs twice its memory. A small
+// index has one shard.
 type index struct {
 	base   int64   // milliseconds; the times of slots count from here
 	count  int     // of entries
@@ -45,7 +45,8 @@ type shard struct {
 // newIndex returns an index with room for this number of entries. Below 1000 entries per shard it is empty and grows.
 func newIndex(entries int) index {
 	var x index
-	// Random fingerprints do not fill all shards alike: each shard has room for six standard deviations more than the mean.
+	// Random fingerprints do not fill all shards alike: each shard has room for six standard deviations more than the
+	// mean.
 	mean := float64(entries) / (1 << splitBits)
 	if mean < 1000 {
 		return x
@@ -100,7 +101,8 @@ func words(f *Fingerprint) (hi, lo uint64) {
 // shard returns the shard of a fingerprint.
 func (x *index) shard(f *Fingerprint) *shard { return &x.shards[f[0]>>(8-x.shift)] }
 
-// split divides the only shard into 2^splitBits shards. Its entries are in order, so those of each new shard are adjacent.
+// split divides the only shard into 2^splitBits shards. Its entries are in order, so those of each new shard are
+// adjacent.
 func (x *index) split() {
 	old := x.shards[0].slots
 	x.shift, x.shards = splitBits, make([]shard, 1<<splitBits)
@@ -137,9 +139,9 @@ func (x *index) get(f Fingerprint) (at int64, ok bool) {
 	return x.base + int64(s.slots[i].at), true
 }
 
-// put adds a fingerprint, or moves its time forward. before is the time that it had, Never if it is new; stored is false
-// if at is too old for every window. If at is much newer than the other times, put removes entries that are then too old
-// for every window, and calls forgotten for each.
+// put adds a fingerprint, or moves its time forward. before is the time that it had, Never if it is new; stored is
+// false if at is too old for every window. If at is much newer than the other times, put removes entries that are then
+// too old for every window, and calls forgotten for each.
 func (x *index) put(f Fingerprint, at int64, forgotten func(at int64)) (before int64, stored bool) {
 	switch {
 	case x.count == 0:
@@ -175,15 +177,15 @@ func (x *index) put(f Fingerprint, at int64, forgotten func(at int64)) (before i
 	}
 }
 
-// span is the largest difference between two times, in milliseconds: seven weeks. A window is at most a quarter of it, so
-// an entry that does not fit is older than every window.
+// span is the largest difference between two times, in milliseconds: seven weeks. A window is at most a quarter of it,
+// so an entry that does not fit is older than every window.
 const span = int64(math.MaxUint32)
 
 // MaxWindow is the longest window.
 const MaxWindow = 12 * 24 * time.Hour
 
-// insert puts an entry into slot i. It moves the entries from i up to the next empty slot on by one, and returns false if
-// there is no empty slot.
+// insert puts an entry into slot i. It moves the entries from i up to the next empty slot on by one, and returns false
+// if there is no empty slot.
 func (s *shard) insert(i int, e slot) bool {
 	j := i
 	for ; j < len(s.slots) && !s.slots[j].f.IsZero(); j++ {
@@ -210,7 +212,8 @@ func (s *shard) resize(entries int) {
 	}
 }
 
-// fill adds entries, which are in ascending order, to an empty shard. It returns false if the tail is too short for them.
+// fill adds entries, which are in ascending order, to an empty shard. It returns false if the tail is too short for
+// them.
 func (s *shard) fill(entries []slot) bool {
 	next := 0
 	for i := range entries {
@@ -228,8 +231,8 @@ func (s *shard) fill(entries []slot) bool {
 	return true
 }
 
-// sweep removes entries older than before and calls forgotten with the time of each. Shards that are mostly empty afterwards
-// return memory.
+// sweep removes entries older than before and calls forgotten with the time of each. Shards that are mostly empty
+// afterwards return memory.
 func (x *index) sweep(before int64, forgotten func(at int64)) {
 	if x.count == 0 || before <= x.base {
 		return
@@ -247,8 +250,8 @@ func (x *index) sweep(before int64, forgotten func(at int64)) {
 				forgotten(at)
 				continue
 			}
-			// Never after its old slot j, so no entry is overwritten before it was read: the entries before it were removed, or
-			// moved towards the start.
+			// Never after its old slot j, so no entry is overwritten before it was read: the entries before it were
+			// removed, or moved towards the start.
 			at := max(s.home(&e.f), next)
 			s.slots[at] = e
 			next, kept = at+1, kept+1
@@ -264,8 +267,8 @@ func (x *index) sweep(before int64, forgotten func(at int64)) {
 	}
 }
 
-// rebase moves the base of the stored times, so that the new, later time at fits. It removes entries that are then too old
-// for every window.
+// rebase moves the base of the stored times, so that the new, later time at fits. It removes entries that are then too
+// old for every window.
 func (x *index) rebase(at int64, forgotten func(at int64)) {
 	base := at - span/2
 	x.sweep(base, forgotten)

@@ -44,8 +44,8 @@ const hour = int64(time.Hour / time.Millisecond)
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory returns an empty store with a limit in bytes. It calls forgotten, unless that is nil, when the limit makes a window
-// shorter, on the goroutine that adds fingerprints.
+// NewMemory returns an empty store with a limit in bytes. When the limit makes a window shorter, the store calls
+// forgotten, unless it is nil, on the goroutine that adds fingerprints.
 func NewMemory(limit int64, forgotten func(Forgotten)) *Memory {
 	if forgotten == nil {
 		forgotten = func(Forgotten) {}
@@ -53,7 +53,7 @@ func NewMemory(limit int64, forgotten func(Forgotten)) *Memory {
 	return &Memory{limit: limit, forgotten: forgotten, windows: map[Scope]*window{}}
 }
 
-// BytesPerEntry is the average size of an entry in bytes.
+// BytesPerEntry is the average size of an entry in a window in bytes, empty slots included.
 const BytesPerEntry = 24
 
 // SizeOf is the memory in bytes that a rate of records per second needs over a window.
@@ -147,7 +147,8 @@ func (m *Memory) account(w *window) {
 	w.bytes = now
 }
 
-// shorten forgets the oldest hours of the largest windows until all of them fit.
+// shorten deletes the oldest hours of the largest window, again and again, until all windows together fit into the
+// limit. It returns what it deleted.
 func (m *Memory) shorten() (told []Forgotten) {
 	for m.bytes > m.limit {
 		largest, scope := (*window)(nil), Scope{}
@@ -159,7 +160,7 @@ func (m *Memory) shorten() (told []Forgotten) {
 		if largest == nil {
 			return told // all windows are empty and still exceed the limit
 		}
-		// It removes an eighth at once, because each sweep is a pass over the whole window.
+		// A step deletes about an eighth of the window, because each sweep is a pass over the whole window.
 		before, count, going := int64(0), largest.count, int64(0)
 		for _, h := range slices.Sorted(maps.Keys(largest.hours)) {
 			before = (h + 1) * hour

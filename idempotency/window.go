@@ -8,8 +8,8 @@ type Entry struct {
 	Fingerprint Fingerprint
 	Offset      int64
 	At          int64
-	// ID is the producer's own id, "" if the store does not keep ids, the identity has none, or [IsID] refuses it. People
-	// search by it; duplicates are found by the fingerprint alone.
+	// ID is the producer's own id, "" if the store does not keep ids, the identity has none, or [IsID] refuses it.
+	// People search by it; duplicates are found by the fingerprint alone.
 	ID string
 }
 
@@ -47,7 +47,7 @@ type Judge struct {
 	now    int64
 	newest int64
 	seen   map[Fingerprint]int64
-	cut    index // fingerprints of the rows that this Judge has accepted
+	cut    index // fingerprints of the records that Duplicate has accepted as rows, with their timestamps
 	counts Counts
 }
 
@@ -56,12 +56,12 @@ type Counts struct {
 	Hits    int64 // duplicates
 	Misses  int64 // records with an identity that the window did not have
 	None    int64 // records without an identity
-	Undated int64 // records with an identity that have no timestamp
+	Undated int64 // records with an identity and without a timestamp that counts: see [Effective]
 }
 
-// NewJudge returns a Judge for a window of a length. newest is the newest timestamp among the rows of the partition, Never
-// if it has none. seen has the times that a store remembers of the fingerprints to be judged: see [Store]. rows is the
-// expected number of records.
+// NewJudge returns a Judge for a window of a length. newest is the newest timestamp among the rows of the partition,
+// Never if it has none. seen has the timestamps of the fingerprints to be judged, as [Store.Seen] returns them, and
+// rows is the expected number of records.
 func NewJudge(length time.Duration, now time.Time, newest int64, seen map[Fingerprint]int64, rows int) *Judge {
 	return &Judge{length: length.Milliseconds(), now: now.UnixMilli(), newest: newest, seen: seen, cut: newIndex(rows)}
 }

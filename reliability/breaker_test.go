@@ -139,7 +139,8 @@ func (w simulation) down(at time.Duration) bool {
 }
 
 // run lets the callers work, and cancels many of their calls, until the last outage is over. Then one more caller comes
-// and is not canceled. run returns how long that one waited, the dependency, and the status of the guard at the end.
+// and is not canceled. run returns how long this last caller waited, the dependency, and the status of the guard at the
+// end.
 func (w simulation) run(t *testing.T) (waited time.Duration, d *dependency, status reliability.Status) {
 	t.Helper()
 	d = watch(int(w.config.Successes))

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Intervals between the lines of one failure: the first line at once, the second after secondLine, then one every laterLines.
+// Intervals between the lines of one failure: the first line at once, the second after secondLine, then one every
+// laterLines.
 const (
 	secondLine = time.Minute
 	laterLines = 5 * time.Minute
@@ -61,8 +62,8 @@ func (f *FailureLog) Over(ctx context.Context, log *slog.Logger, msg string, arg
 	log.Log(ctx, level, msg, append(slices.Clip(args), "after", after.Round(time.Millisecond), "left_out", left)...) //nolint:sloglint // as in Failed
 }
 
-// fails records a failure and decides whether to write a line now. left is the number of lines left out before it; first
-// reports whether it is the first line of the failure.
+// fails records a failure and decides whether to write a line now. left is the number of lines left out before it;
+// first reports whether it is the first line of the failure.
 func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, left int64, first, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -81,8 +81,8 @@ func TestFailureLog_TenHours(t *testing.T) {
 	})
 }
 
-// TestFailureLog_NowAndThen: a dependency that works for a moment between its failures does not fill the log either. A
-// failure of a higher level is logged at once.
+// TestFailureLog_NowAndThen: a dependency that fails and works in turn for ten hours causes at most twice as many lines
+// as one that fails for ten hours. A failure with a higher level than the one before is logged at once.
 func TestFailureLog_NowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFailureLines(t)

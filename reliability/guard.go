@@ -26,8 +26,8 @@ type Config struct {
 }
 
 // Guard protects one dependency, for example the store of a table. It retries Transient errors without limit, and its
-// circuit breaker stops requests while the dependency is down. The clients that op calls must not retry. Callers of the
-// guard may retry only other errors, by starting again from the table.
+// circuit breaker stops requests while the dependency is down. The clients behind a guard must not retry. Callers of
+// the guard may retry only other errors, by starting again from the table.
 //
 // While the breaker is open, callers wait inside [Guard.Do]. When OpenFor is over, each caller continues at a random
 // moment within the ramp, which is a tenth of OpenFor. The first one probes; the others find the breaker open again, or
@@ -91,9 +91,9 @@ func NewGuard(name string, c Config, log *slog.Logger, reg prometheus.Registerer
 func (g *Guard) Backoff() Backoff { return g.backoff }
 
 // Do runs op until it succeeds or fails with an error that is not Transient, and returns that result. When ctx ends, Do
-// returns the cause of ctx, or the error of the op that ctx ended, marked Canceled; the error also names the last failure.
-// For liveness, the loop in ctx counts as waiting meanwhile ([pulse.Of]). about are attributes for the log lines, such as
-// the batch that waits.
+// returns the cause of ctx, or the error of the op that ctx ended, marked Canceled; the error also names the last
+// failure. For liveness, the loop in ctx counts as waiting meanwhile ([pulse.Of]). about are attributes for the log
+// lines, such as the batch that waits.
 func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ...any) error {
 	g.wants(1)
 	defer g.wants(-1)
@@ -260,7 +260,8 @@ func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	}
 }
 
-// Wait pauses for d, or until ctx ends; then it returns the cause of ctx. For liveness, the loop in ctx counts as waiting.
+// Wait pauses for d, or until ctx ends; then it returns the cause of ctx. For liveness, the loop in ctx counts as
+// waiting.
 func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -311,7 +311,7 @@ func TestGuard_OpenBreakerNamesTheFailure(t *testing.T) {
 }
 
 // TestGuard_TenHours: an outage of ten hours in which many requests wait causes a few hundred log lines. The first line
-// of each kind comes at once and names the batch that waits. The end of the outage is one line of each kind.
+// of each kind comes at once and names the batch that waits. The end of the outage causes one line of each kind.
 func TestGuard_TenHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// RecordRetry sets how often the work on one record is retried, and after which pauses, before the record is given up. It
-// is not for failing dependencies: a [Guard] retries those and never gives up.
+// RecordRetry sets how often the work on one record is retried, and after which pauses, before the record is given up.
+// It is not for failing dependencies: a [Guard] retries those and never gives up.
 type RecordRetry struct {
 	// Max is the number of attempts after the first failure; 0 means none. With [Scheduled] it is ignored.
 	Max int
@@ -16,8 +16,8 @@ type RecordRetry struct {
 	Curve Curve
 	// Schedule lists the pause before each attempt. [Scheduled] uses it, with as many attempts as there are pauses.
 	Schedule []time.Duration
-	// Cap bounds the pauses of [Exponential]; Jitter is the fraction by which they are spread after the cap. The other curves
-	// ignore both.
+	// Cap bounds the pauses of [Exponential]; Jitter is the fraction by which they are spread after the cap. The other
+	// curves ignore both.
 	Cap    time.Duration
 	Jitter float64
 }

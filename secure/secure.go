@@ -56,8 +56,8 @@ func Roots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// TLS returns the settings of a client that verifies host by the CA certificates in caFile, or by those of the system if
-// caFile is "".
+// TLS returns the settings of a client that verifies host by the CA certificates in caFile, or by those of the system
+// if caFile is "".
 func TLS(host, caFile string) (*tls.Config, error) {
 	roots, err := Roots(caFile)
 	if err != nil {

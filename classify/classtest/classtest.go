@@ -24,7 +24,8 @@ type Row struct {
 	Note  string
 }
 
-// Rows returns the rows of a source in the order of the file, or all rows if source is "". It panics on a malformed line.
+// Rows returns the rows of a source in the order of the file, or all rows if source is "". It panics on a malformed
+// line.
 func Rows(source string) []Row {
 	var rows []Row
 	for line := range strings.Lines(table) {

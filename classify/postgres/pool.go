@@ -1,5 +1,5 @@
-// Package postgres holds what the stores in PostgreSQL share: connection settings, error classes, and migrations of their
-// tables. It knows no table by name; each store describes its own in a [Tables].
+// Package postgres holds what the stores in PostgreSQL share: connection settings, error classes, and migrations of
+// their tables. It knows no table by name; each store describes its own in a [Tables].
 package postgres
 
 import (
@@ -14,7 +14,8 @@ import (
 const connectionLife = 5 * time.Minute
 
 // Config returns the configuration of a pool with at most maxConnections connections; connect bounds the time to open
-// one. It opens none. The error is a mistake in the URL, which it does not quote, or a [secure.ErrPlaintext].
+// one. Config itself opens no connection. The error is a mistake in the URL, which it does not quote, or a
+// [secure.ErrPlaintext].
 func Config(o pgconfig.Options, maxConnections int32, connect time.Duration) (*pgxpool.Config, error) {
 	config, err := pgconfig.Parse(o)
 	if err != nil {

@@ -22,20 +22,20 @@ import (
 // lockTimeout bounds the wait of a member for the migration lock, and the duration of a query of the tables.
 const lockTimeout = 30 * time.Second
 
-// Tables describes the tables of a store and the migrations that create them. Each migration leaves existing tables alone,
-// so all migrations may run again over tables that an earlier version made, with or without goose.
+// Tables describes the tables of a store and the migrations that create them. Each migration leaves existing tables
+// alone, so all migrations may run again over tables that an earlier version made, with or without goose.
 type Tables struct {
 	Migrations fs.FS  // files 00001_name.sql and so on
 	Latest     int64  // number of the last migration
 	Versions   string // table where goose records the applied migrations; never renamed
 	Lock       int64  // key of the advisory lock for migrations; one that other programs are unlikely to use
 
-	Columns   []string // that the last migration leaves, as table.column
-	First     []string // of these, those that the first migration makes
-	Unnoted   []string // that a table of Sluice has if it exists and goose has recorded no migration
+	Columns   []string // that exist after the last migration, as table.column
+	First     []string // those of Columns that the first migration makes
+	Unnoted   []string // those of Columns that an existing table of Sluice has even if goose has recorded no migration
 	Functions []string // that members call, each with the number of its arguments: "name/2"
-	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote. It tells rows of other programs
-	// from ours. "" for none.
+	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote. It tells rows of other
+	// programs from ours. "" for none.
 	Filled string
 	// Command is the command line that a user with the rights to create tables runs once.
 	Command string
@@ -61,8 +61,8 @@ func (f found) lacks(of []string) []string {
 // whole reports whether a member can work with the tables as they are.
 func (t *Tables) whole(f found) bool { return len(f.lacks(t.Columns)) == 0 && len(f.missing) == 0 }
 
-// current reports whether no migration is needed. A user who may not read the applied migrations cannot apply any, so the
-// existing tables count. The same is true if no migration is recorded and the user may not alter the tables.
+// current reports whether no migration is needed. A user who may not read the applied migrations cannot apply any, so
+// the existing tables count. The same is true if no migration is recorded and the user may not alter the tables.
 func (t *Tables) current(f found) bool {
 	return t.whole(f) && (f.version < 0 || f.version >= t.Latest || !f.noted && (!f.create || !f.owned))
 }
@@ -119,7 +119,8 @@ type rower interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// read reads the state of the tables, in the schema that statements without a schema would use.
+// read returns the state of the tables in the first existing schema of search_path. Without such a schema it returns a
+// Fatal error.
 func (t *Tables) read(ctx context.Context, db rower) (f found, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -186,7 +187,8 @@ func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// undone runs op in a nested transaction and rolls it back, so that op's locks on the tables end before they are altered.
+// undone runs op in a nested transaction and rolls it back, so that op's locks on the tables end before they are
+// altered.
 func undone(ctx context.Context, tx pgx.Tx, op func(part pgx.Tx) error) error {
 	part, err := tx.Begin(ctx)
 	if err != nil {
@@ -203,7 +205,7 @@ func (t *Tables) lock(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// ours returns an error if another program created the tables or writes to them.
+// ours returns a Fatal error if another program created the tables or writes to them.
 func (t *Tables) ours(ctx context.Context, tx pgx.Tx, there found) error {
 	if err := t.foreign(there); err != nil || !slices.Contains(there.columns, t.Filled) {
 		return err
@@ -219,7 +221,8 @@ func (t *Tables) ours(ctx context.Context, tx pgx.Tx, there found) error {
 	return nil
 }
 
-// apply runs the missing migrations, each in a transaction. If something is lost that they had created, it runs all of them.
+// apply runs the missing migrations, each in a transaction. If columns or functions of an applied migration were lost,
+// it runs all migrations.
 func (t *Tables) apply(ctx context.Context, pool *pgxpool.Pool, there found) (err error) {
 	db := stdlib.OpenDB(*pool.Config().ConnConfig)
 	db.SetMaxOpenConns(1)
@@ -258,7 +261,8 @@ func (t *Tables) mayNot(pool *pgxpool.Pool, there found) error {
 		there.schema, name(there.schema), user(pool), t.Command, t.rights(pool))
 }
 
-// Explained adds the statement to run to an error that says the user may not use the tables. Other errors stay as they are.
+// Explained adds the statement to run to an error that says the user may not use the tables. Other errors stay as they
+// are.
 func (t *Tables) Explained(err error, pool *pgxpool.Pool) error {
 	if code(err) != insufficientPrivilege {
 		return err

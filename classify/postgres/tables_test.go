@@ -8,7 +8,8 @@ import (
 	"sluice/secure/pgconfig"
 )
 
-// sample returns tables with two versions: the first migration creates a; the second one adds a column to a and creates b.
+// sample returns tables with two versions: the first migration creates a; the second one adds a column to a and creates
+// b.
 func sample() (t Tables, first, columns []string) {
 	first = []string{"a.id", "a.at"}
 	columns = append(slices.Clip(first), "a.status", "b.id", "b.at")

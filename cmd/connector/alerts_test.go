@@ -195,7 +195,7 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestAlerts compares the alert rules with the code and docs/operations.md. A connector must have each metric and label,
+// TestAlerts compares the alert rules with the code and docs/alerts.md. A connector must have each metric and label,
 // each alert must have a description and an instruction, and each hold reason must raise an alert.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
@@ -283,7 +283,8 @@ type ruleTest struct {
 	} `yaml:"alert_rule_test"`
 }
 
-// TestAlertTests expects for each alert a test in which it fires, and one in which its metrics exist but it does not fire.
+// TestAlertTests expects for each alert a test in which it fires, and one in which its metrics exist but it does not
+// fire.
 func TestAlertTests(t *testing.T) {
 	var rules ruleFile
 	strictYAML(t, alertsFile, &rules)

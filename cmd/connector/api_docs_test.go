@@ -103,8 +103,8 @@ func apiCurl(t *testing.T, command, token, address string) (code int, body strin
 	return got.StatusCode, string(b)
 }
 
-// TestOpsAPI_AddressInUse: an address that an operator chose must be free. With the default one a second member runs without
-// the API.
+// TestOpsAPI_AddressInUse expects an address that an operator chose to be free: otherwise the run ends with an error.
+// If the default address is in use, the member runs without the API.
 func TestOpsAPI_AddressInUse(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")

@@ -118,8 +118,8 @@ func TestCheck_MeantTopic(t *testing.T) {
 	}
 }
 
-// TestCheck_NullableInTable expects a warning if a column is not null in the configuration but nullable in the table: the
-// table decides.
+// TestCheck_NullableInTable expects a warning if a column is not null in the configuration but nullable in the table:
+// the table decides.
 func TestCheck_NullableInTable(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -226,7 +226,8 @@ func rewrite(t *testing.T, path, from, to string) {
 	}
 }
 
-// TestCheckRetention has topics whose records are deleted within a weekend, or by compaction.
+// TestCheckRetention expects warnings about a topic whose records Kafka deletes within a weekend, and about its
+// compaction.
 func TestCheckRetention(t *testing.T) {
 	b := newBroker(t)
 	admin := kadm.NewClient(b.client)
@@ -280,7 +281,8 @@ func TestCheckFails(t *testing.T) {
 	})
 }
 
-// TestCheckConfiguration expects an invalid configuration to end the check, but not a warning about it.
+// TestCheckConfiguration expects check to end at an invalid configuration. After a warning about the configuration, the
+// other checks must still run.
 func TestCheckConfiguration(t *testing.T) {
 	path := write(t, "pipeline: p\nkafka: {brokers: [a]}\nstorage: {url: \"file:///nowhere\"}\ndefaults: {schema: a int}\ntopics: {orders: {}}\n")
 	lines, _ := checkFound(t, 2, path)
@@ -326,7 +328,7 @@ func TestCheckSecurity(t *testing.T) {
 	hasLine(t, lines, "ok broker "+at+": ", "TLS 1.3, scram-sha-512 as sluice")
 	hasLine(t, lines, "warning broker "+at+": ", "the broker's certificate ends on ")
 	hasLine(t, lines, "ok topic orders: ", "")
-	hasLine(t, lines, "problem position orders: ", "unknown_history") // by that offset
+	hasLine(t, lines, "problem position orders: ", "unknown_history") // because of the committed offset
 
 	lines, all := checkFound(t, 3, cfg("ca_file: "+strange, right))
 	hasLine(t, lines, "failed broker "+at+": ", "signed by an authority that we do not trust")
@@ -339,7 +341,8 @@ func TestCheckSecurity(t *testing.T) {
 	hasLine(t, lines, "failed broker "+at+": ", "demands SASL")
 }
 
-// TestCheckAdvertised has a broker that advertises an address at which nothing listens.
+// TestCheckAdvertised has a broker that advertises an address at which nothing listens. check must report that address
+// as failed, with a hint about advertised.listeners.
 func TestCheckAdvertised(t *testing.T) {
 	t.Parallel()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))

@@ -89,7 +89,8 @@ func namesCommands(cmd *cobra.Command) {
 	}
 }
 
-// unknownCommand is the [cobra.PositionalArgs] of commands that take only subcommands.
+// unknownCommand is the [cobra.PositionalArgs] of commands that take only subcommands. It refuses any argument, and
+// suggests subcommands with similar names.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -56,9 +56,9 @@ func (c *cli) checkChange(ch *change) error {
 	return nil
 }
 
-// confirm reports whether a command shall act. With --dry-run it shows the plan on stdout and returns false; with --yes it
-// returns true. Otherwise it shows the plan on stderr, so that stdout has only the result, and asks the person at the
-// terminal. Without a terminal the error means exit code 2; if the person does not agree, 4.
+// confirm reports whether a command shall act. With --dry-run it shows the plan on stdout and returns false; with --yes
+// it returns true. Otherwise it shows the plan on stderr, so that stdout has only the result, and asks the person at
+// the terminal. Without a terminal the error means exit code 2; if the person does not agree, 4.
 func (c *cli) confirm(ctx context.Context, ch *change, show func(w io.Writer) error) (do bool, err error) {
 	if ch.dryRun {
 		if err := show(c.stdout); err != nil {
@@ -88,8 +88,8 @@ func (c *cli) confirm(ctx context.Context, ch *change, show func(w io.Writer) er
 	return false, fail.Refused(errors.New("nothing was changed"))
 }
 
-// readLine reads a line from stdin, or returns when ctx ends. The read itself cannot be canceled: then its goroutine lives
-// until the process exits.
+// readLine reads a line from stdin, or returns when ctx ends. The read itself cannot be canceled: then its goroutine
+// lives until the process exits.
 func (c *cli) readLine(ctx context.Context) (string, error) {
 	type line struct {
 		text string

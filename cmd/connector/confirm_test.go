@@ -104,7 +104,8 @@ func TestTerminal_NullDevice(t *testing.T) {
 	}
 }
 
-// TestPlan_ShownOnce expects a command to show its plan once: in the question if it asks one, otherwise with the result.
+// TestPlan_ShownOnce expects a command to show its plan once: in the question if it asks one, otherwise with the
+// result.
 func TestPlan_ShownOnce(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

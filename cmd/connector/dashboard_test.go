@@ -182,8 +182,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestDashboard_Namespace expects each query to filter by the variable namespace. All must mean ".*", which also matches
-// series without that label; a list of all namespaces would not.
+// TestDashboard_Namespace expects each query to filter by the variable namespace. All must mean ".*", which also
+// matches series without that label; a list of all namespaces would not.
 func TestDashboard_Namespace(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)
@@ -289,8 +289,8 @@ func parseScrape(t *testing.T, text string) samples {
 	return all
 }
 
-// missing returns the names in a query that the scrape lacks: metrics, labels that the query filters or groups by, and label
-// values of its matchers. It ignores labels that Prometheus adds, and metrics of other programs.
+// missing returns the names in a query that the scrape lacks: metrics, labels that the query filters or groups by, and
+// label values of its matchers. It ignores labels that Prometheus adds, and metrics of other programs.
 func (all samples) missing(q promQuery) (missing []string) {
 	label := func(metric, label string) {
 		if of := all[metric]; len(of) > 0 && !slices.Contains(targetLabels, label) && !slices.Contains(externalMetrics, metric) &&
@@ -320,8 +320,8 @@ func (all samples) missing(q promQuery) (missing []string) {
 	return missing
 }
 
-// matches reports whether a sample with these labels passes the matchers. Variables of Grafana and labels that Prometheus
-// adds pass.
+// matches reports whether a sample with these labels passes the matchers. Variables of Grafana and labels that
+// Prometheus adds pass.
 func (s promSelector) matches(labels map[string]string) bool {
 	for _, m := range s.matchers {
 		if strings.Contains(m.value, "$") || slices.Contains(targetLabels, m.label) {
@@ -385,8 +385,8 @@ members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 1
 	return all
 }
 
-// TestDashboard_Scrape expects a member to export each metric that a panel or a variable shows, with each label that the
-// query filters or groups by, and with the values that it filters for.
+// TestDashboard_Scrape expects a member to export each metric that a panel or a variable shows, with each label that
+// the query filters or groups by, and with the values that it filters for.
 func TestDashboard_Scrape(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)

@@ -10,7 +10,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// TestDeadLettersAllow runs the command for several allowances of a topic.
+// TestDeadLettersAllow gives, shortens, ends and plans an allowance of a topic. The operations log must have each one
+// that was carried out, and the last one must be in force.
 func TestDeadLettersAllow(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}, users: {bad_records: hold}}`)
 	allow := []string{"deadletters", "allow", "orders", "--operator", "ada", "--reason", "bad deploy", "--yes"}

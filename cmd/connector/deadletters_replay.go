@@ -147,7 +147,7 @@ func replayOutcome(r *admin.ReplayResult, err error) error {
 	return err
 }
 
-// replayProgress prints the progress of a replay to a terminal, on one line.
+// replayProgress returns a function that prints the progress of a replay on one line of stderr; nil without a terminal.
 func (c *cli) replayProgress() func(admin.ReplayProgress) {
 	if !c.terminal() {
 		return nil

@@ -20,8 +20,8 @@ import (
 // strictTopic has a topic whose records become dead letters if they have a field without a column.
 const strictTopic = `topics: {orders: {unknown_fields: dead_letter, bad_records: dead_letter, dead_letters: {archive: none, hold_above: 100%}}}`
 
-// newLetters returns a lake with ten records: those at odd offsets are dead letters until unknown fields are ignored, and
-// that at offset 8 can never become a row.
+// newLetters returns a lake with ten records: those at odd offsets are dead letters until unknown fields are ignored,
+// and that at offset 8 can never become a row.
 func newLetters(t *testing.T) (l, corrected *lake) {
 	t.Helper()
 	l = newLake(t, strictTopic)
@@ -72,7 +72,7 @@ func TestDeadLettersReplay(t *testing.T) {
 	if !strings.Contains(out, "orders  unknown_field  0            5           unknown_field at byte") || !strings.Contains(out, "replay 6 dead letters into orders\n") || !strings.Contains(errs, "nothing was changed") {
 		t.Error(out, errs)
 	}
-	// The cause is corrected.
+	// With the corrected configuration, a dry run shows which records become rows and which fail again.
 	out, _ = corrected.runs(0, "deadletters", "replay-all", "--dry-run", "--output", "json")
 	var plan admin.ReplayPlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil {
@@ -87,7 +87,7 @@ func TestDeadLettersReplay(t *testing.T) {
 	l.Has("orders", map[string][]int64{"orders:0": {0, 2, 3, 4, 6}})
 	states("0@1 unresolved 1", "0@3 replayed 1", "0@5 unresolved 1", "0@7 unresolved 1", "0@8 unresolved 1", "0@9 unresolved 1")
 
-	// All the others: one of them still cannot become a row, so the exit code is 1.
+	// A replay of all other dead letters: one of their records still cannot become a row, so the exit code is 1.
 	if r := replayed(t, corrected, 1, "replay-all", "orders"); r.Rows != 4 || r.Failed["type_mismatch"] != 1 || r.First["type_mismatch"].Record != "orders:0@8" {
 		t.Errorf("%+v", r)
 	}
@@ -103,7 +103,7 @@ func TestDeadLettersReplay(t *testing.T) {
 		t.Error(out, errs)
 	}
 
-	// A corrected value makes a row of it. The dead letter keeps its own.
+	// With a corrected value, the record becomes a row. The dead letter keeps the old value.
 	file := filepath.Join(t.TempDir(), "value")
 	if err := os.WriteFile(file, []byte(`{"n":8}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestDeadLettersReplay(t *testing.T) {
 	if out, _ = corrected.runs(0, "deadletters", "show", "orders:0@8", "--value"); out != `{"n":"eight"}` {
 		t.Error(out)
 	}
-	// The table is as exact as before, and the audit log knows everything.
+	// verify finds nothing wrong in the table, and the operations log has all replays.
 	if out, errs := corrected.runs(0, "verify", "--kafka"); !strings.Contains(out, "ok") {
 		t.Error(out, errs)
 	}
@@ -151,7 +151,8 @@ func TestDeadLettersDecisions(t *testing.T) {
 	if list.Unresolved != 3 || list.Discarded != 2 || list.Acknowledged != 1 {
 		t.Errorf("%+v", list)
 	}
-	// What is discarded stays out of replays; what is acknowledged only comes with them if it is asked for.
+	// A replay leaves out discarded dead letters. It includes acknowledged ones only if they are named, or selected by
+	// their state.
 	if r := replayed(t, l, 0, "replay-all"); r.Rows != 3 {
 		t.Errorf("%+v", r)
 	}
@@ -195,7 +196,7 @@ func TestDeadLettersDecisions(t *testing.T) {
 	}
 }
 
-// TestDeadLettersExport writes dead letters as JSON lines that are read back.
+// TestDeadLettersExport expects export to write each selected dead letter as a line of JSON.
 func TestDeadLettersExport(t *testing.T) {
 	l, _ := newLetters(t)
 	out, errs := l.runs(0, "deadletters", "export", "orders", "--code", "unknown_field")

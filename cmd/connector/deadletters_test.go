@@ -74,8 +74,8 @@ func TestLetterTables(t *testing.T) {
 	}
 }
 
-// TestLettersOfARunUntilCurrent expects a run until current to read only topics that exist at its start. The dead-letter
-// topic that it creates is read by the next run.
+// TestLettersOfARunUntilCurrent expects a run until current to read only topics that exist at its start. The
+// dead-letter topic that it creates is read by the next run.
 func TestLettersOfARunUntilCurrent(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}}")
 	l.Create("orders", 1)
@@ -87,8 +87,8 @@ func TestLettersOfARunUntilCurrent(t *testing.T) {
 	l.Has("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
 }
 
-// TestLetterTopicsAppear expects a running member to read dead-letter topics once they exist, also those of patterns, and
-// to create their tables. Before, it must not report them as missing.
+// TestLetterTopicsAppear expects a running member to read dead-letter topics once they exist, also those of patterns,
+// and to create their tables. Before, it must not report them as missing.
 func TestLetterTopicsAppear(t *testing.T) {
 	l := newLake(t, `
 topics:
@@ -237,7 +237,8 @@ func TestDeadLettersList(t *testing.T) {
 	}
 }
 
-// TestDeadLettersList_TableWithoutCoordinates has a table without the columns by which the command finds rows.
+// TestDeadLettersList_TableWithoutCoordinates has a table without the columns by which the command finds rows. Its dead
+// letters must be unknown, with a note that names the column.
 func TestDeadLettersList_TableWithoutCoordinates(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
 	l.Create("orders", 1)

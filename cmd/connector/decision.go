@@ -12,7 +12,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// decide plans a decision, shows it, and records it in the operations log if the person agrees.
+// decide plans a decision, shows it, and asks for consent unless --yes is given. Then it records the decision in the
+// operations log, and prints the entry. A dry run only shows the plan.
 func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, plan func(context.Context, *admin.Access) (*admin.Decision, error)) error {
 	a, err := c.access()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestCommandsInDocs executes every command of the shell blocks in README and docs, or checks that another suite does. A
-// command that neither executes is an error.
+// TestCommandsInDocs executes every command of the shell blocks in README and docs, or checks that another suite does.
+// A command that neither executes is an error.
 func TestCommandsInDocs(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "test/README.md"}
@@ -55,7 +55,8 @@ func shellBlocks(text string) (commands []string) {
 	return commands
 }
 
-// execute executes a command. member starts a member, once, and returns where it listens.
+// execute executes a command of the docs, or checks that another suite does. member starts a member, once, and returns
+// the address of its health server.
 func execute(t *testing.T, command string, member func() string) {
 	t.Helper()
 	words := strings.Fields(command)
@@ -95,8 +96,8 @@ func execute(t *testing.T, command string, member func() string) {
 	}
 }
 
-// selectsTest checks that the pattern behind -run matches a test of the folder, and that the folder has the flags behind
-// -args. The suites execute those tests.
+// selectsTest checks that the pattern after -run matches a test of the folder, and that the folder has the flags after
+// -args. Other suites execute these tests.
 func selectsTest(t *testing.T, words []string) {
 	t.Helper()
 	pattern, err := regexp.Compile(strings.Trim(words[slices.Index(words, "-run")+1], "'"))

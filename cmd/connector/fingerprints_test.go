@@ -13,7 +13,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// send produces one record with an id in its value and its header, at a time.
+// send produces one record with the timestamp at, and with id in its value and in a header.
 func (l *lake) send(topic, id string, at time.Time) {
 	l.T.Helper()
 	r := &kgo.Record{
@@ -29,8 +29,8 @@ const lakeOfTwins = `
 defaults: {schema: "n int, id string", commit: {every: 100ms}, bad_records: hold}
 topics: {orders: {identity: {by: 'field:id'}}, users: {identity: {by: 'header:event-id'}}, plain: {}}`
 
-// TestDuplicates_AcrossRuns expects records that a producer sends again during a later run of the connector to become no
-// rows.
+// TestDuplicates_AcrossRuns sends a record again before later runs of the connector. It must become no row within the
+// window of 24 hours, and a row after that.
 func TestDuplicates_AcrossRuns(t *testing.T) {
 	l := newLake(t, lakeOfTwins)
 	topics, first := []string{"orders", "users", "plain"}, time.Now().Add(-72*time.Hour).Truncate(time.Second)

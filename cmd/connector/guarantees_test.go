@@ -37,7 +37,8 @@ func TestGuaranteesPage(t *testing.T) {
 	}
 }
 
-// classTables returns the lists of errors in Markdown: a table for each source of errors, with the errors of each class.
+// classTables returns the lists of errors in Markdown: a table for each source of errors, with the errors of each
+// class.
 func classTables(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

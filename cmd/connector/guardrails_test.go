@@ -64,8 +64,8 @@ func (l *lake) until(what string, condition func() bool) {
 	}
 }
 
-// TestTable_TwoPipelines expects that a second pipeline does not start a topic that the table already has from the first
-// one, not even with another group.
+// TestTable_TwoPipelines expects that a second pipeline does not start a topic that the table already has from the
+// first one, not even with another group.
 func TestTable_TwoPipelines(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -80,8 +80,8 @@ func TestTable_TwoPipelines(t *testing.T) {
 	l.Has("orders", laketest.UpTo(7, "orders:0", "orders:1"))
 }
 
-// TestCluster_Changed connects the pipeline to a cluster with another id and topics of the same names. The table must get
-// no record of that cluster.
+// TestCluster_Changed connects the pipeline to a cluster with another id and topics of the same names. The table must
+// get no record of that cluster.
 func TestCluster_Changed(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -99,8 +99,9 @@ func TestCluster_Changed(t *testing.T) {
 	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
 }
 
-// TestOlderTable_AtStart restores the table to an older version before a member starts. The committed offsets are ahead of
-// it: the member must warn and read the records again, or hold them if the version is from before the initial commit.
+// TestOlderTable_AtStart restores the table to an older version before a member starts. The committed offsets are ahead
+// of it: the member must warn and read the records again, or hold them if the version is from before the initial
+// commit.
 func TestOlderTable_AtStart(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5) // version 0 creates the table, 1 is the initial commit, 2 has the rows

@@ -74,7 +74,8 @@ func ask(t *testing.T, method, url string) (code int, body string) {
 	return answer.StatusCode, string(b)
 }
 
-// curl requests an address as a command in the docs does.
+// curl executes a command curl of the docs against the health server of a member, and expects a response that is not
+// empty.
 func curl(t *testing.T, args []string, member string) {
 	t.Helper()
 	url, ok := strings.CutPrefix(strings.Trim(args[len(args)-1], "'"), "http://localhost:8080/")
@@ -125,8 +126,8 @@ func askHealth(t *testing.T, base string) (code int, a healthAnswer) {
 	return code, a
 }
 
-// TestHealthOfARun runs a member with all watchers and requests every endpoint while it is healthy, while a partition is
-// held, and while there is a dead letter.
+// TestHealthOfARun runs a member with all watchers. Each endpoint must respond while the member is healthy; then health
+// must show a held partition with its command, and a dead letter.
 func TestHealthOfARun(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {identity: {by: \"field:n\"}}, users: {bad_records: dead_letter}}")

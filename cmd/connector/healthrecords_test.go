@@ -97,8 +97,8 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	}
 }
 
-// TestVerify_EveryKindOfRecord has a topic with rows, bad records, tombstones, health-check records and duplicates, which
-// several runs read. Each record must be handled once according to its kind, and verify must find nothing.
+// TestVerify_EveryKindOfRecord has a topic with rows, bad records, tombstones, health-check records and duplicates,
+// which several runs read. Each record must be handled once according to its kind, and verify must find nothing.
 func TestVerify_EveryKindOfRecord(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `

@@ -13,8 +13,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestTableFolderDeleted deletes the folder of a table while a member runs. The member must report it, and commands must
-// show one reason for each partition. After offsets start the member must continue without an error in the log.
+// TestTableFolderDeleted deletes the folder of a table while a member runs. The member must report it, and commands
+// must show one reason for each partition. After offsets start the member must continue without an error in the log.
 func TestTableFolderDeleted(t *testing.T) {
 	t.Parallel()
 	l := newLakeOn(t, "topics: {orders: {}}", ", offset_commit_interval: 100ms", nil)

@@ -139,8 +139,8 @@ type holdLine struct {
 // maxSingle is the largest number of partitions with the same hold that get a line each.
 const maxSingle = 3
 
-// holdLines returns the lines of the table. The holds of more than maxSingle partitions of a topic share a line if their
-// reason, detail, command and sources are equal.
+// holdLines returns the lines of the table. The holds of more than maxSingle partitions of a topic share a line if
+// their reason, detail, command and sources are equal.
 func holdLines(all []*admin.Hold) (lines []holdLine) {
 	type shared struct{ topic, reason, detail, command, from string }
 	of := func(p *admin.Hold) shared {

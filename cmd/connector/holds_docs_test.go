@@ -10,8 +10,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestDocsHolds expects docs/guarantees.md to name for each hold reason the tests that show it. Each of these tests must
-// exist, and its file must name the reason by its constant or its code.
+// TestDocsHolds expects docs/guarantees.md to name for each hold reason the tests that show it. Each of these tests
+// must exist, and its file must name the reason by its constant or its code.
 func TestDocsHolds(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	const begin, end = "\n| hold | shown by |\n|---|---|\n", "\n\n"

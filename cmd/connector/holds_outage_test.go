@@ -41,8 +41,8 @@ func slowServer(t *testing.T) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// TestHolds_Outages makes one system silent, slow or unreachable. The command holds must end in time, show the holds that
-// the other systems know, and name the system whose holds are missing.
+// TestHolds_Outages makes one system silent, slow or unreachable. The command holds must end in time, show the holds
+// that the other systems know, and name the system whose holds are missing.
 func TestHolds_Outages(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(*testing.T) string{
@@ -152,8 +152,8 @@ func TestHolds_TwoOutages(t *testing.T) {
 	}
 }
 
-// TestHolds_FailingDependency expects holds to name a dependency that fails before its breaker opens and a claim is held.
-// If claims are held, it names only failing dependencies that no hold explains.
+// TestHolds_FailingDependency expects holds to name a dependency that fails before its breaker opens and a claim is
+// held. If claims are held, it names only failing dependencies that no hold explains.
 func TestHolds_FailingDependency(t *testing.T) {
 	t.Parallel()
 	const failing = `"dependencies":[

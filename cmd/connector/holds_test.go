@@ -47,8 +47,8 @@ func (l *lake) wantHolds(code int, want []string, args ...string) {
 	}
 }
 
-// TestHolds expects the command holds to find every hold that table, Kafka and operations log show, with the command that
-// ends it. After that command the hold must not be listed.
+// TestHolds expects the command holds to find every hold that table, Kafka and operations log show, with the command
+// that ends it. After that command the hold must not be listed.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -100,8 +100,8 @@ func TestHoldsBeforeTheFirstStart(t *testing.T) {
 	})
 }
 
-// TestHoldsOfMembers expects holds to show the holds that only members know, and to take the start times of the others
-// from members.
+// TestHoldsOfMembers expects holds to show the holds that only members know. For a hold that table and Kafka also show,
+// it must take the start time from the member.
 func TestHoldsOfMembers(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -173,8 +173,8 @@ func TestHoldsOfAMember(t *testing.T) {
 	l.runs(0, "offsets", "show")
 }
 
-// TestHolds_OneLineForManyPartitions expects one line and one command for many partitions of a topic that are held for the
-// same reason. JSON must list each partition.
+// TestHolds_OneLineForManyPartitions expects one line and one command for many partitions of a topic that are held for
+// the same reason. JSON must list each partition.
 func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	t.Parallel()
 	var all []*admin.Hold

@@ -150,8 +150,8 @@ var hostileInputs = map[string]struct {
 	}},
 }
 
-// TestHostileLake runs a member whose tables have hostileInputs in their logs. The member must hold each such topic with a
-// detail that says what to do, and the other tables must continue.
+// TestHostileLake runs a member whose tables have hostileInputs in their logs. The member must hold each such topic
+// with a detail that says what to do, and the other tables must continue.
 func TestHostileLake(t *testing.T) {
 	t.Parallel()
 	topics := slices.Sorted(maps.Keys(hostileInputs))

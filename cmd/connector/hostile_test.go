@@ -28,7 +28,8 @@ func hostile(i int) string {
 	return fmt.Sprintf(shapes[i%len(shapes)], i)
 }
 
-// hostileRecord returns the i-th record of a producer that puts hostile text into each field. A fifth of the records are bad.
+// hostileRecord returns the i-th record of a producer that puts hostile text into each field. A fifth of the records
+// are bad.
 func hostileRecord(i int) *kgo.Record {
 	quoted := func(s string) string {
 		text, err := json.Marshal(s) // never fails for a string
@@ -63,8 +64,8 @@ func hostileRecord(i int) *kgo.Record {
 	return r
 }
 
-// TestSeriesAreBounded expects a hundred thousand records with hostile content to add no metric series after the first few
-// records of each kind.
+// TestSeriesAreBounded expects a hundred thousand records with hostile content to add no metric series after the first
+// few records of each kind.
 func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	const warm = 2000

@@ -33,7 +33,7 @@ func patient(code int, args []string) []string {
 	return append(slices.Clone(args), "--timeout", "5m")
 }
 
-// start runs the connector until the test ends. It polls topics without a pause.
+// start runs the connector until the test ends. The connector checks every 200 ms for new and deleted topics.
 func (l *lake) start() *app.Member {
 	l.T.Helper()
 	cfg := mustLoad(l.T, l.Config, nil)

@@ -38,8 +38,8 @@ func (l *lake) lettersIn(topic string, n int) (letters []deadletter.Letter) {
 	return letters
 }
 
-// TestBadRecords_DeadLetters expects bad records to become dead letters as configured for each topic and pattern. A record
-// that is too large for the dead-letter topic must be in the bucket.
+// TestBadRecords_DeadLetters expects bad records to become dead letters as configured for each topic and pattern. A
+// record that is too large for the dead-letter topic must be in the bucket.
 func TestBadRecords_DeadLetters(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, `defaults: {schema: "n int not null", commit: {every: 100ms}, dead_letters: {archive: none}}

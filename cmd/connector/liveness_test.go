@@ -35,7 +35,8 @@ func TestProbeFile(t *testing.T) {
 	expect(t, 2, "", "[config url file] are set", "probe", "--file", path, "--config", shipped)
 }
 
-// TestProbeConfigWithAFile expects probe to read the liveness file only if no server responds over HTTP.
+// TestProbeConfigWithAFile expects probe --config to read the liveness file if the configuration turns the health
+// server off. Otherwise it must ask the health server.
 func TestProbeConfigWithAFile(t *testing.T) {
 	const rest = "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///d}\ndefaults: {schema: a int}\ntopics: {t: {}}\n"
 	cfg := write(t, "health: {enabled: false, liveness_file: alive}\n"+rest)
@@ -58,7 +59,8 @@ func TestProbeConfigWithAFile(t *testing.T) {
 	}
 }
 
-// TestLivenessFile_Unusable expects a connector to end at its start, with the reason, if it cannot write its liveness file.
+// TestLivenessFile_Unusable expects a connector to end at its start, with the reason, if it cannot write its liveness
+// file.
 func TestLivenessFile_Unusable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "precious"), []byte("mine"), 0o600); err != nil {

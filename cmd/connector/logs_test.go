@@ -42,8 +42,8 @@ func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	return logger, out
 }
 
-// hush is the mark, a part of every text that no output may show, such as keys, values, headers and field names of records,
-// and secrets of the configuration.
+// hush is the mark, a part of every text that no output may show, such as keys, values, headers and field names of
+// records, and secrets of the configuration.
 const hush = "hush7f3a"
 
 // badValues are values that do not fit the schema of TestLog_NoSecrets, one for each kind of poison.
@@ -168,9 +168,9 @@ func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (repo
 	return report
 }
 
-// TestLog_NoSecrets runs the whole connector at debug level. Its records are good, bad and odd, and contain marks in every
-// place that a producer can fill; its configuration contains marked secrets. No log line, metric or HTTP response may
-// contain a mark. A dead letter may contain only the marks of its own record.
+// TestLog_NoSecrets runs the whole connector at debug level. Its records are good, bad and odd, and contain marks in
+// every place that a producer can fill; its configuration contains marked secrets. No log line, metric or HTTP response
+// may contain a mark. A dead letter may contain only the marks of its own record.
 func TestLog_NoSecrets(t *testing.T) {
 	t.Parallel()
 	t.Run("hold", func(t *testing.T) {
@@ -346,8 +346,8 @@ func spokenLines(t *testing.T) map[string][]spoken {
 	return found
 }
 
-// speaks returns the level of a log call, "" if that is not a constant, and the index of its message argument, -1 for any
-// other call.
+// speaks returns the level of a log call, "" if that is not a constant, and the index of its message argument, -1 for
+// any other call.
 func speaks(call *ast.CallExpr) (level string, at int) {
 	switch f := call.Fun.(type) {
 	case *ast.SelectorExpr:
@@ -382,13 +382,13 @@ func literal(e ast.Expr) (string, bool) {
 	return s, err == nil
 }
 
-// TestLog_ReplacedConnectors expects log calls with the key words and levels of the connectors that this one replaces, so
-// that existing alarms and searches work. Other tests show that the lines are written.
+// TestLog_ReplacedConnectors expects log calls with the key words and levels of the connectors that this one replaces,
+// so that existing alarms and searches work. Other tests show that the lines are written.
 func TestLog_ReplacedConnectors(t *testing.T) {
 	source := spokenLines(t)
 	for _, c := range []struct{ begins, level string }{
 		{"Scheduled checkpointing", "INFO"},
-		{"Nothing to be checkpointed", "DEBUG"}, // the others warn of a wrong call; here it only means that no record came
+		{"Nothing to be checkpointed", "DEBUG"}, // in the replaced connectors it warns of a wrong call; here it only means that no record came
 		{"Exception during checkpointing loop", ""},
 		{"Received a healthcheck message. Discarding message", "DEBUG"},
 		{"Skipping duplicate", "INFO"},

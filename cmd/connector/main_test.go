@@ -23,9 +23,9 @@ import (
 	"sluice/reliability/panics"
 )
 
-// TestMain runs eight parallel tests at a time instead of one per core, because most of them wait for a time limit or for a
-// running member. It changes nothing with the race detector, with which they compute for longer than they wait, or if the
-// flag -parallel is given.
+// TestMain runs eight parallel tests at a time instead of one per core, because most of them wait for a time limit or
+// for a running member. It changes nothing with the race detector, with which they compute for longer than they wait,
+// or if the flag -parallel is given.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false

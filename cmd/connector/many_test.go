@@ -13,7 +13,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestTwoTopicsTwoTables has two topics with a table each. Commands must show both tables, or the one that is asked for.
+// TestTwoTopicsTwoTables has two topics with a table each. Commands must show both tables or, with --topic, only the
+// table of that topic.
 func TestTwoTopicsTwoTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {}, users: {table: "people/{topic}"}}`)
 	l.Create("orders", 2)
@@ -97,7 +98,7 @@ defaults: {schema: "n int", commit: {every: 100ms}}`)
 	l.Has("users", laketest.UpTo(2, "users:0"))
 }
 
-// TestManyTables fills twenty tables in one process.
+// TestManyTables expects one process to fill twenty tables, each with the records of its topic.
 func TestManyTables(t *testing.T) {
 	var topics []string
 	for i := range 20 {

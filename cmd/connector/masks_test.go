@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestMasks_Commands runs every command that reads a configuration with one that has a problem in every key.
+// TestMasks_Commands runs every command that has the flag --config with a configuration full of credentials and
+// mistakes. The output must name a mistake, and contain no credential.
 func TestMasks_Commands(t *testing.T) {
 	var body strings.Builder
 	body.WriteString("pipeline: x://annCanary:s3cr3tCanary@h\n")

@@ -21,7 +21,8 @@ func (c *cli) membersCommand() *cobra.Command {
 	return cmd
 }
 
-// membersListCommand returns the command that lists members: members without a subcommand, and members list.
+// membersListCommand returns a command that lists members. It is used under two names: members without a subcommand,
+// and members list.
 func (c *cli) membersListCommand(use string) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{

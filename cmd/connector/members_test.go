@@ -100,7 +100,7 @@ func TestMembersCommand(t *testing.T) {
 		}
 	}
 
-	// The command shows the members to forget, asks, and forgets them.
+	// members cleanup shows the members to forget, asks, and forgets them.
 	out, errs := l.runs(exitOK, "members", "cleanup", "--dry-run")
 	if out != "forget gone, last seen 2m1s ago\n1 member without a registration\n" || !strings.Contains(errs, "dry run") {
 		t.Errorf("%s%s", out, errs)
@@ -136,7 +136,7 @@ func TestMembersCommand(t *testing.T) {
 		t.Error(out)
 	}
 
-	// The command reports rows of other programs and still shows all members.
+	// members reports data that another program wrote to the store, and still shows all members.
 	if err := server.Set("worker:connector:well", "hello"); err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func TestMembersCommand(t *testing.T) {
 	}
 }
 
-// TestMemberRegisters expects a running member to be registered, with its partitions and counts, until it stops. During an
-// outage of the store it must keep moving records.
+// TestMemberRegisters expects a running member to be registered, with its partitions and counts, until it stops. During
+// an outage of the store it must keep moving records.
 func TestMemberRegisters(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)

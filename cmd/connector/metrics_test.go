@@ -94,8 +94,8 @@ func series(text string) (all []string) {
 	return all
 }
 
-// TestMetrics_Required expects on a scrape each metric that the requirements of this connector ask for, under the name and
-// with the labels that it has here.
+// TestMetrics_Required expects on a scrape each metric that the requirements of this connector ask for, under the name
+// and with the labels that it has here.
 func TestMetrics_Required(t *testing.T) {
 	t.Parallel()
 	_, out := everything(t)

@@ -14,8 +14,9 @@ import (
 
 // This file tests topics and partitions that are added and deleted while a connector runs.
 
-// TestPattern expects topics that match a pattern to feed their tables, and topics that are denied or do not match to feed
-// none. A topic that is created while the connector runs must be read from its first record, even with start latest.
+// TestPattern expects topics that match a pattern to feed their tables, and topics that are denied or do not match to
+// feed none. A topic that is created while the connector runs must be read from its first record, even with start
+// latest.
 func TestPattern(t *testing.T) {
 	l := newLake(t, `
 topics:
@@ -122,8 +123,8 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 	l.Awaits("orders", laketest.UpTo(3, names...))
 }
 
-// TestTopicDeletedAndCreatedAgain expects a member to give up the claims of a deleted topic, and to report a hold while a
-// configured topic does not exist. A new topic of the same name counts as another topic: its partitions must be held,
+// TestTopicDeletedAndCreatedAgain expects a member to give up the claims of a deleted topic, and to report a hold while
+// a configured topic does not exist. A new topic of the same name counts as another topic: its partitions must be held,
 // whether it has fewer or more records than the old one. Other topics must continue.
 func TestTopicDeletedAndCreatedAgain(t *testing.T) {
 	t.Parallel()

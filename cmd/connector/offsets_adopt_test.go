@@ -23,8 +23,8 @@ import (
 // foreignRecords is the number of records of each partition.
 const foreignRecords = 5
 
-// newForeign returns a lake whose topic orders has three partitions and whose table was filled by another program: it has
-// the txns of that program and none of Sluice.
+// newForeign returns a lake whose topic orders has three partitions and whose table was filled by another program: it
+// has the txns of that program and none of Sluice.
 func newForeign(t *testing.T, txns map[string]int64) *lake {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {}}")
@@ -51,8 +51,8 @@ func newForeign(t *testing.T, txns map[string]int64) *lake {
 	return l
 }
 
-// adopts runs offsets adopt with these arguments and expects the positions want and the notes. Then it runs a member and
-// expects exactly the records from these positions on as rows.
+// adopts runs offsets adopt with these arguments and expects the positions want and the notes. Then it runs a member
+// and expects exactly the records from these positions on as rows.
 func (l *lake) adopts(want map[int32]int64, notes []string, args ...string) {
 	l.T.Helper()
 	args = append([]string{"adopt", "orders"}, args...)
@@ -101,7 +101,8 @@ func TestOffsetsAdoptFromAGroup(t *testing.T) {
 	}, "--from", "group", "--group", "other")
 }
 
-// TestOffsetsAdoptFromTheOwnGroup adopts the committed offsets of the pipeline's own group, which forbid an initial commit.
+// TestOffsetsAdoptFromTheOwnGroup adopts the committed offsets of the pipeline's own group, which forbid an initial
+// commit.
 func TestOffsetsAdoptFromTheOwnGroup(t *testing.T) {
 	t.Parallel()
 	l := newForeign(t, nil)
@@ -243,8 +244,8 @@ func TestOffsetsAdoptFromSpark(t *testing.T) {
 	})
 }
 
-// TestOffsetsAdoptComparesTheOtherProgramsPosition expects a move to be refused if the other program commits after the plan
-// was shown.
+// TestOffsetsAdoptComparesTheOtherProgramsPosition expects a move to be refused if the other program commits after the
+// plan was shown.
 func TestOffsetsAdoptComparesTheOtherProgramsPosition(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -17,8 +17,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// This file has the common steps of the commands that move positions: plan, show the plan, ask, record the intent, commit the
-// positions to the table, record the outcome.
+// This file has the common steps of the commands that move positions: plan, show the plan, ask, record the intent,
+// commit the positions to the table, record the outcome.
 
 // mover is a running command that moves positions.
 type mover struct {

@@ -64,7 +64,7 @@ func (l *lake) versions(table string) (n int) {
 	return n
 }
 
-// operations returns the operations log.
+// operations returns the bodies of all entries of the operations log.
 func (l *lake) operations() (bodies []opslog.Body) {
 	l.T.Helper()
 	guard := reliability.NewGuard("store", config.Default().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
@@ -169,8 +169,8 @@ func TestOffsetsSet(t *testing.T) {
 	}
 }
 
-// TestOffsetsSet_Where sets positions by a number of offsets, to an end of the log, or to a time, for one partition or all
-// of a topic.
+// TestOffsetsSet_Where sets positions by a number of offsets, to an end of the log, or to a time, for one partition or
+// all of a topic.
 func TestOffsetsSet_Where(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -441,9 +441,9 @@ func (l *lake) deleteRecords(topic string, id int32, before int64) {
 	}
 }
 
-// TestOffsetsAcceptGapOfATruncatedLog has a position with a leader epoch that the log does not have: the log was truncated.
-// The epoch comes from the table's txn, from the committed offset, or from the range of the commit. The command must move
-// the position back to where the logs differ.
+// TestOffsetsAcceptGapOfATruncatedLog has a position with a leader epoch that the log does not have: the log was
+// truncated. The epoch comes from the table's txn, from the committed offset, or from the range of the commit. The
+// command must move the position back to where the logs differ.
 func TestOffsetsAcceptGapOfATruncatedLog(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(l *lake){

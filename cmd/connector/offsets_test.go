@@ -98,7 +98,7 @@ func TestOffsetsShow(t *testing.T) {
 	})
 
 	w.create().append(0, 0, 3, 3, 0, 1, 2)
-	b.commit("orders", 0, 2) // the committed offset may be behind the position
+	b.commit("orders", 0, 2) // the committed offset may be smaller than the position
 	t.Run("at work", func(t *testing.T) {
 		code, got := shown(t, w)
 		want := []admin.Position{
@@ -164,7 +164,8 @@ func TestOffsetsShowHolds(t *testing.T) {
 	})
 }
 
-// TestOffsetsShow_RowsWithoutPosition expects that a table with rows but without positions does not count as new.
+// TestOffsetsShow_RowsWithoutPosition expects a table with rows but without positions not to count as new: offsets show
+// must show a hold for each partition.
 func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -197,8 +198,8 @@ func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 	}
 }
 
-// TestOffsetsShow_RowsWithoutPosition_BesidePositions has a partition whose txn was dropped beside one with a txn. It must
-// be held because of its own rows, and offsets start --at position must leave it out.
+// TestOffsetsShow_RowsWithoutPosition_BesidePositions has two partitions with rows, and drops the txn of one of them.
+// That partition must be held because of its rows, and offsets start --at position must leave it out.
 func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -211,7 +212,7 @@ func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 	left := *s
 	left.Txns = maps.Clone(s.Txns)
 	delete(left.Txns, w.partition(1).AppID("p"))
-	delete(left.Txns, idempotency.TableAppID("p", w.at.TableID)) // it is as old as the other one, so it expires, too
+	delete(left.Txns, idempotency.TableAppID("p", w.at.TableID)) // it is as old as the txn of the partition, so it expires, too
 	if _, err := deltalog.WriteCheckpoint(t.Context(), w.store, &left, time.Now(), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -241,8 +242,8 @@ func TestOffsetsShowWithoutKafka(t *testing.T) {
 	expect(t, 3, "", "connector: kafka: ", "offsets", "show", "--config", w.config, "--timeout", "300ms")
 }
 
-// TestOffsets_PartitionWithoutLeader expects offsets show and holds to show the other partitions, and to name the one that
-// has no leader. Commands that move positions must be refused meanwhile.
+// TestOffsets_PartitionWithoutLeader expects offsets show and holds to show the other partitions, and to name the one
+// that has no leader. Commands that move positions must be refused meanwhile.
 func TestOffsets_PartitionWithoutLeader(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

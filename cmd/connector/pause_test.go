@@ -141,7 +141,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 
-	// A byte of an entry in the middle is changed.
+	// A byte of an entry in the middle is changed: audit verify and audit list report that entry.
 	good := read(t, entryFile(l, "2"))
 	if err := os.WriteFile(entryFile(l, "2"), []byte(strings.Replace(good, "done", "dune", 1)), 0o600); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestAudit_HostileEntry has an entry of the operations log with a topic name that controls terminals.
+// TestAudit_HostileEntry has an entry of the operations log with a topic name that controls terminals. The commands
+// audit list and audit verify must escape the name.
 func TestAudit_HostileEntry(t *testing.T) {
 	target := opslog.Topic("a\x1b[2J")
 	log := opslog.Open(objstore.NewMem(), "p", opslog.Options{Guard: reliability.NewGuard("log", reliability.Config{}, slog.New(slog.DiscardHandler), nil)})
@@ -256,8 +257,8 @@ func TestAudit_HostileEntry(t *testing.T) {
 	}
 }
 
-// TestPause_PatternTopics pauses one of two topics that a pattern matches. The pause can be ended even if the configuration
-// no longer has the topic.
+// TestPause_PatternTopics pauses one of two topics that a pattern matches. The pause can be ended even if the
+// configuration no longer has the topic.
 func TestPause_PatternTopics(t *testing.T) {
 	l := newLake(t, "topics:\n  sales: {pattern: 'sales\\.[a-z]+', deny: []}")
 	l.Create("sales.eu", 1)
@@ -300,8 +301,8 @@ func TestPause_StoreDown(t *testing.T) {
 	}
 }
 
-// TestAudit_AbsurdObject expects that an object with an impossible seq in the operations log neither makes audit list and
-// audit verify panic nor hides the problems of other entries.
+// TestAudit_AbsurdObject expects that an object with an impossible seq in the operations log neither makes audit list
+// and audit verify panic nor hides the problems of other entries.
 func TestAudit_AbsurdObject(t *testing.T) {
 	l := newLake(t, twoTopics)
 	l.runs(0, "pause", "orders", "--operator", "ada", "--reason", "why", "--yes")

@@ -12,8 +12,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// This file parses partitions, TOPIC:PARTITION, and records, TOPIC:PARTITION@OFFSET, in arguments. Kafka's TOPIC-PARTITION
-// is also allowed, because broker logs and other tools write it.
+// This file parses partitions, TOPIC:PARTITION, and records, TOPIC:PARTITION@OFFSET, in arguments. Kafka's
+// TOPIC-PARTITION is also allowed, because broker logs and other tools write it.
 
 // dashed matches a partition as Kafka writes it.
 var dashed = regexp.MustCompile(`^(.+)-([0-9]+)$`)
@@ -72,8 +72,8 @@ func parseOffset(text string) (int64, error) {
 	return n, nil
 }
 
-// parsePlaceAndOffset parses the arguments of a command about one record: TOPIC:PARTITION@OFFSET, or TOPIC:PARTITION and
-// OFFSET.
+// parsePlaceAndOffset parses the arguments of a command about one record: TOPIC:PARTITION@OFFSET, or TOPIC:PARTITION
+// and OFFSET.
 func parsePlaceAndOffset(args []string) (opslog.Target, int64, error) {
 	if len(args) == 1 {
 		return parseRecord(args[0])

@@ -8,8 +8,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestPrintedCommands expects each command that is printed for a hold to run when it is pasted. It may be refused because
-// it has nothing to do, but must never be a usage error.
+// TestPrintedCommands expects each command that is printed for a hold to run when it is pasted. It may be refused
+// because it has nothing to do, but must never be a usage error.
 func TestPrintedCommands(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {bad_records: dead_letter}}")

@@ -38,8 +38,8 @@ func TestDocsReasonCodes(t *testing.T) {
 	}
 }
 
-// TestPoisonHolds expects, with bad_records: hold, each kind of poison to hold its partition at its offset. A member and the
-// commands must name its code, and the rows before it must be in the table.
+// TestPoisonHolds expects, with bad_records: hold, each kind of poison to hold its partition at its offset. A member
+// and the commands must name its code, and the rows before it must be in the table.
 func TestPoisonHolds(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}\ndefaults: {schema: \""+gen.DDL+"\", commit: {every: 100ms}, bad_records: hold, "+

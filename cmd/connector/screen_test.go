@@ -62,7 +62,8 @@ func everyCommand(cmd *cobra.Command, do func(path []string)) {
 	}
 }
 
-// TestHostileText_EveryCommand expects that no file name, configuration or argument can control the terminal of an operator.
+// TestHostileText_EveryCommand expects that no file name, configuration or argument can control the terminal of an
+// operator.
 func TestHostileText_EveryCommand(t *testing.T) {
 	dir := t.TempDir()
 	hostileConfig := filepath.Join(dir, "hostile.yaml")

@@ -39,8 +39,8 @@ func TestSecurityPage_Keys(t *testing.T) {
 	}
 }
 
-// kafkaRights returns the operations by resource from the table of Kafka's permissions in SECURITY.md, with or without the
-// optional ones.
+// kafkaRights returns the operations by resource from the table of Kafka's permissions in SECURITY.md, with or without
+// the optional ones.
 func kafkaRights(t *testing.T, optional bool) map[string][]string {
 	t.Helper()
 	_, section, found := strings.Cut(read(t, filepath.Join("..", "..", "SECURITY.md")), "\n### Kafka\n")
@@ -62,8 +62,9 @@ func kafkaRights(t *testing.T, optional bool) map[string][]string {
 	return rights
 }
 
-// TestSecurityPage_KafkaRights runs a member, with dead letters, their table and a canary, and the command check, with the
-// rights that SECURITY.md asks for. All must work. Without any one right there must be a hold, or the canary must fail.
+// TestSecurityPage_KafkaRights runs a member, with dead letters, their table and a canary, and the command check, with
+// the rights that SECURITY.md asks for. All must work. Without any one right there must be a hold, or the canary must
+// fail.
 func TestSecurityPage_KafkaRights(t *testing.T) {
 	rights := kafkaRights(t, false)
 	for resource, want := range map[string]string{"each source topic": "Read", "each dead-letter topic": "Write Create Read", "the canary topic": "Create Write Read", "the group": "Read"} {

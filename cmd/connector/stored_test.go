@@ -28,8 +28,8 @@ var storedCommands = [][]string{
 
 var updateStored = flag.Bool("stored", false, "write testdata/stored anew: members of the version before may not read it")
 
-// TestStored reads tables and an operations log that an earlier version wrote. This version must write the same names, and
-// its commands must print the same.
+// TestStored reads tables and an operations log that an earlier version wrote. This version must write the same names,
+// and its commands must print the same.
 func TestStored(t *testing.T) {
 	const golden = "testdata/stored"
 	dir, fresh := t.TempDir(), t.TempDir()
@@ -112,8 +112,8 @@ func writeStored(t *testing.T, to string) {
 	}
 }
 
-// storedNames returns the distinct paths of fields in all JSON files below dir. A path whose value is a name of ours ends
-// with that value.
+// storedNames returns the distinct paths of fields in all JSON files below dir. A path whose value is a name of ours
+// ends with that value.
 func storedNames(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	ids := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[A-Za-z0-9_-]{22}`) // ids of tables and topics

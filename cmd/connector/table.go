@@ -64,8 +64,8 @@ type tableResult struct {
 	wrong bool // exit with code 1
 }
 
-// eachTable calls inspect for each table and prints the results. A failure does not stop it: it returns all failures at
-// the end.
+// eachTable calls inspect for each table and prints the results. If inspect fails for a table, the other tables follow
+// nevertheless, and all failures are returned at the end.
 func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.Table) (tableResult, error)) error {
 	access, err := c.access()
 	if err != nil {

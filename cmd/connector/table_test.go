@@ -291,7 +291,8 @@ func TestTableInspect(t *testing.T) {
 	}
 }
 
-// TestIgnoredFields expects the names of fields without a column in the member's log and in the output of table inspect.
+// TestIgnoredFields expects the names of fields without a column in the member's log and in the output of table
+// inspect.
 func TestIgnoredFields(t *testing.T) {
 	l := newLake(t, `
 log: {level: debug, format: json}

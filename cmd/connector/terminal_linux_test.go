@@ -40,8 +40,8 @@ func newPTY(t *testing.T, width uint16) (tty *os.File, show func() string) {
 	return tty, func() string { _ = tty.Close(); return <-shown }
 }
 
-// TestTerminal expects on a terminal a log in the format for people, and tables whose values are cut to its width. Output
-// that goes elsewhere must not be cut.
+// TestTerminal expects on a terminal a log in the format for people, and tables whose values are cut to its width.
+// Output that goes elsewhere must not be cut.
 func TestTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")

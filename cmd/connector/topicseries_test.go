@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestMetrics_TopicLeaves expects the method leaves (or Leaves) in each metrics.go below connector/ to name every metric
-// with the label topic. A metric that it does not name would keep the series of deleted topics.
+// TestMetrics_TopicLeaves expects the method leaves (or Leaves) in each metrics.go below connector/ to name every
+// metric with the label topic. A metric that it does not name would keep the series of deleted topics.
 func TestMetrics_TopicLeaves(t *testing.T) {
 	files, err := filepath.Glob("../../connector/*/metrics.go")
 	if err != nil {

@@ -27,9 +27,9 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// These tests execute the pages that a new reader starts with: the tutorial, the configuration in the README, and the pages
-// about column types, symptoms and other connectors. TestCommandsInDocs executes the blocks marked sh, TestTutorial those
-// marked console.
+// These tests execute the pages that a new reader starts with: the tutorial, the configuration in the README, and the
+// pages about column types, symptoms and other connectors. TestCommandsInDocs executes the blocks marked sh,
+// TestTutorial those marked console.
 
 // A block is a fenced block of a page.
 type block struct{ lang, text string }
@@ -79,8 +79,8 @@ var (
 	spaces   = regexp.MustCompile(` +`)
 )
 
-// asOnPage reports whether the output of a program is as a page shows it. Times and the width of columns may differ, and
-// "…" on the page stands for any text.
+// asOnPage reports whether the output of a program is as a page shows it. Times and the width of columns may differ,
+// and "…" on the page stands for any text.
 func asOnPage(page, printed string) bool {
 	normal := func(s string) string {
 		return strings.TrimSpace(spaces.ReplaceAllString(pageTime.ReplaceAllString(s, "TIME"), " "))
@@ -97,8 +97,8 @@ type tutorial struct {
 	ran []string
 }
 
-// TestTutorial follows docs/tutorial.md: it writes the files, produces the records and executes the commands in their order, and
-// compares what they print with what the page shows.
+// TestTutorial follows docs/tutorial.md: it writes the files, produces the records and executes the commands in their
+// order, and compares what they print with what the page shows.
 func TestTutorial(t *testing.T) {
 	p := &tutorial{lake: newLake(t, "topics: {unused: {}}"), dir: filepath.ToSlash(t.TempDir())}
 	page := strings.NewReplacer("127.0.0.1:9092", p.Broker.ListenAddrs()[0], "/tmp/sluice-tutorial", p.dir).Replace(read(t, "../../docs/tutorial.md"))
@@ -323,7 +323,7 @@ func (p *tutorial) logged(text string) {
 	}
 }
 
-// TestReadmeConfig loads the configuration in the README.
+// TestReadmeConfig expects the configuration in the README to be valid and to have ten lines.
 func TestReadmeConfig(t *testing.T) {
 	text := firstBlock(t, read(t, "../../README.md"), "yaml")
 	cfg, problems := config.Load(write(t, text), noEnv)

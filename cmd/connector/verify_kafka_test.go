@@ -45,7 +45,8 @@ func TestVerifyKafka(t *testing.T) {
 		}
 		expect(t, exitOK, "ok: no gap, no overlap, no duplicate; the rows are those of the topic", "", "verify", "--kafka", "--config", w.config)
 	})
-	// The ranges of the commits fit the rows, so only a comparison with the topic shows the fault.
+	// The ranges of the commits fit the rows, so only a comparison with the topic shows that records are lost and rows
+	// are invented.
 	t.Run("a record is lost, a row is invented", func(t *testing.T) {
 		w := newTable(t, b.topic, b.addresses...).create()
 		w.append(0, 0, 5, 5, 0, 1, 2, 4)
@@ -79,7 +80,8 @@ func TestVerifyKafka(t *testing.T) {
 	})
 }
 
-// TestVerifyKafka_Deleted expects rows that another program deleted not to count as lost, but a missing row besides them to.
+// TestVerifyKafka_Deleted expects rows that another program deleted not to count as lost: verify must note them and end
+// with ok.
 func TestVerifyKafka_Deleted(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -61,9 +61,9 @@ func (c *committer) commit(ctx context.Context, p *plan.Plan, reserved *reservat
 	// (e) The reader notes the offsets, and intake.Offsets commits them to the group at its next interval.
 	// A crash here: the committed offsets are old. The table is right, and the next resume updates them.
 
-	// (f) Remember the fingerprints of the rows. Never before (d): if the commit failed, the records would be read again
-	// and be dropped as duplicates of rows that do not exist.
-	// A crash here: the next owner reads the fingerprints from the table.
+	// (f) Remember the fingerprints of the rows. Never before (d): if the commit failed, the records would be read
+	// again and be dropped as duplicates of rows that do not exist. A crash here: the next owner reads the fingerprints
+	// from the table.
 	c.window.remember(ctx, p)
 	return s, nil
 }

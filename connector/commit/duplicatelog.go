@@ -10,10 +10,12 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// maxLoggedDuplicates is the number of duplicates that a plan keeps for the log above DEBUG. All of them are counted.
+// maxLoggedDuplicates is the number of duplicates that a plan keeps for the log if DEBUG lines are off. All duplicates
+// are counted.
 const maxLoggedDuplicates = 100
 
-// maxDebugDuplicates is the number that a plan keeps at DEBUG, and the number of lines per second about them.
+// maxDebugDuplicates is the number of duplicates that a plan keeps if DEBUG lines are on, and the maximum number of
+// DEBUG lines per second about them.
 const maxDebugDuplicates = 1000
 
 // duplicatesToLog returns how many duplicates a plan should keep for the logger.
@@ -34,8 +36,8 @@ func newDuplicateLog() duplicateLog {
 	return duplicateLog{lines: reliability.NewSparse(duplicateLines, duplicateLinesPer), hits: reliability.NewSparse(maxDebugDuplicates, time.Second)}
 }
 
-// log logs the duplicates of a committed plan: a few at INFO; at DEBUG each with its fingerprint, up to
-// maxDebugDuplicates per second.
+// log logs the duplicates of a committed plan: at INFO at most duplicateLines per minute; at DEBUG each with its
+// fingerprint, at most maxDebugDuplicates per second.
 func (l *duplicateLog) log(ctx context.Context, logger *slog.Logger, p *plan.Plan) {
 	if len(p.Skipped) == 0 {
 		return

@@ -7,7 +7,8 @@ import (
 	"sluice/connector/connectortest"
 )
 
-// TestEpochBefore: the table's epoch takes precedence; other sources count only if they are at the same position.
+// TestEpochBefore: the leader epoch in the table takes precedence. The epochs that the reader and the group's committed
+// offset know count only if they belong to exactly the table's position.
 func TestEpochBefore(t *testing.T) {
 	p := connectortest.Partition(0)
 	kept := func(epoch int64) map[string]int64 {

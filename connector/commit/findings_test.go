@@ -13,7 +13,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// boundsLog is a Log that returns prepared bounds one after the other, then the last ones again and again.
+// boundsLog is a Log whose Bounds returns prepared answers one after the other, and the last one for all further calls.
 type boundsLog struct {
 	connector.Log
 	answers []func(at []connector.Position) (map[connector.Partition]connector.Bounds, error)
@@ -27,8 +27,8 @@ func (l *boundsLog) Bounds(_ context.Context, at []connector.Position) (map[conn
 	return answer(at)
 }
 
-// TestFindings_TwoReadingsAtOneLeader: a finding about a position counts when it repeats under the same leader
-// epoch. A leader elected in between may not know the end of its log yet.
+// TestFindings_TwoReadingsAtOneLeader: a finding about a position counts only if a second reading under the same leader
+// epoch repeats it. A claim that is paused, or held for the same reason, needs no second reading.
 func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 	type answer struct {
 		end   int64
@@ -123,7 +123,8 @@ func TestFindings_PartitionWithoutLeader(t *testing.T) {
 	})
 }
 
-// TestUnreadError_NamesWhatPasses: the error names a transient cause rather than one that needs an operator.
+// TestUnreadError_NamesWhatPasses: of several causes, the error names and unwraps a transient one, not one that needs
+// an operator.
 func TestUnreadError_NamesWhatPasses(t *testing.T) {
 	denied := hold.New(hold.KafkaDenied, "not for you", nil)
 	passing := classify.Mark(errors.New("no leader"), classify.Transient)

@@ -12,10 +12,9 @@ import (
 	"sluice/reliability/hold"
 )
 
-// initialPositions computes the positions of an initial commit. If the table has no position of the topic, it covers
-// all of its partitions; otherwise only missing, the partitions of resuming claims that have none. missing is not
-// empty. The error is a [hold.Error] if Kafka does not return the offsets, or if the configured start is outside of the
-// log.
+// initialPositions computes the positions of an initial commit. If the table has no position of the topic, the commit
+// covers all partitions of the topic; otherwise only missing, the partitions of resuming claims that have no position.
+// The error is a [hold.Error] if Kafka does not return the offsets, or if the configured start is outside of the log.
 func (r *resolver) initialPositions(ctx context.Context, name string, missing []connector.Partition) (*plan.Initial, error) {
 	like := missing[0]
 	topic, err := r.kafka.topic(ctx, name)
@@ -52,7 +51,8 @@ func (r *resolver) initialPositions(ctx context.Context, name string, missing []
 	return &plan.Initial{Topic: name, Added: added, Positions: starts}, nil
 }
 
-// initialHold returns an error from reading log ends as a [hold.Error].
+// initialHold returns a [hold.Error] unchanged, and wraps any other error from reading log ends in one with
+// hold.KafkaDown.
 func initialHold(err error) error {
 	if _, _, held := hold.Of(err); held {
 		return err

@@ -16,10 +16,10 @@ import (
 )
 
 // Local failures, see [connector.LocalError]: a decoder or the encoder fails for an unknown reason. The claim of the
-// records leaves the batch, so that the others commit, and is read again as record_retry says. After the last attempt
-// the writer searches for the records that fail on their own while the rest passes. It remembers a verdict for each,
-// reason isolated, so that a lane treats the record as bad when it is read again. If no single record is at fault,
-// nothing is skipped and the claim is retried.
+// records leaves the batch, so that the other claims commit, and is read again as record_retry says. After the last
+// attempt the writer searches for the records that fail on their own while all others pass. It remembers a verdict for
+// each, reason isolated, so that a lane treats the record as bad when it is read again. If no single record is at
+// fault, nothing is skipped and the claim is retried.
 
 // failedCode is the error label in metrics for failures of unknown cause.
 const failedCode = "unknown"
@@ -108,8 +108,8 @@ func (c *committer) leaveBatch(ctx context.Context, batch *plan.SealedBatch, p c
 	return l
 }
 
-// troubleOf returns the trouble of a claim. A new one begins with the first failure of the batch, when the claim at
-// fault was not yet known.
+// troubleOf returns the trouble of a claim, and makes it if the claim has none. A new trouble takes over the time of
+// the first failure of a whole batch, when the claim at fault was not yet known.
 func (c *committer) troubleOf(p connector.Partition) *trouble {
 	t := c.troubles[p]
 	if t == nil {
@@ -119,8 +119,8 @@ func (c *committer) troubleOf(p connector.Partition) *trouble {
 	return t
 }
 
-// encodeFailed returns the outcome of a batch that could not be encoded. If the batch has only one claim, that claim is
-// at fault.
+// encodeFailed returns the outcome of a batch that could not be encoded. If the batch has only one claim and
+// record_retry allows attempts, that claim leaves the batch; otherwise see togetherFailed.
 func (c *committer) encodeFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	if p, sole := soleClaim(batch); sole && c.retry.Attempts() > 0 {
 		c.metrics.failed.Inc()
@@ -173,8 +173,8 @@ func soleClaim(batch *plan.SealedBatch) (sole connector.Partition, ok bool) {
 	return sole, len(batch.Claims) == 1
 }
 
-// clearFailures runs after a commit. It deletes the trouble of batches, and that of each claim whose new position is
-// after the records that failed.
+// clearFailures runs after a commit. It resets batchTrouble, and deletes the trouble of each claim whose new position
+// is after the records that failed.
 func (c *committer) clearFailures(ctx context.Context, next map[connector.Partition]plan.Span) {
 	c.batchTrouble, c.notBefore = trouble{}, time.Time{}
 	for p, span := range next {
@@ -302,8 +302,9 @@ func (c *committer) piecesOf(ctx context.Context, batch *plan.SealedBatch, p con
 	return plan.Decide(&only, c.snapshot, c.terms(ctx, &only)).Pieces
 }
 
-// faults searches for the records of a claim that fail on their own, if this was the last attempt. stopped is the error
-// that ended the search early.
+// faults searches for the records of a claim that fail on their own, once the attempts of record_retry are used up.
+// After a search without result it skips a growing number of failures, at most maxSearchGap, before the next search.
+// stopped is the error that ended the search early.
 func (c *committer) faults(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	t := c.troubleOf(p)
 	if failures := t.failures + 1; failures <= c.retry.Attempts() || failures < t.search {
@@ -336,9 +337,9 @@ const (
 	maxTries = 5_000
 )
 
-// search returns the rows of pieces that fail to be encoded on their own while the rest passes. The caller has
-// found that all pieces together fail. It returns none if there are no such rows; stopped is the error that ended
-// the search early.
+// search returns the rows of pieces that fail to be encoded on their own while all others pass. The caller has found
+// that all pieces together fail. It returns none if there are no such rows; stopped is the error that ended the search
+// early.
 func (c *committer) search(ctx context.Context, batch *plan.SealedBatch, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	s := bisection{try: func(p []connector.Piece) error { return c.rehearse(ctx, p) }}
 	if stopped = s.halve(pieces); stopped != nil || len(s.found) == 0 || s.exhausted() {
@@ -375,7 +376,8 @@ type bisection struct {
 // exhausted reports whether the search has exceeded its bounds.
 func (s *bisection) exhausted() bool { return len(s.found) > maxFound || s.tries > maxTries }
 
-// halve searches both halves of pieces that failed together. It returns an error only if it is not a local failure.
+// halve searches both halves of pieces that failed together. Local failures are not errors of the search: it returns
+// only other errors.
 func (s *bisection) halve(pieces []connector.Piece) error {
 	if rowsOf(pieces) == 1 {
 		_, one := split(pieces, 0)
@@ -433,7 +435,7 @@ func split(pieces []connector.Piece, n int64) (a, b []connector.Piece) {
 	return a, b
 }
 
-// without returns pieces without some of their rows. rows must be in the same order as pieces.
+// without returns pieces without the given rows, which must be in the same order as pieces.
 func without(pieces, rows []connector.Piece) (rest []connector.Piece) {
 	for _, p := range pieces {
 		for len(rows) > 0 && rows[0].Rows == p.Rows && rows[0].From >= p.From && rows[0].From < p.To {

@@ -20,7 +20,7 @@ type bareRows struct {
 }
 
 // TestBisection_FindsRowsAtFault: the search finds exactly the rows at fault, wherever they are and however the pieces
-// are split. The number of these rows bounds the number of tries.
+// are split. The number of tries is bounded by the number of rows at fault.
 func TestBisection_FindsRowsAtFault(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var pieces []connector.Piece
@@ -78,8 +78,8 @@ func TestBisection_FindsRowsAtFault(t *testing.T) {
 	})
 }
 
-// TestBisection_GivesUp: if every row fails, the search gives up at its bounds. An error that is not local ends it at
-// once.
+// TestBisection_GivesUp: if every row fails, the search gives up at its bounds. An error that is not a local failure
+// ends the search at once.
 func TestBisection_GivesUp(t *testing.T) {
 	all := []connector.Piece{{Rows: &bareRows{}, From: 0, To: 1_000_000}}
 	s := bisection{try: func([]connector.Piece) error { return &connector.LocalError{Doing: encoding, Err: errors.New("oh")} }}
@@ -98,8 +98,8 @@ func TestBisection_GivesUp(t *testing.T) {
 	}
 }
 
-// TestCommitter_PrefixKeepsTrouble: a commit clears the trouble of a claim only once it has passed the records that
-// failed.
+// TestCommitter_PrefixKeepsTrouble: a commit deletes the trouble of a claim only if the new position is after the
+// records that failed.
 func TestCommitter_PrefixKeepsTrouble(t *testing.T) {
 	p := connector.Partition{Topic: "orders", ID: 1}
 	c := &committer{writerState: &writerState{logger: slog.New(slog.DiscardHandler)}, troubles: map[connector.Partition]*trouble{p: {failures: 2, next: 10}}}

@@ -19,7 +19,7 @@ import (
 	"sluice/reliability"
 )
 
-// backRead is a table whose rows a test provides.
+// backRead is a table whose ReadFingerprints returns the reading that a test sets.
 type backRead struct {
 	connector.Table
 	reading connector.Reading
@@ -29,7 +29,7 @@ func (r *backRead) ReadFingerprints(*connector.Snapshot, connector.FingerprintQu
 	return r.reading, nil
 }
 
-// filledBy returns a writer of a table of one partition at position 12.
+// filledBy returns a writer of a table with one partition at position 12; reading fills its dedup window.
 func filledBy(d *connector.Duplicates, reading connector.Reading) *Writer {
 	a := connectortest.Partition(0)
 	return writerOf(Config{Group: healthyCluster{}, Log: healthyCluster{}}, connector.Target{Table: &backRead{reading: reading}, Duplicates: d}, connectortest.Snapshot(map[string]int64{
@@ -52,7 +52,8 @@ func writerOf(c Config, target connector.Target, s *connector.Snapshot) *Writer 
 	return w
 }
 
-// TestWindow_LostClaim: a lost claim leaves no window, whether it was lost while its window was filled or before.
+// TestWindow_LostClaim: if a claim is lost while its dedup window is being filled, the window is released once the
+// filling goroutine has ended, also if the writer was retired meanwhile.
 func TestWindow_LostClaim(t *testing.T) {
 	a, entries := connectortest.Partition(0), connectortest.Entries(10, "xy")
 	for name, end := range map[string]func(*Writer){
@@ -94,8 +95,8 @@ func (healthyCluster) Bounds(_ context.Context, at []connector.Position) (map[co
 	return map[connector.Partition]connector.Bounds{at[0].Partition: {HighWatermark: 20, LastStable: 20, DivergedAt: -1}}, nil
 }
 
-// TestWindow_ClaimLostBeforeResume: a resume request from before the loss of a claim is dropped; one from after its
-// return is served.
+// TestWindow_ClaimLostBeforeResume: if a claim is lost before the writer takes its resume request, the writer drops the
+// request. If the claim comes back, its new request is served.
 func TestWindow_ClaimLostBeforeResume(t *testing.T) {
 	a := connectortest.Partition(0)
 	for name, tc := range map[string]struct {
@@ -123,7 +124,7 @@ func TestWindow_ClaimLostBeforeResume(t *testing.T) {
 	}
 }
 
-// TestWindow_FillsAtOnce: the number of windows filled at once is limited, because each takes memory.
+// TestWindow_FillsAtOnce: with many windows to fill, over several writers, at most fillsAtOnce are filled at once.
 func TestWindow_FillsAtOnce(t *testing.T) {
 	a := connectortest.Partition(0)
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +170,8 @@ func TestWindow_FillsAtOnce(t *testing.T) {
 	})
 }
 
-// TestWindow_ResetAfterRestore: fingerprints that an operator deleted do not return with a restored database.
+// TestWindow_ResetAfterRestore: fingerprints that an operator deleted stay deleted if a backup of the database,
+// restored later, contains them.
 func TestWindow_ResetAfterRestore(t *testing.T) {
 	a, entries := connectortest.Partition(0), connectortest.Entries(0, "xyz")
 	store := idempotency.NewMemory(1<<20, nil)

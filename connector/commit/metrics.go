@@ -122,8 +122,8 @@ func (m *Metrics) stopped(p *plan.Plan) {
 	}
 }
 
-// failedRecordsOf counts the records of a plan whose commit failed with an error of this class. The commit itself is not
-// counted here.
+// failedRecordsOf counts the records of a plan whose commit failed with an error of this class. The commit itself is
+// not counted here.
 func (m *Metrics) failedRecordsOf(p *plan.Plan, class classify.Class) {
 	if class == classify.Canceled { // the process is stopping
 		return

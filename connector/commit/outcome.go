@@ -19,7 +19,7 @@ type Outcome struct {
 	Plan    *plan.Plan                    // of Committed and Dropped, nil if none was made
 	Resumed map[connector.Partition]Found // of Resumed
 	Err     error                         // of Dropped and Failed
-	Behind  []connector.Position          // of Measured
+	Behind  []connector.Position          // of Measured: the partitions that are before their ends
 	Unknown bool                          // of Measured: Kafka or the table could not be read
 	Schema  connector.Schema              // of the newest snapshot, nil before the first
 	Broken  bool                          // of Dropped: the batch failed locally, and the writer has logged it
@@ -46,7 +46,7 @@ type Found struct {
 	At            connector.Position
 	Bounds        connector.Bounds
 	OffsetDiffers bool       // the committed offset differs from the position
-	Hold          *hold.Hold // nil if it may be read
+	Hold          *hold.Hold // nil if the claim may be read
 }
 
 // report sends an outcome to the reader, with the newest schema. It gives up when ctx ends.
@@ -61,7 +61,8 @@ func (w *Writer) report(ctx context.Context, o Outcome) {
 	}
 }
 
-// Retire stops the writer and deletes its topics' series. It calls closed, unless nil, after the writer has ended.
+// Retire stops the writer and deletes the metric series of its topics. It calls closed, unless nil, after the writer
+// has ended.
 func (w *Writer) Retire(topics []string, closed func()) {
 	for _, topic := range topics {
 		w.metrics.leaves(topic)

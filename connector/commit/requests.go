@@ -35,8 +35,8 @@ func (r *requests) Follow(conf connector.TopicConfig) {
 // way.
 func (r *requests) Write(barrier *lane.Barrier) { r.post(func(todo *work) { todo.barrier = barrier }) }
 
-// Abandon gives up the batch of a barrier, unless nil, and a requested comparison. The writer releases the batch's
-// memory.
+// Abandon gives up the batch of barrier, unless barrier is nil, and a requested comparison. The writer releases the
+// memory of the batch.
 func (r *requests) Abandon(barrier *lane.Barrier) {
 	r.post(func(todo *work) {
 		if todo.barrier, todo.compare = nil, nil; barrier != nil {
@@ -60,8 +60,8 @@ func (r *requests) Compare(expected map[connector.Partition]int64) {
 	r.post(func(todo *work) { todo.compare = expected })
 }
 
-// Measure requests the partitions of the topics, of all members, that are behind the ends found by the first such
-// request.
+// Measure requests the partitions of the topics, those of other members included, whose position is before the end that
+// the first Measure found.
 func (r *requests) Measure() { r.post(func(todo *work) { todo.measure = true }) }
 
 // Lose tells the writer that the member lost a claim. session is larger than the claim's last one, so that the writer
@@ -94,8 +94,8 @@ func (r *requests) post(add func(*work)) {
 	}
 }
 
-// take removes and returns the waiting requests. Unless the process is stopping, it leaves a barrier until notBefore;
-// pause is then the time until that.
+// take removes and returns the waiting requests. Unless the process is stopping, a barrier stays waiting until
+// notBefore; pause is then the time left.
 func (r *requests) take(notBefore time.Time) (todo work, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *requests) take(notBefore time.Time) (todo work, pause time.Duration) {
 	return todo, pause
 }
 
-// Left returns the barriers that the writer did not take. Call it only after the writer has ended.
+// Left returns the barriers that the writer did not take; one may be nil. Call it only after the writer has ended.
 func (r *requests) Left() []*lane.Barrier { return append(r.todo.dropped, r.todo.barrier) }
 
 // work is the requests that the writer has not taken yet.
@@ -125,7 +125,8 @@ type work struct {
 	stopping bool                           // the process is stopping
 }
 
-// merge puts back requests that were taken but not done, unless newer ones have arrived.
+// merge puts back the requests to resume, compare and measure that were taken but not done, unless newer ones have
+// arrived.
 func (now *work) merge(old work) {
 	for p, r := range old.resume {
 		if now.resume == nil {

@@ -11,8 +11,8 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// TestReservation: the memory of an abandoned batch is released once, whether its writer had taken it or not. The
-// memory of a batch that is written is released step by step, as its pieces are encoded and its files are put.
+// TestReservation: the memory of a batch that was given up before the writer took it is released once. The memory of a
+// batch that is written is released step by step, as its pieces are encoded and its files are put.
 func TestReservation(t *testing.T) {
 	pool := bytepool.New(1000)
 	w := writerOf(Config{Lanes: 2, Batch: pool}, connector.Target{}, nil).committer

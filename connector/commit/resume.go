@@ -32,7 +32,7 @@ type resolver struct {
 	committer *committer                     // makes initial commits
 	window    *window                        // nil if the table declares no identity
 	start     map[string]connector.Start     // by topic
-	rows      map[connector.RowsOf]rowsFound // found rows of partitions without a position, which are held for them
+	rows      map[connector.RowsOf]rowsFound // the rows found of partitions without a position; such partitions are held
 	ends      map[connector.Partition]int64  // log ends of all partitions of the topics, at the first Measure request
 }
 
@@ -273,8 +273,8 @@ func positionsAt(partitions []connector.Partition) []connector.Position {
 	return at
 }
 
-// bounds returns the log ends of partitions. Beside an error it returns those that it could read; boundsError has the
-// cause for the others.
+// bounds returns the log ends of partitions. Together with an error it returns the log ends that it could read;
+// boundsError has the cause for each of the other partitions.
 func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	bounds := map[connector.Partition]connector.Bounds{}
 	var unread *connector.UnreadError

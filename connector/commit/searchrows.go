@@ -13,11 +13,11 @@ import (
 
 // That a partition has neither a txn nor a committed offset does not prove a first start. A table may drop txns if its
 // properties say so, and Kafka deletes the offsets of a group that was inactive for a week. Rows of the table prove
-// earlier work. The search does not depend on the properties of the table, because the one that dropped the txns may
-// have been removed since.
+// earlier work. The search does not depend on the properties of the table, because the property that dropped the txns
+// may have been removed since.
 
-// rowsFoundValid is how long the table is not searched again for rows that it was found to have: a search may take
-// long, and rows rarely disappear.
+// rowsFoundValid is how long the rows that a search has found count without a new search: a search may take long, and
+// rows rarely disappear.
 const rowsFoundValid = time.Hour
 
 // rowsFound says where and when rows of partitions without a position were found.

@@ -26,9 +26,9 @@ func waitFor(ctx context.Context, op func() error) error {
 
 // waitingTable is a table whose calls, except those that encode, count as waiting.
 //
-// A panic of the table becomes a hold of that table. The likely cause is the content of its log or data files,
-// written by another program. The other tables are fine, and a restart would meet the same content. After a panic
-// in Commit the outcome is unknown; the claims resume from the log.
+// A panic of the table becomes an error that holds the claims of that table. The likely cause is the content of its log
+// or data files, written by another program. The other tables are fine, and a restart would meet the same content.
+// After a panic in Commit the outcome is unknown; the claims resume from the log.
 type waitingTable struct {
 	connector.Table
 	logger *slog.Logger

@@ -29,8 +29,8 @@ func (p panicky) Commit(context.Context, *connector.Commit, func(*connector.Snap
 
 func (p panicky) Discard(context.Context, *connector.Staged) { panic("discard") }
 
-// TestWaitingTable_PanicIsHold: a panic of a table becomes a hold of that table. The log has one line with the
-// stack for each place of a panic, however often it repeats.
+// TestWaitingTable_PanicIsHold: a panic of a table becomes an error that holds its claims. The log has one line with
+// the stack if the same panic repeats, and a new line for a panic at another place.
 func TestWaitingTable_PanicIsHold(t *testing.T) {
 	var log bytes.Buffer
 	load := func() (*connector.Snapshot, error) { panic("of the first kind") }
@@ -61,7 +61,7 @@ func TestWaitingTable_PanicIsHold(t *testing.T) {
 	holds(read(t.Context(), nil))
 	lines(4)
 
-	// An adapter that recovered its own panic has chosen the hold; other errors are no holds.
+	// If an adapter has recovered its own panic, its choice of hold stays; an error without a panic becomes no hold.
 	load = func() (*connector.Snapshot, error) {
 		return nil, hold.New(hold.SchemaConflict, "known", panics.Catch(func() error { panic(1) }))
 	}

@@ -25,8 +25,8 @@ func (r *refused) Error() string {
 }
 func (r *refused) Code() string { return r.code }
 
-// TestCandidate_Weight: the batch pool accounts for what bad records of any size really take, from the lane until
-// their dead letters are durable.
+// TestCandidate_Weight: for bad records of any size, the bytes reserved in the batch pool are at least those that
+// candidates and dead letters take in the heap, and at most four times as many.
 func TestCandidate_Weight(t *testing.T) {
 	for name, r := range map[string]*connector.Record{
 		"no value":     {},

@@ -79,8 +79,8 @@ type gap struct {
 	newest, since int64 // the partition's newest timestamp, Never if it has no rows; and the oldest time in its window
 }
 
-// gaps returns the gaps of the windows of claims, compared with their positions in the snapshot. It resets windows that
-// cannot be trusted.
+// gaps returns the gaps of the windows of claims, compared with their positions in the snapshot. It resets a window
+// that is ahead of the position, that an operator has reset, or that a restored database may have brought back.
 func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition]) (map[connector.Partition]gap, error) {
 	all := map[connector.Partition]gap{}
 	for p := range claims {
@@ -122,7 +122,7 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 	return all, nil
 }
 
-// prepare returns a read of the rows that gaps lack, nil if they lack none.
+// prepare returns a reading of the rows whose fingerprints fill gaps, nil if there are no such rows.
 func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, error) {
 	q := connector.FingerprintQuery{Identity: w.Identity, Claims: map[connector.Partition]connector.Offsets{}, IDs: w.IDs}
 	for p, g := range gaps {
@@ -148,8 +148,9 @@ func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, e
 	return read, err
 }
 
-// fill adds the rows that gaps lack to the store; read is the result of prepare. In the store a window reaches its
-// position only after all of its rows are there. It may run on any goroutine, but only once at a time for each claim.
+// fill stores the fingerprints that fill gaps; read is the result of prepare. A window in the store reaches its
+// position only after all of its fingerprints are stored. It may run on any goroutine, but only once at a time for each
+// claim.
 func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, read connector.Reading) error {
 	if len(gaps) == 0 {
 		return nil
@@ -216,7 +217,8 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 }
 
 // load looks up the fingerprints of a sealed batch, and puts those that the windows have into batch.Seen. It runs right
-// before Decide, so that Decide can be pure.
+// before Decide, so that Decide can be pure. The error is Fenced if a window of the batch is being filled for another
+// session, or if other members change the windows at each attempt.
 func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 	if w == nil {
 		return nil
@@ -400,7 +402,8 @@ type filledWindows struct {
 	err  error
 }
 
-// handleFilled returns the claims that must resume again, because filling their windows has finished or failed.
+// handleFilled returns the claims that must resume again, because filling their windows has finished or failed. It
+// remembers the failures for these resumes, and releases the windows of claims that were lost meanwhile.
 func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again map[connector.Partition]ResumeRequest) {
 	again = map[connector.Partition]ResumeRequest{}
 	for _, d := range done {
@@ -426,7 +429,7 @@ func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again 
 	return again
 }
 
-// release releases the window of a lost claim.
+// release releases the window of a lost claim. While the window is being filled, it only marks the claim as lost.
 func (w *window) release(p connector.Partition) {
 	if w == nil {
 		return

@@ -24,7 +24,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// TestWindow_RemembersAfterCommit: at every moment the table has all rows whose fingerprints are stored.
+// TestWindow_RemembersAfterCommit: no fingerprint of a batch is stored before its commit, and none if the commit fails.
+// So the table always has the rows whose fingerprints are stored.
 func TestWindow_RemembersAfterCommit(t *testing.T) {
 	a, entries := connectortest.Partition(0), connectortest.Entries(10, "xy")
 	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
@@ -111,8 +112,8 @@ func TestWindow_IDs(t *testing.T) {
 	}
 }
 
-// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window while the window is searched.
-// If the resets continue, the batch is dropped.
+// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window during the look-up.
+// If the window is reset at each attempt, the load fails with class Fenced.
 func TestWindow_SharedAndReset(t *testing.T) {
 	a := connectortest.Partition(0)
 	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {
@@ -142,8 +143,8 @@ func TestWindow_SharedAndReset(t *testing.T) {
 	}
 }
 
-// TestWindow_ClaimBackWhileFilling: a claim is lost and comes back while its window is filled. The fingerprints that
-// are already filled must stay, because afterwards the window counts as complete.
+// TestWindow_ClaimBackWhileFilling: if a claim is lost and comes back while its window is being filled, the
+// fingerprints that are stored already stay, because afterwards the window counts as complete.
 func TestWindow_ClaimBackWhileFilling(t *testing.T) {
 	a := connectortest.Partition(0)
 	store := idempotency.NewMemory(1<<20, nil)
@@ -192,8 +193,8 @@ func TestWindow_ClaimBackWhileFilling(t *testing.T) {
 	}
 }
 
-// duplicatesOf returns the plan of a batch for a logger: its n records at offsets from 1 on are duplicates of the
-// one at 0.
+// duplicatesOf returns the plan of a batch for a logger. The batch has n+1 equal records: those at the offsets from 1
+// on are duplicates of the record at offset 0.
 func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *plan.Plan {
 	t.Helper()
 	a, batch := connectortest.Partition(0), &plan.SealedBatch{ID: "b-1"}
@@ -204,8 +205,9 @@ func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *plan.Plan {
 	return plan.Decide(batch, connectortest.Snapshot(nil), w.committer.terms(t.Context(), batch))
 }
 
-// TestDuplicateLog: at DEBUG each duplicate has a line with its coordinates and its fingerprint, up to a number per
-// second. A line counts those left out, including those that the plan did not keep.
+// TestDuplicateLog: at DEBUG each duplicate has a line with its coordinates and its fingerprint, up to
+// maxDebugDuplicates per second. left_out counts the duplicates without a line, including those that the plan did not
+// keep.
 func TestDuplicateLog(t *testing.T) {
 	said := func(log *bytes.Buffer, msg string) (lines []map[string]any) {
 		for _, line := range connectortest.LogLines(t, log) {
@@ -260,7 +262,7 @@ func TestDuplicateLog(t *testing.T) {
 	})
 }
 
-// observed is a table that calls commit at each commit, and then sets the positions of at.
+// observed is a table whose Commit checks the precondition, calls commit, and then sets the positions of at.
 type observed struct {
 	connector.Table
 	at     *connector.Snapshot
@@ -297,7 +299,7 @@ func (n *namedStore) Remember(ctx context.Context, s idempotency.Scope, from, ne
 }
 
 // meddled is a store that another member with an older position resets, between the check of the window and the
-// look-up.
+// look-up; resets is how often.
 type meddled struct {
 	idempotency.Store
 	resets int
@@ -315,7 +317,7 @@ func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Se
 	return m.Store.Seen(ctx, s, entries)
 }
 
-// recalling is a table that returns these rows when their fingerprints are read.
+// recalling is an observed table whose ReadFingerprints yields rows.
 type recalling struct {
 	observed
 	rows connector.PastRows

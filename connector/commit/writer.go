@@ -38,8 +38,8 @@ type Decisions interface {
 }
 
 // A Writer commits the sealed batches of one table. In this member only the writer uses the table: resume, initial
-// commit, decide and commit run one after the other on its goroutine, and only filling a dedup window reads beside
-// them. The reader sends Requests and receives outcomes.
+// commit, decide and commit run one after the other on its goroutine, and only the goroutine that fills dedup windows
+// reads the table at the same time. The reader sends Requests and receives outcomes.
 type Writer struct {
 	*writerState
 
@@ -176,7 +176,7 @@ func (w *Writer) sleep(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// follow adds topics that feed the table.
+// follow adds topics that feed the table: it sets their starts, their rules for dead letters and the retry policy.
 func (w *Writer) follow(topics map[string]connector.TopicConfig) {
 	for name, conf := range topics {
 		w.metrics.follows(name, w.pipeline, conf.Letters != nil)

@@ -31,7 +31,7 @@ type column struct {
 	n       int     // rows written
 	nulls   []span  // ranges of null rows
 	fixed   []byte  // values of one width; bits for booleans
-	offsets []int32 // of a list in elem; of text in data, or in the text without the dictionary
+	offsets []int32 // row i is [offsets[i], offsets[i+1]): elements in elem, or bytes of the text as if it were plain
 	data    []byte
 	dict    *interner // nil for plain text
 	indices []int32   // into dict
@@ -56,7 +56,7 @@ const (
 	longText = 4 << 10
 )
 
-// fillTo adds nulls for the rows before row, of which at least one is missing.
+// fillTo appends nulls until the column has row rows. At least one must be missing.
 func (c *column) fillTo(row int) {
 	missed := row - c.n
 	c.nulls = append(c.nulls, span{c.n, row})
@@ -161,7 +161,7 @@ func (c *column) endText() {
 	c.n++
 }
 
-// dropDictionary converts the column to plain text, for this chunk and the next ones.
+// dropDictionary converts the column to plain text, for this chunk and the next retryDictionary ones.
 func (c *column) dropDictionary() {
 	c.data = c.bytesOf(max(c.text(), c.bytes) + shortText)
 	for row, i := range c.indices {

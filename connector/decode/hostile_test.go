@@ -66,7 +66,8 @@ func allocated(t *testing.T, record []byte) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestNames_ConstantTime counts how far names lie from the slots of their hashes in the table.
+// TestNames_ConstantTime: with 100,000 names in a record, names lie on average at most two steps from the slots of
+// their hashes, and a repeated name is found.
 func TestNames_ConstantTime(t *testing.T) {
 	d := open(t, parse(t, "s string"), JSON{}, maxDistinct)
 	const n = 100_000

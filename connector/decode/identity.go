@@ -17,8 +17,8 @@ var (
 	_ connector.IDDecoder       = JSON{}
 )
 
-// identities makes the fingerprints of rows. The identity field is a column of the table. The identities header and
-// content are only in the record, so their fingerprint gets a column.
+// identities makes the fingerprints of rows. An identity that is a field is a column of the table. One that is a header
+// or the content is only in the record, so its fingerprint gets a column.
 type identities struct {
 	identity   idempotency.Identity
 	identifier *schema.Identifier // nil if rows have no identity

@@ -191,7 +191,7 @@ func TestIdentity_None(t *testing.T) {
 	if entries, column := sealed(t, d, connector.Record{Value: []byte(`{"s":"x"}`)}); entries != nil || column != nil {
 		t.Errorf("%v, %v", entries, column)
 	}
-	// The table may have the column from an earlier configuration.
+	// If the table has the column from an earlier configuration, it stays null.
 	s := parse(t, "s string").WithFingerprint()
 	if _, column := sealed(t, open(t, s, JSON{}, 10), connector.Record{Value: []byte(`{"s":"x"}`)}); column[0] != "null" {
 		t.Errorf("%v", column)
@@ -218,7 +218,8 @@ func TestIdentity_MissingColumn(t *testing.T) {
 	}
 }
 
-// TestEntriesHaveIDs: entries have the producer's own id if the decoder is asked for ids, and the memory of ids is accounted for.
+// TestEntriesHaveIDs: entries have the producer's own id only if the decoder was made with WithIDs. The memory of the
+// ids then counts.
 func TestEntriesHaveIDs(t *testing.T) {
 	long := strings.Repeat("x", idempotency.MaxIDBytes)
 	for _, c := range []struct{ by, value, want string }{

@@ -13,7 +13,8 @@ type interner struct {
 	firstRow []int32 // of each value: a row that is rolled back removes its new values
 }
 
-// slot compares values of up to shortText bytes without access to the dictionary.
+// slot is an entry of the hash table. It has a value of up to shortText bytes itself, so that comparing such values
+// needs no access to the text of the dictionary.
 type slot struct {
 	lo, hi uint64 // the value padded with zeros; for a longer one its hash and 0
 	length int32
@@ -22,8 +23,8 @@ type slot struct {
 
 const (
 	shortText = 16
-	// maxProbes bounds the search for a value. With crafted collisions the column only loses its dictionary, so the hash
-	// needs no random seed.
+	// maxProbes bounds the search for a value. With crafted collisions the column only loses its dictionary, so the
+	// hash needs no random seed.
 	maxProbes = 64
 )
 

@@ -17,8 +17,8 @@ func (t *interner) intern(text []byte, row int) int32 {
 	return t.short(load64(b, 0), load64(b, 8), len(text), row)
 }
 
-// TestTrailingZeros: values that differ only in NULs at their end have the same words, and are different values all
-// the same.
+// TestTrailingZeros: values that differ only in NULs at their end have the same words in a slot. The dictionary still
+// keeps them apart.
 func TestTrailingZeros(t *testing.T) {
 	in := newInterner(4096)
 	for letter := range 20 {
@@ -44,7 +44,8 @@ func collide(w uint64) []byte {
 	return b
 }
 
-// TestCollisions: crafted values cost a bounded number of probes. Then the column drops its dictionary.
+// TestCollisions: among values with equal hashes the dictionary finds each of the first maxProbes, and refuses the
+// others.
 func TestCollisions(t *testing.T) {
 	if hash(collide(1)) != hash(collide(2)) {
 		t.Fatal("no collision")
@@ -117,7 +118,8 @@ func TestInterner(t *testing.T) {
 	})
 }
 
-// TestDictionaryIsLearned: a column with too many distinct values is plain text from the start of the next chunk.
+// TestDictionaryIsLearned: after a chunk with too many distinct values, a column is plain text for retryDictionary
+// chunks, and then tries a dictionary again.
 func TestDictionaryIsLearned(t *testing.T) {
 	d := open(t, parse(t, "id string, k string"), JSON{}, 100)
 	chunk := func(ids int) (id, k arrow.Type) {
@@ -146,7 +148,7 @@ func TestDictionaryIsLearned(t *testing.T) {
 	}
 }
 
-// TestShortChunksDoNotTeach: a chunk of few rows does not take the dictionary from the next one.
+// TestShortChunksDoNotTeach: if a chunk has too few rows for a dictionary, the next chunk still tries one.
 func TestShortChunksDoNotTeach(t *testing.T) {
 	d := open(t, parse(t, "k string"), JSON{}, maxDistinct)
 	for rows, want := range map[int]arrow.Type{1: arrow.STRING, 100: arrow.DICTIONARY} {

@@ -39,7 +39,7 @@ const (
 //
 // A field of the record belongs to the column of exactly the same name. A missing field and null are null; in a NOT
 // NULL column they are refused. Undeclared fields are checked, ignored and counted, or refused with Strict. A field
-// named like a Kafka column counts as undeclared, because only the coordinates fill those columns.
+// named like a Kafka column counts as undeclared, because the value of a record never fills those columns.
 //
 //	string                   any string; \u0000 is data
 //	tinyint to bigint        digits only and in range; 1.0 and 1e2 are refused
@@ -210,8 +210,8 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 	return d.refuse()
 }
 
-// start resets the state of the record. It reserves buffers at the first record, so that an idle builder holds no
-// memory.
+// start resets the state of the record. It reserves buffers at the first record of a chunk, so that an idle builder
+// holds no memory.
 func (d *jsonDecoder) start(value []byte) {
 	if !d.open {
 		for _, c := range d.columns {
@@ -225,7 +225,8 @@ func (d *jsonDecoder) start(value []byte) {
 	}
 }
 
-// decode parses the record into the columns of the root.
+// decode parses the record into the columns of the root. It returns false, after a call of fail, if the record is
+// refused.
 func (d *jsonDecoder) decode() bool {
 	b := d.padded(d.record)
 	p := space(b, 0)

@@ -299,8 +299,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestContentsDoNotSteer: names and values in a record do not change the class of an error, even if they look like the text
-// of a local failure.
+// TestContentsDoNotSteer: names and values in a record do not change the class of an error, even if they look like the
+// text of a failing dependency.
 func TestContentsDoNotSteer(t *testing.T) {
 	s := parse(t, "i bigint not null, s string")
 	for _, lie := range []string{
@@ -419,7 +419,7 @@ func TestIgnored_NamesAreBounded(t *testing.T) {
 	if got, want := d.Ignored(), []string{"x", "list[].x", long[:maxName], strings.Repeat("a", maxName-1)}; !slices.Equal(got.Names, want) || got.Fields != 8 || got.More {
 		t.Errorf("%+v, want 8 fields named %q", got, want)
 	}
-	// A refused record does not count with its names; those of other records stay.
+	// A refused record changes neither the count nor the names; the names of other records stay.
 	add(`{"x":1}`)
 	for _, record := range []string{`{"x":1,"y":1,"y":2}`, `{"y":1,"a":"text"}`, `{"y":1`} {
 		if err := d.addValue([]byte(record)); err == nil {
@@ -548,7 +548,8 @@ func kafkaOnly(t *testing.T) *schema.Schema {
 	return s
 }
 
-// TestChunkFull: the offsets of a chunk have 32 bits.
+// TestChunkFull: if the value of a record no longer fits into the 32-bit offsets of the chunk, Add returns ErrChunkFull
+// and adds no row. After Seal the next chunk has its full size.
 func TestChunkFull(t *testing.T) {
 	d := open(t, parse(t, "a string"), JSON{}, maxDistinct)
 	record := fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 1000))
@@ -634,7 +635,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestManyColumns: an object of more than 64 fields needs more than one word of bits.
+// TestManyColumns: in an object with more than 64 fields, whose bits need two words, a missing NOT NULL field and a
+// repeated field are still found.
 func TestManyColumns(t *testing.T) {
 	var ddl, record []string
 	for i := range 70 {

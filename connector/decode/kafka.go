@@ -11,7 +11,8 @@ import (
 // noTimestamp is Kafka's value for a record without a timestamp.
 const noTimestamp = -1
 
-// kafkaColumns are the columns that the coordinates of a record fill.
+// kafkaColumns are the columns beside those of the record's value: where the record is in Kafka, its timestamp, and its
+// fingerprint.
 type kafkaColumns struct {
 	topic, partition, offset, timestamp *column
 	fingerprint                         *column // nil: the table has none

@@ -53,9 +53,10 @@ const DeadLetterDDL = `original_topic string comment 'topic of the record', ` +
 	`error_stack_trace string, ` +
 	`original_value_link struct<key: string, bytes: bigint, sha256: string, holds: string> comment 'object in the bucket that holds what was too large for the letter'`
 
-// DeadLetters is the decoder for records of dead-letter topics, in either envelope. Each dead letter becomes a row
-// with the columns of [DeadLetterDDL]. A record that is not a dead letter is refused as Poison. A null value is
-// valid: it belongs to the dead letter of a tombstone. The zero value is ready for use.
+// DeadLetters is the decoder for records of dead-letter topics, in either envelope. Each dead letter becomes a row with
+// the columns of [DeadLetterDDL]. A record that is not a dead letter is refused as Poison. A null value is valid: it
+// belongs to the dead letter of a tombstone, or to one that links the object with the value. The zero value is ready
+// for use.
 type DeadLetters struct{}
 
 var _ connector.Decoder = DeadLetters{}
@@ -179,7 +180,8 @@ func (b *letterBuilder) Sealed() int64 { return b.sealed }
 // Ignored implements [connector.Builder]. It is always empty: every part of a dead letter has its column.
 func (b *letterBuilder) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// counted is Go's memory and counts the bytes of one chunk. Other goroutines release rows, so the count is atomic.
+// counted allocates Go's memory and counts the bytes of one chunk. Other goroutines release rows, so the count is
+// atomic.
 type counted struct {
 	memory.GoAllocator
 	bytes atomic.Int64

@@ -162,7 +162,7 @@ func putOptional(to array.Builder, s *string) {
 	to.(*array.StringBuilder).Append(*s)
 }
 
-// putMillis appends Kafka's timestamp, or null if the record has none or putTime appends null.
+// putMillis appends Kafka's timestamp. It appends null if the record has none, or if its year is not in 1 to 9999.
 func putMillis(to array.Builder, ms int64) {
 	if ms == noTimestamp {
 		to.AppendNull()

@@ -57,7 +57,7 @@ type number struct {
 	exact    bool // the mantissa did not wrap
 }
 
-// scanNumber parses any number of RFC 8259. Without ok, end is the position of the invalid character.
+// scanNumber parses any number of RFC 8259. If ok is false, end is the position of the invalid character.
 func scanNumber(b []byte, p int) (x number, end int, ok bool) {
 	x.negative = b[p] == '-'
 	if x.negative {

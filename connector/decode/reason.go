@@ -13,7 +13,7 @@ import (
 // metric labels and parts of dead letters.
 type Reason uint8
 
-// The reasons. Each depends only on the record, never on a dependency.
+// The reasons. Each depends only on the record, the schema and the limits, never on a dependency.
 const (
 	NoValue         Reason = iota + 1 // no_value: the value is null or empty
 	Syntax                            // syntax: not RFC 8259

@@ -4,7 +4,8 @@ package decode
 import "hash/maphash"
 
 // undeclared checks and skips an undeclared field of o with its name at `at` and its value at p, and returns its end.
-// The value is checked like all others, so that validity does not depend on the schema.
+// serial is the number of the object within the record. The value is checked like all others, so that validity does not
+// depend on the schema.
 func (d *jsonDecoder) undeclared(o *object, b []byte, at, p, serial int, name []byte) int {
 	if d.limits.Strict {
 		d.field = nameOf(name)

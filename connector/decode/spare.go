@@ -7,7 +7,8 @@ import (
 
 // Spare keeps released buffers for reuse. It is safe for concurrent use.
 type Spare interface {
-	// Take returns an empty buffer of at least n bytes; the bytes beyond its length are arbitrary.
+	// Take returns a buffer with length 0 and a capacity of at least n bytes; the bytes beyond its length are
+	// arbitrary.
 	Take(n int) []byte
 	// Keep takes over a buffer. The caller must not touch it again.
 	Keep([]byte)

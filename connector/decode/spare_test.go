@@ -14,7 +14,7 @@ import (
 )
 
 // TestSpare: chunks in reused buffers, which are overwritten when they are returned, are equal to chunks in new ones.
-// Each has the reported size, and memory is reused after the release.
+// Each chunk has the reported size, and its memory is reused after the release.
 func TestSpare(t *testing.T) {
 	records, _ := orders(9000)
 	p := idempotency.Partition{Topic: "orders", ID: 3}

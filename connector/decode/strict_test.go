@@ -40,7 +40,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestCodes: the code of every error is on the closed list, and the list has each code once.
+// TestCodes: Codes lists each reason of this package and of package deadletter once.
 func TestCodes(t *testing.T) {
 	codes := Codes()
 	for r := NoValue; r <= UnknownField; r++ {

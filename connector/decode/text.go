@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// plainEnd returns the position of the first byte from p on that is not plain ASCII text.
+// plainEnd returns the position of the first byte from p on that ends plain ASCII text: a quote, a backslash, a control
+// character or a byte that is not ASCII.
 func plainEnd(b []byte, p int) int {
 	for {
 		if m := special(load64(b, p)); m != 0 {
@@ -118,7 +119,7 @@ func (d *jsonDecoder) unescape(dst, b []byte, start, p int) (text []byte, next i
 // escapes maps the character after a backslash to its meaning.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// unicodeEscape reads the escape \uXXXX at p, or a surrogate pair of two.
+// unicodeEscape reads the escape \uXXXX at p, or two of them that form a surrogate pair.
 func (d *jsonDecoder) unicodeEscape(b []byte, p int) (r rune, end int) {
 	r, end = hex4(b, p+2)
 	if r < 0 {

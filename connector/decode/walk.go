@@ -83,7 +83,8 @@ func (d *jsonDecoder) unpredicted(o *object, b []byte, p, serial int) (m *member
 	return nil, serial, d.undeclared(o, b, p, end, serial, name)
 }
 
-// complete checks the NOT NULL columns of an object; its closing brace is at p.
+// complete refuses an object that lacks one of its NOT NULL columns; its closing brace is at p. It returns the position
+// after the brace.
 func (d *jsonDecoder) complete(o *object, p int) int {
 	for w, required := range o.required {
 		if missing := required &^ o.seen[w]; missing != 0 {

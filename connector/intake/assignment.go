@@ -31,7 +31,8 @@ func newAssignment(of *base, h *holds, b *batcher) *assignment {
 }
 
 // assign applies a new assignment. Claims that stay are not touched. The end of a generation (not Joined) changes no
-// claim: the table's log fences claims that other members take over.
+// claim, because the table's log fences claims that other members take over; it only asks for the group's offsets to be
+// written.
 func (as *assignment) assign(a connector.Assignment) {
 	as.joined = a.Joined
 	if !a.Joined {
@@ -114,8 +115,8 @@ func (as *assignment) tableFor(topic string) *tableState {
 	return t
 }
 
-// lose gives up a claim that another member may own now. Decide leaves its rows out of the open batch, because seal no
-// longer lists the claim.
+// lose gives up a claim that another member may own now. Its rows in the open batch are dropped: the sealed batch will
+// not list the claim, so Decide leaves them out.
 func (as *assignment) lose(c *claim) {
 	as.holds.endSession(c)
 	as.holds.enter(c, lost)
@@ -148,8 +149,9 @@ func (as *assignment) leastLoaded() *lane.Lane {
 // matches a pattern may disappear for good.
 const retireAfter = 10 * time.Minute
 
-// retire removes a table that no claim has fed for retireAfter. Tables of configured topics stay. If a
-// topic of a removed table is assigned again, Tables.Open makes a new one.
+// retire removes a table that no claim has fed for retireAfter, unless a topic of Config.Topics feeds it. The reader
+// calls it for each table once per turn. If a topic of a removed table is assigned again, Tables.Open makes a new
+// table.
 func (as *assignment) retire(t *tableState) {
 	now := time.Now()
 	switch {

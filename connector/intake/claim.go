@@ -45,12 +45,12 @@ type claimState struct {
 	state state
 	hold  *hold.Hold // shown until records flow again
 	ends  endEvent   // what ends the hold
-	// inFailedCommit is true if a commit that contained records of this claim failed with the hold. As long as any
-	// claim of the table has it, only a successful commit ends the hold.
+	// inFailedCommit is true if a commit that contained records of this claim failed with the hold. As long as it is
+	// true for a claim of the table, only a successful commit ends the holds that the failed commit caused.
 	inFailedCommit bool
 	nextCheck      time.Time // when a held claim is checked next
 	until          time.Time // leaving: when it is read again
-	refetchTo      int64     // leaving: a batch is sealed early once it is read up to here again; 0: as usual
+	refetchTo      int64     // leaving: the next batch is sealed once the claim is read up to here again; 0: as usual
 	rechecks       int64     // number of the last request of an operator to check the claim
 	fences         int       // how often its position was moved by others since the last successful commit of the table
 	unmovedChecks  int       // contested: consecutive checks with the same position
@@ -66,7 +66,8 @@ type openSpan struct {
 	earlier    []plan.EpochUntil
 }
 
-// fetchQueue is the fetch results that wait to be enqueued, and the parsed block of the first one.
+// fetchQueue has the fetch results that wait to be enqueued, and the next block, which was parsed from the first of
+// them.
 type fetchQueue struct {
 	queue      []*lane.FetchResult
 	parsed     *lane.Block
@@ -100,7 +101,7 @@ type progress struct {
 // pass notes that every offset before next was enqueued or skipped. epoch is the leader epoch of the last record batch
 // before next. It applies to positions after first, which is the offset of the first enqueued record, or next - 1 at
 // the end of a fetch result. At positions after the old next, up to first, the epoch is unknown: control records of
-// either epoch may lie there, or none.
+// either epoch may lie there, or no records at all.
 func (c *claim) pass(next int64, epoch int32, first int64) {
 	if c.epoch != epoch {
 		c.earlier = append(c.earlier, plan.EpochUntil{Epoch: c.epoch, Until: c.next})

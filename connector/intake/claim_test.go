@@ -6,7 +6,7 @@ import (
 	"sluice/connector/plan"
 )
 
-// TestSpan_EndAt: a span that is shortened has the leader epoch of the last record batch before its new end, -1 where
+// TestSpan_EndAt: a span that EndAt shortens has the leader epoch of the last record batch before its new end, -1 where
 // that is unknown.
 func TestSpan_EndAt(t *testing.T) {
 	c := &claim{openSpan: openSpan{next: 10, epoch: 3}}

@@ -60,8 +60,8 @@ func (cu *untilCurrent) done() bool {
 }
 
 // complete reports whether, by the last measurement, the table has reached the ends that its topics had at the start.
-// Partitions of all members count. It does not wait for paused partitions of other members, and lists them in left. The
-// ends do not change, so a complete table stays complete.
+// Partitions of all members count. It does not wait for paused partitions of other members, but stores their holds in
+// t.left. The ends do not change, so a complete table stays complete.
 func (cu *untilCurrent) complete(t *tableState) bool {
 	if t.measured.IsZero() || t.behind == nil {
 		return false
@@ -85,7 +85,7 @@ func (cu *untilCurrent) measureEvery() time.Duration {
 	return max(time.Second, time.Duration(len(cu.tables))*10*time.Millisecond)
 }
 
-// measured stores the result of a measurement. If Kafka or the table could not be read, behind becomes nil.
+// measured stores the result of a measurement in t. If Kafka or the table could not be read, t.behind becomes nil.
 func (cu *untilCurrent) measured(t *tableState, o commit.Outcome) {
 	t.measuring, t.measured = false, time.Now()
 	if t.behind = o.Behind; t.behind == nil && !o.Unknown {

@@ -173,7 +173,8 @@ func (d *dispatcher) send(c *claim, b *lane.Block) bool {
 	return false
 }
 
-// split moves the first ready records of a block into a block of their own, and frees the old block.
+// split moves the first ready records of a block into out and the others into rest. It returns the old block to the
+// pool.
 func (d *dispatcher) split(b *lane.Block, ready int) (out, rest *lane.Block) {
 	out, rest = d.blocks.Get(b.Result), d.blocks.Get(b.Result)
 	out.Records = append(out.Records, b.Records[:ready]...)
@@ -183,7 +184,8 @@ func (d *dispatcher) split(b *lane.Block, ready int) (out, rest *lane.Block) {
 	return out, rest
 }
 
-// join undoes split: it returns the records of out followed by those of rest, which may be nil.
+// join undoes split: it appends the records of rest to out, returns the block rest to the pool, and returns out. rest
+// may be nil.
 func (d *dispatcher) join(out, rest *lane.Block) *lane.Block {
 	if rest == nil {
 		return out

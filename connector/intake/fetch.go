@@ -169,8 +169,8 @@ func (fs *fetches) starving() bool {
 	return false
 }
 
-// shed releases the memory of a claim's fetch results. The session continues; the claim is fetched again from next
-// on.
+// shed releases the memory of a claim's fetch results, unless the last of them ends with an error. The session
+// continues; the claim is fetched again from next on.
 func (fs *fetches) shed(c *claim) {
 	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {
 		return // it ends with an error, which takes hardly any memory

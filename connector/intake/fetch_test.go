@@ -74,8 +74,9 @@ func TestFetches_Accept(t *testing.T) {
 	want("the session ended", again, 1, 0)
 }
 
-// TestRoom_TableToSeal: the largest table is sealed first; while it is on its way, the one open longest; then none,
-// once enough memory is on its way.
+// TestRoom_TableToSeal: if the batch pool is nearly full, the table with the largest open batch is sealed first. While
+// its commit is on its way, the table that has been open longest is sealed, but none once commits on their way will
+// free a third of the pool.
 func TestRoom_TableToSeal(t *testing.T) {
 	const mib = 1 << 20
 	pools := connector.Pools{Batch: bytepool.New(100 * mib)}.WithDefaults()

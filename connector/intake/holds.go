@@ -22,7 +22,8 @@ type holds struct {
 	appliedAt time.Time // when operators' decisions were last applied
 }
 
-// endSession gives a claim a new session. Data that carries the old session is dropped from now on.
+// endSession gives a claim a new session, from its position in the table on. It cancels the request and drops the fetch
+// results; blocks and rows that carry the old session are dropped later.
 func (hs *holds) endSession(c *claim) {
 	hs.sessions++
 	c.session = hs.sessions
@@ -82,8 +83,8 @@ func (c *claim) checkEvery() time.Duration {
 }
 
 // leaveBatch ends the session of a claim whose records failed locally, and lets the claim wait until l.Until. It
-// returns false if the claim does not wait, so that the caller lets it resume. A claim that was held meanwhile stays
-// held.
+// returns false if the claim need not wait: then the caller requests its position. A claim that was held meanwhile
+// stays held.
 func (hs *holds) leaveBatch(c *claim, l commit.Leave) bool {
 	wait := time.Now().Before(l.Until)
 	hs.endSession(c)
@@ -100,7 +101,7 @@ func (hs *holds) leaveBatch(c *claim, l commit.Leave) bool {
 	return wait
 }
 
-// release ends the hold of a claim.
+// release ends the hold of a claim, if it has one. A claim that is being read continues in state reading.
 func (hs *holds) release(c *claim) {
 	if c.hold == nil {
 		return
@@ -130,7 +131,7 @@ func (hs *holds) requestResume(t *tableState, claims ...*claim) {
 	t.writer.Requests.Resume(asked)
 }
 
-// enter sets the state of a claim. It logs an error if the transition is not allowed, and makes it all the same.
+// enter sets the state of a claim. If the transition is not allowed, it logs an error and sets the state nevertheless.
 func (hs *holds) enter(c *claim, next state) {
 	if !slices.Contains(c.state.next(), next) {
 		hs.Logger.Error(IllegalTransition, "topic", c.Topic, "partition", c.ID, "from", c.state.String(), "to", next.String())
@@ -138,8 +139,8 @@ func (hs *holds) enter(c *claim, next state) {
 	c.state = next
 }
 
-// releaseProvisionalHolds runs after a successful commit. It releases the claims that are read in state proving: a
-// failed commit had found their hold, and the success shows that the cause is gone.
+// releaseProvisionalHolds runs after a successful commit that moved positions. It releases the claims that are read in
+// state proving: a failed commit had found their hold, and the success shows that the cause is gone.
 func (hs *holds) releaseProvisionalHolds(t *tableState) {
 	for _, c := range t.claims {
 		if c.fences = 0; c.state == proving {
@@ -197,8 +198,8 @@ func (hs *holds) floodPasses(c *claim) bool {
 	return c.hold.Reason == hold.Flood && hs.Decisions.FloodAllowed(c.Topic)
 }
 
-// checkDue requests checks of the held claims that are due, and from time to time a comparison of the idle claims
-// with the table.
+// checkDue requests from the writer the positions of the held claims whose check is due, and of the claims in state
+// leaving whose wait is over. Every recheckEvery it also requests a comparison of the idle claims with the table.
 func (hs *holds) checkDue(t *tableState) {
 	now := time.Now()
 	var again []*claim

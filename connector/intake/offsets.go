@@ -80,8 +80,8 @@ func (k *Offsets) Run(ctx context.Context) {
 	}
 }
 
-// write commits the noted offsets. If that fails, they are kept for the next interval. "Checkpoint" in the log lines means
-// committed offsets, not a checkpoint of Delta.
+// write commits the noted offsets. If that fails, they are kept for the next interval. "Checkpoint" in the log lines
+// means committed offsets, not a checkpoint of Delta.
 func (k *Offsets) write(ctx context.Context) {
 	k.mu.Lock()
 	all := maps.Clone(k.pending)

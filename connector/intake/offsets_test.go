@@ -18,7 +18,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// writes is a group that accepts offsets or returns an error.
+// writes is a group that keeps the offsets it is asked to commit, or returns err if it is set.
 type writes struct {
 	connector.Group
 	err  error
@@ -42,8 +42,8 @@ func lines(out *bytes.Buffer) (all []string) {
 	return all
 }
 
-// TestOffsets_Run: noted offsets are written at the interval and logged; only then they are removed. The level of a
-// failure depends on whether an operator must act.
+// TestOffsets_Run: a write commits and logs the noted offsets; if it fails, the offsets stay noted. A transient failure
+// is logged at WARN, one that an operator must end at ERROR, one between two generations at DEBUG.
 func TestOffsets_Run(t *testing.T) { synctest.Test(t, testScheduledCheckpointing) }
 
 func testScheduledCheckpointing(t *testing.T) {

@@ -46,7 +46,8 @@ func (hs *holds) applyPauses() {
 	}
 }
 
-// pause holds a claim for an operator, at the offset after its enqueued records: these are still committed.
+// pause holds a claim for an operator. If the claim is read, the hold is at the offset after its enqueued records,
+// which are still committed; otherwise it is at the position.
 func (hs *holds) pause(c *claim, h *hold.Hold) {
 	pause := *h
 	pause.Offset = c.position

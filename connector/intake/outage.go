@@ -7,8 +7,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// outageKey identifies an outage: a dependency whose failure has this reason stops claims of the table that have no
-// hold of their own.
+// outageKey identifies an outage by the table that it stops and by the reason that stands for the failed dependency.
+// Only claims without a hold of their own belong to it.
 type outageKey struct {
 	table  string
 	reason hold.Reason
@@ -21,8 +21,8 @@ type outage struct {
 }
 
 // outages counts and logs the claims that a dependency stops; now has the holds at this moment. Each claim counts once
-// per outage. The log has one line per table when an outage begins and one when it ends, because it may stop thousands
-// of claims.
+// per outage. The log has one line per table when an outage begins and one when it ends, because an outage may stop
+// thousands of claims.
 func (st *status) outages(now map[outageKey][]*hold.Hold) {
 	for why, holds := range now {
 		o := st.outage[why]

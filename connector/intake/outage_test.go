@@ -16,8 +16,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestStatus_OutageIsHold: claims that wait for a dependency are holds in the log and in the metrics: one line per
-// table when it begins and one when it ends, one count per claim.
+// TestStatus_OutageIsHold: while a dependency stops claims, they count as held. The log has one line per table when the
+// outage begins and one when it ends, and the metric counts each claim once.
 func TestStatus_OutageIsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

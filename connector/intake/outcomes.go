@@ -112,8 +112,9 @@ func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 }
 
 // dropped drops the sealed batch and the open one, because another writer moved positions, the commit failed, or its
-// outcome is unknown. The claims of the table resume at their positions in the table, or are
-// lost if there is no generation. A claim whose records failed may have to wait first.
+// outcome is unknown. The claims of the table resume at their positions in the table (those whose records failed may
+// have to wait first), or are lost if there is no generation. If the batch is to be retried (o.Again), the next batch
+// is due once the same offsets have been read again.
 func (oc *outcomes) dropped(t *tableState, o commit.Outcome) {
 	oc.logDropped(t, &o)
 	oc.batcher.dropAll(t)

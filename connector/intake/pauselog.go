@@ -67,8 +67,8 @@ func (pl *pauseLog) count(now time.Time) {
 	pl.counted = now
 }
 
-// note updates a pause: on reports whether it is in effect now. t is the table whose reading is paused, nil for all
-// tables.
+// note counts and logs a pause: on says whether it is in effect now. t is the table whose reading is paused, nil for
+// all tables.
 func (pl *pauseLog) note(p *pause, on bool, cause string, t *tableState) {
 	now := time.Now()
 	switch lasted := now.Sub(p.since); {

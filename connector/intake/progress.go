@@ -36,7 +36,8 @@ func (c *claim) dropDecoded() {
 	c.inFlight = append(c.inFlight[:0], c.inFlight[n:]...)
 }
 
-// consumed returns the offset after the claim's records that are in the table, or are rows on their way to it.
+// consumed returns the offset up to which the table, the open batch or the sealed batch has passed the claim: see
+// [connector.ClaimStatus].
 func (c *claim) consumed() int64 {
 	if c.next == c.from && !c.table.inSealed(c.Partition) {
 		return c.position

@@ -12,7 +12,8 @@ import (
 	"sluice/connector/plan"
 )
 
-// TestClaim_Consumed follows blocks of a claim through a lane that decodes them one by one.
+// TestClaim_Consumed: after each step of enqueueing, decoding and sealing, the status shows the offset that the claim
+// has consumed, the oldest uncommitted timestamp, and whether records wait for a commit.
 func TestClaim_Consumed(t *testing.T) {
 	var published *connector.Status
 	r := readerOf(t, Config{Count: 1, Publish: func(s *connector.Status) { published = s }})
@@ -67,7 +68,7 @@ func TestClaim_Consumed(t *testing.T) {
 	r.outcomes.committed(tab, commit.Outcome{Plan: &plan.Plan{}})
 	want("settled", 15, 200, true)
 
-	// Records after a bad record are not consumed.
+	// A record without a value cannot become a row or a dead letter here: it and the records after it are not consumed.
 	hand(18, good(15, 600), connector.Record{Offset: 16, Timestamp: 100}, good(17, 700))
 	hand(19, good(18, 50))
 	decode()

@@ -28,7 +28,8 @@ func TestBackpressure_Hysteresis(t *testing.T) {
 	step(9_999, true)
 }
 
-// TestBackpressure_Bounds: no sequence of reserving and releasing exceeds a bound, and nothing is left at the end.
+// TestBackpressure_Bounds: no sequence of Reserve and Release exceeds the bound of a key or of the queue. Once all
+// records are released, no counter is above 0.
 func TestBackpressure_Bounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := connector.QueueConfig{PauseAt: rapid.Int64Range(1, 50).Draw(t, "pause"), PerKey: rapid.Int64Range(1, 10).Draw(t, "per key")}
@@ -78,8 +79,8 @@ func TestBackpressure_NullKey(t *testing.T) {
 	}
 }
 
-// TestDispatcher_KeyWaits: a partition waits while the key of its next record has its share queued. That counts
-// once until it continues; others continue.
+// TestDispatcher_KeyWaits: a partition waits while as many records of the key of its next record are queued as a key
+// may have; other partitions continue. Such a wait counts once in the metric, however many turns it lasts.
 func TestDispatcher_KeyWaits(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)

@@ -44,8 +44,8 @@ type Config struct {
 
 // Tables provides the tables that topics feed. The reader calls it on its goroutine, so methods must not block.
 type Tables interface {
-	// Open returns the table that a topic feeds, false if none. The reader calls it once per topic. Topics of one
-	// table get the same Target.
+	// Open returns the table that a topic feeds, false if none. The reader calls it once per topic, and again after it
+	// has retired the table. Topics of one table get the same Target.
 	Open(topic string) (connector.TopicConfig, connector.Target, bool)
 	// Retire takes back the Target of a table that no topic feeds any more; a later Open makes a new one. The table's
 	// writer calls the returned function, unless nil, after its last use of the old Target.
@@ -78,10 +78,10 @@ func (NoDecisions) FloodAllowed(string) bool { return false }
 // Rechecks returns 0.
 func (NoDecisions) Rechecks(connector.Partition) int64 { return 0 }
 
-// A Reader owns all claims of this member. Only it changes their offsets: what is fetched, what is enqueued to the
-// lanes, and when a batch is sealed. In its loop it never waits for the network, a writer or a pool; only
-// enqueueing a barrier waits for a lane, and lanes wait for no other goroutine. The drain waits for the last
-// commits and the committed offsets.
+// A Reader owns all claims of this member. Only the reader decides what is fetched, what is enqueued to the lanes, and
+// when a batch is sealed. In its loop it never waits for the network, a writer or a pool; only enqueueing a barrier
+// waits for a lane, and lanes wait for no other goroutine. The drain waits for the last commits and the committed
+// offsets.
 type Reader struct {
 	*base
 
@@ -122,7 +122,8 @@ type base struct {
 }
 
 const (
-	// A sealed batch without rows moves only positions. It is sealed after so many offsets or so much time.
+	// An open batch without rows and candidates only moves positions. It is sealed after positionsOffsets offsets or
+	// positionsEvery. showEvery is the interval at which the status is published; a turn takes place at least as often.
 	positionsOffsets = 1_000_000
 	positionsEvery   = 10 * time.Minute
 	showEvery        = 500 * time.Millisecond
@@ -233,8 +234,9 @@ func (r *Reader) turn() {
 	r.status.show()
 }
 
-// drain ends the work: it stops fetching, seals the enqueued records, waits for their commits and commits the
-// group's offsets. What is not committed after Config.Drain is dropped and read again by the next owner.
+// drain ends the work: it stops fetching, seals the enqueued records, waits for their commits and commits the group's
+// offsets. If that takes longer than Config.Drain, it drops the records that are not committed, and their next owner
+// reads them again; the group's offsets are then not committed.
 func (r *Reader) drain(ctx context.Context) {
 	began := time.Now()
 	r.draining = true
@@ -280,8 +282,8 @@ func (r *Reader) drain(ctx context.Context) {
 	r.Logger.InfoContext(ctx, "drained", "after", time.Since(began).Round(time.Millisecond))
 }
 
-// Sweep releases the memory that is left after lanes and writers have ended: of blocks that no lane decoded, and of
-// barriers that no writer took.
+// Sweep releases the memory that is left after lanes and writers have ended: of fetch results, of blocks that no lane
+// decoded, and of barriers that no writer took.
 func (r *Reader) Sweep() {
 	for _, c := range r.claims {
 		r.holds.dropQueued(c)

@@ -8,8 +8,8 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// TestRoom_RareTables: tables that are rarely fed do not reduce the share of others in the batch pool. One that has a
-// batch gets a share of its own.
+// TestRoom_RareTables: a table that is rarely fed does not reduce the share of other tables in the batch pool. When its
+// own share is computed, it counts as one more table.
 func TestRoom_RareTables(t *testing.T) {
 	const size = 64 << 20
 	busy, quiet, other := &tableState{}, &tableState{rare: true}, &tableState{}

@@ -87,8 +87,8 @@ func TestRoom_FirstWaiting(t *testing.T) {
 	})
 }
 
-// TestFetches_ShedWaiting: while the fetch pool is short, a claim drops a block that waits for the batch pool, and
-// fetches it again once there will be memory.
+// TestFetches_ShedWaiting: while the fetch pool is short, the fetch results of a claim that waits for the batch pool
+// are dropped. They are requested again once enough memory will be free.
 func TestFetches_ShedWaiting(t *testing.T) {
 	pool := bytepool.New(1000)
 	held := &tableState{sealed: &lane.Barrier{Began: time.Now().Add(-time.Hour)}}

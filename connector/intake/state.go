@@ -8,14 +8,14 @@ import (
 type state uint8
 
 const (
-	resuming  state = iota // the writer reads its position; it has no hold
-	reading                // records are fetched; it has no hold
-	retrying               // records are fetched; the first of them ends its hold
-	proving                // records are fetched; the next successful commit ends its hold
+	resuming  state = iota // the writer reads the position of the claim; no hold
+	reading                // records are fetched; no hold
+	retrying               // records are fetched; the first of them ends the hold
+	proving                // records are fetched; the next successful commit of the table ends the hold
 	finishing              // not fetched; records from before the hold wait for their commit
 	held                   // not fetched until a check is due
-	checking               // the writer checks whether its hold is over
-	leaving                // its records failed locally: it waits before they are read again
+	checking               // the writer checks whether the hold is over
+	leaving                // records of the claim failed locally: it waits before they are read again
 	lost                   // not this member's any more
 )
 

@@ -68,7 +68,8 @@ func transitionsIn(t *testing.T, path string) map[string][]string {
 	return all
 }
 
-// TestState_Groups checks the predicates of states.
+// TestState_Groups: each state is in exactly one of the groups reads, awaitsPosition, isStopped, leaving and lost, and
+// is shown as resuming, reading or held.
 func TestState_Groups(t *testing.T) {
 	for _, s := range states() {
 		groups := 0

@@ -32,7 +32,7 @@ type tableState struct {
 	nextCompare time.Time // when idle claims are compared next
 
 	// For a run until current: behind are the partitions of the topics, of any member, that are before their ends, nil
-	// if unknown. left are the holds of those that are paused and are no claims of this member. measured is when the
+	// if unknown. left are the holds of those that are paused and are not claims of this member. measured is when the
 	// last result arrived, zero if it is outdated.
 	behind    []connector.Position
 	left      []hold.Hold
@@ -49,7 +49,8 @@ func (t *tableState) inSealed(p connector.Partition) bool {
 	return in
 }
 
-// refetchUntil makes the next batch due as soon as the claim was read up to next. It does nothing if next is 0.
+// refetchUntil makes the next batch due as soon as this claim and the others in refetch are read up to their offsets.
+// It does nothing if next is 0.
 func (t *tableState) refetchUntil(p connector.Partition, next int64) {
 	if next == 0 {
 		return
@@ -60,8 +61,8 @@ func (t *tableState) refetchUntil(p connector.Partition, next int64) {
 	t.refetch[p] = next
 }
 
-// refetched reports whether all records of the failed batch have been read again, except those of claims that
-// cannot be read.
+// refetched reports whether all records of the failed batch have been read again, except those of claims that cannot be
+// read. It returns false if there is no failed batch.
 func (t *tableState) refetched() bool {
 	for p, next := range t.refetch {
 		if c, ours := t.claims[p]; ours && !c.state.isStopped() && c.state != leaving && c.next < next {
@@ -92,7 +93,8 @@ func (t *tableState) measure() {
 	t.writer.Requests.Measure()
 }
 
-// waitingSince returns since when rows of the table wait for their commit, the zero time if none do.
+// waitingSince returns since when rows or candidates of the table wait for their commit, the zero time if there are
+// none.
 func (t *tableState) waitingSince() (since time.Time) {
 	for _, c := range t.claims {
 		if at := c.laneProgress.Since(); !at.IsZero() && (since.IsZero() || at.Before(since)) {

@@ -193,9 +193,9 @@ func (s *shares) deal() {
 	}
 }
 
-// level moves one partition from a member towards another one that has at least two fewer, along the shortest chain
-// of members that can take from each other. It reports whether it found such a pair. If not, the loads are as even as
-// the subscriptions allow.
+// level makes the loads more even by one step. Along the shortest chain between two members whose loads differ by at
+// least two, each member passes a partition to the next one. level returns false if no such chain exists: then the
+// loads are as even as the subscriptions allow.
 func (s *shares) level() bool {
 	byLoad := make([]int, len(s.members))
 	for m := range byLoad {
@@ -219,8 +219,9 @@ func (s *shares) level() bool {
 	return false
 }
 
-// reach returns the least loaded member to which the given one can pass a partition, directly or through a chain of other
-// members; among equally loaded ones that with the shortest chain. came holds the predecessor of each member in its chain.
+// reach returns the least loaded member to which the given one can pass a partition, directly or through a chain of
+// other members; among equally loaded ones that with the shortest chain. came holds the predecessor of each member in
+// its chain.
 func (s *shares) reach(from int) (least int, came []int) {
 	came = make([]int, len(s.members))
 	for m := range came {

@@ -114,7 +114,7 @@ func TestBalanceComplete(t *testing.T) {
 	})
 }
 
-// TestBalanceEven: no other assignment is more even. The test tries all of them.
+// TestBalanceEven: no other assignment is more even. The test compares with all possible assignments.
 func TestBalanceEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 4, 3, 5, rapid.Bool().Draw(t, "equal"))
@@ -356,8 +356,8 @@ func TestBalanceExamples(t *testing.T) {
 	}
 }
 
-// TestAssignGroups: the balancer uses the partitions that kafka-go passes and looks up those of missing topics. User
-// data of another program count as owning nothing.
+// TestAssignGroups: the balancer uses the partitions that kafka-go passes, and looks up the partitions of topics that
+// kafka-go left out. User data of another program count as owning nothing.
 func TestAssignGroups(t *testing.T) {
 	b := &sticky{lookup: func(topics []string) map[string][]int32 {
 		if diff := cmp.Diff([]string{"u", "gone"}, topics); diff != "" {

@@ -101,9 +101,9 @@ func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset i
 // errNoMemory means that the fetch pool has no room now; the caller can try again later.
 var errNoMemory = classify.Mark(errors.New("no memory for it now"), classify.Transient)
 
-// TimeAt returns the newest timestamp of the record batch at an offset, to the millisecond. Brokers keep the batch at
-// least for the topic's retention time after it. largest is the size limit of batches of the topic in bytes. That
-// much of the fetch pool is taken for the duration of the call; the error is Transient if it is not free. The call
+// TimeAt returns the newest timestamp of the record batch at an offset, to the millisecond. Brokers keep the batch for
+// at least the topic's retention time after that timestamp. largest is the size limit of batches of the topic in bytes.
+// That much of the fetch pool is taken for the duration of the call; the error is Transient if it is not free. The call
 // does not retry. Other errors are [hold.Error]s as for [Log.BatchAt].
 func (q *questions) TimeAt(ctx context.Context, p connector.Partition, offset, largest int64) (time.Time, error) {
 	limit := min(largest, int64(q.largest())) + 64<<10 // with the framing around the batch

@@ -27,11 +27,11 @@ type reading struct {
 // which may be wrong for a moment: a caller that acts on a position outside its log, or on a missing partition, must
 // ask again after a while to confirm it. A position with a negative Next asks for the ends only.
 //
-// While the cluster answers and only leaders are missing, Bounds retries for a few seconds, or until ctx ends. An
-// unreachable cluster is returned at once, for the caller's guard to retry.
+// While the cluster answers and only leaders are missing, Bounds retries for a few seconds, or until ctx ends. If the
+// cluster does not answer, Bounds returns the error at once, and the caller's guard retries.
 //
-// DivergedAt is the end of the common part of the log, as far as the leader knows it. It is one below the position if
-// the leader only knows that its records differ there.
+// DivergedAt is the end of the part of the log that agrees with the records read before, -1 if all of them agree. It is
+// one below the position if the leader only knows that the record before the position differs.
 func (q *questions) Bounds(ctx context.Context, positions []connector.Position) (map[connector.Partition]connector.Bounds, error) {
 	readings, err := q.readings(ctx, positions)
 	bounds := make(map[connector.Partition]connector.Bounds, len(readings))
@@ -69,7 +69,7 @@ func (q *questions) readings(ctx context.Context, positions []connector.Position
 	}
 }
 
-// unread returns the positions whose bounds could not be read.
+// unread returns the positions whose reading has an error.
 func unread(positions []connector.Position, read map[connector.Partition]reading) (left []connector.Position) {
 	for _, p := range positions {
 		if read[p.Partition].err != nil {
@@ -150,7 +150,8 @@ func (q *questions) readOnce(ctx context.Context, positions []connector.Position
 	return all, nil
 }
 
-// placed returns the leader of a position's partition. Metadata with an older leader epoch than already seen give
+// placed returns the leader of a position's partition according to m, and records its leader epoch; for a partition
+// that is gone it drops the recorded epoch. If the recorded epoch is newer than that in m, the reading has
 // errOldMetadata.
 func (q *questions) placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
 	led, r := placed(p, m)
@@ -226,8 +227,9 @@ func (c *Client) boundsAt(ctx context.Context, leader int32, positions []connect
 	return all
 }
 
-// noteDivergence asks the leader whether its log still has the records before each position (KIP-320). It skips
-// positions without an epoch, positions at offset 0, and those whose bounds could not be read.
+// noteDivergence asks the leader whether its log still has the records before each position (KIP-320), and stores the
+// result in readings. It skips positions without an epoch, positions at offset 0, and those whose bounds could not be
+// read.
 func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []connector.Position, parts []ledPartition,
 	readings []reading,
 ) {

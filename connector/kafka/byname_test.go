@@ -101,7 +101,7 @@ func TestLogOldBroker(t *testing.T) {
 	}, kfake.MaxVersions(versions))
 }
 
-// TestBrokers: new brokers lack no check.
+// TestBrokers: for brokers with the newest Fetch version, Brokers names no check that they lack.
 func TestBrokers(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)

@@ -67,8 +67,8 @@ func newScene(t *testing.T, addrs []string, dial func(ctx context.Context, netwo
 	return &cluster{t: t, dial: dial, addrs: addrs, admin: admin, stir: make(chan struct{}, 1), tune: func(*Config, *GroupConfig) {}}
 }
 
-// until waits for a condition. It looks again after each delivery, and regularly for conditions that change without
-// one.
+// until waits for a condition. It checks the condition after each delivery, and at intervals, because some conditions
+// change without a delivery.
 func (s *cluster) until(what string, condition func() bool) {
 	s.t.Helper()
 	deadline := time.NewTimer(2 * time.Minute)
@@ -207,7 +207,7 @@ func (m *member) has(partitions int) func() bool {
 	}
 }
 
-// missing returns the topics that do not exist.
+// missing returns the topics that the member reports as missing.
 func (m *member) missing() []string { return namesOf(m.Absent(), hold.TopicMissing) }
 
 // told waits for the wanted deliveries and compares them with those since its last call. A member joins a generation

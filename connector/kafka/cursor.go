@@ -65,10 +65,12 @@ type cursor struct {
 	findingAt    time.Time
 	findingOn    int64
 	findingEpoch int32
-	// refused is when a comparison first found that the log has the position that brokers refuse; zero if none did.
+	// refused is the time of the first comparison that found the position in its log although brokers refuse it; zero
+	// if there was none.
 	refused time.Time
-	// unchecked means that the leader's log alone decides about a suspected position, because its broker is too old to
-	// compare epochs, or is not the leader. checked is the leader epoch of the last such comparison.
+	// unchecked means that the broker that served or refused the position could not check it: it is too old to compare
+	// epochs, or is not the leader. Then the leader's log alone decides about the suspected position. checked is the
+	// leader epoch of the last such decision.
 	unchecked bool
 	checked   int32
 
@@ -76,7 +78,8 @@ type cursor struct {
 	loggedAt time.Time        // zero if this session had no result
 }
 
-// source returns the broker to read the partition from.
+// source returns the broker to read the partition from: the replica until replicaUntil, then the leader. It returns
+// noBroker if the leader is not known.
 func (c *cursor) source() int32 {
 	if c.leader != noBroker && time.Now().Before(c.replicaUntil) {
 		return c.replica
@@ -92,9 +95,9 @@ func (c *cursor) drop() {
 	c.result = nil
 }
 
-// stands records a finding and reports whether it has persisted for the time of confirm, in the same leader epoch. A
-// single reading may be wrong: bytes can be damaged in transit, and a newly elected leader may not know its own log
-// end yet.
+// stands records a finding at the requested position. It reports whether the finding was first seen at least the time
+// of confirm ago, at the same position and in the same leader epoch. A single reading may be wrong: bytes can be
+// damaged in transit, and a newly elected leader may not know its own log end yet.
 func (c *cursor) stands(reason hold.Reason, epoch int32) bool {
 	now := time.Now()
 	if c.finding != reason || c.findingOn != c.req.Next || c.findingEpoch != epoch {
@@ -115,17 +118,19 @@ func (c *cursor) served() {
 	c.failures, c.finding, c.refused = 0, "", time.Time{}
 }
 
-// retry counts a failure and returns the time of the next try: after a minute if the cluster denied access, else after
-// a growing pause.
+// retry counts a failure and returns the time of the next try: after a minute if the cluster denied access to the
+// topic, else after a growing pause. For refused connections the pause may be short, because the dialer itself makes no
+// new attempt for a while.
 func (c *cursor) retry(err error) time.Time {
 	c.failures++
-	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) { // the dialer remembers refused credentials itself
+	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) {
 		return time.Now().Add(reliability.Backoff{Initial: retryDenied, Max: retryDenied, Jitter: retryJitter}.Pause(1))
 	}
 	return time.Now().Add(retryPause(c.failures))
 }
 
-// isRefusal reports whether the cluster denies access or one side does not trust the other.
+// isRefusal reports whether the cluster denies access, or no connection can be opened until a person or a file changes
+// something.
 func isRefusal(err error) bool {
 	var code kafka.Error
 	return errors.As(err, &code) && denied(code) || err != nil && untrusted(err)
@@ -166,8 +171,9 @@ func (l *Log) enqueue(c *cursor) {
 	wake(q.wake)
 }
 
-// conclude ends a request with the error found, unless found is a hold that must be read a second time first (see
-// stands). Then again schedules that reading: relocate or suspect. The caller holds the lock.
+// conclude delivers the error found as the result of a request. A hold is delivered only once a second reading confirms
+// it (see stands); until then, conclude calls again, which is relocate or suspect, to schedule that reading. The caller
+// holds the lock.
 func (l *Log) conclude(c *cursor, found error, bounds connector.Bounds, again func(*cursor, time.Time)) {
 	var h *hold.Error
 	if !errors.As(found, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {

@@ -194,11 +194,12 @@ func (b *letterBatch) stamp() (changed bool) {
 	return changed
 }
 
-// errRefused means that batches must be made anew; the field refused of each says why. It is not a failure of the
-// dependency.
+// errRefused means that the topic refuses these batches but may accept other ones, which write then makes. The field
+// refused of each batch says why. The class Fatal keeps the guard from repeating the same batches.
 var errRefused = classify.Mark(errors.New("refused"), classify.Fatal)
 
-// write writes dead letters to one topic in rounds, until none is left or an error needs the caller.
+// write writes dead letters to one topic in rounds, until all are acknowledged. It returns the first error that neither
+// a retry nor other batches can avoid.
 func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*backlog) error {
 	if time.Since(t.polled) > pollEvery {
 		t.forget()
@@ -275,8 +276,8 @@ func (t *letterTopic) record(l unwritten, limit int, now time.Time) (deadletter.
 	return r, object, err
 }
 
-// fill makes the batches of a round: one for each partition of the topic, none larger than the topic accepts. When it
-// returns, all linked objects are in the bucket.
+// fill makes the batches of a round: at most one for each partition of the topic, none larger than the topic accepts.
+// When it returns, all linked objects are in the bucket.
 func (d *DeadLetters) fill(ctx context.Context, t *letterTopic, waiting []*backlog) ([]*letterBatch, error) {
 	var (
 		round   []*letterBatch
@@ -328,8 +329,8 @@ func batchFor(round *[]*letterBatch, partition int32) *letterBatch {
 	return b
 }
 
-// send sends each batch once. It returns the batches that are not acknowledged and the most decisive error: a refusal
-// that needs a person, then one that needs another batch, then a transient error.
+// send sends each batch once and removes acknowledged dead letters from their backlogs. It returns the batches that are
+// not acknowledged and the error of the highest rank.
 func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*letterBatch) (left []*letterBatch, err error) {
 	if err := d.findTopic(ctx, t); err != nil {
 		return batches, err
@@ -393,8 +394,8 @@ func rank(err error) int {
 	return 0
 }
 
-// done returns the error for a batch that is not acknowledged. If a different batch could avoid the error, it is
-// errRefused and the batch keeps the code.
+// done returns the error for a batch that is not acknowledged. If a different batch could avoid the error, done returns
+// errRefused and keeps the broker's code in b.refused.
 func (b *letterBatch) done(a produced) error {
 	switch a.err { //nolint:exhaustive // the others are judged by their class
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTimestamp:
@@ -423,8 +424,8 @@ type objectError struct{ error }
 
 func (e *objectError) Unwrap() error { return e.error }
 
-// adapt prepares a topic for other batches than the refused ones: smaller ones, or dead letters with the time of
-// writing as their timestamp.
+// adapt changes how fill makes the next batches of a topic after a refusal: smaller, or with the time of writing as the
+// timestamp of the dead letters. It returns an error if they already had that timestamp.
 func (d *DeadLetters) adapt(t *letterTopic, refused []*letterBatch) error {
 	for _, b := range refused {
 		switch b.refused { //nolint:exhaustive // for other codes new metadata are enough

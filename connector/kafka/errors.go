@@ -140,9 +140,10 @@ func classOf(code kafka.Error) (class classify.Class, known bool) {
 // denied reports whether a code means that the cluster understood the request and denies it.
 func denied(code kafka.Error) bool { return slices.Contains(refusals[:], code) }
 
-// Classify marks an error of the Kafka client with its class: by the Kafka error code if there is one, by type for a
-// refused connection and for the end of a generation. It leaves nil, a [hold.Error] and errors unrelated to Kafka
-// unchanged; package classify judges those by their behavior.
+// Classify marks an error of the Kafka client with its class: by the Kafka error code if there is one, else by type. A
+// closed group is Canceled, an ended generation Fenced, a refused connection Fatal, and another failure to open a
+// connection Transient unless package classify knows it. It leaves nil, a [hold.Error] and errors unrelated to Kafka
+// unchanged.
 func Classify(err error) error {
 	if _, held := errors.AsType[*hold.Error](err); held || err == nil {
 		return err
@@ -168,9 +169,9 @@ func Classify(err error) error {
 	return err
 }
 
-// AsHold turns a Fatal error into a hold: kafka_denied if the cluster denies access, else kafka_down. doing describes
-// the failed operation for people, such as "reading the metadata of topic orders". Errors of another class come back
-// classified.
+// AsHold turns a Fatal error into a hold: kafka_denied if the cluster denies access or no connection can be opened
+// until a person or a file changes something, else kafka_down. doing describes the failed operation for people, such as
+// "reading the metadata of topic orders". Errors of another class come back classified.
 func AsHold(doing string, err error) error {
 	err = Classify(err)
 	if err == nil || classify.Of(err) != classify.Fatal {
@@ -200,8 +201,8 @@ type holdError struct {
 
 func (h holdError) Unwrap() []error { return []error{h.error, h.cause} }
 
-// untrusted reports whether one side rejects the other: the broker rejects our credentials, a TLS identity is
-// rejected, or only one side uses TLS or SASL.
+// untrusted reports whether err is a [dial.Error] that repeats until a person or a file changes something, such as
+// refused credentials or a port that is not Kafka's, or another TLS error by which one side rejects the other.
 func untrusted(err error) bool {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.Refused()

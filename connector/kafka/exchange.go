@@ -143,7 +143,8 @@ func (c *Client) send(ctx context.Context, x *exchange, e *encoder, wait time.Du
 	x.out = e.request()
 	broker := x.broker
 	if _, err := c.transport.RoundTrip(ctx, c.addr, x); err != nil {
-		// A broker closes the connection when it gets an unknown version, which can come from an upgrade or a downgrade.
+		// A broker closes the connection when it gets an unknown version, which can come from an upgrade or a
+		// downgrade.
 		c.forget(broker)
 		return err
 	}

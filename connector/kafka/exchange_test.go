@@ -19,7 +19,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestExchangeRefuses: the size in a response of another kind of server never sizes a buffer.
+// TestExchangeRefuses: a response with an absurd size, a wrong correlation id or missing bytes is an error. Its size
+// field alone never makes a buffer large, not even the first bytes of an HTTP response.
 func TestExchangeRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		answer string
@@ -95,7 +96,7 @@ func TestVersionsAreForgotten(t *testing.T) {
 		}
 		r.from(p, 0, -1)
 		r.until(time.Minute, func() bool { return r.records() == 1 && known() })
-		// It closes the connection on a version that it does not know.
+		// The broker closes the connection on a version that it does not know.
 		w.fake.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
 			w.fake.KeepControl() // the reader sends requests, too
 			return nil, errors.New("close"), true

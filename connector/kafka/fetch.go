@@ -76,7 +76,7 @@ type fetchPart struct {
 	highWatermark int64
 	lastStable    int64
 	logStart      int64
-	preferred     int32 // replica to read from, -1 for this one (KIP-392)
+	preferred     int32 // replica to read from, -1 for the broker that responded (KIP-392)
 	divergedAt    int64 // offset from which the log differs from the records read before, -1 if it does not
 	unchecked     bool  // this version of Fetch does not compare epochs
 	aborted       []recordbatch.Aborted

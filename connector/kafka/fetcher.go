@@ -36,8 +36,8 @@ type queue struct {
 	entries []entry
 }
 
-// entry is a partition in a queue. It is valid while its ticket is the partition's newest one and the partition still
-// waits.
+// entry is a partition in a queue. It is valid while the partition is wanted, its state is queued, and no later entry
+// of it has a newer ticket.
 type entry struct {
 	c      *cursor
 	ticket uint64
@@ -110,7 +110,7 @@ func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait 
 		resp.forget() // the buffer goes back to the pool
 		opener.Forget()
 		room.close(err)
-		if idle { // also a broker that answers at once is asked only once per maxWait
+		if idle { // a broker may respond at once instead of waiting; it gets only one request per maxWait
 			loop.Rest()
 			_ = reliability.Wait(ctx, maxWait-time.Since(sent))
 		}
@@ -162,12 +162,14 @@ func (q *queue) pop() {
 	}
 }
 
-// take moves partitions from q into a request of size bytes.
+// take moves partitions from q into req, which requests size bytes, and appends them to flights. A partition that needs
+// a request of its own is taken alone.
 func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlightFetch) []inFlightFetch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	req.spans, req.maxBytes = req.spans[:0], size
-	// A first batch may exceed the requested size; the rest is metadata of each partition.
+	// The first batch may exceed the requested size. The 1 MiB here, and 1 KiB for each partition below, are for the
+	// metadata of partitions.
 	req.limit = max(size, f.largest()) + 1<<20
 	for ; len(q.entries) > 0; q.pop() {
 		e := q.entries[0]
@@ -348,13 +350,13 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 		}
 		c.alone, c.behind = true, true
 		f.enqueue(c)
-	case bad != nil && !isHold(bad): // no memory now: another fetcher waits for it, or this one ends
+	case bad != nil && !isHold(bad): // no memory is free now and another fetcher waits for some, or this fetcher ends
 		f.metrics.failed(bad)
 		c.behind = true
 		f.enqueue(c)
 	case p.err == kafka.OffsetOutOfRange, p.err == 0 && p.divergedAt >= 0:
 		f.metrics.failed(kafka.OffsetOutOfRange)
-		// A replica may lag behind its leader, which is not a finding. The leader then decides.
+		// A replica may lag behind its leader, so its refusal is not a finding: the leader decides.
 		c.replicaUntil, c.unchecked = time.Time{}, f.broker != c.leader
 		f.suspect(c, time.Now())
 	case p.unchecked && p.err == 0 && c.req.Epoch >= 0 && c.req.Epoch < c.epoch && c.checked != c.epoch:
@@ -392,12 +394,13 @@ func (l *Log) bounds(c *cursor, p *fetchPart) connector.Bounds {
 	}
 }
 
-// served enqueues the records of a response as a result, or requests again if there are none. bad is the error about
-// the batch after them, or nil. The caller holds the lock.
+// served handles a response without an error of the broker. If batches were consumed, it enqueues them as a result, and
+// drops bad, the error about the batch after them: the next request meets that batch first. Without consumed batches,
+// bad ends the request, and without bad the partition is requested again. The caller holds the lock.
 func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error, first bool) {
 	bounds, next := l.bounds(c, p), c.req.Next
 	switch {
-	case b.Next > next: // deliver what comes before a bad batch
+	case b.Next > next: // at least one batch before a bad one was consumed
 		c.served()
 		c.maxBytes, c.alone, c.behind = 0, false, b.Next < p.lastStable
 		a := connector.Fetched{Bounds: bounds, Next: b.Next, Epoch: b.Epoch}
@@ -413,8 +416,8 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 		l.grow(c, b, bounds)
 	default:
 		c.served()
-		// If the broker has more records and yet sent none for the first partition of a request, it needs time: the next
-		// request waits at the broker.
+		// If the broker has more records and yet sent none for the first partition of a request, it needs time: the
+		// next request waits at the broker.
 		c.behind = next < p.lastStable && !first
 		c.maxBytes, c.alone = 0, false
 		if c.loggedAt.IsZero() || bounds != c.logged && time.Since(c.loggedAt) >= refreshBounds {
@@ -425,8 +428,8 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 	}
 }
 
-// grow requests a partition again, with room for the batch that the response held only in part. The caller holds the
-// lock.
+// grow requests a partition again, with room for the batch that the response held only in part. A batch larger than the
+// limit becomes the hold oversize instead. The caller holds the lock.
 func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 	need := b.Truncated
 	if need == 0 {

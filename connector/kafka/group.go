@@ -32,8 +32,8 @@ type GroupConfig struct {
 	// Beyond returns which topics exceed a limit, and why. Of the topics that share a limit, those that come first in
 	// names stay. With nil there is no limit.
 	Beyond func(names []string) map[string]string
-	// Session is the time after which the coordinator expels a silent member: 30 s, or the client's. Heartbeats come
-	// ten times as often; an exchange with the coordinator may take half of it.
+	// Session is the time after which the coordinator expels a silent member: that of the client if zero. Heartbeats
+	// come ten times as often; an exchange with the coordinator may take half of this time.
 	Session time.Duration
 	// Rebalance is how long the coordinator waits for the members to join a generation: 60 s.
 	Rebalance time.Duration
@@ -105,7 +105,7 @@ func NewGroup(client *Client, cfg GroupConfig, logger *slog.Logger, reg promethe
 	}
 }
 
-// Absent returns the configured topics that are not read, as of the last poll in Run. Each is a hold.
+// Absent returns the topics that should be read and are not, as of the last poll in Run. Each is shown as a hold.
 func (g *Group) Absent() []Absent {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +135,7 @@ func (g *Group) Trouble() (Trouble, bool) {
 	return *g.trouble, true
 }
 
-// noteTrouble records a failure; nil clears it.
+// noteTrouble stores err as the current trouble and keeps the time of its first failure. A nil err ends the trouble.
 func (g *Group) noteTrouble(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,7 +245,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 	}
 }
 
-// begin records a generation as the newest one and returns a copy of its claims.
+// begin stores a generation as the newest one, ends the trouble and returns a copy of the claims.
 func (g *Group) begin(id int32, member string, claims []connector.Partition) []connector.Partition {
 	g.metrics.generations.Inc()
 	g.noteTrouble(nil)
@@ -255,8 +255,8 @@ func (g *Group) begin(id int32, member string, claims []connector.Partition) []c
 	return slices.Clone(claims)
 }
 
-// left records that the group was left. The claims stay recorded, so that the next join reports them and the balancer
-// returns them.
+// left records that this member has left the group: it deletes the member id of the newest generation. The claims stay
+// recorded, so that the next join reports them and the balancer returns them.
 func (g *Group) left() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

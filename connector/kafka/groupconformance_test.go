@@ -16,8 +16,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// conformance lists the behaviour of a group member on every cluster: the in-process one in virtual time, and a real one in
-// the lab.
+// conformance lists the behaviour of a group member on every cluster: the in-process one in virtual time, and a real
+// one in the lab.
 var conformance = []struct {
 	name string
 	run  func(*testing.T, *cluster)

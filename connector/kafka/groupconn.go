@@ -39,7 +39,7 @@ func (g *groupConns) abort() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.open {
-		_ = c.Conn.Close() // the user gets the error from its own call
+		_ = c.Conn.Close() // kafka-go gets the error from its next call on c
 	}
 }
 

@@ -82,9 +82,9 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 	})
 }
 
-// TestGroupHungCoordinator: the coordinator hangs: it accepts connections and never answers, and some members would
-// ask it first. Another broker becomes the coordinator after a while. All members join again soon, because opening a
-// connection already needs an answer of the broker, and kafka-go takes the first one that can be opened.
+// TestGroupHungCoordinator: the coordinator hangs: it accepts connections and never answers. Another broker becomes the
+// coordinator after a while. All members join again soon, even those that try the hung broker first: opening a
+// connection already needs an answer of the broker, and kafka-go takes the first broker that gives one.
 func TestGroupHungCoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 6)
@@ -115,8 +115,8 @@ func TestGroupHungCoordinator(t *testing.T) {
 			s.fake.RehashCoordinators()
 		}
 		s.until("joined again", func() bool { return rejoins() >= n+6 && all() })
-		// A heartbeat lasts 15 s at most. After two failed attempts of three, all members have usually joined within 28 s. A
-		// member that misses a generation makes the others wait, at most for the rebalance timeout.
+		// A heartbeat lasts 15 s at most. After two failed attempts of three, all members have usually joined within 28
+		// s. A member that misses a generation makes the others wait, at most for the rebalance timeout.
 		if took := time.Since(began); took > 45*time.Second+2*time.Minute {
 			t.Errorf("took %v", took)
 		}
@@ -124,8 +124,8 @@ func TestGroupHungCoordinator(t *testing.T) {
 	})
 }
 
-// TestGroupClusterRestarts: while the cluster is down the member keeps its claims. When the cluster is back it gets the same
-// claims again.
+// TestGroupClusterRestarts: while the cluster is down the member keeps its claims. When the cluster is back it gets the
+// same claims again.
 func TestGroupClusterRestarts(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,8 +186,8 @@ func TestGroupHeartbeatLost(t *testing.T) {
 	})
 }
 
-// TestGroupForgottenMember: when kafka-go joins under a new member id after an error, the coordinator does not wait for the
-// member with the old id.
+// TestGroupForgottenMember: when kafka-go joins under a new member id after an error, the coordinator does not wait for
+// the member with the old id.
 func TestGroupForgottenMember(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -219,8 +219,8 @@ func TestGroupForgottenMember(t *testing.T) {
 	})
 }
 
-// TestGroupLeaderMissesTopic: if a topic is deleted while a generation forms, the group's leader still assigns the other
-// topics.
+// TestGroupLeaderMissesTopic: if a topic is deleted while a generation forms, the group's leader still assigns the
+// other topics.
 func TestGroupLeaderMissesTopic(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -345,8 +345,8 @@ func TestGroupRefused(t *testing.T) {
 	}
 }
 
-// TestGroupOneRefused: a topic without permission is held while the others are read. It is read as soon as permission is
-// granted, and its claims survive a later loss of the permission to describe it.
+// TestGroupOneRefused: a topic without permission is held while the others are read. It is read as soon as permission
+// is granted, and its claims survive a later loss of the permission to describe it.
 func TestGroupOneRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -379,7 +379,8 @@ func TestGroupOneRefused(t *testing.T) {
 	})
 }
 
-// TestGroupCommitErrors: the class of a commit's error is that of the code, partition by partition.
+// TestGroupCommitErrors: if one partition gets an error code, the error of CommitOffsets and of Offsets has the class
+// of that code.
 func TestGroupCommitErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err  *kerr.Error

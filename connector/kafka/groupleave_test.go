@@ -10,7 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// hang makes the cluster leave requests of these kinds, or all requests, unanswered.
+// hang makes the cluster leave requests of these kinds unanswered, except the first request of a connection. Without
+// kinds, it leaves all requests unanswered.
 func hang(s *cluster, keys ...kmsg.Key) {
 	s.fake.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
 		s.fake.KeepControl()
@@ -66,8 +67,8 @@ func TestGroupLeavesHungCluster(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesAtOnce: the others do not wait until the session of a member that left expires, even if it left during a
-// rebalance.
+// TestGroupLeavesAtOnce: when a member leaves, the other members do not wait until its session expires, even if it
+// leaves during a rebalance.
 func TestGroupLeavesAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -138,7 +139,7 @@ func TestGroupLeavesWhileJoining(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesBlackHole: leaving ends dials without an answer.
+// TestGroupLeavesBlackHole: a member leaves within the bound even if its dials get no answer.
 func TestGroupLeavesBlackHole(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 1)

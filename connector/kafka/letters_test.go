@@ -26,8 +26,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// lettersConformance lists the behaviour of a writer of dead letters on every cluster: the in-process one in virtual time,
-// and a real one in the lab.
+// lettersConformance lists the behaviour of a writer of dead letters on every cluster: the in-process one in virtual
+// time, and a real one in the lab.
 var lettersConformance = []struct {
 	name string
 	run  func(*testing.T, *cluster)
@@ -273,7 +273,7 @@ func testLettersMissing(t *testing.T, w *cluster) {
 		t.Error("it was created")
 	}
 	w.createWith("s-dlq", 1, "retention.ms", "3600000")
-	for d.Write(t.Context(), l) != nil { // brokers learn of it one after the other
+	for d.Write(t.Context(), l) != nil { // brokers learn of a new topic one after the other
 		if err := reliability.Wait(t.Context(), 100*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -292,8 +292,8 @@ func testLettersCompacted(t *testing.T, w *cluster) {
 	w.records("s-dlq", 0)
 }
 
-// A record too large for the topic goes into the bucket; its dead letter and the object together contain the whole record.
-// If one topic fails, retries do not write the dead letters of the other topics again.
+// A record too large for the topic goes into the bucket; its dead letter and the object together contain the whole
+// record. If one topic fails, retries do not write the dead letters of the other topics again.
 func testLettersFailedFirst(t *testing.T, w *cluster) {
 	for _, source := range []string{"a", "b", "c"} {
 		w.create(source, 1)
@@ -309,7 +309,7 @@ func testLettersFailedFirst(t *testing.T, w *cluster) {
 	if _, err := w.admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &value}}, w.prefix+"b-dlq"); err != nil {
 		t.Fatal(err)
 	}
-	for d.Write(t.Context(), letters) != nil { // brokers learn of it one after the other
+	for d.Write(t.Context(), letters) != nil { // brokers learn of a new topic one after the other
 		if err := reliability.Wait(t.Context(), 100*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -404,8 +404,8 @@ func testLettersOrder(t *testing.T, w *cluster) {
 	}
 }
 
-// Kafka deletes records by their timestamps, so a dead letter with the timestamp of an old record would be deleted at once.
-// It gets a new timestamp and keeps the record's own in a header.
+// Kafka deletes records by their timestamps, so a dead letter with the timestamp of an old record would be deleted at
+// once. It gets a new timestamp and keeps the record's own in a header.
 func testLettersOldRecords(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk()

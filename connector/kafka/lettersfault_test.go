@@ -17,8 +17,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// onProduce calls fn for the n-th later produce request. If fn returns answer, the response has code for all partitions and
-// the request takes no effect. Otherwise the cluster handles it.
+// onProduce calls fn for the n-th later produce request. If fn returns answer, the response has code for all partitions
+// and the request takes no effect. Otherwise the cluster handles it.
 func (w *cluster) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16, answer bool)) {
 	n := 0
 	w.fake.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {

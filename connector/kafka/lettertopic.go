@@ -14,13 +14,13 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letterTopic is a dead-letter topic with its assumed state. It belongs to one [DeadLetters].
+// letterTopic is a dead-letter topic with its leaders and settings as last read. It belongs to one [DeadLetters].
 type letterTopic struct {
 	LetterTopic
 	source string // one of the source topics of its dead letters
 	form   deadletter.Form
 
-	stale     bool
+	stale     bool          // findTopic must read the leaders again
 	leaders   []int32       // by partition, -1 for none
 	limit     int           // of a batch in bytes, 0 if unknown
 	retention time.Duration // negative for ever, or if unknown
@@ -60,8 +60,8 @@ func (t *letterTopic) wouldExpire(ms int64) bool {
 	return t.retention >= 0 && ms < time.Now().Add(-t.retention/2).UnixMilli()
 }
 
-// findTopic reads the topic's leaders if they are stale, and its settings if they are not known. It creates a missing topic
-// if the configuration allows it.
+// findTopic reads the topic's leaders if they are stale, and its settings if they are not known. It creates a missing
+// topic if the configuration allows it.
 func (d *DeadLetters) findTopic(ctx context.Context, t *letterTopic) error {
 	if t.stale {
 		if err := d.findLeaders(ctx, t); err != nil {

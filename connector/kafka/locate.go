@@ -16,7 +16,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// errOldMetadata means that the broker that answered has older metadata than seen before.
+// errOldMetadata means that the metadata in a response are older than metadata that another broker sent before.
 var errOldMetadata = errors.New("metadata of an older leader epoch")
 
 // locating finds the leaders of unlocated partitions and starts their fetchers in g.
@@ -70,7 +70,9 @@ func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
 	return slices.Compact(names), next
 }
 
-// place assigns leaders from m to the unlocated partitions of its topics.
+// place assigns leaders from m to the unlocated partitions of its topics and queues these partitions for their
+// fetchers. A partition without a leader is located again later. A partition that is gone gets its finding, which a
+// second reading must confirm.
 func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,8 +133,8 @@ func (e *leaderEpochs) forget(p connector.Partition) {
 	delete(e.of, p)
 }
 
-// leaderOf finds a partition in the metadata of its topic. h is the finding that the partition no longer exists. It
-// needs a second reading, because a broker can have old metadata. err is transient.
+// leaderOf finds a partition in the metadata of its topic. h is the finding that the partition no longer exists; it
+// needs a second reading, because a broker can have old metadata. err is transient: the leader is not known now.
 func leaderOf(p connector.Partition, m *clusterMetadata, t *topicMetadata) (led partitionMetadata, h, err error) {
 	switch {
 	case p.Cluster != "" && m.Cluster != p.Cluster:

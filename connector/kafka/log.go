@@ -32,8 +32,8 @@ type LogConfig struct {
 	// end: 64 KiB. MaxWait is how long it collects at most: 500 ms.
 	MinBytes int
 	MaxWait  time.Duration
-	// Memory is the pool for responses and records until their release: 128 MiB. The other sizes are limited to shares of
-	// it.
+	// Memory is the pool for responses and records until their release: 128 MiB. The other sizes are limited to shares
+	// of it.
 	Memory *bytepool.Pool
 	// Rack lets brokers name a nearer replica to read from (KIP-392).
 	Rack string
@@ -44,7 +44,7 @@ type LogConfig struct {
 }
 
 const (
-	// confirm is the shortest time between the two readings of a position that must show the same finding before it
+	// confirm is the time after which a second reading of a position must show the same finding; only then the finding
 	// becomes a result.
 	confirm = 5 * time.Second
 	// boundsRetryFor is how long Bounds retries while the cluster answers and some leaders do not.
@@ -53,7 +53,8 @@ const (
 	retryFirst  = 100 * time.Millisecond
 	retryMax    = 5 * time.Second
 	retryJitter = .25
-	// metadataGap is the shortest time between two requests for leaders, so that many partitions share one.
+	// metadataGap is the shortest time between two metadata requests, so that the leaders of many partitions come from
+	// one request.
 	metadataGap = 100 * time.Millisecond
 	// retryDenied is the pause after the cluster denied access.
 	retryDenied = time.Minute
@@ -80,8 +81,8 @@ type Log struct {
 	logger  *slog.Logger
 	fetched chan connector.Fetched
 
-	// A signal on one of these channels wakes the goroutine locating, judging or delivering. Each channel holds one
-	// signal; wake drops further ones.
+	// A signal on one of these channels wakes the goroutine of Run that locates leaders, judges suspected positions or
+	// delivers results. Each channel holds one signal; wake drops further ones.
 	locate, judge, deliver chan struct{}
 
 	mu          sync.Mutex
@@ -89,7 +90,7 @@ type Log struct {
 	fetchers    map[int32]*fetcher
 	deliverable []*cursor // cursors with a result to deliver, oldest first
 	troubles    map[troubleScope]*Trouble
-	old         map[int32]int16 // brokers that are read by topic name, with their version of Fetch
+	old         map[int32]int16 // brokers too old for topic ids in Fetch, with the version of Fetch that they use
 }
 
 // questions sends the requests about partitions that go through no fetcher: bounds, topics, offsets of a time, one
@@ -101,7 +102,7 @@ type questions struct {
 	epochs  *leaderEpochs
 }
 
-// NewLog returns a Log, which reads while [Log.Run] runs. reg may be nil.
+// NewLog returns a Log, which reads while [Log.Run] runs. It registers its metrics with reg, which must not be nil.
 func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.Registerer) *Log {
 	if cfg.Memory == nil {
 		cfg.Memory = bytepool.New(128 << 20)
@@ -151,8 +152,9 @@ func (l *Log) releaseAll() {
 	}
 }
 
-// Fetch requests records of a partition for one result; see [connector.Log]. Every result ends its request, even a
-// result with only bounds.
+// Fetch requests the next result of a partition; see [connector.Log]. It replaces an earlier request of the partition
+// and drops the result of that request if it was not delivered. Every result ends its request, even a result with only
+// bounds.
 func (l *Log) Fetch(req connector.FetchRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +164,7 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 		l.cursors[req.Partition] = c
 	}
 	if c.req.Session != req.Session || !c.wanted {
-		c.loggedAt = time.Time{} // the caller knows no bounds yet
+		c.loggedAt = time.Time{} // the first result of the new session must carry bounds
 	}
 	moved := c.next != req.Next
 	if moved {
@@ -176,7 +178,7 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 	case resting:
 		l.enqueue(c)
 	case queued:
-		if moved { // it may belong into the other queue now; the new entry makes the old one stale
+		if moved { // the partition may belong into the other queue now; the new entry makes the old one stale
 			l.enqueue(c)
 		}
 	case suspected:
@@ -187,7 +189,7 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 	}
 }
 
-// Forget ends the request of a partition and drops its result; see [connector.Log].
+// Forget ends the request of a partition and drops its result if it was not delivered; see [connector.Log].
 func (l *Log) Forget(p connector.Partition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,7 +261,8 @@ func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 }
 
 // Trouble is a problem that currently prevents reading: the cluster, a broker or a partition does not answer, or denies
-// access. Requests are repeated, so no claim changes its state; the status shows the claims as held for Reason.
+// access. The Log repeats its requests and stops no claim. The status nevertheless lists the claims as held, with
+// Reason.
 type Trouble struct {
 	Broker    int32               // -1 if it is not about one broker
 	Partition connector.Partition // zero if it is not about one partition
@@ -300,7 +303,8 @@ func (l *Log) Status() []Trouble {
 	return all
 }
 
-// TroubleOf returns the trouble that prevents reading a partition: its own, its broker's or the cluster's.
+// TroubleOf returns the trouble that prevents reading a partition: its own, the cluster's or its broker's, the first of
+// these that exists. It returns false if there is none.
 func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -334,8 +338,8 @@ func (l *Log) trouble(where troubleScope, err error) {
 	t.Reason, t.Err = reason, err
 }
 
-// troublePartition records an error of one partition after four failures in a row, or at once if access is denied.
-// Most other errors, such as a move of the leader, end before. The caller holds the lock.
+// troublePartition records an error of one partition after four failures in a row, or at once if access is denied. Most
+// other errors, such as a move of the leader, end before the fourth failure. The caller holds the lock.
 func (l *Log) troublePartition(c *cursor, err error) {
 	if c.failures >= 4 || isRefusal(err) {
 		l.trouble(troubleScope{broker: noBroker, partition: c.req.Partition}, err)

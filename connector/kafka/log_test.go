@@ -50,8 +50,8 @@ func answer(req *kmsg.FetchRequest, fill func(kmsg.FetchRequestTopicPartition, *
 	return resp
 }
 
-// logConformance lists the behaviour of a Log on every cluster: the in-process one in virtual time, and a real one in the
-// lab.
+// logConformance lists the behaviour of a Log on every cluster: the in-process one in virtual time, and a real one in
+// the lab.
 var logConformance = []struct {
 	name string
 	run  func(*testing.T, *cluster)
@@ -189,7 +189,7 @@ func testLogTransactions(t *testing.T, w *cluster) {
 	}
 	want := w.oracle("t", committed)
 	for _, size := range []int{1 << 20, 5000, 300, 1} {
-		// kfake leaves out aborted transactions where a response reaches MaxBytes, so that stays large.
+		// kfake leaves out aborted transactions where a response reaches MaxBytes, so MaxBytes stays large here.
 		r := w.read(LogConfig{PartitionBytes: size})
 		ends, err := r.Bounds(t.Context(), ends(r.partitions("t")))
 		if err != nil {
@@ -438,7 +438,8 @@ func TestLogSessions(t *testing.T) {
 		if a.Session != 4 || a.Next != 10 || len(readRecords(t, a.Records)) != 3 {
 			t.Errorf("%+v", a)
 		}
-		// The request is replaced while it is in flight and then finds a record, which is not a result for the new position.
+		// The request is replaced while it is in flight and then finds a record, which is not a result for the new
+		// position.
 		ask(parts[0], 10, 4)
 		time.Sleep(100 * time.Millisecond)
 		ask(parts[0], 5, 5)

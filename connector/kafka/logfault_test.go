@@ -300,7 +300,7 @@ func batch(t *testing.T, base int64, values ...string) []byte {
 	return raw
 }
 
-// TestLogLargeBatches: a batch larger than PartitionBytes is fetched all the same. A batch above the limit is a hold.
+// TestLogLargeBatches: a batch larger than PartitionBytes is fetched nevertheless. A batch above the limit is a hold.
 func TestLogLargeBatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)

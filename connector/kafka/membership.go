@@ -35,12 +35,13 @@ type membership struct {
 	stop    context.CancelFunc
 
 	mu   sync.Mutex
-	base topics // topics as of the newest join or before; the leader assigned at least their partitions
+	base topics // see known; the leader may have assigned partitions that are newer than these
 
 	// live is true during a generation. Only then does kafka-go reliably leave the group.
 	live atomic.Bool
 
-	// stale is a member id that the coordinator may still wait for although kafka-go has forgotten it.
+	// stale is a member id that the coordinator may still wait for although kafka-go has forgotten it; "" if there is
+	// none.
 	stale string
 }
 
@@ -95,8 +96,8 @@ func (m *membership) fill() {
 	}
 }
 
-// resubscribe makes the next join subscribe to the given topics. It returns false if that requires leaving the group
-// first.
+// resubscribe stores the given topics as those that the next join subscribes to. It returns false and changes nothing
+// if no topic is left, or if the subscription has no room for all of them: then this member must leave the group first.
 func (m *membership) resubscribe(seen topics) bool {
 	if len(seen) == 0 || len(seen) > len(m.names) {
 		return false
@@ -132,7 +133,7 @@ func (m *membership) onJoin() (owned, error) {
 		m.mu.Unlock()
 	}
 	m.fill()
-	return m.group.owned(), m.joining.Err() // while leaving, kafka-go would still join and wait for the others
+	return m.group.owned(), m.joining.Err() // without this error, a leaving kafka-go would join once more and wait for the other members
 }
 
 // lookup serves the leader: it returns the partitions of topics, from the cluster's metadata or else from the last

@@ -18,10 +18,10 @@ type requestMemory struct {
 	mu       sync.Mutex
 	reserved int64
 	raw      []byte
-	given    bool // closed: a later buffer call gets nothing
+	given    bool // close was called, so a later call of buffer returns an error
 }
 
-// sizeError means that a response does not fit into memory.
+// sizeError means that a response of this size does not fit into memory. It is an errResponseSize.
 type sizeError struct{ bytes int }
 
 func (e *sizeError) Error() string { return fmt.Sprintf("%v: %d bytes", errResponseSize, e.bytes) }
@@ -76,15 +76,15 @@ func (r *requestMemory) close(err error) {
 type lender struct {
 	pool *bytepool.Pool
 	room *requestMemory
-	// wait waits for a buffer of n bytes, before all other requests to the pool. held is the memory that the caller keeps
-	// meanwhile.
+	// wait waits for a buffer of n bytes, with priority over all other requests to the pool. held is the memory that
+	// the caller keeps while it waits.
 	wait func(n int, held int64) ([]byte, error)
 }
 
 var _ recordbatch.Memory = (*lender)(nil)
 
-// Lend implements [recordbatch.Memory]. Only one caller at a time waits while it holds memory. The others return
-// without a buffer, so that their results are delivered and later released.
+// Lend implements [recordbatch.Memory]. Of the callers that may wait, only one at a time waits, because a waiting
+// caller keeps its memory. The others get ErrNoRoom, so that their results are delivered and later released.
 func (l *lender) Lend(n, held int, may bool) ([]byte, error) {
 	b, left, ok := l.pool.Draw(n, l.room.reserved)
 	l.room.reserved = left

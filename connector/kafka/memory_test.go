@@ -15,7 +15,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letters returns n random letters, which compress badly.
+// letters returns n random characters, which compress badly.
 func letters(rnd *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {

@@ -87,8 +87,8 @@ func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadat
 // an error.
 const everyTopic = -1
 
-// requestMetadata requests topics from one broker, or from anyBroker. n is the number of names, or everyTopic without names.
-// A topic without an id is a Fatal error.
+// requestMetadata requests topics from one broker, or from anyBroker. n is the number of names, or everyTopic without
+// names. A topic without an id is a Fatal error.
 func (c *Client) requestMetadata(ctx context.Context, broker int32, n int, names []string) (*clusterMetadata, error) {
 	v, err := c.version(ctx, broker, protocol.Metadata, metadataVersion, metadataVersion)
 	if err != nil {

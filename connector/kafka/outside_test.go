@@ -7,8 +7,9 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestOutside_AgreesWithBounds: a position that stops a running claim is one that also stops a claim at its resume; plan has the
-// same test for Finding.
+// TestOutside_AgreesWithBounds: outside returns a hold for exactly the positions that [connector.Bounds.Unreadable]
+// rejects, with the same reason. So a position that stops a running claim also stops a claim at its resume; package
+// plan has the same test for Finding.
 func TestOutside_AgreesWithBounds(t *testing.T) {
 	found := map[hold.Reason]bool{}
 	for next := range int64(15) {

@@ -44,8 +44,8 @@ func TestSessionsEnd(t *testing.T) {
 			r.until(time.Minute, func() bool { return r.records() == second+1 })
 			time.Sleep(time.Second)
 		}
-		// Heartbeats come every 3 s, fetches twice a second. Their connections authenticate again at the first request after
-		// 1.9 s.
+		// Heartbeats come every 3 s, fetches twice a second. Their connections authenticate again at the first request
+		// after 1.9 s.
 		for reg, least := range map[*prometheus.Registry]float64{member: 95, reading: 120} {
 			if n := renewals(t, reg); n < least {
 				t.Errorf("authenticated again %v times in 300 s, want %v or more", n, least)
@@ -81,8 +81,8 @@ func renewals(t *testing.T, reg *prometheus.Registry) (n float64) {
 	return n
 }
 
-// TestRefusedCredentials: if brokers no longer accept the password, every caller gets a refusal with its cause. Each broker
-// gets two attempts a minute, and everything continues without a restart once the password is accepted again.
+// TestRefusedCredentials: if brokers no longer accept the password, every caller gets a refusal with its cause. Each
+// broker gets two attempts a minute, and everything continues without a restart once the password is accepted again.
 func TestRefusedCredentials(t *testing.T) {
 	secured(t, func(t *testing.T, s *cluster, with func(*Config)) {
 		var refuse atomic.Bool

@@ -82,7 +82,7 @@ func TestTooManyTopics(t *testing.T) {
 	})
 }
 
-// TestTooManyTopics_Many: a hundred thousand matching topics do not make as many holds.
+// TestTooManyTopics_Many: a thousand excess topics give only listedBeyond holds, for the first topics by name.
 func TestTooManyTopics_Many(t *testing.T) {
 	seen := pollResult{beyond: map[string]string{}}
 	for i := range 1000 {

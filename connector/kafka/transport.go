@@ -50,7 +50,7 @@ func (t *transport) close() {
 	}
 	t.mu.Unlock()
 	for _, conn := range open {
-		_ = conn.Close() // the user gets the error from its own call
+		_ = conn.Close() // the exchange on this connection fails and returns the error
 	}
 	t.kafka.CloseIdleConnections()
 }

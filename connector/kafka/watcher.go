@@ -32,8 +32,8 @@ const (
 	nothing          reason = ""
 )
 
-// changed compares the topics that a generation was built on with the current ones. doubtful means that old metadata
-// of a broker could explain the difference.
+// changed compares the topics that a generation was built on with the current ones and returns why the generation must
+// end, nothing if it need not. doubtful means that old metadata of a broker could explain the difference.
 func changed(base, now topics) (why reason, doubtful bool) {
 	for name := range base {
 		if _, still := now[name]; !still {
@@ -69,7 +69,7 @@ func newer(base, now topics) topics {
 	return merged
 }
 
-// pollResult is the result of a poll: the state of the wanted topics.
+// pollResult is the state of the wanted topics.
 type pollResult struct {
 	topics  topics
 	refused map[string]error  // a hold.Error for each topic that must not be read
@@ -127,7 +127,8 @@ func (g *Group) names() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(g.cfg.Topics, g.cfg.Optional()))))
 }
 
-// note records the result of a poll and logs the changes.
+// note stores the result of a poll and the absent topics. It logs why topics are absent, each cause at most as often as
+// its failure log allows, and that none is absent any more.
 func (g *Group) note(ctx context.Context, seen pollResult, absent []Absent) {
 	g.metrics.missing.Set(float64(len(absent) - len(seen.held()) + len(seen.beyond)))
 	g.mu.Lock()

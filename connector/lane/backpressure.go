@@ -36,7 +36,8 @@ func (b *Backpressure) Slot(p connector.Partition, key []byte) uint16 {
 	return uint16(maphash.Bytes(b.seed, key) % slots)
 }
 
-// Reserve reserves a place for a record, and reports whether its key and the queue had one.
+// Reserve counts a record as queued, in its slot and in total. It returns false, and counts nothing, if the slot has as
+// many records as one key may have or the queue is full.
 func (b *Backpressure) Reserve(slot uint16) bool {
 	// Only the reader adds, so both counters can only fall between this check and the increment.
 	if b.KeyFull(slot) || b.Queued.Load() >= b.pauseAt {

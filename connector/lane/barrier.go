@@ -20,13 +20,13 @@ type Barrier struct {
 	Taken     bool         // whether the writer has taken it and owns its parts
 }
 
-// NewBarrier returns a barrier for a batch with these claims and so many lanes.
+// NewBarrier returns a barrier for a batch with these claims. It has room for the parts of that many lanes.
 func NewBarrier(id string, claims map[connector.Partition]plan.Span, lanes int) *Barrier {
 	return &Barrier{ID: id, Began: time.Now(), Claims: claims, Parts: make(chan Part, lanes)}
 }
 
-// Sweep releases the parts of a barrier that no writer took. Call it after the lanes have ended. A nil barrier has
-// none.
+// Sweep releases the parts of a barrier that no writer took. Call it after the lanes have ended. A nil barrier has no
+// parts.
 func (b *Barrier) Sweep(pool *bytepool.Pool) {
 	for b != nil && len(b.Parts) > 0 {
 		p := <-b.Parts

@@ -14,7 +14,8 @@ type FetchResult struct {
 	refs atomic.Int32
 }
 
-// NewFetchResult returns a fetch result with one user, the reader, until it leaves the claim's queue.
+// NewFetchResult returns a fetch result with one user, the reader. The reader calls Release when it removes the result
+// from the queue of the claim.
 func NewFetchResult(f connector.Fetched) *FetchResult {
 	r := &FetchResult{Fetched: f}
 	r.refs.Store(1)

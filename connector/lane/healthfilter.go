@@ -31,7 +31,8 @@ func NewHealthFilter(topic string, h connector.HealthRecords, logger *slog.Logge
 	}
 }
 
-// drops reports whether the record is a health check to drop, and counts it.
+// drops reports whether the record is a health check to drop, and counts and logs it. A record that claims to be a
+// health check without the secret is counted and logged as such, and is not dropped.
 func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	if !connector.ClaimsHealthCheck(r.Headers) {
 		return false
@@ -52,8 +53,8 @@ func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	return true
 }
 
-// drop counts a health-check record of a session. It extends the last range of the session, or begins a new one if the
-// lane has kept a candidate since: see [plan.Dropped].
+// drop counts a health-check record of a session. It extends the last range of the session, or begins a new range if
+// the lane has kept a candidate for the table since then: see [plan.Dropped].
 func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	if i, ok := o.lastDropped[session]; ok && o.dropped[i].Candidates == len(o.candidates) {
 		o.dropped[i].Last = offset
@@ -67,6 +68,6 @@ func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	o.dropped = append(o.dropped, plan.Dropped{Partition: p, Session: session, First: offset, Last: offset, Count: 1, Candidates: len(o.candidates)})
 }
 
-// healthLogInterval is the minimum interval between log lines about a topic's dropped records. A producer that marks all
-// of its records makes them disappear, so an operator must see it in the log.
+// healthLogInterval is the minimum interval between log lines about a topic's dropped records. A producer that marks
+// all of its records makes them disappear, so an operator must see it in the log.
 const healthLogInterval = time.Minute

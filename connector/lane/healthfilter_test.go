@@ -87,8 +87,8 @@ func TestHealthFilter_Drops(t *testing.T) {
 	}
 }
 
-// TestHealthFilter_Log: each dropped record is counted and has a DEBUG line. One per minute has an INFO line, so
-// that an operator finds a producer that marks all of its records.
+// TestHealthFilter_Log: each dropped record is counted and has a DEBUG line. At most one of them per minute also has an
+// INFO line, so that an operator finds a producer that marks all of its records.
 func TestHealthFilter_Log(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -136,7 +136,7 @@ func TestHealthFilter_Log(t *testing.T) {
 	})
 }
 
-// BenchmarkHealthFilter measures the cost of the filter per record. A record without headers costs nothing.
+// BenchmarkHealthFilter measures the cost of the filter per record. A record without headers does not reach the filter.
 func BenchmarkHealthFilter(b *testing.B) {
 	f := NewHealthFilter("orders", connector.HealthRecords{Drop: true}, slog.New(slog.DiscardHandler), NewMetrics(nil))
 	blk := &Block{Health: f, Partition: connectortest.Partition(0)}
@@ -161,8 +161,8 @@ func BenchmarkHealthFilter(b *testing.B) {
 	}
 }
 
-// TestDropped_CountedByPlan: a plan counts exactly the health-check records before its claims' positions, wherever a
-// bad record ends a claim. The lane keeps counts, not a list.
+// TestDropped_CountedByPlan: a plan counts exactly the health-check records before the positions that it sets, also if
+// a claim ends at a bad record. The lane keeps one count for each range of them, not each offset.
 func TestDropped_CountedByPlan(t *testing.T) {
 	a, b := connectortest.Partition(0), connectortest.Partition(1)
 	var o openPart

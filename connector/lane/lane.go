@@ -55,8 +55,9 @@ type laneWork struct {
 	barrier *Barrier // takes the lane's part; nil drops it
 }
 
-// A Lane decodes on its own goroutine. It makes no decisions and does no I/O: what it cannot decode becomes a
-// candidate. All rows of a claim pass through one lane, so they keep the order of their offsets.
+// A Lane decodes on its own goroutine. It makes no decisions and does no I/O: a record that cannot become a row becomes
+// a candidate, and a decoder that fails for an unknown cause makes the open batch unusable. All rows of a claim pass
+// through one lane, so they keep the order of their offsets.
 type Lane struct {
 	ID           int
 	in           chan laneWork
@@ -91,8 +92,8 @@ type openPart struct {
 	failed                                   *plan.Failure
 	ignored                                  plan.IgnoredNames
 	breakRun                                 bool // the next row starts a run, because a bad record lies before it
-	// stopped are the sessions with a bad record that cannot become a dead letter: Decide would drop the records
-	// after it.
+	// stopped are the sessions with a bad record that cannot become a dead letter: the lane skips the records after it,
+	// because Decide would drop them.
 	stopped map[uint64]bool
 	// counted is this lane's share of the table's OpenBatch.
 	counted struct{ rows, bytes, bad, allocated int64 }
@@ -175,7 +176,7 @@ func (l *Lane) Sweep() {
 	}
 }
 
-// Run decodes until ctx ends.
+// Run decodes until ctx ends. Then it releases the lane's parts of all open batches.
 func (l *Lane) Run(ctx context.Context) {
 	loop := l.loops.Begin("lane " + strconv.Itoa(l.ID))
 	defer loop.End()
@@ -218,14 +219,14 @@ func (l *Lane) do(ctx context.Context, w laneWork) {
 	}
 }
 
-// dropAll releases the open batches of all tables.
+// dropAll releases this lane's parts of the open batches of all tables.
 func (l *Lane) dropAll() {
 	for t := range l.open {
 		l.drop(t)
 	}
 }
 
-// drop releases the open batch of a table.
+// drop releases this lane's part of the open batch of a table and wakes the reader.
 func (l *Lane) drop(t *Table) {
 	p, _ := l.close(t, false)
 	p.Release(l.batch)
@@ -235,7 +236,7 @@ func (l *Lane) drop(t *Table) {
 	l.wakeReader()
 }
 
-// freeBuilder releases a table's builder with the buffers that are left in it.
+// freeBuilder forgets the builder of a table, and releases the bytes of the buffers left in it to the batch pool.
 func (l *Lane) freeBuilder(t *Table, o *openPart) {
 	delete(l.open, t)
 	t.OpenBatch.Allocated.Add(-o.counted.allocated)
@@ -397,7 +398,8 @@ func (l *Lane) chunkFull(o *openPart, r *connector.Record) bool {
 	return at >= chunkRows || (at%16 == 0 || len(r.Value) > minChunk/64) && o.builder.Bytes() >= l.chunk.Load()
 }
 
-// add appends a record. A panic of the decoder, or an error without a class, becomes a [connector.LocalError].
+// add appends a record. A panic of the decoder becomes a [connector.LocalError], and so does each error that
+// [connector.Local] wraps.
 func add(to connector.Builder, p connector.Partition, r *connector.Record) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -435,7 +437,8 @@ func sealBuilder(of connector.Builder) (c plan.Chunk, err error) {
 	return c, nil
 }
 
-// probe decodes one record into a chunk of its own and drops it. The error is that of this record alone.
+// probe decodes one record into a chunk of its own and drops the chunk. The error is that of this record alone; it is
+// nil for a record that becomes no row.
 func probe(b *Block, r *connector.Record) error {
 	if !b.Table.Nulls && r.Value == nil {
 		return nil // no row
@@ -467,9 +470,9 @@ func (o *openPart) fail(t *Table, f plan.Failure) {
 	t.OpenBatch.Failed.Add(1)
 }
 
-// othersPass reports whether other records can be decoded, so that only this one is at fault. It tries the other
-// records of the block; if that decides nothing, it returns whether any record has become a row since the process
-// started.
+// othersPass reports whether other records can be decoded, so that only this one is at fault. It is true if another
+// record of the block decodes, and false if others only fail with a [connector.LocalError]. If the block shows neither,
+// it returns whether any record of the table has become a row since the process started.
 func (l *Lane) othersPass(b *Block, failed *connector.Record) bool {
 	const most = 100 // each failing probe costs a builder
 	failures := 0
@@ -498,8 +501,8 @@ func (o *openPart) size() (rows, bytes int64) {
 	return rows, bytes
 }
 
-// adjustReservation replaces the reservation of a block in the batch pool by the real size of what the lane holds for the
-// table.
+// adjustReservation replaces the reservation of a block in the batch pool by the real size of what the lane holds for
+// the table.
 func (l *Lane) adjustReservation(t *Table, o *openPart, reserved int64) {
 	allocated := o.sealedAllocated + o.letterBytes
 	if o.builder != nil {
@@ -532,8 +535,8 @@ func (l *Lane) sealChunk(t *Table, o *openPart) {
 	o.runs, o.valueBytes = nil, 0
 }
 
-// close ends this lane's part of the open batch. With commit the part belongs to a sealed batch, otherwise the caller
-// drops it. allocated is its size in the batch pool.
+// close ends this lane's part of the open batch. If commit is true, the part belongs to a sealed batch, otherwise the
+// caller drops it. allocated is its size in the batch pool.
 func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	o := l.open[t]
 	if o == nil {

@@ -15,8 +15,7 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// copier is a builder that copies the last record it was given, even one that it rejected, and keeps the copy until
-// Seal.
+// copier is a builder that copies the last record that Add got, even a rejected one, and keeps the copy until Seal.
 type copier struct {
 	connectortest.Tally
 
@@ -43,8 +42,8 @@ type copiers struct{}
 
 func (copiers) Builder(connector.Schema) (connector.Builder, error) { return &copier{}, nil }
 
-// TestLane_SealedBatchLeavesNothing: a lane must keep no memory of a batch that it sealed: no commit would free it, and
-// a claim that needs the whole pool would wait forever.
+// TestLane_SealedBatchLeavesNothing: after a batch is sealed, the lane keeps none of its memory in the batch pool. No
+// commit would free such memory, and a claim that needs the whole pool would wait forever.
 func TestLane_SealedBatchLeavesNothing(t *testing.T) {
 	for _, values := range []string{"r", "b", "rb", "rB", "Br", "rBrB", "rBr", "rbB"} { // r: a row; b: a bad record; upper case: large enough for a chunk of its own
 		t.Run(values, func(t *testing.T) {

@@ -15,7 +15,8 @@ type Progress struct {
 	// Bad is the offset plus one of a record that cannot become a dead letter: no record from there on becomes a
 	// row. 0 if there is none.
 	Bad atomic.Int64
-	// open is the lane's part of the open batch, sealed its part of the sealed batch that is not yet committed.
+	// open describes the records of the session in the open batch, sealed those in the sealed batch that is not yet
+	// committed.
 	open, sealed uncommitted
 }
 
@@ -55,7 +56,7 @@ func (p *Progress) seal() {
 	p.open.clear() // last, so that readers always see the records in one of the two
 }
 
-// ClearSealed notes that no sealed batch is on its way any more.
+// ClearSealed forgets the records of the sealed batch, which a commit has taken.
 func (p *Progress) ClearSealed() { p.sealed.clear() }
 
 // Since returns when the first of the records that wait for a commit was enqueued, the zero time if none waits.

@@ -63,7 +63,8 @@ const rejoinAfter = time.Minute
 // Run joins the group, moves records until ctx ends (or until the tables are current, if configured), drains and
 // leaves the group. It returns an error only if a topic of Topics feeds no table.
 //
-// A failing dependency never ends it: the claims concerned are held, with a reason, and resume by themselves.
+// A failing dependency never ends Run: the claims that need the dependency are held, with a reason, and resume by
+// themselves.
 func (p *Pipeline) Run(ctx context.Context) error {
 	m := intake.NewMetrics(p.Metrics)
 	offsets := intake.NewOffsets(p.Group, p.OffsetCommitInterval, p.Logger, m, p.Loops)

@@ -76,9 +76,9 @@ type EpochUntil struct {
 	Until int64
 }
 
-// EndAt shortens the span to [From, next) and sets Epoch to the leader epoch of the last record batch before next. With
-// the later epoch, a resume would report a truncation if the log lost only records after next, which are not in the
-// table.
+// EndAt shortens the span to [From, next) and sets Epoch to the leader epoch of the last record batch before next. If
+// Epoch stayed that of a later record batch, a resume would report a truncation if the log lost only records after
+// next, which are not in the table.
 func (s *Span) EndAt(next int64) {
 	s.Next = next
 	for _, e := range s.Earlier {
@@ -90,8 +90,8 @@ func (s *Span) EndAt(next int64) {
 }
 
 // SealedBatch is a batch that takes no more records: the offsets that it covers, and the rows and candidates that the
-// lanes made of the records. Chunks are in the order of each lane. A claim belongs to one lane, so its rows are in
-// offset order.
+// lanes made of the records. The chunks of each lane are in the order in which it sealed them. A claim belongs to one
+// lane, so its rows are in offset order.
 type SealedBatch struct {
 	ID         string // in log lines and dead letters
 	Claims     map[connector.Partition]Span
@@ -111,15 +111,15 @@ func (r *Run) Within(next map[connector.Partition]Span) bool {
 	return ok && span.Session == r.Session && r.First < span.Next
 }
 
-// Candidate is a record that could not become a row. If Record is set, it may become a dead letter; otherwise its
-// claim holds at its offset.
+// Candidate is a record that could not become a row. If Record is set, it may become a dead letter; otherwise its claim
+// is held at its offset.
 type Candidate struct {
 	Partition connector.Partition
 	Session   uint64
 	Offset    int64
 	Err       error
 	// Record is a copy, because the memory of the fetch result is released when its block is decoded; nil if the
-	// claim holds here.
+	// claim is held here.
 	Record *connector.Record
 	// Retries is the number of retries. First and Last are the times of the first and the last failure.
 	Retries     int
@@ -136,7 +136,7 @@ func (c *Candidate) within(next map[connector.Partition]Span) bool {
 	return ok && span.Session == c.Session && c.Offset < span.Next
 }
 
-// Entries yields the entries of a claim's rows that have an identity.
+// Entries yields the fingerprint entries of those rows of a claim that have an identity.
 func (b *SealedBatch) Entries(p connector.Partition) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		for i := range b.Chunks {

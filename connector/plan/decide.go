@@ -24,7 +24,7 @@ type Plan struct {
 	Commit  connector.Commit
 	// Next has the claims of the plan. The position of a claim after the commit is the Next of its span.
 	Next map[connector.Partition]Span
-	// Oldest is the smallest timestamp of the records of the rows, in milliseconds; 0 if none has one.
+	// Oldest is the smallest timestamp of the records that become rows, in milliseconds; 0 if none has one.
 	Oldest int64
 	// Arrivals has an element for each run that becomes rows, for the metrics of latency.
 	Arrivals []arrival
@@ -36,8 +36,8 @@ type Plan struct {
 	Holds []hold.Hold
 
 	// For duplicates, set if the table declares an identity: kept has the entries to remember after the commit, Judged
-	// counts the searches of the window, Skipped is a sample of the records left out, for the log, and now is the time of the
-	// decision.
+	// counts the searches of the window, Skipped is a sample of the records left out, for the log, and now is the time
+	// of the decision.
 	kept    map[connector.Partition][][]idempotency.Entry
 	Judged  map[connector.Partition]idempotency.Counts
 	Skipped []duplicate
@@ -136,8 +136,9 @@ func (p *Plan) hold(h hold.Hold) {
 	p.Holds = append(slices.DeleteFunc(p.Holds, func(later hold.Hold) bool { return later.Partition == h.Partition }), h)
 }
 
-// add sets the new position of a claim and, beside it, the leader epoch of the last record before it. Every resume
-// compares this epoch with the log, even if the group's committed offset is lost.
+// add adds a claim to the commit: the txn of its new position, the txn of the leader epoch of the last record before
+// that position, its range, and the position that the precondition expects. Every resume compares the epoch with the
+// log, even if the group's committed offset is lost.
 func (p *Plan) add(partition connector.Partition, from int64, span Span, rows, letters int64) {
 	appID := partition.AppID(p.pipeline)
 	p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: appID, Version: span.Next}, connector.Txn{AppID: partition.EpochAppID(p.pipeline), Version: int64(span.Epoch)})

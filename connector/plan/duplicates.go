@@ -21,7 +21,8 @@ type deduction struct {
 	kept   int // maximum number of duplicates to keep for the log
 }
 
-// deduct starts to judge the rows of a plan. It returns nil if the table declares no identity.
+// deduct returns the deduction for the rows of a plan, and prepares the fields of the plan that it fills. It returns
+// nil if the table declares no identity.
 func deduct(batch *SealedBatch, p *Plan, s *connector.Snapshot, t *Terms) *deduction {
 	if t.Window == 0 {
 		return nil
@@ -80,8 +81,8 @@ func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
 	}
 }
 
-// done adds the counts of found and new identities to the plan. It also adds the newest timestamp of each partition as a txn, if it
-// has grown.
+// done adds the counts of found and new identities to the plan. It also adds the newest timestamp of each partition as
+// a txn, if it has grown.
 func (d *deduction) done(p *Plan, s *connector.Snapshot) {
 	if d == nil {
 		return

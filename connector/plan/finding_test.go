@@ -7,8 +7,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestFinding_AgreesWithBounds: a position that stops a claim at its resume is one that also stops a running claim; the package
-// kafka has the same test for outside.
+// TestFinding_AgreesWithBounds: for every position, Finding returns a hold with the reason that Bounds.Unreadable
+// returns. So a position that stops a claim at its resume also stops a claim that is being read.
 func TestFinding_AgreesWithBounds(t *testing.T) {
 	found := make(map[hold.Reason]bool)
 	for next := range int64(15) {

@@ -36,8 +36,8 @@ type Terms struct {
 	Duplicates int
 }
 
-// stops returns the first bad record of each claim that cannot become a dead letter, because its candidate has no copy of
-// the record. The claims stop there. The result is ordered by claim.
+// stops returns, for each claim, the first bad record that cannot become a dead letter, because its candidate has no
+// copy of the record. The claim stops at this record. The result is ordered by claim.
 func stops(batch *SealedBatch) []Candidate {
 	first := map[connector.Partition]Candidate{}
 	for _, c := range batch.Candidates {
@@ -65,9 +65,9 @@ func lettered(batch *SealedBatch, next map[connector.Partition]Span) []*Candidat
 	return all
 }
 
-// floods checks the share of bad records of each topic before any dead letter is written: a large share usually
-// means that the producer or the schema is wrong, not single records. It returns a hold for each claim of such a
-// topic, at its first bad record.
+// floods checks the share of bad records of each topic before any dead letter is written: a large share usually means
+// that the producer or the schema is wrong, not single records. If the share of a topic is too large and no operator
+// allows the flood, it returns a hold for each claim of the topic with bad records, at the first of them.
 func floods(batch *SealedBatch, next map[connector.Partition]Span, bad []*Candidate, t Terms) []hold.Hold {
 	records, spoiled := map[string]int64{}, map[string]int64{}
 	for _, c := range bad {

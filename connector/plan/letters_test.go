@@ -222,8 +222,8 @@ func TestDecide_FloodDetail(t *testing.T) {
 	}
 }
 
-// TestDecide_EachRecordOnce: in every mix of lost claims and bad records, each offset that a plan passes is exactly one
-// row or one letter of its claims, in order.
+// TestDecide_EachRecordOnce: in every mix of lost claims and bad records, each record that a plan passes becomes
+// exactly one row or one dead letter, in the order of the offsets.
 func TestDecide_EachRecordOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type place struct {

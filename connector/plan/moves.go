@@ -54,8 +54,8 @@ func (m *Moves) Plan(s *connector.Snapshot) *Plan {
 	return p
 }
 
-// Precondition checks the moves like [Plan.Precondition]; if the table was replaced since it was shown, the error
-// is Fenced.
+// Precondition checks the moves like [Plan.Precondition]; if the table was replaced since the command showed it, the
+// error is Fenced.
 func (m *Moves) Precondition(p *Plan, s *connector.Snapshot) error {
 	if s.TableID != p.tableID {
 		return classify.Mark(fmt.Errorf("the table has id %s, but the command showed id %s", s.TableID, p.tableID), classify.Fenced)

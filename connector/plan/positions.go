@@ -105,8 +105,8 @@ func Finding(at connector.Position, b connector.Bounds, there bool) *hold.Hold {
 
 // RowsBefore returns the rows of which the table must have none when the partitions without a position make their
 // initial commit. For a topic without any position these are all rows of the topic. If other partitions of the topic
-// have positions, they are the partition's own rows: the other positions prove that the topic was started, not that
-// this partition is new, because txns expire one by one.
+// have positions, these are only the partition's own rows: the other positions prove that the topic was started, not
+// that this partition is new, because txns expire one by one.
 func RowsBefore(s *connector.Snapshot, pipeline, topic string, partitions []connector.Partition) (all []connector.RowsOf) {
 	known := History(s, topic)
 	for _, p := range partitions {

@@ -164,8 +164,8 @@ func randomJSON(t *rapid.T, depth int) string {
 	return `{"type":"struct","fields":[` + strings.Join(fields, ",") + `]}`
 }
 
-// TestRoundTrips: a schema read from a table is written byte for byte as it was. Its written part is stable, fits the
-// whole if the table is supported, and survives DDL except for what DDL cannot express.
+// TestRoundTrips: a schema read from a table is written byte for byte as it was. Written is the same when it is applied
+// twice, rows built for it fit a table that is supported, and DDL keeps all of it that DDL can express.
 func TestRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := randomJSON(t, 3)

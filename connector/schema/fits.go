@@ -12,9 +12,9 @@ import (
 
 var _ connector.Schema = (*Schema)(nil)
 
-// Fits reports whether rows built for another schema can be committed under this newer one. They can if the newer one
-// only adds nullable columns, relaxes nullability, or changes comments or columns that are not written. The error is
-// a hold.Error with hold.SchemaConflict that names the column and the change.
+// Fits returns nil if rows built for another schema can be committed under this newer one. They can if the newer one
+// only adds nullable columns, relaxes nullability, changes comments, or changes nullable columns of types that are not
+// written. Otherwise the error is a hold.Error with hold.SchemaConflict that names the column and the change.
 func (s *Schema) Fits(built connector.Schema) error {
 	rows, ok := built.(*Schema)
 	if !ok {

@@ -66,8 +66,8 @@ func TestFitsPartitionsAndKinds(t *testing.T) {
 	checkHold(t, s.Fits(nil), hold.SchemaConflict, "schema of another kind")
 }
 
-// TestFitsIgnoresWhatIsNotWritten: columns of types that Sluice does not write (decimal) are in no data file. So rows still
-// fit after such a column changes its type or goes, but not if it becomes NOT NULL.
+// TestFitsIgnoresWhatIsNotWritten: columns of types that Sluice does not write (decimal) are in no data file. So rows
+// still fit after such a column changes its type or goes, but not if it becomes NOT NULL.
 func TestFitsIgnoresWhatIsNotWritten(t *testing.T) {
 	before := fromDelta(t, `{"name":"a","type":"long","nullable":true},{"name":"d","type":"decimal(4,2)","nullable":true}`)
 	checkHold(t, parse(t, "a bigint").Fits(before), "", "")

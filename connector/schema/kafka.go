@@ -9,22 +9,22 @@ import (
 	"sluice/reliability/hold"
 )
 
-// The columns with the coordinates of a row's Kafka record. Their prefix is reserved.
+// The columns that say which Kafka record a row comes from. Their prefix is reserved.
 const (
 	KafkaTopic     = "_kafka_topic"
 	KafkaPartition = "_kafka_partition"
 	KafkaOffset    = "_kafka_offset"
 	KafkaTimestamp = "_kafka_timestamp"
-	// KafkaFingerprint is the only optional one: the fingerprint of a row whose identity is in no other column, as 32
-	// hexadecimal digits.
+	// KafkaFingerprint is the only optional column: the fingerprint of a row whose identity is in no other column, as
+	// 32 hexadecimal digits.
 	KafkaFingerprint = "_kafka_fingerprint"
 
 	kafkaPrefix = "_kafka_"
 )
 
-// kafkaColumns are nullable although every row of a member fills them: other programs may add rows without Kafka
-// coordinates, an existing table accepts new columns only as nullable, and engines differ most in NOT NULL columns.
-// The txn in the log makes rows unique, not a constraint of these columns.
+// kafkaColumns are nullable although members fill them in every row (the timestamp only if the record has one): other
+// programs may add rows without Kafka coordinates, an existing table accepts new columns only as nullable, and engines
+// differ most in NOT NULL columns. The txn in the log makes rows unique, not a constraint of these columns.
 func kafkaColumns() []Field {
 	return []Field{
 		kafkaColumn(KafkaTopic, String, "topic of the Kafka record"),

@@ -109,8 +109,8 @@ func leaves(fields []Field, above []string, yield func(Leaf) bool) bool {
 	return true
 }
 
-// Written returns the schema of the columns that this version writes. The other columns read as null in its data
-// files, so they must be nullable; [Schema.Unsupported] checks that.
+// Written returns the schema of the columns that this version writes. The other columns read as null in the data files
+// that this version writes, so they must be nullable; [Schema.Unsupported] checks that.
 func (s *Schema) Written() *Schema {
 	return &Schema{writtenFields(s.fields), s.partitions}
 }

@@ -1,6 +1,6 @@
-// Package canary produces a test record at intervals to a topic of its own and measures the time until a reader of the table
-// sees it. It knows neither Kafka nor Delta: its caller provides the functions that produce a record and that query the
-// table.
+// Package canary produces a test record at intervals to a topic of its own and measures the time until a reader of the
+// table sees it. It knows neither Kafka nor Delta: its caller provides the functions that produce a record and that
+// query the table.
 package canary
 
 import (
@@ -34,8 +34,8 @@ type Config struct {
 	Poll time.Duration
 	// Produce sends the n-th record, once, and returns its place when it is durable.
 	Produce func(ctx context.Context, n int64, sent time.Time) (Place, error)
-	// Visible reports whether readers of the table see the record at a place. It must read the table as they do, not the
-	// state of a writer.
+	// Visible reports whether readers of the table see the record at a place. It must read the table as they do, not
+	// the state of a writer.
 	Visible func(ctx context.Context, n int64, at Place) (bool, error)
 
 	Logger     *slog.Logger

@@ -14,8 +14,9 @@ import (
 
 // Tally counts the dead letters in some dead-letter topics. It is for one goroutine.
 //
-// It keeps the dead letters in slices of the dead-letter log. When retention deletes the start of a slice, the Tally drops
-// the slice and reads its remaining records again, so the other slices need not be read.
+// It keeps the dead letters in slices of the dead-letter log. When retention deletes the start of a slice, the Tally
+// drops the whole slice, and [Tally.Missing] returns its remaining offsets to read again; the other slices stay. A
+// letter is judged once its record is known to have a row or none: see [Tally.Unjudged].
 type Tally struct {
 	max     int64 // largest bytes
 	bytes   int64 // estimated memory of slices and sources
@@ -29,8 +30,9 @@ var ErrFull = errors.New("more dead letters than are kept in memory")
 const (
 	// perSlice is the number of letters at which a slice is full.
 	perSlice = 1 << 16
-	// maxFresh is how many fresh letters of a source may wait to be judged one by one. With more, all letters from the first
-	// fresh one on are judged again. A letter is fresh if it is new and about an offset whose letters were judged before.
+	// maxFresh is how many fresh letters of a source may wait to be judged one by one. With more, all letters from the
+	// first fresh one on are judged again. A letter is fresh if it is new and about an offset whose letters were judged
+	// before.
 	maxFresh = 1 << 12
 	// The estimated memory of an entry of a slice and of a source in bytes, without their offsets.
 	entryBytes, sourceBytes = 160, 512
@@ -45,7 +47,7 @@ func New(most int64) *Tally {
 type deadPartition struct {
 	slices []*slice
 	open   *slice // the one that Add extends; nil before Begin
-	seen   int64  // every lower offset was read once: reading it again reports nothing new
+	seen   int64  // all lower offsets were read at least once; a letter that is read again is not fresh
 }
 
 // slice has the letters at offsets [from, to) of a dead-letter partition: in pending while it may grow, then in sets.
@@ -54,7 +56,7 @@ type slice struct {
 	letters  int
 	bytes    int64
 	pending  map[entry][]int64     // nil once it is sealed
-	sets     map[entry]offsets.Set // nil before
+	sets     map[entry]offsets.Set // nil until then
 }
 
 // entry groups letters about one source with one class of error.
@@ -82,7 +84,8 @@ type count struct {
 	counts   map[classify.Class]int64
 }
 
-// of reports whether the count is also right at another position and with other resolved letters. A nil count is not.
+// of reports whether the count is still right for this position and these resolved letters. It is false for a nil
+// count.
 func (c *count) of(at Position, resolved offsets.Set) bool {
 	return c != nil && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
 }
@@ -100,8 +103,8 @@ func (t *Tally) Keep(keep func(idempotency.Partition) bool) {
 	}
 }
 
-// Missing returns the ranges to read of a dead-letter partition whose log now has the offsets [start, end). It drops what
-// the log no longer has.
+// Missing returns the ranges to read of a dead-letter partition whose log now has the offsets [start, end). It drops
+// the slices whose start was deleted; if the log was truncated, it drops all slices.
 func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Span) {
 	d := t.dead[p]
 	if d == nil {
@@ -182,8 +185,8 @@ func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordin
 	}
 }
 
-// Passed records that the span was read up to an offset. The error is [ErrFull] if nothing more may be added, or says that
-// Begin was not called.
+// Passed records that the span was read up to an offset. The error is [ErrFull] if nothing more may be added, or says
+// that Begin was not called.
 func (t *Tally) Passed(p idempotency.Partition, next int64) error {
 	d := t.dead[p]
 	if d == nil || d.open == nil {
@@ -222,7 +225,8 @@ func (t *Tally) seal(s *slice) {
 	s.bytes, s.pending = bytes, nil
 }
 
-// drop gives up the letters of slices, and sources that have no letter any more. The caller removes the slices.
+// drop frees the memory of slices and deletes the sources that have no letter in another slice. The caller removes the
+// slices.
 func (t *Tally) drop(all ...*slice) {
 	for _, s := range all {
 		t.bytes -= s.bytes
@@ -261,15 +265,16 @@ func (t *Tally) Topics() []string {
 	return slices.Compact(all)
 }
 
-// Back makes the dead letters of a partition from an offset on unjudged: its position moved back, so their records are read
-// again and may become rows. A row that was found stays.
+// Back makes the dead letters of a partition from the offset to on unjudged: the position moved back, so their records
+// are read again and may become rows. Dead letters that are void stay void.
 func (t *Tally) Back(p idempotency.Partition, to int64) {
 	if s := t.sources[p]; s != nil {
 		s.again(max(to, 0))
 	}
 }
 
-// Again makes all dead letters of a topic unjudged, because another program changed the rows of its table.
+// Again makes all dead letters of a topic unjudged, void ones included, because another program changed the rows of its
+// table.
 func (t *Tally) Again(topic string) {
 	for _, s := range t.of(topic) {
 		s.again(0)
@@ -306,7 +311,7 @@ func (t *Tally) cursors(s *source, from int64) (all []offsets.Cursor) {
 
 var classes = [...]classify.Class{classify.Transient, classify.Poison, classify.Fatal, classify.Fenced, classify.Canceled}
 
-// Part are letters of one partition to be judged.
+// Part is a group of letters about one partition that the caller judges: see [Tally.Unjudged].
 type Part struct {
 	Source  idempotency.Partition
 	Offsets []int64 // ascending
@@ -320,8 +325,9 @@ func (p *Part) Has(offset int64) bool {
 	return ok
 }
 
-// Beyond returns the partitions of a topic with a letter at the position or beyond it. What Kafka has of them decides
-// whether the letter is pending. position is the next offset to read of a partition, 0 if the table has none.
+// Beyond returns the partitions of a topic that have a letter about the position or a later offset. Such a letter may
+// be pending; that depends on the offsets that Kafka has of the partition. position returns the next offset to read of
+// a partition, 0 if the table has none.
 func (t *Tally) Beyond(topic string, position func(idempotency.Partition) int64) (all []idempotency.Partition) {
 	for _, s := range t.of(topic) {
 		if t.last(s) >= position(s.Partition) {
@@ -348,8 +354,9 @@ func (t *Tally) last(of *source) int64 {
 	return last
 }
 
-// Unjudged returns up to most letters about a topic that are not judged yet and whose records the table is past. position
-// returns the next offset to read of a partition, 0 if the table has none.
+// Unjudged returns up to most letters about a topic that are not judged yet and whose records are before the position.
+// If a position was set back, the letters after it become unjudged. position returns the next offset to read of a
+// partition, 0 if the table has none.
 func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int64, most int) (parts []Part) {
 	for _, s := range t.of(topic) {
 		if most <= 0 {
@@ -391,7 +398,7 @@ func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int6
 	return parts
 }
 
-// Judged records which dead letters of a part are void: their records have rows.
+// Judged marks the letters of a part as judged. void are the offsets among them whose records have rows.
 func (t *Tally) Judged(part Part, void []int64) {
 	s := t.sources[part.Source]
 	if s == nil {
@@ -416,8 +423,9 @@ func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
 }
 
 // Count counts the unresolved letters about a topic by class: see [Position.Counts]. resolved returns the letters of a
-// partition that operators discarded or acknowledged. A record with letters of several classes counts once, for the lowest
-// class. Letters that are not judged count as letters without a row, so call it when [Tally.Unjudged] returns none.
+// partition that operators discarded or acknowledged. A record with letters of several classes counts once, for the
+// lowest class. Letters that are not judged count as letters without a row, so call it when [Tally.Unjudged] returns
+// none.
 func (t *Tally) Count(topic string, position func(idempotency.Partition) Position, resolved func(idempotency.Partition) offsets.Set) map[classify.Class]int64 {
 	counts := make(map[classify.Class]int64)
 	for _, s := range t.of(topic) {
@@ -431,8 +439,8 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 	return counts
 }
 
-// Recount is [Tally.Count] at the positions of the last Count of the topic, for which the Tally must not have changed since. It
-// needs nothing but the new decisions of operators. ok is false without such a Count.
+// Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators. ok is
+// false if there was no such Count, or if the letters of the topic have changed since.
 func (t *Tally) Recount(topic string, resolved func(idempotency.Partition) offsets.Set) (counts map[classify.Class]int64, ok bool) {
 	at := map[idempotency.Partition]Position{}
 	for _, s := range t.of(topic) {
@@ -444,8 +452,8 @@ func (t *Tally) Recount(topic string, resolved func(idempotency.Partition) offse
 	return t.Count(topic, func(p idempotency.Partition) Position { return at[p] }, resolved), true
 }
 
-// count counts the letters about a source that are unresolved at a position, by class, and keeps the result as s.last. It
-// also drops verdicts about letters that are gone.
+// count counts the letters about a source that are unresolved at a position, by class, and keeps the result as s.last.
+// It also removes from s.void the offsets whose letters were deleted.
 func (t *Tally) count(s *source, at Position, resolved offsets.Set) {
 	c := &count{at: at, resolved: resolved, counts: make(map[classify.Class]int64)}
 	var stale bool // true if a void dead letter was deleted from the topic
@@ -474,7 +482,7 @@ func (t *Tally) count(s *source, at Position, resolved offsets.Set) {
 	s.last = c
 }
 
-// prune drops the verdicts about deleted dead letters.
+// prune removes from s.void the offsets that have no letter any more.
 func (t *Tally) prune(s *source) {
 	letters := t.cursors(s, 0)
 	var p offsets.Packer

@@ -67,8 +67,8 @@ func (w *simulation) resolved(p idempotency.Partition) offsets.Set {
 	return offsets.Of(all...)
 }
 
-// unresolved reports whether a letter is unresolved, by the definition: the table is past the record and has no row of it,
-// or no member can read the record any more, and no operator resolved it.
+// unresolved reports whether a letter is unresolved, by the definition: the table is past the record and has no row of
+// it, or no member can read the record any more, and no operator resolved it.
 func (w *simulation) unresolved(at idempotency.Coordinates) bool {
 	if w.done[at] {
 		return false
@@ -110,8 +110,8 @@ func (w *simulation) beyond(of idempotency.Partition) bool {
 	return false
 }
 
-// look brings a tally up to date with the simulation, as the watch of a member does. It reads answer letters of the log at a
-// time, and judges at most most letters at a time.
+// look brings a tally up to date with the simulation, as the watch of a member does. It reads the dead-letter log in
+// parts of answer letters, and judges at most most letters in one step.
 func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
 	tally.Keep(func(p idempotency.Partition) bool { _, there := w.dead[p]; return there })
 	for p, all := range w.dead {
@@ -155,8 +155,8 @@ func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, mo
 	}
 }
 
-// TestTally: after any changes of dead letters, positions, rows and logs, a tally that followed them and a new one both have
-// the count of the definition.
+// TestTally: after any changes of dead letters, positions, rows and logs, a tally that followed them and a new one both
+// have the count of the definition.
 func TestTally(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dead := []idempotency.Partition{partition("dlq", 0), partition("dlq", 1), partition("dlq-2", 0)}
@@ -281,7 +281,8 @@ func TestTally(t *testing.T) {
 	})
 }
 
-// TestTallyForgets: when retention deletes letters, only a part of the rest is read again, and the memory is freed.
+// TestTallyForgets: when retention deletes letters, only the slice in which the deleted part ends is read again, and
+// memory is freed.
 func TestTallyForgets(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	tally := lettercount.New(64 << 20)
@@ -315,7 +316,8 @@ func TestTallyForgets(t *testing.T) {
 	}
 }
 
-// TestTallyOfAPositionThatWasSetBack: an unresolved letter becomes void once its record was read again and became a row.
+// TestTallyOfAPositionThatWasSetBack: an unresolved letter becomes void once its record was read again and became a
+// row.
 func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	letter := idempotency.Coordinates{Partition: of, Offset: 5}
@@ -359,7 +361,8 @@ func TestTallyIsFull(t *testing.T) {
 	}
 }
 
-// TestTallyOfWhatCannotBeRead: spans that are begun again and again without being read leave at most one slice.
+// TestTallyOfWhatCannotBeRead: if the reading of a span begins again and again and reads nothing, at most one slice
+// results.
 func TestTallyOfWhatCannotBeRead(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
@@ -373,7 +376,8 @@ func TestTallyOfWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestTallyOfRepeats: letters about records that have one already are judged again and counted once, however many there are.
+// TestTallyOfRepeats: a letter about a record that already has one is judged again, and the record is counted once,
+// however many letters it has.
 func TestTallyOfRepeats(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	w := &simulation{
@@ -410,7 +414,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestTallyOfDecisions: a decision changes the count of what was already counted, and nothing else need be read again.
+// TestTallyOfDecisions: after an operator resolves or reopens letters, Recount returns the new count at the known
+// positions. After a replay only Count returns it, and the table is not read again.
 func TestTallyOfDecisions(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	w := &simulation{

@@ -9,8 +9,8 @@ import (
 // dumpBytes limits the goroutine dump in the log.
 const dumpBytes = 1 << 20
 
-// Goroutines returns the stacks of all goroutines as Go prints them, at most about most bytes. It removes the arguments of
-// functions, because parts of records may be among them.
+// Goroutines returns the stacks of all goroutines as Go prints them, at most about most bytes. It removes the arguments
+// of functions, because parts of records may be among them.
 func Goroutines(most int) []byte {
 	buf := make([]byte, 2*most) // the filter removes about half
 	n := runtime.Stack(buf, true)
@@ -31,8 +31,8 @@ func Goroutines(most int) []byte {
 	return out.Bytes()
 }
 
-// withoutArguments replaces the arguments in the line of a call, such as "pkg.(*T).do(0x1, {0x2, 0x3})". Other lines stay:
-// a file, which begins with a tab, and "goroutine" or "created by".
+// withoutArguments replaces the arguments in the line of a call, such as "pkg.(*T).do(0x1, {0x2, 0x3})". Other lines
+// stay: a file, which begins with a tab, and "goroutine" or "created by".
 func withoutArguments(line []byte) []byte {
 	if bytes.HasPrefix(line, []byte("\t")) || bytes.HasPrefix(line, []byte("goroutine ")) || bytes.HasPrefix(line, []byte("created by ")) ||
 		!bytes.HasSuffix(line, []byte(")")) {

@@ -27,7 +27,8 @@ func (r record) method(number uint64, began chan<- struct{}, end <-chan struct{}
 	return r.secret[1] + number
 }
 
-// TestGoroutinesHoldNoValues: the dump has no arguments of functions, which Go prints and which may be parts of a record.
+// TestGoroutinesHoldNoValues: the dump has no arguments of functions, which Go prints and which may be parts of a
+// record.
 func TestGoroutinesHoldNoValues(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	const secret = 0xdeadbeefcafe

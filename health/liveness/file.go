@@ -35,7 +35,8 @@ func NewFile(path string) *File {
 	return &File{path: path}
 }
 
-// Begin writes the file for the first time. It returns an error if the path has anything else than a liveness file.
+// Begin writes the file for the first time. It returns an error if the path already holds something other than a
+// liveness file, or if the folder does not exist.
 func (f *File) Begin(now time.Time) error {
 	if f == nil {
 		return nil
@@ -64,8 +65,8 @@ func (f *File) Begin(now time.Time) error {
 	return f.Touch(now)
 }
 
-// Touch rewrites the file with the time now. Readers see the old or the new content, never a part. If the path is a link,
-// Touch replaces the link and not its target. After [File.End] it does nothing.
+// Touch rewrites the file with the time now. Readers see the old or the new content, never a part. If the path is a
+// link, Touch replaces the link and not its target. After [File.End] it does nothing.
 func (f *File) Touch(now time.Time) (err error) {
 	if f == nil {
 		return nil
@@ -115,9 +116,9 @@ func (f *File) End() error {
 	return f.Remove()
 }
 
-// Fresh returns nil if the file at path shows a living process, else an error with the reason. A time too far in the future
-// is not fresh: after the clock was set back, the file of a dead process would look alive for long. A living process has
-// rewritten it by then.
+// Fresh returns nil if the file at path shows a living process, else an error with the reason. A time too far in the
+// future is not fresh: after the clock was set back, the file of a dead process would look alive for long. A living
+// process has rewritten it by then.
 func Fresh(path string, now time.Time) error {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):

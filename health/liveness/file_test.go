@@ -54,7 +54,7 @@ func TestFile(t *testing.T) {
 	if all := names(t, dir); len(all) != 1 {
 		t.Errorf("left behind: %v", all)
 	}
-	// A process that was killed while it wrote.
+	// Touch replaces the temporary file of a process that was killed while it wrote.
 	if err := os.WriteFile(filepath.Join(dir, ".alive.new"), []byte("2026"), 0o400); err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +81,8 @@ func TestNoFile(t *testing.T) {
 	wantError(t, f.End())
 }
 
-// TestAge: a file is fresh if its time is at most Stale before or after now. So a clock that was set back does not make the
-// file of a dead process fresh for long.
+// TestAge: a file is fresh if its time is at most Stale before or after now. So a clock that was set back does not make
+// the file of a dead process fresh for long.
 func TestAge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	f := liveness.NewFile(path)
@@ -160,8 +160,8 @@ func TestALink(t *testing.T) {
 	wantError(t, liveness.Fresh(link, time.Now()))
 }
 
-// TestAFolderThatTakesNothing: Touch returns an error if the folder is not writable, and the old content stays until it is
-// stale.
+// TestAFolderThatTakesNothing: Touch returns an error if the folder is not writable, and the old content stays until it
+// is stale.
 func TestAFolderThatTakesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ro")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -1,5 +1,5 @@
-// Package liveness decides whether the process still works or should be restarted. It reports that to a probe over HTTP,
-// in a file for probes that run a command, and in the log. docs/liveness.md says the same for operators.
+// Package liveness decides whether the process still works or should be restarted. It reports that to a probe over
+// HTTP, in a file for probes that run a command, and in the log. docs/liveness.md says the same for operators.
 //
 // A loop is stalled if it has work, waits for nothing outside of the process and has not turned for [Stalled]. Then the
 // process is not alive. Lag, Kafka, the store, databases and holds never count: a restart fixes none of them.
@@ -16,8 +16,8 @@
 //	fetcher N      from a request to its last record     Kafka, the fetch pool                with each partition of a response
 //	               batch opened
 //
-// Waiting for another loop of the process is not excused: both loops are stalled then, and the report names both. The group
-// membership is not a loop: it only waits for Kafka.
+// Waiting for another loop of the process is not excused: both loops are stalled then, and the report names both. The
+// group membership is not a loop: it only waits for Kafka.
 package liveness
 
 import (
@@ -41,8 +41,8 @@ const (
 	missed = 2 * Every
 )
 
-// A Watch checks loops repeatedly. It counts only time in which it ran itself: while the whole process did not run (a stopped
-// container, a virtual machine that moves, a laptop that sleeps), no loop counts as stalled.
+// A Watch checks loops repeatedly. It counts only time in which it ran itself: while the whole process did not run (a
+// stopped container, a virtual machine that moves, a laptop that sleeps), no loop counts as stalled.
 type Watch struct {
 	mu      sync.Mutex
 	checked time.Time     // zero before the first check

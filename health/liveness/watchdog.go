@@ -12,8 +12,8 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Watchdog checks the loops of a process each second. It reports stalled loops through [Watchdog.Live], in the log, and in a
-// file.
+// Watchdog checks the loops of a process each second. It reports stalled loops through [Watchdog.Live], in the log, and
+// in a file.
 type Watchdog struct {
 	loops *pulse.Loops
 	file  *File
@@ -26,14 +26,14 @@ type Watchdog struct {
 
 	// Owned by the goroutine that reports:
 	stalled time.Time              // since when the report says that the process is not alive; zero while it is
-	failing reliability.FailureLog // to write the file
+	failing reliability.FailureLog // of failures to write the file
 }
 
 // verdict is the result of the last check.
 type verdict struct{ err error }
 
-// NewWatchdog returns a watchdog of loops. It writes file while the process is alive; nil is no file. When a loop stalls, it
-// writes the stacks of all goroutines to dump.
+// NewWatchdog returns a watchdog of loops. It writes file while the process is alive; nil is no file. When a loop
+// stalls, it writes the stacks of all goroutines to dump.
 func NewWatchdog(loops *pulse.Loops, file *File, dump io.Writer, log *slog.Logger) *Watchdog {
 	return &Watchdog{loops: loops, file: file, dump: dump, log: log, changed: make(chan struct{}, 1)}
 }
@@ -49,8 +49,8 @@ func (w *Watchdog) Live() error {
 // Begin writes the file for the first time, so that a path that cannot be used is known before anything else starts.
 func (w *Watchdog) Begin() error { return w.file.Begin(time.Now()) }
 
-// Run checks the loops until ctx ends, and then deletes the file. A check never waits: another goroutine writes the log and
-// the file, which may block, so that the probe over HTTP shows the truth even if the standard error is blocked.
+// Run checks the loops until ctx ends, and then deletes the file. A check never waits: another goroutine writes the log
+// and the file, which may block, so that the probe over HTTP shows the truth even if the standard error is blocked.
 func (w *Watchdog) Run(ctx context.Context) {
 	var telling sync.WaitGroup
 	defer telling.Wait()
@@ -132,9 +132,9 @@ func (w *Watchdog) dumpGoroutines(ctx context.Context) {
 // reportWithin bounds the time for the last log lines.
 const reportWithin = 1500 * time.Millisecond
 
-// Enforce ends a process that got a signal to stop and does not end: a stalled loop must not need a SIGKILL. Once stop has
-// ended, it waits for ended, at most for within. Then it writes the stacks of all goroutines, deletes the file and calls
-// exit. A blocked log may be why the process hangs, so Enforce waits for it only a short time.
+// Enforce ends a process that got a signal to stop and does not end: a stalled loop must not need a SIGKILL. Once stop
+// has ended, it waits for ended, at most for within. Then it writes the stacks of all goroutines, deletes the file and
+// calls exit. A blocked log may be why the process hangs, so Enforce waits for it only a short time.
 func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-chan struct{}, exit func()) {
 	select {
 	case <-stop.Done():

@@ -52,8 +52,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestTheLifeOfALoop: the log reports a stalled loop once, with the stacks of all goroutines; the probe fails and the file
-// is absent until the loop turns.
+// TestTheLifeOfALoop: the log reports a stalled loop once, with the stacks of all goroutines; the probe fails and the
+// file is absent until the loop turns.
 func TestTheLifeOfALoop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	synctest.Test(t, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"sluice/reliability/panics"
 )
 
-// caughtStore turns the panics of a store into errors: a client library that panics over a reply must not end the process,
-// because the pipeline does not need registrations.
+// caughtStore turns the panics of a store into errors: a client library that panics over a reply must not end the
+// process, because the pipeline does not need registrations.
 type caughtStore struct {
 	Store
 	logger *slog.Logger

@@ -10,13 +10,15 @@ import (
 
 // The times after which a member is reported.
 const (
-	// Silent is the time without a heartbeat after which a log line says so.
+	// Silent is the time without a heartbeat after which a log line reports a member. It is two intervals of heartbeats
+	// if that is longer.
 	Silent = 20 * time.Second
 	// Missing is the time without a heartbeat after which a member is stale, which needs a person.
 	Missing = time.Minute
-	// Idling is the time without a record after which a running member is reported as idle.
+	// Idling is the time without a record after which a running member is reported as idle, or as stuck if it has a
+	// lag.
 	Idling = 5 * time.Minute
-	// Stopping bounds the time of a shutdown.
+	// Stopping is the time in the status SHUTTING_DOWN after which a member is reported.
 	Stopping = 2 * time.Minute
 	// Forget is how long a missing member stays listed.
 	Forget = time.Hour

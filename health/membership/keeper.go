@@ -19,7 +19,8 @@ const (
 	drainTTL = time.Minute
 	// callTimeout bounds each call: a slower store counts as one that does not answer.
 	callTimeout = 1500 * time.Millisecond
-	// hopeless bounds the last call if the store did not answer the one before.
+	// hopeless bounds the call that unregisters this member if the store is probably down: the last heartbeat failed,
+	// or is older than two intervals.
 	hopeless = 500 * time.Millisecond
 )
 
@@ -28,8 +29,8 @@ type Config struct {
 	ID string // of this member; unique
 	// Beat is the interval of heartbeats, TTL how long a heartbeat is valid, Sweep the interval of sweeps.
 	Beat, TTL, Sweep time.Duration
-	// Poll returns how long ago this member last fetched a record, negative if never, and its lag, -1 if unknown. It does
-	// not block.
+	// Poll returns how long ago this member last fetched a record, negative if never, and its lag, -1 if unknown. It
+	// does not block.
 	Poll       func() (idle time.Duration, lag int64)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil for no metrics
@@ -55,12 +56,12 @@ type Keeper struct {
 	beat time.Time // beatAt, for other goroutines
 }
 
-// pollResult is the last response of the store about the members.
+// pollResult is the last response of the store about the members, and the error of the last poll.
 type pollResult struct {
 	members []Member
 	health  health.Members
 	at      time.Time // time of the request; the zero time before the first response
-	err     error     // of the last poll, which may be later than at
+	err     error     // of the last poll, which may be newer than the response; nil if it succeeded
 }
 
 // NewKeeper returns a keeper that does nothing before Run. The caller closes the store.
@@ -80,9 +81,9 @@ func NewKeeper(s Store, c Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Run registers the member, renews its registration and watches the other members until ctx ends; then it unregisters the
-// member. Once draining is closed, the registration has the status of a shutdown. After the end of ctx Run takes two seconds
-// at most.
+// Run registers the member, renews its registration and watches the other members until ctx ends; then it unregisters
+// the member. Once draining is closed, the registration has the status of a shutdown. After the end of ctx Run takes
+// two seconds at most.
 func (k *Keeper) Run(ctx context.Context, draining <-chan struct{}) {
 	defer k.leave(ctx)
 	beats, sweeps := time.NewTicker(k.Beat), time.NewTicker(k.Sweep)
@@ -107,7 +108,7 @@ func (k *Keeper) Run(ctx context.Context, draining <-chan struct{}) {
 	}
 }
 
-// sendBeat sends one heartbeat.
+// sendBeat sends one heartbeat. It counts and logs the result, and keeps the time of a successful one.
 func (k *Keeper) sendBeat(ctx context.Context) {
 	b := Beat{ID: k.ID, Status: k.status, TTL: k.TTL}
 	if b.Status == ShuttingDown {
@@ -175,7 +176,8 @@ func (k *Keeper) poll(ctx context.Context) {
 	k.say(ctx, members)
 }
 
-// sweep removes registrations without a recent heartbeat.
+// sweep removes the registrations whose TTL is over, and members that were not seen for the time Forget. It logs the
+// number of removed registrations.
 func (k *Keeper) sweep(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	swept, err := k.store.Sweep(call, Forget)
@@ -209,7 +211,8 @@ func (k *Keeper) leave(ctx context.Context) {
 	}
 }
 
-// Members returns the health of the members, judged by the last response of the store.
+// Members returns the health of the members, judged by the last response of the store. If that response is too old, or
+// the last poll failed, the status is unknown, and the members are the last known ones without findings.
 func (k *Keeper) Members() health.Members {
 	k.mu.Lock()
 	last := k.last

@@ -170,7 +170,7 @@ func (b *bench) start() {
 	synctest.Wait()
 }
 
-// pass lets time continue.
+// pass lets virtual time pass.
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -241,8 +241,8 @@ func (b *bench) wantGauges(name string, want map[string]float64) {
 	}
 }
 
-// TestLife: a member registers, its heartbeats carry its status and lag, it announces its shutdown, and it is unregistered
-// at the end.
+// TestLife: a member registers, its heartbeats carry its status and lag, it announces its shutdown, and it is
+// unregistered at the end.
 func TestLife(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.want(health.MembersOK, "1 active consumer")
@@ -278,8 +278,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestLost: the next heartbeat restores a missing registration, and a log line reports it. The same holds if the store lost
-// all data.
+// TestLost: the next heartbeat restores a missing registration, and a log line reports it. The same holds if the store
+// lost all data.
 func TestLost(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
@@ -297,8 +297,8 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// TestPartition: while a member cannot reach the store, the others list it as missing. It registers again as soon as it can.
-// The log has one line when it becomes silent and one when it is back.
+// TestPartition: while a member cannot reach the store, the others list it as missing. It registers again as soon as it
+// can. The log has one line when it becomes silent and one when it is back.
 func TestPartition(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.other("peer", membership.Running, time.Hour)
@@ -337,8 +337,8 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestWatch: other members without heartbeats are logged, counted and reported as findings. They have series as long as the
-// last-seen index has them.
+// TestWatch: other members without heartbeats are logged, counted and reported as findings. They have series as long as
+// the last-seen index has them.
 func TestWatch(t *testing.T) {
 	keep(t, func(b *bench) {
 		started := time.Now()
@@ -404,8 +404,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestStoreDown: while the store is down, slow or hanging, other members have no series and the own one has the time of its
-// last heartbeat that arrived; afterwards all series are back.
+// TestStoreDown: while the store is down, slow or hanging, other members have no series and the own one has the time of
+// its last heartbeat that arrived; afterwards all series are back.
 func TestStoreDown(t *testing.T) {
 	for name, fault := range map[string]func(*faulty){
 		"down": func(f *faulty) { f.set(membership.ErrUnavailable, 0) },
@@ -472,8 +472,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestKeeper_Panic: a store that panics counts as down. The stack is logged once, and the value of the panic never. At its
-// end the member logs the same as with any store that fails.
+// TestKeeper_Panic: a store that panics counts as down. The stack is logged once, and the value of the panic never. At
+// its end the member logs the same as with any store that fails.
 func TestKeeper_Panic(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
@@ -540,7 +540,8 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// TestBoundedSeries: with any number and content of ids there are few series, and those of missing members are among them.
+// TestBoundedSeries: with any number and content of ids there are few series, and those of missing members are among
+// them.
 func TestBoundedSeries(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.other("oldest", membership.Running, time.Second)

@@ -1,5 +1,6 @@
-// Package membership keeps registrations: each member of a group renews its own every few seconds and watches those of the
-// others. Registrations are for observers only: their loss changes the health report and never the path of a record.
+// Package membership keeps registrations: each member of a group renews its own every few seconds and watches those of
+// the others. Registrations are for observers only: their loss changes the health report and never the path of a
+// record.
 package membership
 
 import (
@@ -28,7 +29,7 @@ type Scope struct {
 type Beat struct {
 	ID     string // host-pid-random, unique in all scopes and for all time
 	Status Status
-	// Idle is how long ago the member last took a record, negative if it never did.
+	// Idle is how long ago the member last fetched a record, negative if it never did.
 	Idle time.Duration
 	// Lag is the sum over its partitions in offsets, -1 if unknown.
 	Lag int64
@@ -40,13 +41,13 @@ type Beat struct {
 type Member struct {
 	// Beat is its last heartbeat, but Idle is as of now: it grows with Age.
 	Beat
-	// Registered is true while its registration exists. It is false once the TTL is over or the registration was removed:
-	// the Member then comes from the last-seen index.
+	// Registered is true while its registration exists. It is false once the TTL is over or the registration was
+	// removed: the Member then comes from the last-seen index.
 	Registered bool
 	// Age is the time since the last heartbeat.
 	Age time.Duration
-	// InStatus is for how long it has had its status. A member that registers again keeps it, as long as it was not
-	// forgotten.
+	// InStatus is for how long it has had its status. A member that registers again with the same status keeps this
+	// time, unless the last-seen index has forgotten it.
 	InStatus time.Duration
 }
 
@@ -55,11 +56,13 @@ func (m Member) Active() bool { return m.Registered && m.Age < m.TTL }
 
 // Bounds of what a store returns: other programs may write into it, too.
 const (
-	// MaxID is the largest size of a member's id in bytes. Ours are a host's name, which has 64 on Linux, and two numbers.
+	// MaxID is the largest size of a member's id in bytes. Ours are a host's name, which has 64 on Linux, and two
+	// numbers.
 	MaxID = 1 << 10
 	// MaxRegistration is the largest size of a registration in bytes. Ours have some hundred.
 	MaxRegistration = 4 << 10
-	// MaxMembers is how many members a store lists: the most recently seen ones, because a crash loop may leave many behind.
+	// MaxMembers is how many members a store lists: the most recently seen ones, because a crash loop may leave many
+	// behind.
 	MaxMembers = 5000
 )
 
@@ -69,18 +72,18 @@ const (
 //
 // Names of scopes and members are UTF-8 without NUL and come back as they were.
 type Store interface {
-	// Beat registers the member, or renews its registration. fresh is true if there was no valid registration: at the first
-	// heartbeat, or after the registration expired or was removed. Of concurrent heartbeats only one is fresh.
+	// Beat registers the member, or renews its registration. fresh is true if there was no valid registration: at the
+	// first heartbeat, or after the registration expired or was removed. Of concurrent heartbeats only one is fresh.
 	Beat(ctx context.Context, b Beat) (fresh bool, err error)
 	// Leave ends a registration and removes it from the last-seen index. A missing registration is not an error.
 	Leave(ctx context.Context, id string) error
-	// Members returns all that are registered or in the last-seen index, by ID in the order of bytes, MaxMembers at most.
-	// With an error that wraps [ErrForeign] it still returns those that could be read. What exceeds MaxID or
-	// MaxRegistration stays in the server and is such an error.
+	// Members returns all members that are registered or in the last-seen index, MaxMembers at most, by ID in the order
+	// of bytes. With an error that wraps [ErrForeign] it still returns the members that could be read. An id larger
+	// than MaxID or a registration larger than MaxRegistration is not transferred, and causes this error.
 	Members(ctx context.Context) ([]Member, error)
-	// Sweep removes the registrations whose TTL is over and returns their number, with those that the store removed by
-	// itself. Each expired registration is counted by one sweep of one member only. Then Sweep removes the members without
-	// a registration that were last seen at least forget ago from the last-seen index.
+	// Sweep removes the registrations whose TTL is over and returns their number, including those that the store
+	// removed by itself. Each expired registration is counted by one sweep of one member only. Then Sweep removes from
+	// the last-seen index the members without a registration that were last seen at least forget ago.
 	Sweep(ctx context.Context, forget time.Duration) (swept int, err error)
 	// Close ends the connections.
 	Close() error

@@ -44,7 +44,8 @@ func newMetrics() metrics {
 	}
 }
 
-// series collects the gauges from the last response of the store. A member that is not in it has no series.
+// series collects the gauges from the last response of the store about the members. A member that the response does not
+// list has no series.
 type series struct{ *Keeper }
 
 // Describe implements prometheus.Collector.
@@ -56,8 +57,9 @@ func (s series) Describe(out chan<- *prometheus.Desc) {
 	out <- s.metrics.storeUp
 }
 
-// Collect implements prometheus.Collector. It has no series of other members while their state is unknown: a store that is down
-// does not make them missing. The member's own beats do not arrive then, which its timestamp shows.
+// Collect implements prometheus.Collector. While the state of the members is unknown, other members have no series,
+// because a store that is down does not make them missing. This member then has the time of its last successful
+// heartbeat.
 func (s series) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	last, own := s.last, s.beat
@@ -99,7 +101,7 @@ func (s series) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// shown returns the members that have series.
+// shown returns the members that have series: those whose id can be a label value, at most maxSeries.
 func (s series) shown(members []Member) []Member {
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !labels(m.ID) })
 	if len(members) <= maxSeries {

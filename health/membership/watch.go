@@ -14,7 +14,8 @@ type silentLine struct {
 const linesPerPoll = 10
 
 // say logs members without heartbeats: each when it becomes silent, after a minute, and whenever the time without
-// heartbeats has doubled. It also logs members that send heartbeats again.
+// heartbeats has doubled. It names at most linesPerPoll of them and counts the others. It also logs members that send
+// heartbeats again.
 func (k *Keeper) say(ctx context.Context, members []Member) {
 	after := max(Silent, 2*k.Beat)
 	lines, left := 0, 0

@@ -25,8 +25,8 @@ func springStatus(s health.Status) string {
 	return "UNKNOWN"
 }
 
-// springComponent returns the status of a component in Spring's words. A component that was not checked yet is unknown, not
-// out of service.
+// springComponent returns the status of a component in Spring's words. A component that was not checked yet is unknown,
+// not out of service.
 func springComponent(s health.Status) string {
 	if s == health.Starting {
 		return "UNKNOWN"

@@ -12,7 +12,8 @@ import (
 	"sluice/health"
 )
 
-// TestServer_LargeAnswers: clients that do not read make the server hold few large answers, and no probe waits for them.
+// TestServer_LargeAnswers: clients that do not read make the server hold few large answers, and no probe waits for
+// them.
 func TestServer_LargeAnswers(t *testing.T) {
 	report := func() health.Report { return health.Report{Joined: true, Resumed: true} }
 	s := NewServer("127.0.0.1:0", report, func() error { return nil }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// documented returns the rows of the table in docs/health.md whose header begins with the cell head. The key of a row is its
-// first cell without backquotes.
+// documented returns the rows of the table in docs/health.md whose header begins with the cell head. The key of a row
+// is its first cell without backquotes.
 func documented(t *testing.T, head string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/health.md")
@@ -84,7 +84,8 @@ func TestComponentsInDocs(t *testing.T) {
 	}
 }
 
-// TestMeterNamesInDocs: each metric that the docs name with dots is found by that name, and answers with it.
+// TestMeterNamesInDocs: for each metric that the docs name with dots, a request for that name finds the metric, and the
+// response has the same name.
 func TestMeterNamesInDocs(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	rows := documented(t, "name")

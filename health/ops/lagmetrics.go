@@ -8,14 +8,14 @@ import (
 	"sluice/health"
 )
 
-// lagMetrics describes the metrics of the last lag check. A partition that the member no longer has gets none.
+// lagMetrics describes the metrics of the last lag check. A partition that the member no longer has does not have them.
 type lagMetrics struct {
 	adjusted, freshness, verdict, warning, critical, checked *prometheus.Desc
 }
 
-// newLagMetrics describes sluice_adjusted_lag_records, sluice_partition_freshness_seconds and sluice_partition_verdict of each
-// partition, as far as they are known, sluice_lag_warning_records and sluice_lag_critical_records of each topic that has such
-// a threshold, and sluice_lag_checked_timestamp_seconds.
+// newLagMetrics describes sluice_adjusted_lag_records, sluice_partition_freshness_seconds and sluice_partition_verdict
+// of each partition, as far as they are known, sluice_lag_warning_records and sluice_lag_critical_records of each topic
+// with that threshold, and sluice_lag_checked_timestamp_seconds.
 func newLagMetrics() lagMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)

@@ -17,7 +17,8 @@ func meterName(prometheus string) string {
 	return strings.ReplaceAll(prometheus, "_", ".")
 }
 
-// named reports whether a request's name means a metric: its Micrometer name, or its Prometheus name with or without dots.
+// named reports whether a request's name means a metric: its Micrometer name, or its Prometheus name with or without
+// dots.
 func named(prometheus, name string) bool {
 	return name == prometheus || name == meterName(prometheus) || name == strings.ReplaceAll(prometheus, "_", ".")
 }

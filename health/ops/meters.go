@@ -23,8 +23,8 @@ type meters struct {
 	failing   reliability.FailureLog
 }
 
-// gather returns all metrics. If too many requests gather already, it answers with an error and returns false. The metrics
-// of a collector that fails are left out, as in /metrics.
+// gather returns all metrics. If too many requests gather already, it answers with an error and returns false. The
+// metrics of a collector that fails are left out, as in /metrics.
 func (m *meters) gather(w http.ResponseWriter, r *http.Request) ([]*dto.MetricFamily, bool) {
 	select {
 	case m.gathering <- struct{}{}:
@@ -133,7 +133,8 @@ func (m *meters) serveMeter(w http.ResponseWriter, r *http.Request) {
 	m.server.write(w, r, http.StatusOK, a)
 }
 
-// meterOf sums up the series of a metric that have the tags, as the actuator does, gauges too. It is false if there are none.
+// meterOf returns a metric in the shape of the actuator, which sums up all series that have the tags, those of gauges
+// too. It returns false if no series has them.
 func meterOf(f *dto.MetricFamily, filter []tag) (meter, bool) {
 	a := meter{Name: meterName(f.GetName()), Description: f.GetHelp(), BaseUnit: baseUnit(f.GetName()), AvailableTags: []availableTag{}}
 	sums, values, found := map[string]float64{}, map[string]map[string]bool{}, false

@@ -18,8 +18,8 @@ type collector struct {
 
 // NewCollector returns the metrics of the report: kafka_consumer_lag of each partition whose lag is known,
 // kafka_consumer_total_lag, kafka_consumer_healthy (1 if the readiness check passes), sluice_partition_held,
-// sluice_held_partitions of each reason (also if it is 0), and the metrics of the lag check. It calls report once for each
-// scrape, so that all values of a scrape are of one moment. report must not block.
+// sluice_held_partitions of each reason (also if it is 0), and the metrics of the lag check. It calls report once for
+// each scrape, so that all values of a scrape are of one moment. report must not block.
 func NewCollector(report func() health.Report) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)

@@ -30,7 +30,8 @@ type readyJSON struct {
 	// Healthy is true exactly when the code is 200. Reason says why it is not.
 	Healthy bool   `json:"healthy"`
 	Reason  string `json:"reason,omitempty"`
-	// PartitionLags are end - position at the last check, by topic:partition; LastCheckTime is null before the first one.
+	// PartitionLags are end - position at the last check, by topic:partition; LastCheckTime is null before the first
+	// one.
 	PartitionLags map[string]int64 `json:"partition_lags"`
 	LastCheckTime *time.Time       `json:"last_check_time"`
 }
@@ -72,11 +73,12 @@ func code(yes bool) int {
 	return http.StatusServiceUnavailable
 }
 
-// startupGrace is how long a member that was never ready may fail its readiness checks before a log line says so: joining a
-// group and reading positions take a while.
+// startupGrace is how long a member that was never ready may fail its readiness checks before a log line says so:
+// joining a group and reading positions take a while.
 const startupGrace = time.Minute
 
-// logReady logs when readiness is lost and when it returns. Probes come every few seconds, so it logs changes only.
+// logReady logs when readiness is lost and when it returns, not each check: probes come every few seconds. A member
+// that was never ready is logged after startupGrace; a drain is not logged.
 func (s *Server) logReady(ctx context.Context, err error) {
 	now := time.Now()
 	s.mu.Lock()

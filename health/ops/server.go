@@ -18,8 +18,8 @@ import (
 	"sluice/reliability/connlimit"
 )
 
-// The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. Together they bound the
-// memory that clients can make the server use: some 25 KiB for each connection, and the large answers.
+// The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. Together they bound
+// the memory that clients can make the server use: some 25 KiB for each connection, and the large answers.
 const (
 	headerTimeout     = 5 * time.Second
 	requestTimeout    = 10 * time.Second
@@ -33,8 +33,8 @@ const (
 	maxMetricRequests = 12 // the same for metrics
 )
 
-// Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of the names that
-// other systems use for them; see docs/health.md.
+// Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of the names
+// that other systems use for them; see docs/health.md.
 type Server struct {
 	listen string
 	report func() health.Report
@@ -44,7 +44,7 @@ type Server struct {
 	conns  *connlimit.Listener
 	closed prometheus.Counter
 
-	// Each has room for as many large answers as may exist at the same time.
+	// Each limits how many of its large answers exist at the same time: see few.
 	reports, scraped chan struct{}
 
 	mu       sync.Mutex
@@ -77,8 +77,8 @@ func NewServer(listen string, report func() health.Report, live func() error, me
 // Closed returns the counter of connections that the server closed to make room for newer ones.
 func (s *Server) Closed() prometheus.Collector { return s.closed }
 
-// few passes a request to next while places has room, and answers 429 otherwise. A request keeps its place until the client
-// has read the answer, because the server holds the answer until then.
+// few passes a request to next while places has room, and answers 429 otherwise. A request keeps its place until the
+// client has read the answer, because the server holds the answer until then.
 func (s *Server) few(places chan struct{}, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -107,7 +107,7 @@ func (s *Server) routes(metrics prometheus.Gatherer, errorLog *log.Logger) http.
 	return s.known(routes)
 }
 
-// known answers requests for other paths and methods, in JSON like all responses, and passes the rest to routes.
+// known answers a request that no route matches with an error in JSON, and passes all other requests to routes.
 func (s *Server) known(routes *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := routes.Handler(r); pattern != "" {
@@ -134,8 +134,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, code int, why stri
 	s.write(w, r, code, failure{why})
 }
 
-// Listen binds the address and returns it, so that an address in use is known before anything else starts. Run calls it
-// unless the caller did.
+// Listen binds the address and returns it. Call it before Run, so that an address in use is known before anything else
+// starts; otherwise Run calls it.
 func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

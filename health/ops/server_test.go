@@ -65,7 +65,7 @@ func start(t *testing.T, c *connector) (base string, stop func() error) {
 	return startOn(t, c, reg)
 }
 
-// startOn is start with other metrics.
+// startOn is start, but /metrics serves the metrics of reg.
 func startOn(t *testing.T, c *connector, reg prometheus.Gatherer) (base string, stop func() error) {
 	t.Helper()
 	s := ops.NewServer("127.0.0.1:0", c.Report, c.Live, reg, slog.New(slog.NewTextHandler(c, nil)))

@@ -15,7 +15,8 @@ const longestText = 2 << 10
 var (
 	// userinfo is the user and password of an address.
 	userinfo = regexp.MustCompile(`://[^\s"'<>]*@`)
-	// secret is a parameter that must not be seen: of a connection string, of a signed address, of JSON, of a printed struct.
+	// secret is a parameter that must not be seen: of a connection string, of a signed address, of JSON, of a printed
+	// struct.
 	secret = regexp.MustCompile(`(?i)((?:password|passwd|passphrase|pwd|secret|secret[_-]?(?:access[_-]?)?key|access[_-]?key(?:[_-]?id)?|` +
 		`api[_-]?key|token|x-amz-credential|signature|\bsig)(?:\s*=\s*|["']\s*:\s*|:))` +
 		`("[^"]*"|'[^']*'|[^\s,;&"'\]})]+)`)
@@ -43,8 +44,8 @@ func clean(text string) string {
 	return fmt.Sprintf("%s… (cut, of %d bytes)", text[:end], whole)
 }
 
-// begin returns the start of a text, which clean searches for secrets. It does not end within an address: clean would not
-// recognize the secrets in a part of one.
+// begin returns the start of a text, which clean searches for secrets. It does not end within an address: clean would
+// not recognize the secrets in a part of one.
 func begin(text string) string {
 	if len(text) <= 4*longestText {
 		return text
@@ -60,8 +61,8 @@ func begin(text string) string {
 // CleanJSON returns a JSON text in which every string is free of secrets and of bounded length.
 func CleanJSON(body []byte) []byte { return cleanTexts(body) }
 
-// cleanTexts cleans every text of a JSON response. All responses of the server pass through it, so that a new field needs no
-// thought.
+// cleanTexts cleans every text of a JSON response. All responses of the server pass through it, so that a new field
+// needs no thought.
 func cleanTexts(body []byte) []byte {
 	var out bytes.Buffer
 	known := map[string][]byte{} // by literal: the texts of thousands of held partitions are mostly the same

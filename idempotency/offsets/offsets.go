@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// Set is an immutable set of offsets. Each run of consecutive offsets takes two varints: the gap before it, and its length
-// minus one. A single offset takes 3 to 5 bytes; a long run takes no more. The zero value is the empty set.
+// Set is an immutable set of offsets. Each run of consecutive offsets takes two varints: the gap before it, and its
+// length minus one. So a single offset after a gap below 2^28 takes 2 to 5 bytes, and a run of a million offsets 2
+// bytes more. The zero value is the empty set.
 type Set struct {
 	end  int64 // one after the last offset, 0 for the empty set
 	n    int64 // number of offsets
@@ -45,7 +46,7 @@ func (s Set) Bytes() int64 { return int64(len(s.data)) }
 // Equal reports whether both sets have the same offsets.
 func (s Set) Equal(o Set) bool { return s.end == o.end && string(s.data) == string(o.data) }
 
-// Has reports whether an offset is in the set. It reads the set up to the offset.
+// Has reports whether an offset is in the set. It decodes all runs before the offset.
 func (s Set) Has(offset int64) bool {
 	if offset >= s.end {
 		return false
@@ -190,7 +191,8 @@ type Packer struct {
 	open bool
 }
 
-// Add adds an offset. It ignores an offset that Kafka never has (negative, or the largest integer), and one that is not greater than the offset before.
+// Add adds an offset. It ignores an offset that is not greater than the one added before, and one that Kafka never has:
+// a negative one or the largest int64.
 func (p *Packer) Add(offset int64) {
 	if offset < 0 || offset == math.MaxInt64 || p.n > 0 && offset < p.end {
 		return

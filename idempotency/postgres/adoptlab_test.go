@@ -48,7 +48,8 @@ func applied(t *testing.T, url string) (noted string) {
 	return noted
 }
 
-// TestAdoptLab: goose takes over the tables of each earlier version with their rows, once, however many members start at a time.
+// TestAdoptLab: goose takes over the tables of each earlier version with their rows, and does so once, even if many
+// members start at the same time.
 func TestAdoptLab(t *testing.T) {
 	for name, script := range map[string]string{"First": firstSchema, "Second": secondSchema} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +71,8 @@ func TestAdoptLab(t *testing.T) {
 	}
 }
 
-// TestMigrationsLab: a second start changes nothing, and the migrations create exactly the tables that [tables] describes.
+// TestMigrationsLab: a second start changes nothing, and the migrations create exactly the tables that [tables]
+// describes.
 func TestMigrationsLab(t *testing.T) {
 	url := own(t)
 	whole(t, store(t, url), 0)
@@ -98,7 +100,8 @@ func TestMigrationsLab(t *testing.T) {
 	}
 }
 
-// TestWipedLab: a store creates tables again that were dropped while it works, and keeps the tables that were not dropped.
+// TestWipedLab: a store creates tables again that were dropped while it works, and keeps the tables that were not
+// dropped.
 func TestWipedLab(t *testing.T) {
 	for _, wipe := range []string{
 		"DROP TABLE processed_events, processed_scopes", "DROP TABLE processed_events, processed_scopes, processed_events_version",
@@ -124,8 +127,8 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: a user without the right to create tables works with existing ones, with or without a record of goose. If
-// tables are missing, the error has the statements to run.
+// TestRightsLab: a user without the right to create tables works with existing ones, with or without a record of goose.
+// If tables are missing, the error has the statements to run.
 func TestRightsLab(t *testing.T) {
 	url := own(t)
 	plain, user := poor(t, url)

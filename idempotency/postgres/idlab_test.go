@@ -52,8 +52,8 @@ func eventID(t *testing.T, url string, sc idempotency.Scope, offset int64) (id s
 	return id
 }
 
-// A query by the producer's id finds the record by an index, in any partition. Duplicates are still found by partition and
-// fingerprint.
+// A query by the producer's id finds the record by an index, in any partition. Duplicates are still found by partition
+// and fingerprint.
 func TestEventIDLab(t *testing.T) {
 	url := own(t)
 	s, other := store(t, url), scope

@@ -152,8 +152,8 @@ func refused(t *testing.T, err error, texts ...string) {
 	}
 }
 
-// faulty is a connection to PostgreSQL. Its plan decides for each SQL commit whether the connection breaks before it, breaks
-// after it, or lets it pass.
+// faulty is a connection to PostgreSQL. Its plan decides for each SQL commit whether the connection breaks before it,
+// breaks after it, or lets it pass.
 type faulty struct {
 	net.Conn
 	plan *plan
@@ -202,7 +202,8 @@ func (p *plan) dial(c *pgxpool.Config) {
 	}
 }
 
-// TestLostAnswersLab: if connections break before or after commits, in any order, the rows are stored exactly once.
+// TestLostAnswersLab: if connections break before or after commits, in any order, Remember still succeeds, and each row
+// is stored once.
 func TestLostAnswersLab(t *testing.T) {
 	for _, steps := range []string{"b", "a", "ba", "ab", "bb", "aa"} {
 		p := &plan{}
@@ -242,7 +243,9 @@ func whole(t *testing.T, s *Store, next int64) {
 	}
 }
 
-// TestFaultsLab: a store waits for a server that is down, killed, slow or empty, and reports which entries the server lost.
+// TestFaultsLab: while the server is down or killed, a call waits and succeeds once the server is back. While another
+// transaction locks the scope, a call ends with its ctx. After the tables were dropped, Through is 0, and the store can
+// be filled again from offset 0 on.
 func TestFaultsLab(t *testing.T) {
 	pg, err := lab.StartPostgres(t.Context(), t.TempDir())
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package postgres stores fingerprints in a PostgreSQL database, in the table processed_events: for users who want to query
-// them there, or whose windows do not fit into memory. It costs a query and a transaction for each sealed batch, and adds a
-// dependency. Its data may be deleted at any time: members fill it again from the Delta table.
+// Package postgres stores fingerprints in a PostgreSQL database, in the table processed_events: for users who want to
+// query them there, or whose windows do not fit into memory. It costs a query and a transaction for each sealed batch,
+// and adds a dependency. Its data may be deleted at any time: members fill it again from the Delta table.
 //
-// goose creates the tables and migrates those of earlier versions. A store runs it at its first use, and again when it finds
-// that tables are missing.
+// goose creates the tables and migrates those of earlier versions. A store runs it at its first use, and again when it
+// finds that tables are missing.
 package postgres
 
 import (
@@ -31,8 +31,8 @@ var migrations embed.FS
 const (
 	// statementTimeout bounds one statement, so that a server that does not answer counts as a failure.
 	statementTimeout = 30 * time.Second
-	// connections is the largest number of connections of a store; one more while it migrates. Writers of several tables
-	// use them in parallel.
+	// connections is the largest number of connections of a store; one more while it migrates. Writers of several
+	// tables use them in parallel.
 	connections = 4
 	// migrateTimeout bounds the migrations, which may build an index on a large table.
 	migrateTimeout = 10 * time.Minute
@@ -55,8 +55,8 @@ type Options struct {
 	Retry Retry
 }
 
-// Store implements [idempotency.Store] in a database that members share. Its errors are ErrMoved, or have a class derived
-// from the server's SQLSTATE; Retry handles them.
+// Store implements [idempotency.Store] in a database that members share. Its errors are ErrMoved, or have a class
+// derived from the server's SQLSTATE; Retry handles them.
 type Store struct {
 	pool   *pgxpool.Pool
 	tables *postgres.Tables
@@ -136,7 +136,7 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 	}, s.about...)
 }
 
-// prepare creates or migrates the tables, once.
+// prepare creates or migrates the tables, unless they are known to exist.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
@@ -206,8 +206,8 @@ func (s *Store) Seen(ctx context.Context, scope idempotency.Scope, entries iter.
 	return seen, nil
 }
 
-// lookUp adds the known times of some fingerprints to seen. The statement itself resolves the scope: after the database
-// was restored, an id in our memory could be that of another scope.
+// lookUp adds the stored times of some fingerprints to seen. The statement itself resolves the scope: after the
+// database was restored, an id in our memory could be that of another scope.
 func (s *Store) lookUp(ctx context.Context, scope idempotency.Scope, some columns, seen map[idempotency.Fingerprint]int64) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -271,8 +271,8 @@ func locked(ctx context.Context, tx pgx.Tx, scope idempotency.Scope) (id, throug
 	return id, through, err
 }
 
-// insert adds rows. Of several rows with one fingerprint it keeps the newest. If that row has no producer's id, the row
-// keeps the id that was stored before, else its fingerprint is its id.
+// insert adds rows. Of several rows with one fingerprint it keeps the newest. If the newest row has no producer's id,
+// the id that was stored for the fingerprint stays; if there was none, the key of the row serves as its id.
 func insert(ctx context.Context, tx pgx.Tx, id int64, some columns) error {
 	_, err := tx.Exec(ctx, `INSERT INTO processed_events AS e (fingerprint, event_id, "offset", scope, recorded_at)
 		SELECT DISTINCT ON (f.text) $1::bigint || '/' || f.text, coalesce(nullif(f.id, ''), $1::bigint || '/' || f.text), f.row, $1, f.at
@@ -289,8 +289,8 @@ func (s *Store) Sweep(ctx context.Context, scope idempotency.Scope, before int64
 		WHERE scope = (SELECT id FROM processed_scopes WHERE scope = $1) AND recorded_at < $2 LIMIT $3`, scope.String(), before, chunk)
 }
 
-// Reset implements [idempotency.Store]. It deletes the scope first and its rows afterwards. If it stops in between, lookups
-// no longer find the remaining rows, so they do no harm.
+// Reset implements [idempotency.Store]. It deletes the scope first and its rows afterwards. If it stops in between,
+// lookups no longer find the remaining rows, so they do no harm.
 func (s *Store) Reset(ctx context.Context, scope idempotency.Scope) error {
 	var ids []int64
 	err := s.do(ctx, "reset", func(ctx context.Context) error {
@@ -312,7 +312,7 @@ func (s *Store) Reset(ctx context.Context, scope idempotency.Scope) error {
 	return s.forget(ctx, "reset", "SELECT fingerprint FROM processed_events WHERE scope = $1 LIMIT $2", ids[0], chunk)
 }
 
-// forget deletes the rows that a query finds, some at a time, until it finds none.
+// forget deletes the rows whose fingerprints a query returns, at most chunk in one statement, until none is left.
 func (s *Store) forget(ctx context.Context, what, query string, args ...any) error {
 	for more := true; more; {
 		err := s.do(ctx, what, func(ctx context.Context) error {

@@ -263,8 +263,8 @@ func many(t *testing.T, s idempotency.Store) {
 	wantSeen(t, s, scope(), asked, want)
 }
 
-// timesFarApart checks that times may be decades apart. A store may drop entries older than every window when a much newer
-// one arrives.
+// timesFarApart checks that times may be decades apart. A store may drop entries older than every window when a much
+// newer one arrives.
 func timesFarApart(t *testing.T, s idempotency.Store) {
 	const year = 365 * 24 * hour
 	remember(t, s, scope(), 0, 1, entries(1, 0, 2, 1)...)

@@ -1,7 +1,7 @@
-// Package admin implements the actions of operators as functions that take a context, an [Access] and plain arguments and
-// return structs. The commands print the structs; an API could serve them. An action that changes something has two steps:
-// a Plan function returns what would change, and a second function does it. A dry run ends after the plan. Errors have
-// kinds; see package fail.
+// Package admin implements the actions of operators as functions that take a context, an [Access] and plain arguments
+// and return structs. The commands print the structs, and the ops API serves them. An action that changes something has
+// two steps: a Plan function returns what would change, and a second function does it; a dry run ends after the plan.
+// Errors have kinds; see package fail.
 package admin
 
 import (
@@ -11,8 +11,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// Access gives operators access to a pipeline. Each function opens Kafka and the tables itself, so that it waits only for
-// the dependencies that it needs. The operations log is opened once. An Access is not safe for concurrent use.
+// Access gives operators access to a pipeline. Each function opens Kafka and the tables itself, so that it waits only
+// for the dependencies that it needs. The operations log is opened once. An Access is not safe for concurrent use.
 type Access struct {
 	Config   *config.Config
 	Version  string // of this program; its commits name it

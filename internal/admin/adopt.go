@@ -121,10 +121,11 @@ func (f *AdoptRequest) fromGroup(view *topicsView, l *inspection) (*adoptedPosit
 	return a, nil
 }
 
-// fromIngest returns the positions of kafka-delta-ingest. That program keeps one txn for each partition of its topic. Its
-// appId is <app_id>-<partition> (txn_app_id_for_partition in src/delta_helpers.rs), its version the offset of the last
-// written record: after an assignment the program seeks there and skips all offsets up to it (should_process_offset in
-// src/lib.rs). Its seek_offsets set the version in the same way (src/offsets.rs). So the next offset is version + 1.
+// fromIngest returns the positions of kafka-delta-ingest. That program keeps one txn for each partition of its topic.
+// Its appId is <app_id>-<partition> (txn_app_id_for_partition in src/delta_helpers.rs), its version the offset of the
+// last written record: after an assignment the program seeks there and skips all offsets up to it
+// (should_process_offset in src/lib.rs). Its seek_offsets set the version in the same way (src/offsets.rs). So the next
+// offset is version + 1.
 func (f *AdoptRequest) fromIngest(l *inspection) (*adoptedPositions, error) {
 	found := map[string]map[int32]int64{} // by app_id
 	for appID, version := range l.snapshot.Positions {

@@ -57,8 +57,8 @@ func Audit(ctx context.Context, a *Access, oldest time.Time) (*AuditReport, erro
 	return r, nil
 }
 
-// AuditPage returns at most limit operations from a seq on, and the seq from which the next page reads, 0 at the end of the
-// log.
+// AuditPage returns at most limit operations from a seq on, and the seq from which the next page reads, 0 at the end of
+// the log.
 func AuditPage(ctx context.Context, a *Access, from int64, limit int) (r *AuditReport, next int64, err error) {
 	o, err := openOperations(ctx, a.Config, false)
 	if err != nil {
@@ -84,8 +84,8 @@ func AuditPage(ctx context.Context, a *Access, from int64, limit int) (r *AuditR
 	return r, 0, nil
 }
 
-// Performed returns the entry of an operation that was recorded with the key of once, nil if the log has none. The error is
-// an [opslog.RepeatedError] if the key was that of another request.
+// Performed returns the entry of an operation that was recorded with the key of once, nil if the log has none. The
+// error is an [opslog.RepeatedError] if the key was that of another request.
 func Performed(ctx context.Context, a *Access, once opslog.Once) (*RecordedEntry, error) {
 	log, err := a.operations(ctx)
 	if err != nil {
@@ -109,8 +109,8 @@ func Performed(ctx context.Context, a *Access, once opslog.Once) (*RecordedEntry
 	return &RecordedEntry{e, e.Hash()}, nil
 }
 
-// VerifyAudit checks the hash chain of the operations log, and that a head from an earlier audit is in it. The zero head
-// skips the second check.
+// VerifyAudit checks the hash chain of the operations log, and that a head from an earlier audit is in it. The zero
+// head skips the second check.
 func VerifyAudit(ctx context.Context, a *Access, head opslog.Head) (opslog.Report, error) {
 	o, err := openOperations(ctx, a.Config, false)
 	if err != nil {

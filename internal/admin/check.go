@@ -84,7 +84,7 @@ func (k *checks) holds(ctx context.Context) {
 	}
 }
 
-// instruction returns what an operator must do to end a hold, from its EndsBy.
+// instruction turns the text EndsBy of a hold reason into what an operator must do, or into the advice to wait.
 func instruction(ends string) string {
 	if rest, byItself := strings.CutPrefix(ends, "by itself "); byItself {
 		return "wait: it ends by itself " + rest
@@ -92,7 +92,8 @@ func instruction(ends string) string {
 	return strings.TrimPrefix(ends, "an operator: ")
 }
 
-// missingTopic returns the hint for a topic that does not exist. It suggests an existing topic with a similar name.
+// missingTopic returns the hint for a topic that does not exist. If the cluster has a topic with a similar name, the
+// hint suggests it.
 func (k *checks) missingTopic(ctx context.Context, queries *kafkaQueries, name string) string {
 	if k.existing == nil {
 		every := kafka.NewGroup(queries.client, kafka.GroupConfig{Matches: func(string) bool { return true }}, slog.New(slog.DiscardHandler), nil)
@@ -106,7 +107,8 @@ func (k *checks) missingTopic(ctx context.Context, queries *kafkaQueries, name s
 	return "create the topic, or correct its name in topics"
 }
 
-// meantTopic returns the topic with the most similar name that the configuration does not name yet, "" if none is similar.
+// meantTopic returns the topic of the cluster whose name is most similar, among the topics that have no entry in the
+// configuration. It returns "" if no name is similar.
 func (k *checks) meantTopic(name string) (meant string) {
 	least := max(1, min(2, len(name)/3)) + 1
 	for _, t := range k.existing {

@@ -9,8 +9,8 @@ import (
 	"sluice/reliability"
 )
 
-// fingerprints connects to the Postgres that stores fingerprints, if the configuration names one. It creates the missing
-// tables, as connector run does.
+// fingerprints connects to the Postgres that stores fingerprints, if the configuration names one. It creates the
+// missing tables, as connector run does.
 func (k *checks) fingerprints(ctx context.Context) {
 	const area, subject = "fingerprints", "postgres"
 	if k.config.Fingerprints.Store != subject {

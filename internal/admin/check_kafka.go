@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// soon is how long before its end a certificate gets a warning.
+	// soon is the remaining validity below which a certificate gets a warning.
 	soon = 14 * 24 * time.Hour
-	// shortRetention is the retention below which a topic gets a warning: records must survive an outage over a weekend.
+	// shortRetention is the retention below which a topic gets a warning: records must survive an outage over a
+	// weekend.
 	shortRetention = 3 * 24 * time.Hour
 )
 
@@ -262,8 +263,8 @@ func retention(s kafka.TopicSettings) string {
 	return "kept for " + strings.Join(limits, " or ")
 }
 
-// positions adds findings about the holds that the partitions of a topic would get; without one, a finding about the
-// lag.
+// positions adds a finding for each reason for which a member would hold partitions of a topic now. If it would hold
+// none, the finding is the lag.
 func (k *checks) positions(ctx context.Context, l *inspection) {
 	var lag int64
 	known, hidden, held := 0, 0, make(map[hold.Reason][]*hold.Hold)

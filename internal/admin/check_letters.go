@@ -9,7 +9,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letters checks the dead-letter topics to which the named topics write, each once.
+// letters checks the dead-letter topics to which the topics in names write, each dead-letter topic once.
 func (k *checks) letters(ctx context.Context, queries *kafkaQueries, names []string) {
 	seen := map[string]bool{}
 	for _, name := range names {

@@ -6,8 +6,8 @@ import (
 	"sluice/internal/open"
 )
 
-// members connects to the store of registrations, if the configuration names one. It creates missing tables in a database,
-// as connector run does.
+// members connects to the store of registrations, if the configuration names one. It creates missing tables in a
+// database, as connector run does.
 func (k *checks) members(ctx context.Context) {
 	const area = "members"
 	subject := k.config.Members.Store

@@ -21,8 +21,9 @@ func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	}
 }
 
-// looser returns the paths of fields that are nullable in the table but not null in the configuration, each with the
-// prefix above. It ignores fields that only one of them has: [schema.Schema.Fits] checks those.
+// looser returns the paths of fields that are nullable in the table but not null in the configuration. above is put
+// before each path. It ignores fields that only the table or only the configuration has: [schema.Schema.Fits] checks
+// those.
 func looser(table, configured []schema.Field, above string) (paths []string) {
 	byName := map[string]schema.Field{}
 	for _, f := range table {

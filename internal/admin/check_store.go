@@ -20,8 +20,8 @@ type checkedTable struct {
 	known    bool // the table was read; otherwise snapshot is empty
 }
 
-// storage runs the self-test of the store and reports whether later checks can read the store. They can if it is only
-// unsafe for commits, or a directory that does not exist yet.
+// storage runs the self-test of the store and reports whether later checks can read the store. They can also read a
+// store that is only unsafe for commits. A directory that does not exist yet counts as an empty store.
 func (k *checks) storage(ctx context.Context) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()

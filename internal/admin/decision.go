@@ -19,15 +19,17 @@ type Decision struct {
 	Notes []string // facts from the log, such as an earlier pause
 
 	bodies []opslog.Body // one entry each
-	// before, if it is not nil, runs before the entries are written. With judgeLater the plan is not judged before it.
+	// before, unless nil, runs before the entries are written. judgeLater is set if judge must not run before it.
 	before     func(ctx context.Context, by By) error
 	judgeLater bool
-	// judge checks the state of the log, once before the operator decides and again in the state that the operation
-	// extends. It returns ErrNothingToDo, or another error if the operation is refused, and the notes for the operator.
+	// judge checks the state of the log: once for the plan, and again in the state that the operation extends. It
+	// returns notes for the operator. Its error is ErrNothingToDo if the log already has the effect; any other error
+	// refuses the operation.
 	judge func(s *opslog.State) (notes []string, err error)
 }
 
-// decide checks a decision against the current log. It returns the decision with its notes even if it is refused.
+// decide calls judge with the current log, unless judgeLater is set. It returns the decision with its notes even if
+// judge refuses it.
 func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 	log, err := a.operations(ctx)
 	if err != nil {
@@ -46,8 +48,8 @@ func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 }
 
 // Record writes a decision to the operations log and returns its entry, the last one if it takes several. It returns
-// [ErrNothingToDo] if another operator has recorded the same since the plan. An error after the first of several entries
-// leaves those before it in force; the same command then decides the rest.
+// [ErrNothingToDo] if the log has got the same effect since the plan. If a later one of several entries fails, the
+// earlier ones stay in force; the same command then decides the rest.
 func Record(ctx context.Context, a *Access, d *Decision, by By) (RecordedEntry, error) {
 	log, err := a.operations(ctx)
 	if err != nil {

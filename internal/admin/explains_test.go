@@ -6,8 +6,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestExplains: a hold with a dependency explains the failures of this dependency, so [failing] leaves them out. beside
-// has the reasons that explain none.
+// TestExplains: a hold reason with a dependency explains failures of this dependency, so [failing] leaves them out. The
+// reasons in beside have a dependency but explain no failure.
 func TestExplains(t *testing.T) {
 	beside := map[hold.Reason]bool{ //nolint:exhaustive // all others explain failures
 		hold.CommitUndecided: true, // of one table; the store may fail for others, too

@@ -76,7 +76,7 @@ func Fingerprints(ctx context.Context, o *Table, operations *opslog.State) (*Win
 type window struct {
 	PartitionWindow
 	scope  idempotency.Scope
-	next   int64 // the position: later rows do not count
+	next   int64 // the position: rows at or after it do not count
 	dated  bool  // the table has a newest timestamp, so the window has bounds
 	from   int64 // the bounds, as timestamps in milliseconds
 	newest int64
@@ -143,8 +143,8 @@ func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identi
 	})
 }
 
-// inBounds returns the entries that belong to the window, dated as a member dates them. It counts the rows without an
-// identity. written is the time at which the rows were written, in milliseconds.
+// inBounds returns the entries that belong to the window, with the times that a member would give them. It counts the
+// rows without an identity in w.None. written is the time at which the rows were written, in milliseconds.
 func (w *window) inBounds(entries []idempotency.Entry, written int64) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		for _, e := range entries {

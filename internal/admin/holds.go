@@ -32,7 +32,8 @@ type Hold struct {
 // held collects holds. A partition may be held for several reasons.
 type held struct{ all []*Hold }
 
-// add adds a hold, or another source of a known hold.
+// add adds a hold, or only from to the sources of a hold that it already has. A pause of a topic or pipeline already
+// includes the pauses of its partitions.
 func (h *held) add(from, topic string, id int32, reason hold.Reason, detail string, since time.Time, offset int64) {
 	i := slices.IndexFunc(h.all, func(p *Hold) bool {
 		if reason == hold.Paused && p.Reason == reason { // a member reports partitions, the operation names the topic
@@ -101,8 +102,8 @@ type HoldReport struct {
 	Member bool    // a member of the pipeline responded
 }
 
-// Holds collects the holds from the tables with Kafka, the operations log, and the members. A source that does not respond
-// does not hide the holds from the others.
+// Holds collects the holds from the tables and Kafka, the operations log, and the members. If a source does not
+// respond, the report still has the holds from the other sources.
 func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	found, r := &held{}, &HoldReport{Holds: []*Hold{}}
 	for _, asked := range a.requestHolds(ctx, q.Topic, q.Members, q.Within) {
@@ -176,8 +177,8 @@ func (l *inspection) becomesRow(p connector.Partition, r *connector.Record) erro
 	return decodes(builder, p, r)
 }
 
-// decodes returns why the decoder rejects a record, nil if it accepts it. It turns a panic of the decoder into an error of
-// class poison, as members do.
+// decodes returns why the decoder rejects a record, nil if it accepts it. It turns a panic of the decoder into an error
+// of class poison, as members do.
 func decodes(builder connector.Builder, p connector.Partition, r *connector.Record) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -191,7 +192,7 @@ func decodes(builder connector.Builder, p connector.Partition, r *connector.Reco
 	return nil
 }
 
-// Name returns the name of the held thing: everything, a topic, or a partition.
+// Name returns the name of what is held: "everything", a topic, or a partition.
 func (p *Hold) Name() string {
 	switch {
 	case p.Topic == "":

@@ -46,8 +46,8 @@ func (u *timeoutError) Error() string {
 
 func (u *timeoutError) Unwrap() error { return u.err }
 
-// addFailure records the failed request to a dependency. If ctx has ended, the error says what is unknown because of the
-// timeout; any other error explains itself.
+// addFailure records the failed request to a dependency. If ctx has ended, the error says what is unknown because of
+// the timeout; any other error explains itself.
 func (l *sourceResult) addFailure(ctx context.Context, name string, within time.Duration, about string, err error) {
 	if ctx.Err() != nil {
 		err = &timeoutError{name, within, about, err}
@@ -86,10 +86,12 @@ func (a *Access) requestHolds(ctx context.Context, topic string, members []strin
 	return all
 }
 
-// memberTimeout bounds the request to the member at health.listen, in commands for which it is only additional information.
+// memberTimeout bounds the request to the member at health.listen, in commands for which it is only additional
+// information.
 const memberTimeout = 2 * time.Second
 
-// heldByMember returns the holds that the member at health.listen reports, none if no member of the pipeline responds there.
+// heldByMember returns the holds that the member at health.listen reports, none if no member of the pipeline responds
+// there.
 func heldByMember(ctx context.Context, cfg *config.Config) *held {
 	var l sourceResult
 	if cfg.Health.Enabled {
@@ -108,7 +110,7 @@ func (h *held) of(topic string, partition int32) *Hold {
 	return nil
 }
 
-// readOperations adds the pauses in the operations log, or its own hold if the log is damaged.
+// readOperations adds the pauses in the operations log. If the log is damaged, it adds the hold operations_log instead.
 func (l *sourceResult) readOperations(ctx context.Context, a *Access, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -127,7 +129,8 @@ func (l *sourceResult) readOperations(ctx context.Context, a *Access, within tim
 	}
 }
 
-// findHolds adds the holds that the tables and Kafka show without a member.
+// findHolds adds the holds that a member would set now, according to the tables and Kafka alone. After a failed
+// request, it adds an error that says what is not known.
 func (a *Access) findHolds(ctx context.Context, topic string, within time.Duration, l *sourceResult) {
 	cfg := a.Config
 	listing, cancel := context.WithTimeout(ctx, within)
@@ -173,7 +176,7 @@ func (a *Access) findHolds(ctx context.Context, topic string, within time.Durati
 	queries.findHolds(asking, cfg, within, looks, l)
 }
 
-// tooMany adds the holds of the topics over the limit of their pattern.
+// tooMany adds a hold for each topic that exceeds max_topics of its pattern.
 func (q *kafkaQueries) tooMany(cfg *config.Config, topic string, found *held) error {
 	if len(cfg.Patterns) == 0 {
 		return nil
@@ -316,7 +319,7 @@ func runLimited(n int, do func(i int)) {
 	doing.Wait()
 }
 
-// firstOf joins the first few names and the number of the others.
+// firstOf joins the first five names, and adds how many more there are.
 func firstOf(names []string) string {
 	const shown = 5
 	slices.Sort(names)
@@ -330,8 +333,8 @@ func firstOf(names []string) string {
 // largestReport bounds the response of a member, in bytes.
 const largestReport = 64 << 20
 
-// requestMember adds the holds that a member reports. A refused connection is a failure only if the operator named the
-// address.
+// requestMember adds the holds that the member at url reports, and an error for each of its failing dependencies that
+// no hold explains. A refused connection is an error only with named: the operator named the address.
 func (l *sourceResult) requestMember(ctx context.Context, url, pipeline string, within time.Duration, named bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

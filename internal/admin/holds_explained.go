@@ -6,8 +6,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// hides reports whether the hold cause explains another hold of the same partition, so that reports leave out the
-// other. A member that wrote a table knows that it was deleted or replaced; a command that reads only the table and
+// hides reports whether the hold cause explains the hold reason of the same partition, so that reports leave out
+// reason. A member that wrote a table knows that it was deleted or replaced; a command that reads only the table and
 // Kafka sees lost positions.
 func hides(cause, reason hold.Reason) bool {
 	if cause != hold.TableReplaced {

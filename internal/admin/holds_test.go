@@ -8,7 +8,7 @@ import (
 	"sluice/connector"
 )
 
-// panicking is a builder whose decoder panics.
+// panicking is a builder whose Add panics, like a decoder with a bug.
 type panicking struct{ connector.Builder }
 
 func (panicking) Add(connector.Partition, *connector.Record) error { panic("a value of a record") }

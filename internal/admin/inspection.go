@@ -27,8 +27,8 @@ type inspection struct {
 	unread *connector.UnreadError
 }
 
-// inspect reads the state of a topic from Kafka. It returns a [hold.Error] for a missing topic. It leaves out a partition
-// whose leader does not respond; see [inspection.complete].
+// inspect reads the state of a topic from Kafka. It returns a [hold.Error] for a missing topic. A partition whose
+// leader does not respond is in unread, and is no error; see [inspection.complete].
 func (q *kafkaQueries) inspect(ctx context.Context, o *Table, name string, s *connector.Snapshot) (*inspection, error) {
 	l := &inspection{pipeline: o.config.Pipeline, table: o, snapshot: s}
 	err := q.retry(func(ctx context.Context) (err error) { l.topic, err = q.log.Topic(ctx, name); return err })
@@ -79,9 +79,10 @@ func (l *inspection) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool,
 // recentCommits is the number of newest versions that positions reads at most, to find leader epochs.
 const recentCommits = 20
 
-// positions returns the positions in the table, each with the leader epoch of the record batch before it, by which Kafka
-// detects a truncated log. The table keeps the epoch in a second txn. A position from an older version of Sluice has none:
-// then the epoch comes from the committed offset, if that equals the position, or from the commit that set the position.
+// positions returns the positions in the table, each with the leader epoch of the record batch before it, by which
+// Kafka detects a truncated log. The table keeps the epoch in a second txn. A position from an older version of Sluice
+// has none: then the epoch comes from the committed offset, if that equals the position, or from the commit that set
+// the position.
 func (l *inspection) positions(ctx context.Context) (at []connector.Position, err error) {
 	unknown := map[string]int{} // by appId: the index in at
 	for _, p := range l.partitions() {

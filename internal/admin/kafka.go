@@ -14,8 +14,8 @@ import (
 	"sluice/reliability"
 )
 
-// kafkaQueries sends the requests of a command to Kafka. retry repeats a request until it succeeds, fails for good, or ctx
-// ends.
+// kafkaQueries sends the requests of a command to Kafka. retry repeats a request until it succeeds, fails for good, or
+// ctx ends.
 type kafkaQueries struct {
 	retry  func(func(context.Context) error) error
 	client *kafka.Client

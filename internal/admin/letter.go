@@ -21,7 +21,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// LetterSearch selects a dead letter by the coordinates of its record, or by its own coordinates in a dead-letter topic.
+// LetterSearch selects a dead letter by the coordinates of its record, or by its own coordinates in a dead-letter
+// topic.
 type LetterSearch struct {
 	Topic     string
 	Partition int32
@@ -33,7 +34,8 @@ type LetterSearch struct {
 // errFound stops the read of a partition after the dead letter.
 var errFound = errors.New("found")
 
-// DeadLetter returns a dead letter. If several match, it returns the newest and notes the others.
+// DeadLetter returns the selected dead letter. If several match, it returns the newest, and a note about the older
+// ones.
 func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadletter.Letter, notes []string, err error) {
 	scope, err := letterScopeOf(ctx, a, o.Topic)
 	if err != nil {

@@ -21,7 +21,8 @@ type LettersPlan struct {
 	Letters  []opslog.Letters `json:"letters"`
 }
 
-// PlanDiscard plans to discard dead letters: their records never become rows, and they do not count as unresolved any more.
+// PlanDiscard plans to discard dead letters: no replay makes rows of their records, and they do not count as unresolved
+// any more. PlanReopen undoes that.
 func PlanDiscard(ctx context.Context, a *Access, q LetterSelection) (*Decision, error) {
 	return planLetters(ctx, a, q, letterDecision{
 		verb: "discard", done: "discarded", becomes: LetterDiscarded, kind: opslog.KindDiscard,
@@ -39,7 +40,8 @@ func PlanAcknowledge(ctx context.Context, a *Access, q LetterSelection) (*Decisi
 	})
 }
 
-// PlanReopen plans to take back that dead letters were discarded or acknowledged.
+// PlanReopen plans to undo that dead letters were discarded or acknowledged: they get the state that they would have
+// without this decision.
 func PlanReopen(ctx context.Context, a *Access, q LetterSelection) (*Decision, error) {
 	return planLetters(ctx, a, q, letterDecision{
 		verb: "reopen", done: "reopened", kind: opslog.KindReopen, from: []LetterState{LetterDiscarded, LetterAcknowledged},
@@ -52,7 +54,7 @@ type letterDecision struct {
 	verb, done string
 	becomes    LetterState // "" if the dead letter may get any state
 	kind       opslog.Kind
-	from       []LetterState // the states that it is for
+	from       []LetterState // the states in which a dead letter can be chosen
 	body       func([]opslog.Letters) opslog.Body
 }
 
@@ -99,8 +101,9 @@ func planLetters(ctx context.Context, a *Access, q LetterSelection, k letterDeci
 	return d.decide(ctx, a)
 }
 
-// withdrawAfter is the age from which an open intent of a replay counts as left behind. The commit of a running replay
-// takes seconds. If the replay does run, it fails once and tries again.
+// withdrawAfter is the age from which an open intent of a replay counts as abandoned, so that it can be withdrawn. The
+// commit of a running replay takes seconds. If the replay still runs, its commit fails once, and the replay tries
+// again.
 const withdrawAfter = time.Minute
 
 // withdrawable returns an error if one of the dead letters is part of a replay that probably still runs.
@@ -135,7 +138,8 @@ func stillReplaying(open opslog.OpenReplay) error {
 	return fail.Refused(fmt.Errorf("%s replays dead letters into table %s since %s: try again in a minute", open.Operator, open.Table, open.Since.Format(time.RFC3339)))
 }
 
-// undecidedLetters returns an error if one of the dead letters was replayed, or may be replayed by an open intent.
+// undecidedLetters returns an error if one of the dead letters was replayed since the operator selected them, or if an
+// open intent may still replay it.
 func undecidedLetters(s *opslog.State, all []opslog.Letters) error {
 	for _, l := range all {
 		states := s.Letters(l.Source())
@@ -156,7 +160,8 @@ func brief(s offsets.Set) string {
 	return text
 }
 
-// withdrawReplays settles the open replays of a table, and withdraws those that were left behind.
+// withdrawReplays finds out which open replays of a table were committed. If one of the others is older than
+// withdrawAfter, it withdraws all of them. It returns an error if a replay stays open.
 func withdrawReplays(ctx context.Context, a *Access, path string, by By) error {
 	t, end, err := openReplay(ctx, a, path, by)
 	if err != nil {

@@ -72,8 +72,8 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, want fu
 	return book, nil
 }
 
-// add adds a record of a dead-letter topic if it is a dead letter that want accepts. It counts records that are no dead
-// letters.
+// add adds a record of a dead-letter topic if it is a dead letter that want accepts; of several copies it keeps the
+// newest. Other records of the topic are counted in b.others.
 func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*deadletter.Letter) bool) {
 	l, err := decode.ParseLetter(r)
 	if err != nil {

@@ -20,9 +20,10 @@ import (
 	"sluice/sink/opslog"
 )
 
-// LetterSelection selects dead letters for a decision or a replay: named ones, or all that match a query.
+// LetterSelection selects dead letters for a decision or a replay: those of Records, or without Records all that match
+// the query.
 type LetterSelection struct {
-	Records []RecordPlace // the records of the dead letters; if there are any, the rest of the query does not count
+	Records []RecordPlace // the records of the dead letters; if not empty, the query selects nothing more, except by States
 	LetterQuery
 	Until time.Time // only dead letters that failed before it; zero for all
 }
@@ -60,9 +61,9 @@ type chosenLetters struct {
 	notes     []string
 }
 
-// choose reads the selected dead letters, with their states, and chooses those in one of the accepted states. A named dead
-// letter in another state, or one that does not exist, is refused: already is the state of the action itself, which is no
-// error.
+// choose reads the selected dead letters with their states, and returns those in an accepted state. If the selection
+// names records, it refuses a record without a dead letter, and one whose dead letter is in another state. A dead
+// letter in the state already, which the action itself would set, is only left out.
 func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reader, already LetterState, accepted ...LetterState) (*chosenLetters, error) {
 	scope, err := q.scope(ctx, a)
 	if err != nil {
@@ -190,7 +191,8 @@ func (c *chosenLetters) tables(a *Access) (paths []string) {
 }
 
 // contents calls each with the chosen dead letters and the content of their records, in the order of the dead-letter
-// topics: dead letters of one source partition come in the order of their offsets. The letter is valid until each returns.
+// topics: dead letters of one source partition come in the order of their offsets. The letter is valid until each
+// returns.
 func (c *chosenLetters) contents(ctx context.Context, a *Access, r *lookup.Reader, each func(*deadletter.Letter) error) error {
 	type copyAt struct {
 		topic     string

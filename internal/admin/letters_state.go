@@ -47,7 +47,7 @@ func LetterStates() []LetterState {
 	}
 }
 
-// listed reports whether the dead letter is listed if no states are asked for: one that may need an operator.
+// listed reports whether a list without chosen states includes the state, because it may need an operator.
 func (s LetterState) listed() bool { return s.counts() || s == LetterForeign }
 
 // counts reports whether the dead letter counts as unresolved.
@@ -55,8 +55,8 @@ func (s LetterState) counts() bool {
 	return s == LetterUnresolved || s == LetterUnknown || s == LetterReplaying || s == LetterParked
 }
 
-// judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules. decisions is
-// the state of the operations log.
+// judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules.
+// decisions is the state of the operations log.
 func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader, decisions *opslog.State) error {
 	byTopic := map[string][]*foundLetter{}
 	for _, l := range b.all {
@@ -81,8 +81,9 @@ func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Re
 	return nil
 }
 
-// judgeTopic sets the states of dead letters of one topic, which are sorted by partition and offset. It reads Kafka
-// after the table and the dead letters, so that no record is missing from the log only because it was produced later.
+// judgeTopic sets the states of dead letters of one topic, which are sorted by partition and offset. It fetches the log
+// bounds after it has read the table and the dead letters: so each of their records was produced before, and one after
+// the end was lost.
 func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter, decisions *opslog.State) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
@@ -140,7 +141,8 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 	return nil
 }
 
-// decisions finds what operators decided about dead letters that come in the order of partition and offset.
+// decisions finds what operators decided about dead letters. The caller must call of in the order of partition and
+// offset.
 type decisions struct {
 	log  *opslog.State
 	sets map[idempotency.Partition][]decidedSet
@@ -220,8 +222,9 @@ type at struct {
 	offset    int64
 }
 
-// haveRows sets the state of the dead letters whose records have, or may have, rows in the table. letters are sorted by
-// partition and offset.
+// haveRows makes those dead letters void whose records have rows in the table. A dead letter becomes unknown if it
+// cannot be proven that the row is of its record; all become unknown if the table cannot show its records. letters are
+// sorted by partition and offset.
 func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, letters []*foundLetter) error {
 	byPlace := map[at][]*foundLetter{}
 	var where []scan.Where

@@ -34,8 +34,8 @@ type MovePlan struct {
 	Accept  bool           `json:"accepts_table,omitempty"` // the move marks the table as one of the pipeline's
 	Moves   []*PlannedMove `json:"moves"`
 	Notes   []string       `json:"notes,omitempty"`
-	// Outcome, Version and Operation are empty before Move: the outcome, the new version of the table, and the seq of the
-	// intent in the operations log.
+	// Outcome, Version and Operation are empty before Move: the outcome, the new version of the table, and the seq of
+	// the intent in the operations log.
 	Outcome   opslog.Outcome `json:"outcome,omitempty"`
 	Version   *int64         `json:"version,omitempty"`
 	Operation int64          `json:"operation,omitempty"`
@@ -99,8 +99,8 @@ func refused(format string, args ...any) error {
 	return fail.Refused(fmt.Errorf(format, args...))
 }
 
-// Move carries out a plan and stores the outcome in it. The store and Kafka may take as long as within. It returns an error
-// of [fail.KindRefused] if a commit has changed the table since the plan.
+// Move carries out a plan and stores the outcome in it. The store and Kafka may take as long as within. It returns an
+// error of [fail.KindRefused] if a commit has changed the table since the plan.
 func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Duration) error {
 	acting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -131,8 +131,9 @@ func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Durati
 	return p.do(ctx, acting, table, log, by, within)
 }
 
-// endReplays settles and withdraws replays that were left behind. A replay compares its records with the rows of the table;
-// if the position were moved meanwhile, members might make rows of the same records.
+// endReplays ends the open replays of the table, or returns an error if one still runs; see [withdrawReplays]. A replay
+// compares its records with the rows of the table: if the position moved meanwhile, members might make rows of the same
+// records.
 func (p *MovePlan) endReplays(ctx context.Context, a *Access, log *opslog.Log, by By) error {
 	s, err := log.State(ctx)
 	if err != nil {

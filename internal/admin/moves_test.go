@@ -20,8 +20,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// TestInspect_InitialCommitAfterSnapshot: committed offsets of an initial commit after the snapshot cause no hold
-// unknown_history.
+// TestInspect_InitialCommitAfterSnapshot: if the initial commit comes after the snapshot was read, inspect reads the
+// table again. So the committed offsets cause no hold unknown_history.
 func TestInspect_InitialCommitAfterSnapshot(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	l.Create("orders", 1)
@@ -55,7 +55,7 @@ func TestInspect_InitialCommitAfterSnapshot(t *testing.T) {
 	}
 }
 
-// silent is a table whose commits have an unknown outcome.
+// silent is a table whose commits return err, such as one with an unknown outcome.
 type silent struct {
 	connector.Table
 	snapshot *connector.Snapshot

@@ -27,8 +27,8 @@ type operationsLog struct {
 	end   func()
 }
 
-// openOperations opens the operations log of a pipeline; the caller calls end. Without write it creates nothing: a local
-// directory that does not exist is an empty log.
+// openOperations opens the operations log of a pipeline; the caller calls end. Without write it creates nothing: a
+// local directory that does not exist is an empty log.
 func openOperations(ctx context.Context, cfg *config.Config, write bool) (*operationsLog, error) {
 	o := &operationsLog{end: func() {}}
 	if !write && missingDirectory(cfg.Storage.URL) {
@@ -88,8 +88,8 @@ func failedOperation(e opslog.Entry, err error) error {
 	return fail.Dependency(err)
 }
 
-// append writes an operation if pre accepts the state of the log. All errors have a kind, but that of an error of pre
-// means nothing: the caller must keep the error itself.
+// append writes an operation if pre accepts the state of the log. Its errors have a kind. But if pre returned an error,
+// that kind means nothing: the caller must use the error of pre itself.
 func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
 	if err := o.exclusive(ctx); err != nil {
 		return opslog.Entry{}, err
@@ -102,8 +102,8 @@ func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre
 	return e, nil
 }
 
-// Operations returns the state of the operations log: pauses, allowances of floods, and fingerprint resets. It creates
-// nothing.
+// Operations returns the state of the operations log: pauses, allowances of floods, fingerprint resets, and decisions
+// about dead letters. It creates nothing.
 func Operations(ctx context.Context, a *Access) (*opslog.State, error) {
 	o, err := openOperations(ctx, a.Config, false)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// PeekedRecord is a record of a topic. Its bytes are text if they are UTF-8; otherwise they are in base64, and the encoding
-// is "base64".
+// PeekedRecord is a record of a topic. Its bytes are text if they are UTF-8; otherwise they are in base64, and the
+// encoding is "base64".
 type PeekedRecord struct {
 	Topic         string         `json:"topic"`
 	Partition     int32          `json:"partition"`

@@ -84,8 +84,8 @@ func Positions(ctx context.Context, a *Access, topic string) ([]Position, error)
 	return lines, nil
 }
 
-// snapshot reads the positions and the schema of the table, and the hold of the whole table, if any. A table that does not
-// exist gives an empty snapshot.
+// snapshot reads the positions and the schema of the table, and the hold of the whole table, if any. A table that does
+// not exist gives an empty snapshot.
 func (o *Table) snapshot(ctx context.Context) (*connector.Snapshot, *HoldInfo, error) {
 	s := &connector.Snapshot{Positions: map[string]int64{}}
 	if o.store == nil {
@@ -160,8 +160,8 @@ func (q *kafkaQueries) positions(ctx context.Context, o *Table, name string, s *
 	return lines, nil
 }
 
-// notYet reports whether an error only means that there is no dead letter yet: the dead-letter topic does not exist, and
-// its table has no position of it.
+// notYet reports whether an error only means that there is no dead letter yet: the dead-letter topic does not exist,
+// and its table has no position of it.
 func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bool {
 	if lookup.ReasonOf(err) != hold.TopicMissing || !c.ComesLater(topic) {
 		return false
@@ -182,7 +182,8 @@ func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int3
 	return -1
 }
 
-// knownLines returns the partitions of which the table has a position, for a topic that Kafka does not know.
+// knownLines returns the positions that the table has for a topic that Kafka does not have, each with the hold h. If
+// the table has none, it returns one line for the topic.
 func knownLines(o *Table, topic string, s *connector.Snapshot, h *HoldInfo) []Position {
 	positions := map[int32]int64{}
 	for appID, next := range s.Positions {

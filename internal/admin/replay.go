@@ -30,7 +30,7 @@ import (
 // ReplayQuery selects dead letters to replay.
 type ReplayQuery struct {
 	LetterSelection
-	// Value, unless nil, replaces the value of the one selected record. The dead letter keeps its own.
+	// Value, unless nil, replaces the value of the one selected record. The dead letter keeps the old value.
 	Value []byte
 	// Rate is the largest number of dead letters per second, 0 for no limit.
 	Rate float64
@@ -42,8 +42,8 @@ type ReplayPlan struct {
 	Tables   []string        `json:"tables"`
 	Count    int             `json:"count"`
 	Outcomes []ReplayOutcome `json:"outcomes"`
-	// Keyed is how many of those that become rows have a key and are not the newest record of their partition. Their rows
-	// come after those of newer records, maybe of the same key.
+	// Keyed is how many of those that become rows have a key and are not the newest record of their partition. Their
+	// rows come after those of newer records, maybe of the same key.
 	Keyed int      `json:"behind_newer_records"`
 	Notes []string `json:"notes"`
 
@@ -104,7 +104,8 @@ func (c *chosenLetters) topics() (topics []string) {
 	return topics
 }
 
-// rehearse decodes the chosen records with the present schema of their tables.
+// rehearse decodes the chosen records with the present schema of their tables, and stores the outcomes and Keyed in the
+// plan.
 func (p *ReplayPlan) rehearse(ctx context.Context, a *Access, r *lookup.Reader) error {
 	type key struct{ topic, reason string }
 	outcomes := map[key]*ReplayOutcome{}
@@ -175,7 +176,7 @@ func sum(value []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// rehearsal decodes records of one topic and keeps nothing.
+// rehearsal decodes records of one topic to find out whether they become rows. It keeps no rows.
 type rehearsal struct {
 	topic     replay.Topic
 	builder   connector.Builder
@@ -205,8 +206,8 @@ func newRehearsal(ctx context.Context, a *Access, tables []*Table, topic string)
 	return r, nil
 }
 
-// tryRow reports whether a record becomes a row, or why it cannot. Without a row and an error, the topic makes no rows of
-// such records.
+// tryRow reports whether a record becomes a row, or why it cannot. Without a row and an error, the topic makes no rows
+// of such records.
 func (h *rehearsal) tryRow(r *replay.Record) (row bool, err error) {
 	row, err = h.topic.TryRow(h.builder, r)
 	if h.builder.Rows() >= 1000 || errors.Is(err, connector.ErrChunkFull) {
@@ -279,20 +280,20 @@ type FirstFail struct {
 	Detail string `json:"detail"`
 }
 
-// ReplayProgress is how far a replay has come.
+// ReplayProgress says how many dead letters a replay has handled, of how many, and how many of them became rows.
 type ReplayProgress struct {
 	Done, Of int
 	Rows     int64
 }
 
 const (
-	// replayChunk and replayBytes bound one commit of a replay.
+	// replayChunk and replayBytes bound one commit of a replay, in records and in bytes.
 	replayChunk = 5_000
 	replayBytes = 16 << 20
 )
 
-// Replay carries out a plan. It calls progress after each commit. On an error, the result has what was done before it: a
-// repeated replay leaves that out, so it continues where this one ended.
+// Replay carries out a plan. It calls progress after each commit. On an error, the result has what was done before it:
+// a repeated replay leaves that out, so it continues where this one ended.
 func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(ReplayProgress)) (*ReplayResult, error) {
 	run := &replayRun{
 		plan: p, progress: progress, began: time.Now(), chunks: map[string]*replayChunkOf{},
@@ -358,7 +359,8 @@ func (c *replayChunkOf) add(r replay.Record) {
 	c.bytes += len(r.Record.Key) + len(r.Record.Value)
 }
 
-// size returns how many records a commit may have. With a rate, a commit is at most what the rate allows in ten seconds.
+// size returns how many records one commit may have: replayChunk, or with a rate at most as many as the rate allows in
+// ten seconds.
 func (run *replayRun) size() int {
 	if run.plan.query.Rate <= 0 {
 		return replayChunk
@@ -366,7 +368,8 @@ func (run *replayRun) size() int {
 	return max(1, min(replayChunk, int(10*run.plan.query.Rate)))
 }
 
-// commit makes rows of a chunk, and waits as the rate says.
+// commit makes rows of a chunk in one commit, adds the result to that of the run, and then waits as long as the rate
+// requires.
 func (run *replayRun) commit(ctx context.Context, c *replayChunkOf) error {
 	if len(c.records) == 0 {
 		return nil
@@ -417,8 +420,8 @@ func replayFailed(err error) error {
 	return fail.Dependency(err)
 }
 
-// ExportLetters calls each with the selected dead letters in the order of the dead-letter topics, with the content of their
-// records. The letter is valid until each returns.
+// ExportLetters calls each with the selected dead letters in the order of the dead-letter topics, with the content of
+// their records. The letter is valid until each returns.
 func ExportLetters(ctx context.Context, a *Access, q LetterSelection, each func(*deadletter.Letter) error) (notes []string, err error) {
 	r, end, err := lookup.NewReader(ctx, a.Config, q.Within)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// checkpoint is a checkpoint of Spark Structured Streaming. Its files are text (HDFSMetadataLog, OffsetSeqLog and CommitLog
-// in org.apache.spark.sql.execution.streaming):
+// checkpoint is a checkpoint of Spark Structured Streaming. Its files are text (HDFSMetadataLog, OffsetSeqLog and
+// CommitLog in org.apache.spark.sql.execution.streaming):
 //
 //	metadata         {"id":"<the query's id>"}
 //	offsets/<batch>  "v1", a line of settings, and one line for each source with the end offsets of the batch;
@@ -244,8 +244,8 @@ func (c *checkpoint) ends(ctx context.Context, batch int64, topic string) (map[i
 	return ends, nil
 }
 
-// parseOffsetSeq parses the offsets file of a batch. It returns the next offsets of a topic, nil if no source reads it, and
-// the topics that the sources read.
+// parseOffsetSeq parses the offsets file of a batch. It returns the next offsets of a topic, nil if no source reads it,
+// and the topics that the sources read.
 func parseOffsetSeq(text []byte, topic string) (ends map[int32]int64, topics []string, err error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, largestOffsets)

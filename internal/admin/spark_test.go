@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzOffsetSeq reads anything as a file of a checkpoint.
+// FuzzOffsetSeq: for any text, parseOffsetSeq returns an error or valid next offsets.
 func FuzzOffsetSeq(f *testing.F) {
 	f.Add([]byte("v1\n{\"conf\":{}}\n{\"orders\":{\"0\":12,\"1\":7}}"), "orders")
 	f.Add([]byte("v1\n{}\n-\n{\"a\":{\"0\":1}}\n"), "a")

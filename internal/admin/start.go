@@ -43,7 +43,8 @@ func (s *topicsView) firstOffsets(start connector.Start, partitions []connector.
 	return first, nil
 }
 
-// PlanStart plans the first positions of topics, or of new partitions. It also accepts a replaced table.
+// PlanStart plans the first positions of topics, or of new partitions. If the table was replaced, the plan also accepts
+// the new table.
 func PlanStart(ctx context.Context, a *Access, f StartRequest) (*MovePlan, error) {
 	return sorted(f.plan(ctx, a))
 }
@@ -85,8 +86,9 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 	return made, nil
 }
 
-// choose returns the partitions to start: those without a position, or also the others with all or Again. all is true
-// for a replaced table.
+// choose returns the partitions to start: those without a position or, with all or Again, also those that have one. all
+// is true for a replaced table. If the request names partitions, it returns only these, and refuses one that has a
+// position unless all or Again is set.
 func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, error) {
 	var chosen []connector.Partition
 	begun := l.started()
@@ -116,8 +118,8 @@ func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, e
 	return chosen, nil
 }
 
-// acceptsAll refuses the plan unless it names all topics with positions in a replaced table: accepting the table lets all
-// of them continue.
+// acceptsAll refuses the plan unless it names all topics with positions in a replaced table: accepting the table lets
+// all of them continue.
 func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	var left, gone []string
 	for appID := range l.snapshot.Positions {
@@ -142,8 +144,9 @@ func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	return refused("the table was replaced, and it has positions of %s too, which would keep their positions: name all topics", strings.Join(left, ", "))
 }
 
-// start adds to the plan where each chosen partition begins: at the offset that start means, or with keep at its
-// present position. With keep, a partition without a position gets only a note, or start refuses the plan.
+// start adds to the plan where each chosen partition begins: at the offset that start means or, with keep, at its
+// present position. With keep, a partition without a position gets only a note, if the table has rows of it or the
+// topic has other positions. Otherwise start refuses the plan.
 func (p *MovePlan) start(view *topicsView, l *inspection, chosen []connector.Partition, start connector.Start, keep bool) error {
 	bounds := map[connector.Partition]connector.Bounds{}
 	for _, of := range chosen {

@@ -31,7 +31,7 @@ func (l *lake) run() {
 	}
 }
 
-// operations returns the entries of the operations log.
+// operations returns the bodies of all entries of the operations log.
 func (l *lake) operations() (bodies []opslog.Body) {
 	l.T.Helper()
 	guard := reliability.NewGuard("store", laketest.Load(l.T, l.Config).Guard(), l.Logger, nil, objstore.ErrNotFound, objstore.ErrExists)

@@ -34,8 +34,8 @@ type Table struct {
 	Later bool // the first dead letter creates the table, so it may be missing
 }
 
-// OpenTables opens the tables of the configuration for reading, or the one that a topic feeds. It creates nothing, not even
-// a local directory. The caller calls end after the last use of the tables.
+// OpenTables opens the tables of the configuration for reading, or the one that a topic feeds. It creates nothing, not
+// even a local directory. The caller calls end after the last use of the tables.
 func OpenTables(ctx context.Context, a *Access, topic string) (all []*Table, end func(), err error) {
 	names, err := a.topics(ctx, topic)
 	if err != nil {
@@ -83,8 +83,8 @@ func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*Ta
 	return all, end, nil
 }
 
-// topics returns the named topic, or all: the listed topics, their dead-letter topics, and the topics that match a pattern
-// now, which it requests from Kafka.
+// topics returns the named topic, or all: the listed topics, their dead-letter topics, and the topics that match a
+// pattern now, which it requests from Kafka.
 func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
 	cfg := a.Config
 	if topic != "" {

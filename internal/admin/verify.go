@@ -46,8 +46,8 @@ type VerifiedPartition struct {
 	Compared *Comparison `json:"compared,omitempty"`
 }
 
-// Verify checks that a table has each record exactly once according to its log. If withTopics, it also compares the rows
-// with the records of the topics. Each request to Kafka may take as long as within.
+// Verify checks that a table has each record exactly once according to its log. If withTopics, it also compares the
+// rows with the records of the topics. Each request to Kafka may take as long as within.
 func Verify(ctx context.Context, o *Table, withTopics bool, within time.Duration) (*Verification, error) {
 	v, checks, err := verifyLog(ctx, o)
 	if err == nil && withTopics {
@@ -56,8 +56,8 @@ func Verify(ctx context.Context, o *Table, withTopics bool, within time.Duration
 	return v, err
 }
 
-// verifyLog verifies one version of the table against its log, and returns the checked rows of each partition. The error is
-// one of the store or the log.
+// verifyLog verifies one version of the table against its log, and returns the checked rows of each partition. The
+// error is one of the store or the log.
 func verifyLog(ctx context.Context, o *Table) (*Verification, map[source]*rowCheck, error) {
 	if o.store == nil {
 		return nil, nil, deltalog.ErrNoTable
@@ -170,7 +170,8 @@ func appIDOf(txns []deltalog.Txn, r connector.Range) (appID string) {
 	return appID
 }
 
-// readRows checks the rows of each partition, including partitions without commits.
+// readRows checks the rows of each partition against its commits, and also the rows of partitions without commits. It
+// adds findings about missing data files.
 func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.State, ranges coverage) (map[source]*rowCheck, error) {
 	checks := map[source]*rowCheck{}
 	for at, in := range ranges {

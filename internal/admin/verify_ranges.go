@@ -76,7 +76,8 @@ type chain struct {
 type coverage map[chain]*covered
 
 // add adds a partition's range of the next commit, and checks that the range continues the one before. A move by an
-// operator covers no offsets: forwards it leaves offsets out, backwards members read offsets again.
+// operator covers no offsets: after a move forwards offsets are left out, after a move backwards members read offsets
+// again.
 func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	p := c[at]
 	first := p == nil
@@ -120,8 +121,8 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	}
 }
 
-// addReplayed adds dead letters that a commit made rows of. If the log no longer has the commits of their partition, there is
-// nothing to compare them with.
+// addReplayed adds dead letters that a commit made rows of. It adds nothing if the log no longer has the commits of
+// their partition, with which they would be compared.
 func (c coverage) addReplayed(r connector.Replayed, pipeline string) {
 	of, ok := r.Source()
 	p := c[chain{source{r.Topic, r.Partition}, of.AppID(pipeline)}]
@@ -175,8 +176,8 @@ type page struct {
 	bits  *[pageBits / 64]uint64
 }
 
-// offsetSet is a set of offsets. A full page needs no bits; any other page has one bit for each of its offsets. A thousand
-// million rows with holes take 125 MB.
+// offsetSet is a set of offsets. A full page needs no bits; any other page has one bit for each of its offsets. A
+// thousand million rows with holes take 125 MB.
 type offsetSet struct {
 	pages map[int64]*page
 	last  *page   // page of the previous offset; rows come in order
@@ -278,9 +279,9 @@ func (r *rowCheck) again(offset int64) bool {
 	return slices.ContainsFunc(r.chains, func(in *covered) bool { return holds(in.again, offset) })
 }
 
-// findings returns the contradictions between rows and commits. altered says that other programs changed the table's rows,
-// so missing rows are no contradiction. Two chains (two pipelines, or a topic created again) may each have one row of an
-// offset.
+// findings returns the contradictions between rows and commits. altered says that other programs changed the table's
+// rows, so missing rows are no contradiction. Two chains (two pipelines, or a topic created again) may each have one
+// row of an offset.
 func (r *rowCheck) findings(at source, altered bool) []VerifyFinding {
 	var all []VerifyFinding
 	find := func(kind, format string, args ...any) {

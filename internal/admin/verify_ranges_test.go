@@ -12,8 +12,8 @@ import (
 	"sluice/connector"
 )
 
-// followRanges reads lines "version from next rows letters" (letters may be left out, "moved" is for an operator's) into a
-// coverage of one partition.
+// followRanges reads lines "version from next rows letters" into a coverage of one partition. letters may be left out,
+// and "moved" at the end marks a move by an operator.
 func followRanges(t *testing.T, lines string) *covered {
 	t.Helper()
 	c := coverage{}
@@ -148,7 +148,8 @@ func TestRowCheck(t *testing.T) {
 	}
 }
 
-// TestTwoChains: two pipelines may each have one row of an offset; more rows than both committed are still a finding.
+// TestTwoChains: two pipelines may each have one row of an offset. More rows than both have committed are still a
+// finding.
 func TestTwoChains(t *testing.T) {
 	r := rowCheck{chains: []*covered{followRanges(t, "0 -1 0 0\n1 0 3 3"), followRanges(t, "4 -1 2 0\n5 2 5 3")}}
 	for _, o := range []int64{0, 1, 2, 2, 3, 4} {
@@ -163,7 +164,8 @@ func TestTwoChains(t *testing.T) {
 	}
 }
 
-// TestOffsetSet compares the set with a map, over page borders and through full pages.
+// TestOffsetSet: an offsetSet has exactly the offsets of a map to which the same offsets were added, over page borders
+// and through full pages.
 func TestOffsetSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s offsetSet

@@ -9,8 +9,8 @@ import (
 )
 
 // topicCheck compares the rows of one partition with its committed records, in the order of offsets. Each record with a
-// value that a commit covers must have a row, or be one of the commit's dead letters, duplicates or dropped health-check
-// records. Each row must have a record.
+// value that a commit covers must have a row, or be one of the commit's dead letters, duplicates or dropped
+// health-check records. Each row must have a record.
 type topicCheck struct {
 	rows   *offsetSet
 	nulls  bool       // a record without a value has a row like any other
@@ -96,8 +96,8 @@ func (c *topicCheck) covered(offset int64) bool {
 	return false
 }
 
-// letter reports whether a record without a row can be a dead letter or a duplicate: its commit must have more of them than
-// were found so far.
+// letter reports whether a record without a row can be a dead letter or a duplicate: its commit must have more of them
+// than were found so far. If so, it counts this one as found.
 func (c *topicCheck) letter(offset int64) bool {
 	for len(c.lettered) > 0 && c.lettered[0].Next <= offset {
 		c.unfound += c.lettered[0].letters

@@ -81,7 +81,8 @@ func TestTopicCheck(t *testing.T) {
 	}
 }
 
-// TestTopicCheckHealthRecords: the commits explain as many health-check records without a row as they dropped.
+// TestTopicCheckHealthRecords: as many health-check records may lack a row as the commits say they dropped; one more is
+// a finding.
 func TestTopicCheckHealthRecords(t *testing.T) {
 	check := []connector.Header{{Key: connector.HealthHeader, Value: []byte(connector.HealthValue)}}
 	for _, c := range []struct {
@@ -122,7 +123,8 @@ func TestTopicCheckHealthRecords(t *testing.T) {
 	}
 }
 
-// TestTopicCheckLetters: each commit explains as many records without a row as it passed as dead letters.
+// TestTopicCheckLetters: as many records of a commit may lack a row as it passed as dead letters; one more is a
+// finding.
 func TestTopicCheckLetters(t *testing.T) {
 	in := followRanges(t, "0 -1 0 0\n1 0 5 3 2\n2 5 9 3 0\n3 9 12 2 1\n4 12 2 0 moved\n5 2 6 3 1")
 	records := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
@@ -152,7 +154,8 @@ func TestTopicCheckLetters(t *testing.T) {
 	}
 }
 
-// TestTopicCheckSets compares random sets of rows and records, over several pages.
+// TestTopicCheckSets: for random sets of rows and records, over several pages, the check counts exactly the records
+// without a row as lost, and the rows without a record as foreign.
 func TestTopicCheckSets(t *testing.T) {
 	in := followRanges(t, "0 -1 0 0\n1 0 1000000000 0")
 	rapid.Check(t, func(t *rapid.T) {
@@ -200,7 +203,8 @@ func TestOffsetSetFullPages(t *testing.T) {
 	}
 }
 
-// TestTopicCheckDuplicates: each commit explains the duplicates that it left out.
+// TestTopicCheckDuplicates: as many records of a commit may lack a row as it left out as duplicates; one more is a
+// finding.
 func TestTopicCheckDuplicates(t *testing.T) {
 	for _, c := range []struct {
 		name string

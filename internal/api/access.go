@@ -23,8 +23,8 @@ type caller struct {
 	anonymous bool
 }
 
-// checkHost refuses a request that names another host than this server. A web page that resolved its own name to this
-// address would be such a request.
+// checkHost refuses a request that names another host than this server. Otherwise a web page whose host name resolves
+// to this address could use the API from a browser.
 func (s *Server) checkHost(r *http.Request) *problem {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -41,7 +41,8 @@ func (s *Server) checkHost(r *http.Request) *problem {
 	return newProblem(codeHost, "the host is not this server: use localhost, the address of ops.listen, or a name in the certificate of ops.web_config_file")
 }
 
-// checkOrigin refuses what a page of another origin sent, also reads: no page of others uses the API.
+// checkOrigin refuses a request that a web page of another origin sent. It refuses reads, too, because no such page
+// uses the API.
 func (s *Server) checkOrigin(r *http.Request) *problem {
 	write := r.Clone(r.Context())
 	write.Method = http.MethodPost // safe methods would pass
@@ -55,14 +56,15 @@ func (s *Server) checkOrigin(r *http.Request) *problem {
 	return nil
 }
 
-// isOrigin reports whether a text has the form of a header Origin. The check of the origin compares its host alone, so that
-// a text with a user or a path could pass.
+// isOrigin reports whether a text has the form of a header Origin. The check of the origin compares only the host, so
+// it would accept a text with a user or a path.
 func isOrigin(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.User == nil && text == u.Scheme+"://"+u.Host
 }
 
-// authenticate returns who sent a request.
+// authenticate returns the caller whose token the request has, and counts a wrong token as a failed login. Without a
+// tokens file, a request from this machine comes from an anonymous viewer.
 func (s *Server) authenticate(r *http.Request, now time.Time) (caller, *problem) {
 	if s.tokens == nil {
 		client, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -93,7 +95,8 @@ func (s *Server) authenticate(r *http.Request, now time.Time) (caller, *problem)
 	return caller{name: token.Name, role: token.Role, expires: token.Expires}, nil
 }
 
-// bearer returns the token of a request. A second header, or another scheme, is a wrong token.
+// bearer returns the token of a request. presented is false without the header Authorization. If that header comes
+// twice or has another scheme, token is "", which is never right.
 func bearer(r *http.Request) (token string, presented bool) {
 	all := r.Header.Values("Authorization")
 	if len(all) == 0 {
@@ -106,7 +109,8 @@ func bearer(r *http.Request) (token string, presented bool) {
 	return strings.TrimSpace(token), true
 }
 
-// clientOf returns the address whose failed logins are counted together: an IPv6 client has a whole /64.
+// clientOf returns the addresses whose failed logins are counted together: an IPv4 address, or the /64 of an IPv6
+// address, because one client may have all of it.
 func clientOf(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -120,7 +124,8 @@ func clientOf(remote string) netip.Prefix {
 	return p
 }
 
-// Failed logins of an address: so many at once, then one each loginEvery.
+// An address may present maxLogins wrong tokens at once, and then one each loginEvery. maxClients bounds the number of
+// remembered addresses.
 const (
 	maxLogins  = 10
 	loginEvery = 6 * time.Second
@@ -135,14 +140,14 @@ type logins struct {
 
 func newLogins() *logins { return &logins{all: map[netip.Prefix]time.Time{}} }
 
-// allowed reports whether an address may present a token.
+// allowed reports whether an address may present a token now.
 func (l *logins) allowed(client netip.Prefix, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all[client].Sub(now) <= (maxLogins-1)*loginEvery
 }
 
-// failed counts a failed login. A full table forgets the address that is forgiven first.
+// failed counts a failed login. If the table is full, it drops the address whose failures would be forgiven first.
 func (l *logins) failed(client netip.Prefix, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,7 +28,8 @@ type scope struct {
 	All     bool     `json:"all"`
 }
 
-// targets returns what a decision is about.
+// targets returns the targets of a decision: those that it names, or everything. A topic must be configured, unless
+// anyTopic is true.
 func (b scope) targets(s *Server, anyTopic bool) ([]opslog.Target, error) {
 	if b.All == (len(b.Targets) > 0) {
 		return nil, newProblem(codeInvalid, `name targets, such as ["orders", "users:3"], or send "all": true`)
@@ -84,8 +85,8 @@ type decided struct {
 	Entry   *admin.RecordedEntry `json:"entry"`
 }
 
-// decision plans a decision and records it in the operations log. A request that repeats another one under the same
-// Idempotency-Key gets the entry of the first.
+// decision plans a decision and, unless it is a dry run, records it in the operations log. A request that repeats an
+// earlier one under the same Idempotency-Key gets the entry of the earlier one.
 func (s *Server) decision(r *request, c common, body any, of plan) (answer, error) {
 	by := admin.By{Operator: r.who.name, Reason: c.Reason}
 	if err := by.Check(); err != nil && !c.DryRun {

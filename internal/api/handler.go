@@ -20,7 +20,7 @@ import (
 	"sluice/reliability/panics"
 )
 
-// request is a request that has passed all checks.
+// request is an HTTP request with the results of its checks: the caller and the route.
 type request struct {
 	*http.Request
 	who   caller
@@ -50,14 +50,15 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveRequest(w, r, find) })
 }
 
-// discard is a response that is not sent.
+// discard is an http.ResponseWriter that drops the response.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// noRoute tells an unknown path from a method that a path does not have.
+// noRoute returns the problem of a request without a route: the path does not exist, or it exists with other methods
+// only.
 func noRoute(mux *http.ServeMux, r *http.Request) *problem {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
@@ -115,7 +116,8 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request, find func(
 	s.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
 }
 
-// logProblem logs what a person should know of a failed request: refusals, and errors inside.
+// logProblem logs a failed request: an internal error as an error with its stack, and a request that host, origin,
+// token, role or read-only mode refused as a warning. It logs no other problems.
 func (s *Server) logProblem(r *http.Request, name string, who caller, p *problem, err error) {
 	switch p.Code {
 	case codeInternal:
@@ -130,7 +132,8 @@ func (s *Server) logProblem(r *http.Request, name string, who caller, p *problem
 	}
 }
 
-// admit runs the checks of a request up to its role. The request is complete as far as they went.
+// admit runs the checks of a request up to its role. If a check fails, the returned request has only the results of the
+// checks before it.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, find func(*http.Request) (route, *problem)) (*request, *problem) {
 	req := &request{Request: r, w: w}
 	if p := s.checkHost(r); p != nil {
@@ -159,7 +162,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, find func(*http.R
 	return req, newProblem(codeForbidden, "this needs the role %v, and the token of %s has %v", req.route.role, req.who.name, req.who.role)
 }
 
-// run runs the route of an admitted request within its deadline, if there is a place for it.
+// run checks the query and the body of an admitted request, and runs its route within the deadline. It returns a
+// problem if the allowed number of requests of the same kind is already running.
 func (s *Server) run(r *request) (answer, error) {
 	select {
 	case s.places[r.route.kind] <- struct{}{}:
@@ -247,7 +251,7 @@ func (r *request) decode(v any) error {
 	return nil
 }
 
-// atField returns where a body is wrong, without its values.
+// atField returns a text that names the wrong field of a body, "" if it is unknown. The text has no values of the body.
 func atField(err error) string {
 	if at, ok := errors.AsType[*jsonv2.SemanticError](err); ok && at.JSONPointer != "" && len(at.JSONPointer) < 100 {
 		return fmt.Sprintf(": see %s", at.JSONPointer)
@@ -269,7 +273,7 @@ func writeAnswer(w http.ResponseWriter, a answer) {
 	_, _ = w.Write(a.body) // the client may have gone
 }
 
-// jsonAnswer encodes a response. All its texts are cleaned of secrets and cut.
+// jsonAnswer encodes a response. It removes secrets from all texts and cuts long ones.
 func jsonAnswer(v any) (answer, error) {
 	a, err := exactAnswer(v)
 	a.body = ops.CleanJSON(a.body)

@@ -90,7 +90,8 @@ func operations(doc *openapi3.T) map[string]struct {
 	return all
 }
 
-// TestRoutes sends requests of every kind to every operation of the document. Refused ones have no effect.
+// TestRoutes sends requests to every operation of the document: those that the API must refuse, which must have no
+// effect, and those that it must accept.
 func TestRoutes(t *testing.T) {
 	w := newMatrix(t)
 	known, all := rows(), operations(w.doc)
@@ -129,7 +130,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// refused sends requests that the API refuses.
+// refused sends variants of a good request that the API must refuse, and fails the test if one is accepted or has an
+// effect.
 func (w *world) refused(good try, row row, role tokens.Role) {
 	w.T.Helper()
 	state := func() string {

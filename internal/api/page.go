@@ -21,8 +21,9 @@ func (r *request) limit() (int, error) {
 	return r.number("limit", defaultLimit, 1, maxLimit)
 }
 
-// after returns the key behind which a page begins, "" for the first page. A cursor is opaque to clients: it names the
-// route and the last item of the page before, so that items that come and go move no others between pages.
+// after returns the key of the last item of the page before, "" for the first page. It comes from the cursor, which
+// also names the list; clients cannot read it. Items that are added or removed between two requests do not move others
+// to another page.
 func (r *request) after() (string, error) {
 	text := r.URL.Query().Get("cursor")
 	if text == "" {
@@ -36,7 +37,8 @@ func (r *request) after() (string, error) {
 	return key, nil
 }
 
-// scope is the beginning of the cursors of a list.
+// scope returns the first part of the cursors of a list: the path of its route and its topic. A cursor that begins
+// otherwise belongs to another list and is refused.
 func (r *request) scope() string { return r.route.path + "\n" + r.URL.Query().Get("topic") + "\n" }
 
 func (r *request) cursor(key string) string {

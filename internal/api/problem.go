@@ -88,8 +88,8 @@ func (p *problem) with(name, value string) *problem {
 	return p
 }
 
-// problemOf returns the problem of an error of a handler. An error without a kind has a detail that says nothing about the
-// inside; the caller logs it.
+// problemOf returns the problem of an error of a handler. For an error without a kind the detail does not quote the
+// error; the caller logs it.
 func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p

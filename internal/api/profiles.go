@@ -16,7 +16,7 @@ import (
 
 // Package net/http/pprof is not used: it registers its routes for the whole process when it is linked.
 
-// A profile of the processor and a trace last so many seconds.
+// The default and the largest duration of a CPU profile or a trace, in seconds.
 const (
 	defaultProfile = 10
 	longestProfile = 30
@@ -82,7 +82,7 @@ func (s *Server) profile(r *request) (answer, error) {
 	return answer{body: file.Bytes(), media: media}, nil
 }
 
-// record records for some seconds.
+// record calls start, waits for some seconds or until ctx ends, and calls stop.
 func record(ctx context.Context, seconds int, start func() error, stop func()) error {
 	if err := start(); err != nil {
 		return newProblem(codeRefused, "the profile cannot be taken now: %v", err)
@@ -94,7 +94,8 @@ func record(ctx context.Context, seconds int, start func() error, stop func()) e
 	return nil
 }
 
-// number returns a number of the query.
+// number returns an integer parameter of the query, value if the parameter is missing. A number outside of [low, high]
+// is a problem.
 func (r *request) number(name string, value, low, high int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -64,7 +64,7 @@ func (s *Server) holds(r *request) (answer, error) {
 	}
 	a := s.access(true)
 	defer a.Close()
-	// Each source has half of the time, so that one that does not respond hides no other.
+	// Holds gives Kafka and the store half of Within each, so that one that does not respond hides no other.
 	found := admin.Holds(r.Context(), a, admin.HoldQuery{Topic: topic, Within: s.within * 2 / 3})
 	page, next, err := pageOf(r, found.Holds, func(h *admin.Hold) string { return placeKey(h.Topic, h.Partition, string(h.Reason)) })
 	if err != nil {
@@ -217,7 +217,8 @@ func (s *Server) tables(r *request) (answer, error) {
 	}{found, next})
 }
 
-// inspect describes a table. One that cannot be read hides no other.
+// inspect describes a table. If the table cannot be read, the result has the error as text, so that the list still
+// shows the others.
 func inspect(ctx context.Context, t *admin.Table) (table, error) {
 	i, err := admin.Inspect(ctx, t)
 	switch {

@@ -41,7 +41,8 @@ type answer struct {
 	header map[string]string
 }
 
-// The deadlines of a request. A client that does not read its answer has the difference to writeTimeout.
+// The deadlines of a request. After its deadline a request has the time until writeTimeout to send the response to a
+// slow client.
 const (
 	requestDeadline = 30 * time.Second
 	profileDeadline = 40 * time.Second

@@ -47,7 +47,7 @@ func (w *world) serve() string {
 	return address.String()
 }
 
-// TestServer_SlowClients: connections that send nothing, or half a header, keep no request out.
+// TestServer_SlowClients: while connections are open that send nothing, or half a header, other requests are answered.
 func TestServer_SlowClients(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", withTokens)
 	address := w.serve()
@@ -140,7 +140,8 @@ func TestServer_Panic(t *testing.T) {
 	}
 }
 
-// TestServer_Busy: requests of a kind are bounded, and those of other kinds are answered.
+// TestServer_Busy: while the allowed number of requests of one kind is running, another of that kind is refused, and
+// requests of other kinds are answered.
 func TestServer_Busy(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", withTokens)
 	for range cap(w.s.places[heavy]) {
@@ -159,7 +160,8 @@ func TestServer_Busy(t *testing.T) {
 	}
 }
 
-// TestServer_FailedLogins: an address that presents wrong tokens waits, others do not, and no token at all is no failure.
+// TestServer_FailedLogins: after too many wrong tokens an address must wait, and other addresses need not. A request
+// without a token is no failed login.
 func TestServer_FailedLogins(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", withTokens)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -185,7 +187,7 @@ func TestServer_FailedLogins(t *testing.T) {
 	want("viewer", "[2001:db8::1]:1", http.StatusTooManyRequests)
 }
 
-// TestLogins_Bound: the table of addresses has a bound.
+// TestLogins_Bound: with failed logins from any number of addresses, at most maxClients addresses are remembered.
 func TestLogins_Bound(t *testing.T) {
 	l, now := newLogins(), time.Now()
 	for i := range 3 * maxClients {
@@ -196,7 +198,8 @@ func TestLogins_Bound(t *testing.T) {
 	}
 }
 
-// TestServer_ReadOnly: without tokens this machine may read, and nothing else.
+// TestServer_ReadOnly: without a tokens file, requests from this machine may read and change nothing, and requests from
+// other machines are refused.
 func TestServer_ReadOnly(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", `listen: "127.0.0.1:0"`)
 	w.Create("orders", 1)
@@ -320,7 +323,7 @@ func TestServer_Pages(t *testing.T) {
 	}
 }
 
-// TestDecisions covers what the table of routes cannot: what is refused, what changes nothing, and odd keys.
+// TestDecisions covers decisions that are refused, decisions that change nothing, and unusual Idempotency-Keys.
 func TestDecisions(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}, users: {bad_records: dead_letter}}", withTokens)
 	send := func(path, body, key string) reply {
@@ -373,7 +376,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestDecisions_KeysOfOthers: two operators may choose the same key.
+// TestDecisions_KeysOfOthers: if two operators choose the same Idempotency-Key, both decisions are recorded.
 func TestDecisions_KeysOfOthers(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", withTokens)
 	for i, name := range []string{"operator", "admin"} {

@@ -181,8 +181,8 @@ func (w *world) send(try try) reply {
 	return reply
 }
 
-// conforms checks a response against the schema that the document has for its status. Answers without an operation are
-// problems.
+// conforms checks a response against the schema that the document has for its status. The response to a request without
+// an operation in the document must be a problem.
 func (w *world) conforms(try try, got reply) {
 	w.T.Helper()
 	path, _, _ := strings.Cut(try.path, "?")

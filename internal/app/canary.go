@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// minCanaryDeadline is the time that each canary record gets at least, even if the next one is due earlier: a
-	// rebalance or a leader election delays it.
+	// minCanaryDeadline is the shortest deadline of a canary record. It also applies if the next record is due earlier:
+	// a rebalance or a leader election may delay a record without a fault.
 	minCanaryDeadline = 60 * time.Second
 	// maxCanaryPoll and minCanaryPoll bound the pause between two searches of the table for a sent canary record.
 	maxCanaryPoll = time.Second
@@ -24,8 +24,8 @@ const (
 	canaryRetention = 24 * time.Hour
 )
 
-// newCanary returns the canary that this member runs. It creates the topic of the canary records if needed, and finds
-// each record in the table by the id in its value.
+// newCanary returns the canary that this member runs. The canary creates its topic before the first record if the topic
+// does not exist. It finds each record in the table by its coordinates and by the id in its value.
 func (s *Member) newCanary() (*canary.Canary, error) {
 	c, member := s.config.Health.Canary, s.pipeline.Member
 	topic, _ := s.config.Canary(c.Topic)

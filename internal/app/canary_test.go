@@ -14,8 +14,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestCanary: the member creates the topic of its canaries, and they arrive in their own table. A pattern that matches all
-// names covers neither this topic nor that of another pipeline.
+// TestCanary: the member creates the topic of its canary records, and these become rows of their own table. A pattern
+// that matches all names covers neither its own canary topic nor that of another pipeline.
 func TestCanary(t *testing.T) {
 	l := newLake(t, "topics: {all: {pattern: \".*\", deny: []}}\ndefaults: {schema: \"n int\", commit: {every: 200ms}}")
 	l = l.as("health: {enabled: false}", "health: {enabled: false, canary: {topic: p-canary, every: 1s}}")
@@ -77,7 +77,8 @@ func kgoFirst(t *testing.T, l *lake) *kgo.Record {
 	return fetches.Records()[0]
 }
 
-// TestLook: a record is visible once it has a row; another record at its coordinates is not mistaken for it.
+// TestLook: the row finder finds a record once the record has a row. It does not find a record with another id whose
+// row has the same coordinates.
 func TestLook(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	look := delta.NewRowFinder(objstore.Sub(l.Store, "orders"))

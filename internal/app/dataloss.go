@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// watchLoss is the pause between two polls of the topics' retention and of the timestamps at the positions; soonLoss is
-	// the pause before the first poll.
+	// watchLoss is the pause between two polls of the topics' retention and of the timestamps at the positions;
+	// soonLoss is the pause before the first poll.
 	watchLoss = time.Minute
 	soonLoss  = 10 * time.Second
 	// lossTimeout bounds one request to Kafka.
@@ -50,7 +50,7 @@ type lossWatch struct {
 
 // deadline is the time from which the brokers may delete the oldest record of a claim that is not in the table.
 type deadline struct {
-	never bool      // retention does not delete the record, or there is none
+	never bool      // retention.ms does not apply to the topic, or no record is unread
 	at    time.Time // zero: the record is deleted already
 	// newest is the newest timestamp of the record batch at position; zero if it was not requested.
 	newest   time.Time
@@ -81,7 +81,8 @@ func (w *lossWatch) run(ctx context.Context) {
 	}
 }
 
-// poll computes the deadlines of the current claims of this member.
+// poll computes and stores the deadlines of the claims that this member has now, and the retention of their topics.
+// Values of other claims and topics are dropped. It stores nothing if ctx ends.
 func (w *lossWatch) poll(ctx context.Context) {
 	topics := map[string][]connector.ClaimStatus{}
 	for _, c := range w.status().Claims {
@@ -120,7 +121,8 @@ func (w *lossWatch) poll(ctx context.Context) {
 	w.until, w.retention = found, retention
 }
 
-// topic fetches the settings of a topic. If this member may not read them, topic logs that once.
+// topic fetches the settings of a topic. If Kafka denies them, topic notes the topic in w.refused and logs that once,
+// until a request succeeds again.
 func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings, error) {
 	asking, cancel := context.WithTimeout(ctx, lossTimeout)
 	defer cancel()
@@ -171,8 +173,8 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 }
 
 // before returns the deadline of a claim from the last poll, for when the present one is unknown. Positions only
-// advance, so the present deadline is not earlier. It returns false if there was none, or if there was no unread record
-// at the last poll: a newer one can be lost.
+// advance, so the present deadline is not earlier. It returns false if the last poll found no deadline, or found no
+// unread record although retention is limited: a record produced since then can be lost.
 func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,8 +182,8 @@ func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	return d, ok && (!d.never || math.IsInf(w.retention[p.Topic], 1))
 }
 
-// longest returns the longest retention of the topics for which meant returns true: 0 if none is known, math.MaxInt64
-// if Kafka keeps the records for ever.
+// longest returns the longest known retention among the topics for which meant returns true: 0 if none is known,
+// math.MaxInt64 if Kafka keeps the records of one of them for ever.
 func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,7 +199,8 @@ func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duratio
 	return longest
 }
 
-// timeOf returns the newest timestamp of the record batch at a position, or the zero time if the watch has not fetched it.
+// timeOf returns the newest timestamp of the record batch at a position, or the zero time if the watch has not fetched
+// it.
 func (w *lossWatch) timeOf(p connector.Partition, position int64) time.Time {
 	if w == nil {
 		return time.Time{}

@@ -15,8 +15,8 @@ import (
 	"sluice/reliability"
 )
 
-// newFingerprints returns the memory for the fingerprints of all tables of this member. When the memory is full, it drops
-// the oldest fingerprints and logs that at most once a minute.
+// newFingerprints returns the memory for the fingerprints of all tables of this member. When the memory is full, it
+// drops the oldest fingerprints and logs that at most once a minute.
 func newFingerprints(c *config.Config, logger *slog.Logger) *idempotency.Memory {
 	lines := reliability.NewSparse(1, time.Minute)
 	return idempotency.NewMemory(c.Budget.Fingerprints, func(f idempotency.Forgotten) {

@@ -10,8 +10,9 @@ import (
 	"sluice/internal/fail"
 )
 
-// startFrontEnd runs the front end until lasting ends. If its address is the default one and in use, the member runs
-// without it: a second member on the same machine must not need a setting. Any other address was chosen by an operator.
+// startFrontEnd binds the address of the front end, and serves in the background until lasting ends. If the default
+// address is in use, the member runs without a front end: a second member on the same machine must not need a setting.
+// If any other address is in use, it returns an error, because an operator chose that address.
 func (s *Member) startFrontEnd(ctx, lasting context.Context, background *sync.WaitGroup) error {
 	if s.frontEnd == nil {
 		return nil

@@ -101,9 +101,8 @@ func (s heldSecrets) watch(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// of returns how the pipeline treats the health-check records of a topic. It drops none from a dead-letter topic: a
-// dead letter keeps its record's headers, so it can look like a health-check record, although its own topic did not
-// drop it.
+// of returns how the pipeline treats the health-check records of a topic. It drops no record of a dead-letter topic: a
+// dead letter has the headers of its record, so it can have that of a health-check record.
 func (s heldSecrets) of(t config.Topic) connector.HealthRecords {
 	h := connector.HealthRecords{Drop: t.HealthRecords.Drop && t.Format != "dead_letter"}
 	if held := s[t.HealthRecords.SecretFile]; held != nil {

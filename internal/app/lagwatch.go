@@ -18,14 +18,14 @@ const (
 	// this time has no end offset in this poll. It is half of the default interval: in an outage these requests are the
 	// ones that open the breaker, and for that five of them must fail within a minute.
 	endsTimeout = 5 * time.Second
-	// statusAge is more than the greatest age of the pipeline's status.
+	// statusAge is longer than the status of the pipeline can be out of date.
 	statusAge = time.Second
 	// lagLogEvery is the time between two log lines while the lag stays unhealthy.
 	lagLogEvery = 5 * time.Minute
 )
 
-// lagWatch polls the end offsets of all claims, held ones too, and lets the monitor judge the lag. It has its own goroutine
-// and requests, so the pipeline never waits for it.
+// lagWatch polls the end offsets of all claims, held ones too, and lets the monitor judge the lag. It has its own
+// goroutine and requests, so the pipeline never waits for it.
 type lagWatch struct {
 	rules      health.LagRules
 	grace      time.Duration
@@ -77,8 +77,8 @@ func (w *lagWatch) run(ctx context.Context) {
 	}
 }
 
-// poll fetches the end offsets, waits, reads the claims' positions, and judges the lag. The wait gives the pipeline time to
-// read a record that was produced just before the end offsets were fetched.
+// poll fetches the end offsets, waits, reads the claims' positions, and judges the lag. The wait gives the pipeline
+// time to read a record that was produced just before the end offsets were fetched.
 func (w *lagWatch) poll(ctx context.Context) {
 	ends, err := w.ends(ctx, w.status().Claims)
 	if reliability.Wait(ctx, w.grace) != nil {
@@ -107,7 +107,7 @@ func (w *lagWatch) poll(ctx context.Context) {
 }
 
 // ends requests the end offsets of the claims once. If some leaders do not respond, it returns the end offsets from the
-// others, and an error.
+// leaders that do, and an error.
 func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (map[connector.Partition]int64, error) {
 	if len(claims) == 0 {
 		return nil, nil
@@ -153,7 +153,7 @@ func (w *lagWatch) sample(c connector.ClaimStatus) health.LagSample {
 }
 
 // log logs each change between healthy and unhealthy, and repeats the line every lagLogEvery while the lag is
-// unhealthy.
+// unhealthy. It also logs err, the failure of a poll, as often as endOffsetsFailing allows.
 func (w *lagWatch) log(ctx context.Context, now time.Time, st *health.LagStatus, err error) {
 	if ctx.Err() != nil {
 		return
@@ -184,8 +184,9 @@ func (w *lagWatch) found() *lagFindings {
 	return w.latest.Load()
 }
 
-// of returns the progress of a claim in its table, with the verdict of the last poll. The end offset is the newer one
-// of the poll and the claim; of a held claim it is that of the poll.
+// of returns the progress of a claim in its table, with the verdict of the last poll. The end offset is the larger one
+// of two: that of the last poll, and that of the claim's last fetch. A held claim does not fetch, so only the poll's
+// counts if it is known.
 func (f *lagFindings) of(c connector.ClaimStatus) health.Partition {
 	p := health.Partition{Topic: c.Partition.Topic, ID: c.Partition.ID, Position: c.Position, End: c.End, Table: c.Table}
 	if f == nil {

@@ -48,8 +48,9 @@ var deadBrokers = map[string]func(t *testing.T) dialer{
 	},
 }
 
-// TestLagWatch_OutageOpensTheBreaker: in each kind of outage of Kafka, its breaker opens within a minute, through the
-// adapter and the guard of a member with default settings, and the report has the reason.
+// TestLagWatch_OutageOpensTheBreaker: in each kind of outage of Kafka, the polls of the lag watch open the breaker of
+// Kafka within a minute. Adapter and guard have the default settings of a member. The lag report then contains the last
+// error of the guard.
 func TestLagWatch_OutageOpensTheBreaker(t *testing.T) {
 	for name, dial := range deadBrokers {
 		t.Run(name, func(t *testing.T) {

@@ -135,7 +135,7 @@ func (s *lagScene) starts() (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// next waits for the next poll.
+// next waits until the next poll is done.
 func (s *lagScene) next() {
 	time.Sleep(s.rules.Every)
 	synctest.Wait()
@@ -154,7 +154,8 @@ func (s *lagScene) report() health.Report {
 	return r
 }
 
-// TestLagScenarios: the examples of the requirement, with its numbers and times, poll by poll.
+// TestLagScenarios plays the examples of the lag requirement poll by poll, with its numbers and times: each poll gives
+// the expected verdict and log line.
 func TestLagScenarios(t *testing.T) {
 	type look struct {
 		lag    int64
@@ -275,7 +276,8 @@ func serveScenario(t *testing.T, name string, reports []health.Report) {
 	}
 }
 
-// TestLagWatchOutages: log and report during an outage of Kafka, and of partitions that come and go.
+// TestLagWatchOutages: what the watch logs and reports while some leaders do not respond, while none responds, and
+// after a partition was revoked.
 func TestLagWatchOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLagScene(t, "")
@@ -347,7 +349,7 @@ func TestLagWatchOutages(t *testing.T) {
 	})
 }
 
-// TestLagWatch_GracePeriod: records that were produced just before a poll are no lag.
+// TestLagWatch_GracePeriod: records that were produced just before a poll, and read before it ends, are no lag.
 func TestLagWatch_GracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLagScene(t, "orders")
@@ -454,7 +456,9 @@ func TestLagWatch_PartitionWithoutLeader(t *testing.T) {
 	})
 }
 
-// TestFreshnessOfAPartition: the sources of the age of the oldest record, and the case without any.
+// TestFreshnessOfAPartition: the age of the oldest record comes from the claim or, if the claim has no record in
+// memory, from the loss watch. It is 0 if nothing is unread, and unknown if the loss watch has no timestamp at the
+// position.
 func TestFreshnessOfAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connector.Partition{Topic: "orders"}
@@ -517,8 +521,8 @@ func TestExampleOfThresholds(t *testing.T) {
 	}
 }
 
-// TestLagOfAClaimThatCameBack: between two polls a partition goes to another member and comes back, or its topic is created
-// again. In both cases the new claim does not inherit the history.
+// TestLagOfAClaimThatCameBack: between two polls a partition goes to another member and comes back, or its topic is
+// created again. In both cases the lag history of the old claim does not count for the new one.
 func TestLagOfAClaimThatCameBack(t *testing.T) {
 	for name, change := range map[string]func(c *connector.ClaimStatus){
 		"the same claim": func(*connector.ClaimStatus) {},

@@ -13,15 +13,15 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// letterWriter writes the dead letters of one table. It has its own guard: a dead-letter topic that refuses records stops
-// only the tables that write to it.
+// letterWriter writes the dead letters of one table. It has its own guard: a dead-letter topic that refuses records
+// stops only the tables that write to it.
 type letterWriter struct {
 	*kafka.DeadLetters
 	guard *reliability.Guard
 	rate  *lettercount.Rate
 }
 
-// Write implements [connector.DeadLetters].
+// Write implements [connector.DeadLetters]. It adds the written dead letters to the rate.
 func (w *letterWriter) Write(ctx context.Context, all []deadletter.Letter) error {
 	err := w.DeadLetters.Write(ctx, all)
 	if err == nil {

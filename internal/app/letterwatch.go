@@ -37,32 +37,33 @@ const (
 	// lettersTimeout bounds one request to Kafka, and the wait for one fetch result. One read of the new commits of a
 	// table may take four times as long.
 	lettersTimeout = 30 * time.Second
-	// judgeLetters bounds one read of a table that finds which dead letters have rows. It judges at most judgeAtOnce
-	// dead letters; after a read that took too long, an eighth of the number, but at least judgeMin. judgeBytes bounds
-	// the memory for data files.
+	// judgeLetters bounds the time of one read of a table, which finds which dead letters have rows, and judgeBytes its
+	// memory for data files. One read judges at most judgeAtOnce dead letters. After a read that took too long, that
+	// number falls to an eighth, but not below judgeMin.
 	judgeLetters = 15 * time.Minute
 	judgeAtOnce  = 1 << 18
 	judgeMin     = 1 << 10
 	judgeBytes   = 16 << 20
-	// keepLetters bounds the memory of the tally, in bytes. It is enough for six million dead letters with scattered offsets,
-	// and for any number with adjacent offsets. The tally also takes at most 1/keepShare of memory.limit.
+	// keepLetters bounds the memory of the tally (see package lettercount), in bytes. It is enough for six million dead
+	// letters with scattered offsets, and for any number with adjacent offsets. The tally also takes at most
+	// 1/keepShare of memory.limit.
 	keepLetters = 32 << 20
 	keepShare   = 16
-	// maxStrange is the number of topics that the watch counts at most although Kafka does not have them: dead letters
-	// name them, and a pattern matches them.
+	// maxStrange bounds the number of counted topics that Kafka does not have: dead letters name such a topic, and a
+	// pattern matches its name.
 	maxStrange = 100
 	// retryAfter is the pause before the watch reads a table again that could not show which records have rows.
 	retryAfter = 10 * time.Minute
-	// riseEvery is the shortest interval between two log lines about more dead letters of a topic that already has some.
-	// riseLines bounds the lines about all topics in that time.
+	// riseEvery is the shortest interval between two log lines about more dead letters of a topic that already has
+	// some. riseLines bounds the lines about all topics in that time.
 	riseEvery = 10 * time.Minute
 	riseLines = 100
 )
 
-// letterWatch counts the unresolved dead letters of the pipeline: the metric sluice_unresolved_dead_letters. Each member
-// counts all of them from the dead-letter topics and the tables, as deadletters list does, so all members report the same
-// number. Each poll reads only what is new. The watch shares nothing with the data path: it has its own memory, requests
-// and time limits.
+// letterWatch counts the unresolved dead letters of the pipeline, for the metric sluice_unresolved_dead_letters and for
+// health. Each member counts all of them from the dead-letter topics and the tables, as deadletters list does, so all
+// members report the same number; a poll reads only new dead letters and new commits. The pipeline never waits for the
+// watch, which has its own memory, requests and time limits.
 type letterWatch struct {
 	config *config.Config
 	logger *slog.Logger
@@ -134,8 +135,9 @@ func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func())
 	return w, end
 }
 
-// breaker returns an error while the circuit breaker of a table's store is open, or that of Kafka for an empty name.
-// The watch then sends no requests: they can wait, and would only load the dependency.
+// breaker returns an error while a circuit breaker is open: that of the store of a table or, if table is "", that of
+// Kafka. The watch then sends no requests to that dependency: they can wait, and would only load it. It returns nil for
+// a table that is not open.
 func (s *Member) breaker(table string) error {
 	g := s.kafkaGuard
 	if table != "" {
@@ -162,8 +164,8 @@ func (w *letterWatch) run(ctx context.Context) {
 	}
 }
 
-// rest waits between two polls. Meanwhile it counts again with each decision of an operator, which takes no request. It
-// returns false when ctx ends.
+// rest waits between two polls. When operators decide about dead letters meanwhile, it counts again, which takes no
+// request. It returns false when ctx ends.
 func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
 	over := time.NewTimer(pause)
 	defer over.Stop()
@@ -199,7 +201,8 @@ func (o *outlook) fail(err error, topics ...string) {
 	}
 }
 
-// poll counts once: it reads the new dead letters, then looks for their records in the tables.
+// poll counts once: it reads the new dead letters, searches the tables for rows of their records, and publishes the
+// counts. If ctx ends, it publishes nothing.
 func (w *letterWatch) poll(ctx context.Context) {
 	o := &outlook{
 		topics: map[string]config.Topic{}, dead: map[string][]string{}, failures: map[string]error{}, counts: map[string]map[classify.Class]int64{},
@@ -240,7 +243,8 @@ func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 	}
 }
 
-// sourcesOf returns the configured topics that write to a dead-letter topic. Patterns have no topic name and are left out.
+// sourcesOf returns the topics that write to a dead-letter topic, as far as the configuration alone determines their
+// names. It leaves out a pattern whose topics share the dead-letter topic.
 func (w *letterWatch) sourcesOf(dead string) (names []string) {
 	for _, s := range w.config.Sources(dead) {
 		if s.Name != "" {
@@ -250,7 +254,8 @@ func (w *letterWatch) sourcesOf(dead string) (names []string) {
 	return names
 }
 
-// publish stores and logs the result of a poll. A topic whose count failed keeps its last count.
+// publish stores the counts of a poll for metrics and health, and logs failures and changes. A topic whose count failed
+// keeps its last count.
 func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	var failed []string
 	for _, topic := range slices.Sorted(maps.Keys(o.failures)) {
@@ -309,7 +314,8 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		"topics", failed[:min(len(failed), 10)], "err", trouble)
 }
 
-// recount brings the last count up to new decisions of operators, without any request.
+// recount repeats the last count without a request, if operators have decided about dead letters since. It leaves out
+// topics that the last poll could not count.
 func (w *letterWatch) recount(ctx context.Context) {
 	state := w.decisions()
 	if state.LettersChanged() == w.asOf {
@@ -326,7 +332,8 @@ func (w *letterWatch) recount(ctx context.Context) {
 	w.logRises(ctx)
 }
 
-// resolvedBy returns the dead letters of a partition that operators discarded or acknowledged.
+// resolvedBy returns a function that returns, for a partition, the offsets of the dead letters that operators discarded
+// or acknowledged.
 func resolvedBy(state *opslog.State) func(idempotency.Partition) offsets.Set {
 	return func(p idempotency.Partition) offsets.Set {
 		states := state.Letters(p)
@@ -334,13 +341,16 @@ func resolvedBy(state *opslog.State) func(idempotency.Partition) offsets.Set {
 	}
 }
 
-// rise is what was last logged of a topic: how many unresolved dead letters it has, and when.
+// rise says when the next line about a topic is due: once it has more than n unresolved dead letters, and riseEvery has
+// passed since the last line. n is the number of that line, or a smaller one that was counted since; at is the time of
+// that line.
 type rise struct {
 	n  int64
 	at time.Time
 }
 
-// logRises logs which topics have more unresolved dead letters than the log says, and which have none any more.
+// logRises logs each topic whose unresolved dead letters have become more, at most once in riseEvery, and each topic
+// that has none any more. It forgets topics that are no longer counted.
 func (w *letterWatch) logRises(ctx context.Context) {
 	maps.DeleteFunc(w.rises, func(topic string, _ rise) bool { return w.counted[topic] == nil })
 	for _, topic := range slices.Sorted(maps.Keys(w.counted)) {
@@ -368,7 +378,7 @@ func (w *letterWatch) logRises(ctx context.Context) {
 	}
 }
 
-// report returns the part of the health report about dead letters.
+// report returns the part of the health report about dead letters. Unresolved is nil before the first count.
 func (w *letterWatch) report() *health.Letters {
 	w.mu.Lock()
 	defer w.mu.Unlock()

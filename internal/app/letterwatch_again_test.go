@@ -32,8 +32,8 @@ func (l *lake) badOrders(n int) {
 	}
 }
 
-// counts checks that deadletters list, the gauge and health agree on the unresolved dead letters of topic orders, and
-// returns the number, and how many are unknown and pending.
+// counts checks how many dead letters of topic orders deadletters list shows as unresolved, unknown and pending. Gauge
+// and health must have the same number of unresolved ones, on the watch followed and on a new one.
 func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown, pending int) {
 	l.T.Helper()
 	of := l.listed()
@@ -96,8 +96,8 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestLettersOfATableThatWasDeleted: after a table was deleted, members read the records again that Kafka still has. Dead
-// letters of the others count.
+// TestLettersOfATableThatWasDeleted: after a table was deleted, members read the records again that Kafka still has.
+// The dead letters of records that Kafka has deleted count as unresolved.
 func TestLettersOfATableThatWasDeleted(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)

@@ -71,7 +71,8 @@ func (l *lake) letters(at ...int64) []opslog.Letters {
 	return []opslog.Letters{opslog.LettersOf(l.source(), offsets.Of(at...))}
 }
 
-// replay adds rows of topic orders with their original coordinates to its table, as a replay does: intent, commit, outcome.
+// replay adds rows of topic orders with their original coordinates to its table, as a replay does: intent, commit,
+// outcome.
 func (l *lake) replay(at ...int64) {
 	l.T.Helper()
 	guard := reliability.NewGuard("store", laketest.Load(l.T, l.Config).Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
@@ -124,8 +125,9 @@ func (l *lake) replayCorrected(offset int64) {
 	}
 }
 
-// TestLetterWatch_Decisions: discarded, acknowledged and replayed dead letters do not count, reopened ones do: on a member that
-// follows, on one that missed some decisions, and on one that just started.
+// TestLetterWatch_Decisions: discarded, acknowledged and replayed dead letters do not count as unresolved, reopened
+// ones do. That holds on a member that follows the log, on one that missed some decisions, and on one that just
+// started.
 func TestLetterWatch_Decisions(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -169,7 +171,7 @@ func TestLetterWatch_Decisions(t *testing.T) {
 	l.run()
 	counts("a new one", 1, 2, both())
 
-	// After the table began anew, all records are read again: what was discarded stays so.
+	// After the table began anew, members read all records again. Discarded dead letters stay discarded.
 	l.RemoveTable("orders")
 	counts("without a table", 0, 2, both())
 	l.begin("orders")
@@ -177,8 +179,8 @@ func TestLetterWatch_Decisions(t *testing.T) {
 	counts("read again", 3, 2, both()) // 3, 7 and 11; 1, 5 and 9 are resolved
 }
 
-// TestLetterWatch_DecisionsEqualTheirState: after any decisions, the count of the members and that of deadletters list are what
-// the operations log says of each dead letter.
+// TestLetterWatch_DecisionsEqualTheirState: after random decisions, the members and deadletters list count exactly the
+// dead letters that the operations log does not have as discarded, acknowledged or replayed.
 func TestLetterWatch_DecisionsEqualTheirState(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -235,7 +237,8 @@ func TestLetterWatch_DecisionsEqualTheirState(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_ReplayReadsNoTable: a member that follows learns of replayed rows from the table's log alone.
+// TestLetterWatch_ReplayReadsNoTable: a member that follows a table learns of replayed rows from the commits, and reads
+// no data file for them.
 func TestLetterWatch_ReplayReadsNoTable(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -258,8 +261,8 @@ func TestLetterWatch_ReplayReadsNoTable(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_ReplayOfAnotherTopicID: a table that cannot prove of which topic id its rows are proves no replay either, on
-// a member that follows and on one that just started.
+// TestLetterWatch_ReplayOfAnotherTopicID: if a table cannot prove of which topic id its rows are, a replay does not
+// make dead letters void. That holds on a member that follows the table and on one that just started.
 func TestLetterWatch_ReplayOfAnotherTopicID(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -282,8 +285,8 @@ func TestLetterWatch_ReplayOfAnotherTopicID(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_DecisionsCountAtOnce: between two polls, a decision changes gauge and health without another poll. A member
-// that has not read the operations log counts all dead letters, and no replays.
+// TestLetterWatch_DecisionsCountAtOnce: between two polls, a decision changes gauge and health without another poll. A
+// member that has not read the operations log counts all dead letters, and no replays.
 func TestLetterWatch_DecisionsCountAtOnce(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -323,7 +326,8 @@ func TestLetterWatch_DecisionsCountAtOnce(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_DecisionsWhileATopicFails: a topic that the last poll could not count keeps its number until a poll can.
+// TestLetterWatch_DecisionsWhileATopicFails: a topic that the last poll could not count keeps its number until a poll
+// can.
 func TestLetterWatch_DecisionsWhileATopicFails(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -347,7 +351,8 @@ func TestLetterWatch_DecisionsWhileATopicFails(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_Alarm: the first unresolved dead letter of a topic is logged, critical for class financial, and so is the end.
+// TestLetterWatch_Alarm: the first unresolved dead letter of a topic is logged at WARN, or at ERROR for class
+// financial. A line also says when the topic has no unresolved ones any more.
 func TestLetterWatch_Alarm(t *testing.T) {
 	for class, want := range map[string]laketest.Line{
 		"standard":  {"level": "WARN", "severity": "warning"},
@@ -398,8 +403,8 @@ func TestLetterWatch_Alarm(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_DecisionsAboutDeletedTopics: a topic that Kafka no longer has, and only a pattern matches, shows 0 once all its
-// dead letters are resolved, so that its alert ends.
+// TestLetterWatch_DecisionsAboutDeletedTopics: a topic that Kafka no longer has, and only a pattern matches, shows 0
+// once all its dead letters are resolved, so that its alert ends.
 func TestLetterWatch_DecisionsAboutDeletedTopics(t *testing.T) {
 	l := newLake(t, `topics: {sales: {pattern: 'orders.*', deny: [], bad_records: dead_letter, dead_letters: {topic: dead, archive: none, class: financial}}}`)
 	l.Create("orders", 1)

@@ -19,8 +19,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// judge counts the dead letters whose records have no row. It searches the records in the tables, and stores the counts
-// in o.
+// judge counts the unresolved dead letters by topic, and stores the counts in o. It searches the tables for rows of
+// their records. If a table cannot be read, o gets a failure for each of its topics.
 func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	byTable, strange := map[string][]string{}, 0
 	for _, topic := range w.tally.Topics() {
@@ -49,7 +49,9 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	}
 }
 
-// judgeTable judges and counts the dead letters of topics that feed one table.
+// judgeTable counts the unresolved dead letters of the topics that feed one table, and stores the counts in o. Before
+// that it judges dead letters that no earlier poll judged: it finds which of them have rows. If Kafka does not return
+// the log bounds of a topic, only this topic fails.
 func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, topics []string) error {
 	if err := w.stands(table); err != nil {
 		return err
@@ -85,7 +87,8 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 			}
 		}
 		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.Position(p, position(p)) }, resolvedBy(o.state))
-		// A topic that exists only in dead letters gets no series of zeros, but keeps one: an alert ends with 0 at once.
+		// A topic that only dead letters name gets no series for a count of 0. But a series that it has stays, because
+		// its 0 ends the alert at once.
 		if _, ours := o.topics[topic]; ours || len(counts) > 0 || w.counted[topic] != nil {
 			o.counts[topic] = counts
 		}
@@ -96,9 +99,9 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 	return nil
 }
 
-// logs fetches the log bounds of partitions of one topic. The caller has read the dead letters and the table before, so
-// that no record is missing from the log only because it was produced later. If the bounds of one partition fail, logs
-// fails for the whole topic.
+// logs fetches the log bounds of partitions of one topic. The caller must read the dead letters and the table first:
+// then each of their records was produced before the bounds were fetched, and one after the end was lost. If the bounds
+// of one partition fail, logs fails for the whole topic.
 func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
 	if len(partitions) > 0 {
 		if err := w.stands(""); err != nil {
@@ -119,8 +122,9 @@ func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partiti
 	return logs, nil
 }
 
-// followTable reads the commits since the last poll. If they may change which records of a topic have rows, it makes
-// the tally forget what it judged about that topic.
+// followTable reads the commits since the last poll. It tells the tally which positions moved back and which rows
+// replays added. If the commits may otherwise change which records of a topic have rows, the tally forgets what was
+// judged about that topic.
 func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics []string) error {
 	asking, cancel := context.WithTimeout(ctx, 4*lettersTimeout) // after a long outage it may have to read a hundred commits
 	defer cancel()
@@ -152,8 +156,8 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 	return nil
 }
 
-// followReplays makes dead letters void whose rows a replay added, without a read of the table. The same rule as in judgeParts
-// decides whether rows are of this topic id.
+// followReplays makes those dead letters void for which a replay added rows; it learns them from the commits, without a
+// read of the table. As in judgeParts, rows count only if the table proves that they have this topic id.
 func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) {
 	proven := map[idempotency.Partition]bool{}
 	for _, r := range change.Replayed {
@@ -170,8 +174,9 @@ func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) 
 	}
 }
 
-// judgeParts finds which of the dead letters' records have rows. A dead letter counts as unresolved unless the table
-// provably has a row of its record with the same topic id. deadletters list decides in the same way.
+// judgeParts finds which dead letters have rows of their records, and makes them void in the tally. A dead letter stays
+// unresolved unless the table proves that it has such a row with the same topic id, as in deadletters list. If the
+// table cannot show its records, all stay unresolved, and w.unlogged gets the topic.
 func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
 	ctx, cancel := context.WithTimeout(whole, judgeLetters)
 	defer cancel()

@@ -14,10 +14,12 @@ import (
 	"sluice/reliability"
 )
 
-// errMoved means that a topic was deleted or created again during a request. The next poll finds the new one.
+// errMoved means that a dead-letter topic was deleted or created again during a request. The next poll reads the new
+// topic.
 var errMoved = errors.New("the dead-letter topic was deleted or created again during the count")
 
-// readLetters adds the new dead letters of all dead-letter topics to the tally.
+// readLetters adds the new dead letters of all dead-letter topics to the tally, and removes those of topics that Kafka
+// no longer has. If a dead-letter topic cannot be read, o gets a failure for each topic that writes to it.
 func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	names := slices.Sorted(maps.Keys(o.dead))
 	failed := func(err error, dead ...string) {
@@ -74,7 +76,8 @@ func missed(err error) error {
 	return err
 }
 
-// readPartition adds the offsets of a dead-letter partition that the tally has not read yet.
+// readPartition reads the offsets of a dead-letter partition that the tally does not have yet, and adds their dead
+// letters to it. It returns [lettercount.ErrFull] if the memory of the tally is full.
 func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, b connector.Bounds) error {
 	for _, span := range w.tally.Missing(p, b.LogStart, b.LastStable) {
 		if err := w.tally.Full(); err != nil {

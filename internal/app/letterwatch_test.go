@@ -72,8 +72,8 @@ func gathered(t *testing.T, c prometheus.Collector, name string) (all []string) 
 	return all
 }
 
-// TestLetterWatch_EqualsList: after any changes of letters, positions, rows and members, each member's gauge equals
-// the count of deadletters list, also that of a member that just started.
+// TestLetterWatch_EqualsList: after random changes of dead letters, positions, rows and members, each member's gauge
+// equals the count of deadletters list, also that of a member that just started.
 func TestLetterWatch_EqualsList(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	l.WriteLetters(deadletter.Form{}, "dead", l.LetterAbout(0, 1, nil), stands, stands, other, foreign, cluster, old)
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "dead", Value: []byte("no letter")})
 	w.poll(t.Context())
-	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // those of another cluster and topic id included
+	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // includes dead letters of another cluster and topic id
 	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -216,7 +216,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	}
 }
 
-// reordered swaps the labels of samples with two labels.
+// reordered puts the topic before the class in samples that have the labels letters_class and topic.
 func reordered(samples []string) (all []string) {
 	for _, s := range samples {
 		f := strings.Fields(s)
@@ -228,8 +228,8 @@ func reordered(samples []string) (all []string) {
 	return all
 }
 
-// TestUnresolvedLettersThatCannotBeCounted: a failed count keeps the last number and is logged; without an earlier count
-// there is no series.
+// TestUnresolvedLettersThatCannotBeCounted: a failed count keeps the last number and is logged; without an earlier
+// count there is no series.
 func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq"} {
@@ -361,8 +361,8 @@ func TestLetterWatch_Canceled(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_ReadDenied: a member that may describe a dead-letter topic and not read it logs that soon, and counts
-// the other topics.
+// TestLetterWatch_ReadDenied: a member that may describe a dead-letter topic but not read it soon logs that, and still
+// counts the dead letters of other topics.
 func TestLetterWatch_ReadDenied(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq", "users-dlq"} {
@@ -402,9 +402,9 @@ func TestLetterWatch_ReadDenied(t *testing.T) {
 	}
 }
 
-// TestUnresolvedLettersOfPatterns: a topic that matches counts from its creation on. Topics that Kafka does not have
-// count too, but only a limited number. A dead letter of a topic that was created again counts even if a row has its
-// offset.
+// TestUnresolvedLettersOfPatterns: a topic that matches a pattern counts from its creation on. Topics that Kafka does
+// not have count too, but at most maxStrange. A dead letter of a topic that was created again counts even if a row has
+// its offset.
 func TestUnresolvedLettersOfPatterns(t *testing.T) {
 	l := newLake(t, `
 topics: {sales: {pattern: 'sales\..+|orders', deny: [], bad_records: dead_letter, dead_letters: {topic: "dead", archive: none}}}

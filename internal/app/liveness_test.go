@@ -10,8 +10,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestWatchdog_RunningMember: the watchdog sees every loop of a running member. The liveness file is fresh while the member
-// runs, and deleted afterwards.
+// TestWatchdog_RunningMember: the watchdog sees every loop of a running member. The liveness file is fresh while the
+// member runs, and deleted afterwards.
 func TestWatchdog_RunningMember(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	l := newLake(t, "topics: {orders: {}}").as("health: {enabled: false}", "health: {enabled: false, liveness_file: "+path+"}")
@@ -61,7 +61,8 @@ func TestWatchdog_RunningMember(t *testing.T) {
 	}
 }
 
-// TestEveryLoopEnds: the watch drops a loop that has ended, so that it never counts as stalled.
+// TestEveryLoopEnds: after a member has ended, the watchdog has no loop of it any more, so an ended loop never counts
+// as stalled.
 func TestEveryLoopEnds(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	l.Create("orders", 1)

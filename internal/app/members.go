@@ -9,7 +9,8 @@ import (
 	"sluice/internal/open"
 )
 
-// register opens the membership store and makes the keeper of this member's registration, if the configuration has members.
+// register opens the membership store and makes the keeper of this member's registration. Without members in the
+// configuration, both stay nil.
 func (s *Member) register(ctx context.Context) error {
 	var err error
 	if s.registrations, err = open.Members(ctx, s.config); err != nil || s.registrations == nil {
@@ -22,8 +23,9 @@ func (s *Member) register(ctx context.Context) error {
 	return err
 }
 
-// collectWork returns a function that returns two values: the time since this member last read a record of any partition,
-// and the total lag of its current partitions. Each is -1 while unknown. The function never waits for the pipeline.
+// collectWork returns a function that returns two values: the time since this member last read a record of any
+// partition, and the total lag of its current partitions. Each is -1 while unknown. The function never waits for the
+// pipeline.
 func collectWork(status func() connector.Status) func() (idle time.Duration, lag int64) {
 	var last time.Time
 	return func() (time.Duration, int64) {

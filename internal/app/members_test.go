@@ -8,7 +8,8 @@ import (
 	"sluice/connector"
 )
 
-// TestCollectWork: a member reports the total of its partitions, and keeps the time of the last record of lost ones.
+// TestCollectWork: a member reports the total lag of its partitions. The time of the last record stays when the
+// partition of that record goes to another member.
 func TestCollectWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

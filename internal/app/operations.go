@@ -31,8 +31,9 @@ func (s *Member) awaitOperations(ctx context.Context) error {
 	}
 }
 
-// unknownPauses returns the hold of all partitions while this member could not read the operations log, so that it does
-// not know the pauses; nil once it has read them.
+// unknownPauses returns the hold of all partitions while this member cannot read the operations log for the first time,
+// and so does not know the pauses. It returns nil once the log was read, and as long as neither the follower reports
+// trouble nor the breaker is open.
 func (s *Member) unknownPauses() *hold.Hold {
 	if s.operations.State() != nil {
 		return nil

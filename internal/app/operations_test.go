@@ -8,7 +8,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestMember_AwaitsOperations: a member does not begin before it knows the pauses, and ends when its context ends.
+// TestMember_AwaitsOperations: if ctx has ended before the operations log was read, awaitOperations always returns the
+// error of ctx, so the member does not begin.
 func TestMember_AwaitsOperations(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	m, err := New(t.Context(), laketest.Load(t, l.Config), Options{}, l.Logger)

@@ -179,7 +179,7 @@ func (s *outageScene) loud() int {
 	return strings.Count(s.out.String(), `"level":"WARN"`) + strings.Count(s.out.String(), `"level":"ERROR"`)
 }
 
-// counted is a counter of holds.
+// counted returns the value of sluice_holds_total for a reason.
 func (s *outageScene) counted(reason string) (n float64) {
 	families, err := s.registry.Gather()
 	if err != nil {
@@ -195,8 +195,8 @@ func (s *outageScene) counted(reason string) (n float64) {
 	return n
 }
 
-// TestOutage simulates ten minutes without a dependency and checks what an operator sees: health at once, the hold and the
-// breaker within a minute, a short log, and a line at the end.
+// TestOutage simulates ten minutes without a dependency and checks what an operator sees. Health must show the outage
+// at once, and the hold and the open breaker within a minute; the log must stay short and have a line at the end.
 func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		component, reason string

@@ -14,8 +14,8 @@ import (
 // This file turns the status of the pipeline into a report of the package health.
 
 // blocked returns the hold that the status shows for a claim whose requests wait for a commit or a dependency; nil if
-// none waits. The claim is not in the state held: its requests wait in a guard, and continue without a check once the
-// dependency answers.
+// no request waits. Such a claim is not in the state held: its requests wait in a guard, and continue without a check
+// once the dependency responds.
 func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 	if t := s.tables.get(table); t != nil {
 		if h, undecided := t.Undecided(); undecided {
@@ -33,8 +33,8 @@ func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 			return h
 		}
 	}
-	// The claim's own trouble comes before the breaker of Kafka: it also stays while the breaker lets a probe pass, and
-	// it has the exact start.
+	// Trouble of the broker or the claim is reported before the open breaker of Kafka. It also stays while the breaker
+	// lets a probe pass, and it has the exact start of the failures.
 	trouble, ok := s.log.TroubleOf(p)
 	if ok && (trouble.Reason == hold.KafkaDenied || time.Since(trouble.Since) >= troubling) {
 		return &hold.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}

@@ -20,8 +20,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Run builds a member and runs it until ctx ends, or until it is current if the options say so. Its errors have a kind of
-// package fail, from which the command takes the exit code.
+// Run builds a member and runs it until ctx ends or, with [Options.UntilCurrent], until its tables are current. Its
+// errors have a kind of package fail, from which the command takes the exit code.
 func Run(ctx context.Context, cfg *config.Config, o Options, logger *slog.Logger) error {
 	cfg.Budget.LimitRuntime(logger, os.Getenv)
 	s, err := New(ctx, cfg, o, logger)
@@ -41,8 +41,8 @@ func Run(ctx context.Context, cfg *config.Config, o Options, logger *slog.Logger
 	return s.Run(ctx)
 }
 
-// Run starts the member and blocks until it has stopped. It starts, in this order: the health server, so that probes get
-// responses; the ops API; the store's self-test; the operations log, for pauses; fetching; the group. The pipeline
+// Run starts the member and blocks until it has stopped. It starts, in this order: the health server, so that probes
+// get responses; the ops API; the store's self-test; the operations log, for pauses; fetching; the group. The pipeline
 // stops first, then all others at once, so that probes see the drain.
 func (s *Member) Run(ctx context.Context) error {
 	cfg, logger := s.config, s.logger
@@ -143,9 +143,9 @@ func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Contex
 	}
 }
 
-// testStore checks that the store refuses a second conditional put of the same object: every commit depends on it. While
-// the store is down or denies access, testStore retries, because an outage must not require a restart. It returns an error
-// if the store is unsafe.
+// testStore checks that the store refuses a second conditional put of the same object: every commit depends on it. It
+// returns an error if the store accepts the second put, or if ctx ends. While the store is down or denies access, it
+// retries and shows a hold, because an outage must not require a restart.
 func (s *Member) testStore(ctx context.Context, logger *slog.Logger) error {
 	var failing reliability.FailureLog
 	for failures := 1; ; failures++ {

@@ -24,7 +24,7 @@ func newLake(t *testing.T, sections string) *lake {
 // as returns the lake with another configuration; see [laketest.Lake.As].
 func (l *lake) as(was, is string) *lake { return &lake{*l.As(was, is)} }
 
-// start runs a member until the test ends. It polls topics without a pause.
+// start runs a member until the test ends. The member checks every 200 ms for new and deleted topics.
 func (l *lake) start() *Member {
 	l.T.Helper()
 	m, err := New(l.T.Context(), laketest.Load(l.T, l.Config), Options{WatchEvery: 200 * time.Millisecond}, l.Logger)

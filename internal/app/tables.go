@@ -21,8 +21,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// writtenTable is an open table. It has its own guard, so that failing requests of one table do not open the breaker of
-// the others.
+// writtenTable is an open table. It has its own guard, so that failing requests to one table do not open the breaker of
+// another table.
 type writtenTable struct {
 	*delta.Table
 	path       string // below storage.url
@@ -89,8 +89,8 @@ func (t *tables) all() []*writtenTable {
 	})
 }
 
-// open opens the table that a topic feeds, or returns it if another topic has opened it: validation made sure that
-// their settings agree. It does not read the store.
+// open returns the table that a topic feeds. It opens the table for the first topic, without reading the store.
+// Validation made sure that the settings of all topics of a table agree.
 func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
@@ -145,8 +145,8 @@ func (s *Member) retire(path string) (closed func()) {
 	return t.Close
 }
 
-// matches reports whether this member reads a topic: the configuration covers it or, in a run until current, it is one
-// of the topics of the start.
+// matches reports whether this member reads a topic: the configuration covers it or, in a run until current, fix has
+// found it at the start.
 func (s *Member) matches(topic string) bool {
 	if names := s.fixed.Load(); names != nil {
 		return (*names)[topic]
@@ -158,8 +158,8 @@ func (s *Member) matches(topic string) bool {
 	return meant && err == nil
 }
 
-// beyond returns which of the names exceed max_topics of their pattern, each with the reason. A run until current keeps
-// the result of its start.
+// beyond returns which of the names exceed max_topics of their pattern, each with the reason. In a run until current,
+// the topics that exceeded it at the start stay, and no others are added.
 func (s *Member) beyond(names []string) map[string]string {
 	over := s.over.Load()
 	if over == nil {
@@ -174,8 +174,8 @@ func (s *Member) beyond(names []string) map[string]string {
 	return found
 }
 
-// laterTopics returns the topics that may not exist before their first record: those of dead letters and canaries. A run
-// until current keeps those of its start.
+// laterTopics returns the topics that may not exist before their first record: dead-letter topics and the canary topic.
+// A run until current leaves out those that did not exist at its start.
 func (s *Member) laterTopics() []string {
 	names := s.config.LaterTopics()
 	if fixed := s.fixed.Load(); fixed != nil {

@@ -9,7 +9,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestTables_MoreThanRoom: tables of topics that match later count, too, and the warning is logged once.
+// TestTables_MoreThanRoom: a member logs a warning when it opens the first table for which memory.limit has no room,
+// also that of a topic which matches later. Further tables repeat no warning.
 func TestTables_MoreThanRoom(t *testing.T) {
 	l := newLake(t, `topics: {all: {pattern: "t.*", deny: []}}`)
 	cfg := laketest.Load(t, l.Config)

@@ -12,7 +12,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestMetricsOfTables: metrics of a table have its label, shared metrics exist once.
+// TestMetricsOfTables: metrics of a table have the label table, and metrics of shared dependencies exist once. A
+// retired table has no metrics any more.
 func TestMetricsOfTables(t *testing.T) {
 	l := newLake(t, `topics: {orders: {}, users: {}, visits: {table: users}}`)
 	s, err := New(t.Context(), laketest.Load(t, l.Config), Options{}, slog.New(slog.DiscardHandler))
@@ -72,8 +73,8 @@ func TestMetricsOfTables(t *testing.T) {
 	}
 }
 
-// The watchers of dead letters and of the group ask which topics match while a run until current finds its topics. The race
-// detector shows a set of topics that is written while they read it.
+// The watchers of dead letters and of the group call matches and laterTopics while fix stores the topics of a run until
+// current. The race detector fails this test if fix changes a map that they read.
 func TestFix_WatchersReadTopics(t *testing.T) {
 	l := newLake(t, `topics: {some: {pattern: "o.*", deny: []}}`)
 	l.Create("orders", 1)

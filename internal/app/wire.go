@@ -1,5 +1,5 @@
-// Package app runs one member: it builds the pipeline and its dependencies, starts them in order, watches them, and reports
-// the member's health.
+// Package app runs one member: it builds the pipeline and its dependencies, starts them in order, watches them, and
+// reports the member's health.
 package app
 
 import (
@@ -92,8 +92,8 @@ type Options struct {
 	Stderr       io.Writer     // receives dumps of goroutines; may be nil
 	Exit         func()        // ends the process if a shutdown takes too long; may be nil
 
-	// FrontEnd returns a server that runs beside the member, such as the ops API; nil for none. It may use the methods of
-	// the member at any time.
+	// FrontEnd returns a server that runs beside the member, such as the ops API; nil for none. It may use the methods
+	// of the member at any time.
 	FrontEnd func(ctx context.Context, m *Member) (FrontEnd, error)
 
 	// In tests:
@@ -120,7 +120,8 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 		o.Stderr = io.Discard
 	}
 	s.watchdog = liveness.NewWatchdog(&s.loops, liveness.NewFile(c.Health.LivenessFile), o.Stderr, logger)
-	// The live heap shows growth that other metrics hide: heap and resident memory rise and fall with each garbage collection.
+	// The live heap shows growth that other metrics hide: heap and resident memory rise and fall with each garbage
+	// collection.
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -214,7 +215,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 // Registry returns the metrics of the member.
 func (s *Member) Registry() *prometheus.Registry { return s.registry }
 
-// Name returns the name of the member. It differs from that of any other process.
+// Name returns the name of the member, which no other process has; see memberName.
 func (s *Member) Name() string { return s.pipeline.Member }
 
 // memberName returns a unique name of this process: host and process id for people, and a random part for containers,
@@ -227,14 +228,14 @@ func memberName() string {
 	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), rand.Uint32())
 }
 
-// guard returns the guard of a dependency that all tables share. It counts answers as responses of the dependency, not
-// as failures.
+// guard returns the guard of a dependency that all tables share. The guard counts the errors in answers as responses of
+// the dependency, not as failures.
 func (s *Member) guard(dependency string, answers ...error) *reliability.Guard {
 	return reliability.NewGuard(dependency, s.config.Guard(), s.logger, s.labelled(""), answers...)
 }
 
-// labelled returns the registerer for the metrics of a table. Metrics of dependencies that all tables share get an empty
-// label, because metrics of one name need the same labels.
+// labelled returns the registerer for the metrics of a table. Metrics of dependencies that all tables share get an
+// empty label, because metrics of one name need the same labels.
 func (s *Member) labelled(table string) prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"table": table}, s.registry)
 }

@@ -15,8 +15,8 @@ var goodSections = [...]string{
 	"pipeline: orders", "kafka: {brokers: [127.0.0.1:9092]}", "storage: {url: file:///data}", "defaults: {schema: a int}", "topics: {orders: {}}",
 }
 
-// TestBadConfigs compares every problem of every bad file with the golden one, to the letter: what an operator reads
-// is part of the interface.
+// TestBadConfigs loads each bad file of testdata/bad_configs.txt. Its problems must equal the golden ones, to the
+// letter: operators read them, so they are part of the interface.
 func TestBadConfigs(t *testing.T) {
 	golden := filepath.Join("testdata", "bad_configs.txt")
 	data, err := os.ReadFile(golden)

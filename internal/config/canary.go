@@ -69,7 +69,7 @@ func (c *Config) LaterTopics() []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-// checkCanary reports a canary topic that also has another role.
+// checkCanary reports a canary topic that also has an entry in topics or is a dead-letter topic.
 func (l *loader) checkCanary() {
 	const at = "health.canary.topic"
 	c := l.config

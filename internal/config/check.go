@@ -78,7 +78,8 @@ func (l *loader) checkMissing() {
 	}
 }
 
-// failed reports whether a key already has a problem, is in a section that has one, or has an unknown value.
+// failed reports whether a key already has a problem or is in a section that has one. It also returns true if the value
+// of the key or its section is not known, because a variable is not set.
 func (l *loader) failed(path string) bool {
 	for _, p := range l.problems {
 		if !p.Warning && p.Key != "" && (p.Key == path || strings.HasPrefix(path, p.Key+".")) {
@@ -129,7 +130,8 @@ func (l *loader) failedBelow(prefix string) bool {
 	return slices.ContainsFunc(l.valueless, func(key string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-// set returns the key from which a topic gets the value of name: the topic's own key, or that of defaults.
+// set returns the path of the key from which a topic gets its value of name: the key in the entry of the topic if it is
+// written there, otherwise the key in defaults.
 func (l *loader) set(topic, name string) string {
 	if own := "topics." + topic + "." + name; l.has(own) {
 		return own
@@ -161,8 +163,8 @@ func (l *loader) checkTopic(name string, t *Topic) {
 	}
 }
 
-// checkSchema parses the DDL of t. A single word cannot be DDL, which has at least a name and a type. It names a file with
-// the DDL, relative to the folder of config.yaml.
+// checkSchema parses the DDL of t. DDL has at least a name and a type, so a single word is instead the name of a file
+// with the DDL, relative to the folder of config.yaml. The content of the file replaces the word in t.Schema.
 func (l *loader) checkSchema(at string, t *Topic) {
 	if t.Schema == "" {
 		p := l.at(at)
@@ -195,7 +197,7 @@ func (l *loader) beside(path string) string {
 	return filepath.Join(filepath.Dir(l.file), path)
 }
 
-// checkKeys checks that both parts of the S3 credentials are given or none, and that both are texts or both are files.
+// checkKeys checks that the S3 credentials have both parts or none, and that both parts are texts or both are files.
 func (l *loader) checkKeys() {
 	s3 := &l.config.Storage.S3
 	given := func(name string, key Secret, file *string) (at string) {

@@ -11,8 +11,8 @@ const DefaultFile = "config.yaml"
 // Plain matches texts that need no quotes in a shell.
 var Plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
 
-// Pasted adds --config to a command line of connector if this configuration is not the default file, so that operators can
-// paste the command.
+// Pasted adds --config to a command line of connector if this configuration is not the default file, so that operators
+// can paste the command.
 func (c *Config) Pasted(command string) string {
 	if command == "" || c.file == "" || c.file == DefaultFile {
 		return command

@@ -14,8 +14,8 @@ import (
 	"sluice/reliability"
 )
 
-// Config is the content of config.yaml: one field for each section, with the same name. The shipped config.yaml documents
-// every key.
+// Config is the content of config.yaml: one field for each section, with the same name. The shipped config.yaml
+// documents every key.
 type Config struct {
 	Pipeline string
 	Log      Log
@@ -25,7 +25,7 @@ type Config struct {
 	Queue    Queue
 	Retry    Retry
 	Breaker  Breaker
-	// Fingerprints has the store of fingerprints for all topics that declare an identity.
+	// Fingerprints configures where the fingerprints of all topics with an identity are stored.
 	Fingerprints Fingerprints
 	// Defaults has the values that a topic inherits if it does not set them.
 	Defaults Topic
@@ -191,8 +191,8 @@ func (s Secret) MarshalText() ([]byte, error) {
 	return []byte(s.String()), nil
 }
 
-// Default returns the default configuration. Keys without a default (pipeline, kafka.brokers, storage.url, topics, schema)
-// are empty.
+// Default returns the default configuration. Keys without a default (pipeline, kafka.brokers, storage.url, topics,
+// schema) are empty.
 func Default() *Config {
 	return &Config{
 		Log: Log{Level: "info", Format: "auto"},
@@ -246,7 +246,8 @@ func (t *Topic) Refusals() connector.Refusals {
 	return connector.Refusals{NullKeys: t.Keys == "required", Tombstones: t.Tombstones == "dead_letter"}
 }
 
-// Decoder returns the decoder for the format of the topic; spare may be nil.
+// Decoder returns the decoder for the format of the topic. It reuses column buffers from spare, or allocates each if
+// spare is nil.
 func (t *Topic) Decoder(spare decode.Spare) connector.Decoder {
 	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Identity: t.ProducerIdentity(), Spare: spare}
 	formats := decode.Formats()

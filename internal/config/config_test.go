@@ -20,7 +20,7 @@ import (
 // withoutOrigins makes cmp compare the values of two configurations, without their origins.
 var withoutOrigins = cmpopts.IgnoreUnexported(Config{}, Pattern{}, Budget{})
 
-// TestShippedFile keeps config.yaml equal to the defaults and complete: every key stands in it, each with a comment.
+// TestShippedFile: the values in config.yaml equal the defaults, and the file has every key, each with a comment.
 func TestShippedFile(t *testing.T) {
 	got, problems := Load(shipped, noEnv)
 	if len(problems) > 0 {
@@ -254,7 +254,7 @@ topics: {orders: {}}
 	}
 }
 
-// TestSecretsStayHidden looks for the secret in everything that prints a Config.
+// TestSecretsStayHidden: no way to print a Config shows one of its secrets.
 func TestSecretsStayHidden(t *testing.T) {
 	c := mustLoad(t, write(t, `
 pipeline: p
@@ -288,7 +288,7 @@ topics: {orders: {}}
 	}
 }
 
-// TestPrintRoundTrip: what config print writes is a configuration that means the same.
+// TestPrintRoundTrip: the output of config print is a configuration; loaded, it has the same values.
 func TestPrintRoundTrip(t *testing.T) {
 	first := mustLoad(t, write(t, `
 pipeline: p

@@ -53,7 +53,8 @@ func (t *Topic) ProducerIdentity() idempotency.Identity {
 	return id
 }
 
-// Columns returns the columns of a topic's table, without those of the Kafka coordinates.
+// Columns returns the columns of a topic's table without those of the Kafka coordinates. If the identity is stored in
+// the table, the fingerprint column is one of them.
 func (t *Topic) Columns() (*schema.Schema, error) {
 	columns, err := schema.ParseDDL(t.Schema)
 	if err == nil && t.ProducerIdentity().Stored() {
@@ -78,8 +79,9 @@ func (l *loader) checkIdentity(name string, t *Topic) {
 	}
 }
 
-// fingerprintNeed returns the memory that the declared rates need, and the key of the first one. identities reports whether
-// any topic declares an identity. A rate is the sum over all partitions, because one member may own all of them.
+// fingerprintNeed returns the memory that the declared rates need, and the key of the first one. identities reports
+// whether any topic declares an identity. A rate is the sum over all partitions, because one member may own all of
+// them.
 func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities bool) {
 	add := func(name string, t *Topic) {
 		if t.ProducerIdentity().By == idempotency.ByNone {
@@ -102,7 +104,7 @@ func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities 
 	return bytes, at, identities
 }
 
-// checkFingerprints checks the store of fingerprints.
+// checkFingerprints checks that fingerprints.store and fingerprints.url_file fit each other, and the URL in the file.
 func (l *loader) checkFingerprints() {
 	f, at := &l.config.Fingerprints, "fingerprints.url_file"
 	switch {
@@ -117,8 +119,9 @@ func (l *loader) checkFingerprints() {
 	}
 }
 
-// reserve returns b with memory for fingerprints, if a topic declares an identity: a fifth of the limit, or more if the
-// declared rates need more. It reports a problem if the rest would be less than minMemory.
+// reserve returns b with memory for fingerprints, if a topic declares an identity and memory stores the fingerprints: a
+// fifth of the limit, or more if the declared rates need more. It reports a problem if that leaves less than minMemory
+// for everything else.
 func (l *loader) reserve(b Budget) Budget {
 	need, at, identities := l.config.fingerprintNeed(l)
 	if !identities || l.config.Fingerprints.Store != "memory" {

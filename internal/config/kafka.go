@@ -9,7 +9,7 @@ import (
 
 // TLS is the section kafka.tls.
 type TLS struct {
-	Enabled            bool // any other key of the section also sets it
+	Enabled            bool // if not written, any other key of the section sets it
 	CAFile             string
 	CertFile           string
 	KeyFile            string

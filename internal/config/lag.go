@@ -31,7 +31,8 @@ func (c *Lag) keys() []key {
 	}
 }
 
-// LagRules returns the rules of the lag monitor.
+// LagRules returns the rules of the lag monitor. They have the topic if the configuration names exactly one and no
+// pattern.
 func (c *Config) LagRules() health.LagRules {
 	lag := c.Health.Lag
 	rules := health.LagRules{Max: lag.Max, Every: lag.Every, Window: lag.Window, Rises: lag.Rises}

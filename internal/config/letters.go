@@ -47,7 +47,7 @@ func ofLetters(key string) bool {
 	return false
 }
 
-// LetterSource is an entry of topics whose dead letters go to a certain topic.
+// LetterSource is an entry of topics, seen from the dead-letter topic to which its dead letters go.
 type LetterSource struct {
 	entry string
 	Name  string // the topic; "" if all topics of a pattern share the dead-letter topic
@@ -119,8 +119,8 @@ func unfill(template, text string) string {
 	return topic
 }
 
-// letters returns the settings of a dead-letter topic without an entry. dead reports whether the topic is one, archived
-// whether its dead letters become rows. The error says why they cannot have a table.
+// letters returns the settings of a dead-letter topic that has no entry in topics. dead reports whether name is such a
+// topic, archived whether its dead letters become rows. The error says why the letter table has no valid path.
 func (c *Config) letters(name string) (t Topic, archived, dead bool, err error) {
 	for _, s := range c.Sources(name) {
 		dead = true
@@ -145,8 +145,8 @@ func (s *LetterSource) archiveIn(deadLetters string) (string, error) {
 	return tablePath(s.DeadLetters.Archive, topic)
 }
 
-// letterTopics returns, sorted, the dead-letter topics without an entry that feed a letter table. It leaves out those of
-// patterns with {topic}: their names are known only once the topics exist.
+// letterTopics returns, sorted, the dead-letter topics without an entry that feed a letter table. It leaves out those
+// of patterns with {topic}: their names are known only once the topics exist.
 func (c *Config) letterTopics() []string {
 	names := map[string]bool{}
 	note := func(t *Topic, topic string) {
@@ -169,7 +169,7 @@ func (c *Config) letterTopics() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// lettersHave returns an error if the path of a table is that of a letter table, or one is inside the other.
+// lettersHave returns an error if a table has the path of a letter table, or one of the two is inside the other.
 func (c *Config) lettersHave(table string) error {
 	taken := func(topic, letters string) error {
 		if !strings.HasPrefix(table+"/", letters+"/") && !strings.HasPrefix(letters+"/", table+"/") {
@@ -197,7 +197,8 @@ func (c *Config) lettersHave(table string) error {
 	return nil
 }
 
-// ComesLater reports whether a topic may be missing: the first dead letter or the first canary creates it.
+// ComesLater reports whether a topic may be missing in Kafka, because its first dead letter or canary record creates
+// it.
 func (c *Config) ComesLater(topic string) bool {
 	if _, own := c.Topics[topic]; own {
 		return false
@@ -228,7 +229,8 @@ func (c *Config) archiveNote(name string, t *Topic) string {
 	return ": topic " + topic + " feeds table " + table
 }
 
-// LettersOf returns the dead-letter topic of a topic, or the topic itself if it is one, nil if there is none.
+// LettersOf returns the dead-letter topic to which a topic writes, or the topic itself if it is a dead-letter topic. It
+// returns nil if the topic writes no dead letters or the configuration does not cover it.
 func (c *Config) LettersOf(topic string) []string {
 	t, meant, err := c.Route(topic)
 	switch {

@@ -6,7 +6,8 @@ import (
 	"sluice/connector/decode"
 )
 
-// checkLetterFormat checks the keys of an entry with format: dead_letter, and completes it.
+// checkLetterFormat reports keys that have no effect in an entry with format: dead_letter, and fills in the fixed
+// settings of such an entry.
 func (l *loader) checkLetterFormat(name string, t *Topic) {
 	if !t.IsLetters() {
 		return
@@ -71,7 +72,8 @@ func (l *loader) checkLetterTopics() {
 	}
 }
 
-// letterFeeders returns a feeder for each letter table: its entry, with the settings of the dead-letter topic.
+// letterFeeders returns a feeder for each letter table: the name of the entry whose dead letters it has, and the
+// settings of the dead-letter topic.
 func (l *loader) letterFeeders() (all []feeder) {
 	c := l.config
 	for _, name := range c.letterTopics() {

@@ -9,7 +9,8 @@ import (
 	"sluice/connector/decode"
 )
 
-// lettersConfig loads a configuration with these topics; bad records become dead letters unless an entry says otherwise.
+// lettersConfig loads a configuration with these topics; bad records become dead letters unless an entry says
+// otherwise.
 func lettersConfig(t *testing.T, sections string) *Config {
 	t.Helper()
 	return mustLoad(t, write(t, "pipeline: p\nkafka: {brokers: [k:9092]}\nstorage: {url: file:///data}\n"+sections), nil)
@@ -72,8 +73,8 @@ topics:
 	}
 }
 
-// TestLetterTable_TopicWithItsName: a topic of a pattern that is named like a letter table is refused, and the dead
-// letters keep the table.
+// TestLetterTable_TopicWithItsName: a topic that matches a pattern and has the name of a letter table is refused. The
+// dead letters keep the table.
 func TestLetterTable_TopicWithItsName(t *testing.T) {
 	c := lettersConfig(t, `
 defaults: {schema: a int, bad_records: dead_letter}

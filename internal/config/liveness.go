@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// livenessFile accepts the name of a file.
+// livenessFile refuses a text that names a folder, and accepts any other.
 func livenessFile(s string) error {
 	if s != "" && (os.IsPathSeparator(s[len(s)-1]) || filepath.Base(s) == "." || filepath.Base(s) == "..") {
 		return fmt.Errorf("%q is a folder: name a file in it", s)

@@ -84,15 +84,15 @@ func (o Origin) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Load reads the file at path, fills in the variables of env, and checks the result. It returns all problems at once, in the
-// order of the file. The Config is nil unless all problems are warnings.
+// Load reads the file at path, fills in the variables of env, and checks the result. It returns all problems at once,
+// in the order of the file. The Config is nil unless all problems are warnings.
 func Load(path string, env func(string) (string, bool)) (*Config, []Problem) {
 	return (&loader{file: path, env: env, config: Default()}).loadFile()
 }
 
 // CheckWithoutSecrets checks the file at path on a host without the secrets, such as in CI. It accepts unset variables
-// without a default, and missing files of secrets and certificates, and returns them as unchecked. The Config serves only
-// for reports: it cannot open connections.
+// without a default, and missing files of secrets and certificates, and returns them as unchecked. The Config serves
+// only for reports: it cannot open connections.
 func CheckWithoutSecrets(path string, env func(string) (string, bool)) (config *Config, problems, unchecked []Problem) {
 	l := &loader{file: path, env: env, config: Default(), withoutSecrets: true}
 	config, problems = l.loadFile()
@@ -227,8 +227,8 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// tabNear returns the line of the first tab in or next to a line, 0 without one: the parser reports some errors one line too
-// early.
+// tabNear returns the line of the first tab in or next to a line, 0 without one: the parser reports some errors one
+// line too early.
 func tabNear(data []byte, line int) int {
 	lines := bytes.Split(data, []byte("\n"))
 	for _, n := range []int{line, line + 1, line - 1} {

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Problems and printed configurations go to terminals, CI logs and tickets, so they must not show secrets. These patterns
-// find credentials in the texts of other keys: the user-info of a URL or an address, the query of a URL, and parameters
-// that are named like a secret.
+// Problems and printed configurations go to terminals, CI logs and tickets, so they must not show secrets. These
+// patterns find credentials in the texts of keys that are no secrets: the user-info of a URL or an address, the query
+// of a URL, and parameters that are named like a secret.
 var (
 	userInfo  = regexp.MustCompile(`(^|[\s"'=:,\[(])([A-Za-z][A-Za-z0-9+.-]*://)?[^\s"]*@`)
 	urlQuery  = regexp.MustCompile(`\?[^\s"]*=[^\s"]*`)
@@ -23,8 +23,8 @@ var (
 // hidden replaces credentials.
 const hidden = "***"
 
-// shortValue is the length up to which a variable's value is hidden only as a whole quoted text. Replacing each "1" would
-// make texts unreadable and protect nothing.
+// shortValue is the length up to which a variable's value is hidden only as a whole quoted text. Replacing each "1"
+// would make texts unreadable and protect nothing.
 const shortValue = 3
 
 // filled is a text that problems must not show: the value that a variable put into a key, or credentials in a literal
@@ -100,7 +100,7 @@ func (l *loader) mask() {
 	}
 }
 
-// name returns the text that replaces the value.
+// name returns the text that replaces the value: ${VARIABLE}, or *** if the value is not from a variable.
 func (f filled) name() string {
 	if f.variable == "" {
 		return hidden
@@ -108,7 +108,8 @@ func (f filled) name() string {
 	return "${" + f.variable + "}"
 }
 
-// hide replaces the value by the name of its variable.
+// hide replaces the value in a text by its name. It replaces a value of at most shortValue bytes only where it is
+// quoted.
 func (f filled) hide(text string) string {
 	shown := f.name()
 	quoted := strconv.Quote(f.value)
@@ -172,8 +173,8 @@ func WithoutPasswords(value string) string {
 	return parameter.ReplaceAllString(value, "${1}="+hidden)
 }
 
-// unnamed removes the file name from an error of reading a secret file: operators sometimes write the secret itself instead
-// of the name.
+// unnamed removes the file name from an error of reading a secret file: operators sometimes write the secret itself
+// instead of the name.
 func unnamed(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("the file cannot be opened: %w: write the name of a file that holds the secret, seen from the folder of the configuration", pe.Err)

@@ -85,8 +85,8 @@ var credentialTexts = []string{
 	"field:x?api_key=s3cr3tCanary",
 }
 
-// TestMasks_Problems gives each key each of these texts, as it stands and from variables. The problems and
-// the printed configuration show no part of the credentials.
+// TestMasks_Problems writes each text of credentialTexts and of the values below into each key, literally and from
+// variables. The problems and the printed configuration must show no part of the credentials.
 func TestMasks_Problems(t *testing.T) {
 	env := map[string]string{
 		"ALONE": secretCanary, "URL": credentialTexts[0], "LIST": "a:1, " + secretCanary + ", b", "PATH_": secretCanary + "//x!" + secretCanary, "LONG": strings.Repeat(secretCanary, 40),
@@ -219,7 +219,7 @@ func TestMasks_Values(t *testing.T) {
 	_, problems := Load(write(t, "pipeline: p/q\nkafka: {brokers: [a], session: 7 days, rack: '${RACK}', fetch: {max_wait: '${WAIT}', max_bytes: '${SIZE}'}}\nstorage: {url: file:///data}\n"+
 		"defaults: {schema: a int}\ntopics: {orders: {table: '${TABLE}'}}\n"), lookup(map[string]string{"RACK": "r", "WAIT": "12345", "SIZE": "1 MiB", "TABLE": "lake/or!ders"}))
 	text := fmt.Sprint(problems)
-	// A value that is also a word of our own texts changes none of them.
+	// If a value is also a word of the text of a problem, only the value is replaced, not the word.
 	_, problems = Load(write(t, "pipeline: '${NAME}'\nkafka: {brokers: [a:1], sasl: {mechanism: '${MECHANISM}'}}\nstorage: {url: file:///data}\ndefaults: {schema: a int}\n"),
 		lookup(map[string]string{"NAME": "orders", "MECHANISM": "plain"}))
 	text += fmt.Sprint(problems)

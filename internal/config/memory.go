@@ -27,8 +27,8 @@ const (
 // configured is the source of a limit that the file sets.
 const configured = "configured"
 
-// Budget is the division of memory.limit, in bytes. The memory outside of the pools is for encoding, for the rest of the
-// process, and for garbage that is not collected yet.
+// Budget is the division of memory.limit, in bytes. The memory outside of the pools is for encoding, for the rest of
+// the process, and for garbage that is not collected yet.
 type Budget struct {
 	Limit  int64
 	source string
@@ -38,8 +38,8 @@ type Budget struct {
 	Fingerprints int64
 }
 
-// divide returns the budget for a configured limit. A limit of 0 means auto: then cgroup is the container's limit, or 0 if it
-// has none.
+// divide returns the budget for a configured limit. For the limit 0, which means auto, it uses 80% of cgroup, the limit
+// of the container, or defaultMemory if cgroup is 0. It returns an error for a limit below minMemory.
 func divide(limit, cgroup int64) (Budget, error) {
 	b := Budget{Limit: limit, source: configured}
 	switch {
@@ -56,8 +56,8 @@ func divide(limit, cgroup int64) (Budget, error) {
 	return b.beside(0), nil
 }
 
-// beside returns the budget with a share for fingerprints; the pools divide the rest. The process itself needs a larger part
-// of a small limit, so the pools get a smaller one.
+// beside returns the budget with memory for fingerprints. Of the memory that fingerprints and [Budget.spared] leave,
+// the fetch pool gets 15% and the batch pool 40%.
 func (b Budget) beside(fingerprints int64) Budget {
 	const page = 64 << 10
 	b.Fingerprints = fingerprints
@@ -67,17 +67,18 @@ func (b Budget) beside(fingerprints int64) Budget {
 	return b
 }
 
-// spared returns the part of a small limit that the pools do not share.
+// spared returns the memory that a limit below 256 MiB withholds from the pools: a quarter of what is missing to 256
+// MiB. The process itself needs a larger part of a small limit.
 func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 4 }
 
 // rest returns the memory that encoders and tables share: the part of the limit that pools, fingerprints and the
-// process itself leave. Of the spared part it leaves out the 55 % that the pools would have got.
+// process itself leave. It excludes 55% of the spared memory: the part that the pools would otherwise have got.
 func (b Budget) rest() int64 {
 	return b.Limit - b.spared()*55/100 - b.Fingerprints - b.fetch - b.batch - besides
 }
 
-// exceeds reports whether a process with this budget may need more memory than its container has. cgroup is the limit
-// of the container, 0 if it has none.
+// exceeds reports whether a process with this budget may need more memory than its container has: the limit is more
+// than 87% of cgroup. cgroup is the limit of the container, 0 if it has none.
 func (b Budget) exceeds(cgroup int64) bool { return cgroup > 0 && b.Limit > cgroup/100*87 }
 
 // defaultBudget returns the budget of a configuration without a file.
@@ -109,8 +110,8 @@ func (b Budget) Pools() connector.Pools {
 	return connector.Pools{Fetch: bytepool.New(b.fetch), Batch: bytepool.New(b.batch)}
 }
 
-// Encoders returns how many row groups all tables together may encode at the same time: one for each core, if the memory
-// outside of the pools is enough for two chunks of rows for each.
+// Encoders returns how many row groups all tables together may encode at the same time: one for each core, if the
+// memory outside of the pools is enough for two chunks of rows for each.
 func (b Budget) Encoders(cores int) int {
 	chunk := min(max(b.batch/int64(4*cores), 512<<10), 16<<20)
 	return int(min(max(b.rest()/(2*chunk), 1), int64(cores)))
@@ -131,11 +132,12 @@ func (b Budget) forTables(n int) int64 {
 	return b.Limit
 }
 
-// runtime returns the memory limit for the garbage collector. It is below the budget's: the collector does not count the
-// pages of the binary, and it frees garbage late.
+// runtime returns the memory limit for the garbage collector. It is below the budget's: the collector does not count
+// the pages of the binary, and it frees garbage late.
 func (b Budget) runtime() int64 { return b.Limit - min(b.Limit/4, 32<<20) }
 
-// LimitRuntime sets the limit of the garbage collector, unless GOMEMLIMIT does.
+// LimitRuntime sets the memory limit of the garbage collector, unless the variable GOMEMLIMIT is set. It logs the
+// budget in both cases.
 func (b Budget) LimitRuntime(logger *slog.Logger, env func(string) string) {
 	attrs := []any{"limit", RoundSize(b.Limit), "source", b.source, "fetch", RoundSize(b.fetch), "batch", RoundSize(b.batch), "fingerprints", RoundSize(b.Fingerprints)}
 	if v := env("GOMEMLIMIT"); v != "" {
@@ -146,7 +148,8 @@ func (b Budget) LimitRuntime(logger *slog.Logger, env func(string) string) {
 	logger.Info("memory", attrs...)
 }
 
-// checkMemory divides the memory and derives kafka.fetch.max_bytes from its share if it is not configured.
+// checkMemory divides memory.limit among the pools and fingerprints. It lowers the default of kafka.fetch.max_bytes to
+// an eighth of the fetch pool, and reports a configured value above half of the pool.
 func (l *loader) checkMemory() {
 	c := l.config
 	if l.failed("memory.limit") {
@@ -189,8 +192,8 @@ func (l *loader) checkMemory() {
 	}
 }
 
-// cgroupLimit returns the memory limit of the container in bytes: the lowest of its cgroup and those above it. It returns 0
-// if there is no limit, or it cannot be read.
+// cgroupLimit returns the memory limit of the container in bytes: the lowest of its cgroup and those above it. It
+// returns 0 if there is no limit, or it cannot be read.
 func cgroupLimit() int64 {
 	limit, err := memlimit.FromCgroup()
 	if err != nil || limit > math.MaxInt64 {

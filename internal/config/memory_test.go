@@ -44,7 +44,7 @@ func TestLimitOfContainer(t *testing.T) {
 	}
 }
 
-// There are as many encoders as cores, if there is memory for them.
+// TestEncoders: a budget has as many encoders as the machine has cores, or fewer if memory is short.
 func TestEncoders(t *testing.T) {
 	for _, tt := range []struct {
 		limit       int64
@@ -96,7 +96,7 @@ func TestRoomForTables(t *testing.T) {
 	}
 }
 
-// The runtime gets the limit, unless the environment has set one.
+// TestLimitRuntime: the garbage collector gets a limit from the budget, unless GOMEMLIMIT sets one.
 func TestLimitRuntime(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
@@ -119,7 +119,8 @@ func TestLimitRuntime(t *testing.T) {
 	}
 }
 
-// kafka.fetch.max_bytes follows from memory.limit unless it is configured; a value that does not fit is refused.
+// TestFetchFitsMemory: without kafka.fetch.max_bytes, the loader derives it from memory.limit. A configured value that
+// is too large for the fetch pool is refused.
 func TestFetchFitsMemory(t *testing.T) {
 	const rest = "\npipeline: p\nkafka: {brokers: [a:1]%s}\nstorage: {url: file:///x}\ndefaults: {schema: a int}\ntopics: {t: {}}\n"
 	with := func(fetch string) string { return "memory: {limit: 256MiB}" + strings.Replace(rest, "%s", fetch, 1) }

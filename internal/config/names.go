@@ -38,8 +38,8 @@ var defaultNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"auto_offset_reset": "start", "offset": "start", "columns": "schema",
 }
 
-// nearest returns the key that the operator probably meant: a similar name at the same place, otherwise a key elsewhere with
-// this last part or this name in another tool. It returns "" if there is none.
+// nearest returns the key that the operator probably meant: a similar name at the same place, otherwise a key elsewhere
+// with this last part or this name in another tool. It returns "" if there is none.
 func nearest(name string, here, everywhere []string) string {
 	lower := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
 	best, least := "", max(1, len(name)/3)+1

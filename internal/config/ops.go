@@ -17,7 +17,8 @@ type Ops struct {
 
 const defaultOpsListen = "127.0.0.1:8090"
 
-// IsDefault reports whether the address is the default one. A second member on the same machine runs without the API then.
+// IsDefault reports whether the address is the default one. A second member on the same machine runs without the API
+// then.
 func (o *Ops) IsDefault() bool { return o.Listen == defaultOpsListen }
 
 func (o *Ops) keys() []key {
@@ -35,7 +36,8 @@ func opsAddress(s string) error {
 	return listenAddress(s)
 }
 
-// checkOps checks that others can reach the API only over TLS and with a token.
+// checkOps checks the files of the ops API. It reports an address that other hosts can reach without TLS or without a
+// token.
 func (l *loader) checkOps() {
 	o := &l.config.Ops
 	const listen, tokensFile, webFile = "ops.listen", "ops.tokens_file", "ops.web_config_file" //nolint:gosec // names of keys, not keys
@@ -77,8 +79,8 @@ func (l *loader) checkTokens(at string) {
 	}
 }
 
-// checkWebConfig resolves the path of the web configuration and reports whether it has TLS. A file that cannot be checked
-// on this host counts as one that has.
+// checkWebConfig resolves the path of the web configuration, checks the file, and reports whether it has TLS. In a
+// check without secrets, a missing file counts as one with TLS.
 func (l *loader) checkWebConfig(at string) (withTLS bool) {
 	path := &l.config.Ops.WebConfigFile
 	if *path == "" || l.failed(at) {

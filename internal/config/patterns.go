@@ -22,7 +22,8 @@ type Pattern struct {
 	denies  []*regexp.Regexp
 }
 
-// defaultMaxTopics bounds the cost of a pattern that matches too much: each topic is a table with some 70 metric series.
+// defaultMaxTopics bounds the cost of a pattern that matches too much: each topic is a table with some 70 metric
+// series.
 const defaultMaxTopics = 1000
 
 // keys returns the keys of a topic, and those of a pattern.
@@ -75,8 +76,8 @@ func (p *Pattern) standsFor(topic string) bool {
 		!slices.ContainsFunc(p.denies, func(d *regexp.Regexp) bool { return d.MatchString(topic) })
 }
 
-// neverMatches reports whether no pattern may cover a topic: internal topics of Kafka and its tools, dead-letter topics,
-// which would feed themselves, and canary topics.
+// neverMatches reports whether no pattern may cover a topic: internal topics of Kafka and its tools, dead-letter
+// topics, which would feed themselves, and canary topics.
 func neverMatches(topic string) bool {
 	return strings.HasPrefix(topic, "__") || strings.HasSuffix(topic, "-dlq") || strings.HasSuffix(topic, ".dlq") || isCanary(topic)
 }

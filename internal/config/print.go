@@ -16,7 +16,8 @@ type setting struct {
 	origin string
 }
 
-// settings returns every key in the order of the shipped file.
+// settings returns the keys with their values in force, in the order of the shipped file. It leaves out keys that
+// follow from format: dead_letter.
 func (c *Config) settings() []setting {
 	var all, last []setting
 	for _, k := range c.keys() {
@@ -70,7 +71,8 @@ func shownNode(k key) *yaml.Node {
 	return n
 }
 
-// PrintYAML writes the configuration in force as a config.yaml without secrets. The comment of each value is its origin.
+// PrintYAML writes the configuration in force as a config.yaml without secrets. The comment of each value is its
+// origin.
 func (c *Config) PrintYAML(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, s := range c.settings() {

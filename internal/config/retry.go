@@ -54,8 +54,8 @@ func pauses(p *[]time.Duration) value {
 	}
 }
 
-// checkRecordRetry checks the keys of record_retry against each other. A schedule in defaults applies only to topics with
-// backoff: schedule.
+// checkRecordRetry checks the keys of record_retry against each other. A schedule in defaults applies only to topics
+// with backoff: schedule.
 func (l *loader) checkRecordRetry(name string, t *Topic) {
 	r := &t.RecordRetry
 	key := func(name2 string) string { return l.set(name, "record_retry."+name2) }

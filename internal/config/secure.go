@@ -13,7 +13,8 @@ import (
 )
 
 // Members send secrets only over TLS to a verified host, over loopback, or if a key insecure_plaintext allows it. These
-// checks report violations before a member starts. The code that opens connections checks again, because files can change.
+// checks report violations before a member starts. The code that opens connections checks again, because files can
+// change.
 
 // checkSASLPlaintext reports brokers that would get credentials without TLS.
 func (l *loader) checkSASLPlaintext() {

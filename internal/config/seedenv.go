@@ -20,7 +20,7 @@ var SeedKeys = [...]struct{ Variable, Key string }{
 	{"MAX_ACCEPTABLE_LAG", "health.lag.max"},
 }
 
-// Variables that set several keys, or a part of a key.
+// Variables whose texts are not simply the value of one key.
 const (
 	SeedTopic      = "KAFKA_TOPIC"       // replaces the topics
 	SeedPort       = "HEALTH_CHECK_PORT" // replaces the port of health.listen and keeps the host
@@ -35,7 +35,8 @@ var seedLevels = map[string]string{
 	"error": "error", "critical": "error", "none": "error",
 }
 
-// seedVariables sets the configuration from the variables.
+// seedVariables reads the variables, sets the keys of the configuration that they override, and reports those with an
+// invalid text.
 func (l *loader) seedVariables() {
 	keys := l.config.keys()
 	set := func(variable, path, text string) {
@@ -82,8 +83,8 @@ func (l *loader) seedVariables() {
 	l.seedTopic()
 }
 
-// resumeAt sets queue.resume_at to half of queue.pause_at if only pause_at is set. A value in the file stays, unless a
-// variable lowers pause_at to it or below: then the file's value belonged to the old pause_at.
+// resumeAt sets queue.resume_at to half of queue.pause_at if only pause_at is set. A resume_at in the file stays,
+// unless a variable sets a pause_at that is not above it: the value in the file belonged to the old pause_at.
 func (l *loader) resumeAt() {
 	queue, pause, resume := &l.config.Queue, l.config.origins["queue.pause_at"], l.config.origins["queue.resume_at"]
 	byVariable := len(pause.Variables) > 0

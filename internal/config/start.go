@@ -18,7 +18,7 @@ import (
 type StartAt struct {
 	Time time.Time
 	Back time.Duration // before the time of the start
-	// Offsets has the first offsets by partition. Others is the policy of the other partitions.
+	// Offsets has the first offsets by partition. Others is the start policy of partitions that are not in Offsets.
 	Offsets map[int32]int64
 	Others  string // earliest or latest, "" is earliest
 }
@@ -47,8 +47,8 @@ func startAt(p *StartAt) value {
 	}
 }
 
-// ParseStartAt parses start_at: one text with a time or a duration back, or "partition: offset" texts. Its errors say what
-// to write.
+// ParseStartAt parses start_at: one text with a time or a duration back, or "partition: offset" texts. Its errors say
+// what to write.
 func ParseStartAt(texts []string) (StartAt, error) {
 	if len(texts) == 1 && !strings.Contains(texts[0], ": ") {
 		if texts[0] == "" {
@@ -113,8 +113,8 @@ func (a *StartAt) node() *yaml.Node {
 	return n
 }
 
-// checkStart checks start and start_at of a topic against each other. A start_at in defaults applies only to topics whose
-// start needs one.
+// checkStart checks start and start_at of a topic against each other. A start_at in defaults applies only to topics
+// whose start needs one.
 func (l *loader) checkStart(name string, t *Topic) {
 	at, start := l.set(name, "start_at"), l.set(name, "start")
 	if l.failed(at) || l.failed(start) {

@@ -38,7 +38,7 @@ func TestStartOfTopics(t *testing.T) {
 		if d := cmp.Diff(want, topic.ReadFrom()); d != "" {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
-		// The output of config print means the same when it is loaded.
+		// The output of config print, loaded again, gives the same start.
 		var printed strings.Builder
 		if err := c.PrintYAML(&printed); err != nil {
 			t.Fatal(err)

@@ -47,7 +47,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// encodeValues writes the values in force as the command does.
+// encodeValues writes the values in force as JSON, as config print does.
 func encodeValues(w io.Writer, c *Config) error {
 	values, err := c.Values()
 	if err != nil {

@@ -64,8 +64,8 @@ func (l *loader) checkTables() {
 	}
 }
 
-// perhaps reports whether a letter table and a pattern's table are equal only for a topic that is named like the letter
-// table. Then the dead letters get the table, and [Config.Route] refuses the topic once it exists.
+// perhaps reports whether a and b are a letter table and a pattern's table that are equal only for a topic with the
+// name of the letter table. Then the dead letters get the table, and [Config.Route] refuses the topic once it exists.
 func perhaps(a, b feeder) bool {
 	if b.letters {
 		a, b = b, a
@@ -74,8 +74,8 @@ func perhaps(a, b feeder) bool {
 	return a.letters && !b.letters && b.pattern != nil && (a.pattern != b.pattern || !within)
 }
 
-// meet reports whether the tables of two entries can be equal or, with inside, one can be inside the other. For two patterns
-// it returns true if the templates alone do not exclude it.
+// meet reports whether the tables of two entries can be equal. With inside, it reports instead whether one can be
+// inside the other. For two patterns it returns true unless the templates alone exclude it.
 func (c *Config) meet(a, b feeder, inside bool) bool {
 	x, y := strings.Split(a.topic.Table, "/"), strings.Split(b.topic.Table, "/")
 	switch {

@@ -19,7 +19,8 @@ type value struct {
 	list    bool
 	pairs   bool // a mapping is also allowed; its texts are "key: value"
 	secret  bool
-	// set takes exactly one text unless list or pairs is true. Its error says what to write.
+	// set parses the texts and stores the value. It takes exactly one text unless list or pairs is true. On an error,
+	// which says what to write, the old value stays.
 	set  func(texts []string) error
 	node func() *yaml.Node
 }
@@ -61,8 +62,8 @@ func secret(p *Secret) value {
 	return v
 }
 
-// choice returns a value that accepts one of the words in now. For a word in later, the error says that it comes in a
-// later version.
+// choice returns a value that accepts one of the words in now. For a word in later, the error says that only a later
+// version accepts it.
 func choice(p *string, later []string, now ...string) value {
 	return one(p, strings.Join(now, " | "), "!!str", func(s string) (string, error) {
 		switch {

@@ -191,7 +191,7 @@ func (l *Lake) ReplaceTable(table string) {
 	l.Append(table, strings.TrimSpace(string(body)))
 }
 
-// SetPosition commits a position of topic orders without commitInfo.
+// SetPosition commits a position of topic orders without commitInfo, as another program might.
 func (l *Lake) SetPosition(table string, id int32, next int64) {
 	l.T.Helper()
 	topic, err := l.PartitionsOf("orders")
@@ -238,7 +238,7 @@ func Load(t *testing.T, path string) *config.Config {
 	return c
 }
 
-// As returns the lake with another configuration, in which is replaces each occurrence of was.
+// As returns the same broker and tables with another config.yaml: a copy in which is replaces each occurrence of was.
 func (l *Lake) As(was, is string) *Lake {
 	l.T.Helper()
 	other := *l
@@ -275,7 +275,7 @@ func (l *Lake) LetterAbout(partition int32, offset int64, value []byte) deadlett
 	}
 }
 
-// WriteLetters produces dead letters to a topic, and puts the objects that they link.
+// WriteLetters produces dead letters to a topic, and puts the objects to which they link.
 func (l *Lake) WriteLetters(form deadletter.Form, topic string, letters ...deadletter.Letter) {
 	l.T.Helper()
 	var records []*kgo.Record

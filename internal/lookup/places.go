@@ -18,7 +18,9 @@ import (
 // records between them.
 const apart = 100_000
 
-// AddPlace adds an offset to the ranges of a scan. The caller adds the offsets of a partition in ascending order.
+// AddPlace adds an offset to the ranges of a scan: it extends the last range if that has the same partition number and
+// is not [apart], else it begins a new one. It does not compare topics. The caller adds the offsets of a partition in
+// ascending order.
 func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []scan.Where {
 	if n := len(all); n > 0 && all[n-1].Partition == partition && offset-all[n-1].Next < apart {
 		all[n-1].Next = max(all[n-1].Next, offset+1)
@@ -33,7 +35,7 @@ func HasItsRows(state *deltalog.State, p idempotency.Partition) bool {
 	return OnlyItsRows(state.Txns, p)
 }
 
-// OnlyItsRows is [HasItsRows] by the txns of a table, whose keys are their appIds.
+// OnlyItsRows is [HasItsRows] for a map whose keys are the appIds of the table's txns; it does not use the values.
 func OnlyItsRows[T any](txns map[string]T, p idempotency.Partition) bool {
 	known := false
 	for appID := range txns {
@@ -65,7 +67,7 @@ func TopicIDs(state *deltalog.State, topic string) string {
 type Logs struct {
 	Known  map[idempotency.Partition]lettercount.Log
 	Gone   map[idempotency.Partition]string // why members can no longer read the partition
-	Failed map[idempotency.Partition]error  // the request for the partition failed
+	Failed map[idempotency.Partition]error  // error of the request for the partition
 }
 
 // Position returns the position of a partition and its log bounds. next is the position in the table, 0 without one.

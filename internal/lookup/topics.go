@@ -98,8 +98,8 @@ func (r *Reader) Span(ctx context.Context, p connector.Partition, from, to int64
 	return nil
 }
 
-// EachIn calls do for the records of a fetch result before an offset, and releases the fetch result. It stops at an error of
-// do and returns that error.
+// EachIn calls do for the records of a fetch result whose offsets are below end, and releases the fetch result. It
+// stops at an error of do and returns that error.
 func (r *Reader) EachIn(f *connector.Fetched, end int64, do func(*connector.Record) error) error {
 	defer release(f)
 	for f.Records != nil {

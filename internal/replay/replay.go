@@ -1,12 +1,12 @@
-// Package replay adds the records of dead letters to their table as rows, each exactly once, beside members and other
-// replays.
+// Package replay adds the records of dead letters to their table as rows, each exactly once, while members and other
+// replays write the same table.
 //
-// Each commit of a replay is announced by an intent in the operations log. The commit sets a txn of the table, the one for
-// replays, from the version that it found to the seq of its intent. So of several intents that continue the same version
-// only one can be committed, and table and operations log together always show which one it was:
+// Each commit of a replay is announced by an intent in the operations log. A table has one txn for replays. The commit
+// sets it from the version that the intent names (After) to the seq of the intent. So of several intents with the same
+// After only one can be committed, and table and operations log together always show which one it was:
 //
 //	txn == seq of the intent      it was committed
-//	txn == what it continues      not decided: its commit may still take effect
+//	txn == After of the intent    not decided: its commit may still take effect
 //	anything else                 it was not committed and never will be
 //
 // A crash leaves at most one intent without an outcome. The next replay, discard or move of positions settles it.
@@ -43,7 +43,7 @@ type Table struct {
 	Operator string
 	Reason   string
 
-	failed map[idempotency.Coordinates]bool // recorded in the operations log by the current Add
+	failed map[idempotency.Coordinates]bool // records whose failure the current Add has recorded in the operations log
 }
 
 // Topic says how records of a topic become rows.
@@ -104,11 +104,12 @@ const maxConflicts = 50
 // errAgain means that the operations log changed since the records were selected.
 var errAgain = errors.New("another operation came first")
 
-// Add makes rows of records, in one commit. It leaves out the records that have a row or were resolved meanwhile. Records
-// that cannot become rows count as failed replays in the operations log.
+// Add makes rows of records, in one commit. It leaves out records for the reasons of [Why]. Records that cannot become
+// rows count as failed replays in the operations log.
 //
-// Errors: [connector.ErrUndecided] is in the chain if the outcome is unknown; the records may or may not become rows, and
-// the next Add, of any process, settles that first. Otherwise an error means that none of the records became a row.
+// Errors: [connector.ErrUndecided] is in the chain if the outcome of the commit is unknown; the next Add of any process
+// finds and records it. If only the outcome could not be recorded, the error comes with Rows above 0. After any other
+// error none of the records became a row.
 func (t *Table) Add(ctx context.Context, records []Record) (Result, error) {
 	t.failed = map[idempotency.Coordinates]bool{}
 	slices.SortStableFunc(records, func(a, b Record) int {
@@ -147,7 +148,7 @@ func (t *Table) try(ctx context.Context, records []Record) (Result, error) {
 		return result, err
 	}
 
-	// 3. Decode. What still cannot become a row is recorded once.
+	// 3. Decode. The operations log counts the failures; later tries of this Add leave these records out.
 	rows, err := t.decode(s, todo, &result)
 	if err != nil {
 		return result, err
@@ -168,7 +169,8 @@ func (t *Table) try(ctx context.Context, records []Record) (Result, error) {
 		return result, fmt.Errorf("data files: %w", err)
 	}
 
-	// 5. Announce the commit, unless another operation made it wrong meanwhile. A crash here leaves an open intent.
+	// 5. Announce the commit, unless since step 1 an operator moved positions, or one of the dead letters was replayed
+	// or discarded. A crash here leaves an open intent.
 	intent, err := t.announce(ctx, r, rows, state)
 	if err != nil {
 		t.Table.Discard(ctx, staged)
@@ -193,7 +195,7 @@ func (t *Table) try(ctx context.Context, records []Record) (Result, error) {
 	return result, t.close(ctx, intent.Seq, opslog.Committed, committed.Version, "")
 }
 
-// plan returns the commit of some rows that continues a snapshot.
+// plan returns the plan of a commit that adds rows to the table as of s.
 func (t *Table) plan(s *connector.Snapshot, rows *rows) *plan.Replay {
 	r := &plan.Replay{
 		Pipeline: t.Pipeline, TableID: s.TableID, After: s.Positions[idempotency.ReplayAppID(t.Pipeline, s.TableID)],
@@ -208,8 +210,10 @@ func (t *Table) plan(s *connector.Snapshot, rows *rows) *plan.Replay {
 	return r
 }
 
-// announce appends the intent of a commit. state is the state of the operations log before the records were compared with
-// the table.
+// announce appends the intent of a commit. state is the operations log as of the time before the records were compared
+// with the table. It returns errAgain if since then positions of a topic were moved, a dead letter was resolved, or if
+// the intent that r continues has no recorded outcome yet. While a move of positions is open, it returns a
+// [RefusedError].
 func (t *Table) announce(ctx context.Context, r *plan.Replay, rows *rows, state *opslog.State) (opslog.Entry, error) {
 	body := opslog.ReplayIntent{Table: t.Path, TableID: r.TableID, After: r.After, Edited: rows.edited}
 	for _, l := range r.Letters {
@@ -231,7 +235,7 @@ func (t *Table) announce(ctx context.Context, r *plan.Replay, rows *rows, state 
 	})
 }
 
-// close records the outcome of an intent. The time limit of ctx may be over, so it gets some more time.
+// close records the outcome of an intent. It has 20 seconds, even if ctx has ended.
 func (t *Table) close(ctx context.Context, intent int64, o opslog.Outcome, version int64, detail string) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
@@ -242,7 +246,7 @@ func (t *Table) close(ctx context.Context, intent int64, o opslog.Outcome, versi
 	return nil
 }
 
-// closeOpen records the outcome of an intent unless it is recorded.
+// closeOpen records the outcome of an intent, unless the operations log already has one.
 func (t *Table) closeOpen(ctx context.Context, intent int64, o opslog.Outcome, version int64, detail string) error {
 	recorded := errors.New("the outcome is recorded")
 	const longest = 500

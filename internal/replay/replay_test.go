@@ -58,7 +58,7 @@ func newLake(t *testing.T) *lake {
 	return l
 }
 
-// commit commits to the table as a member does, with the pipeline's mark.
+// commit commits to the table as a member does, with the txn that marks the table as started by the pipeline.
 func (l *lake) commit(c *connector.Commit) {
 	l.t.Helper()
 	tab := table(l.t, l.store)
@@ -244,7 +244,7 @@ func TestAdd_LeavesOut(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
-	// The operations log was lost: rows of the table count.
+	// The operations log is lost: the rows of the table still show which records have become rows.
 	for o, err := range l.store.List(t.Context(), "_sluice/", "") {
 		if err != nil {
 			t.Fatal(err)
@@ -268,7 +268,8 @@ func TestAdd_LeavesOut(t *testing.T) {
 	}
 }
 
-// TestAdd_StillBad: failed replays are counted, and the others become rows.
+// TestAdd_StillBad: records that cannot become rows count as failed replays in the operations log, and the other
+// records become rows.
 func TestAdd_StillBad(t *testing.T) {
 	l := newLake(t)
 	r := l.replayer(l.store)
@@ -292,7 +293,8 @@ func TestAdd_StillBad(t *testing.T) {
 	}
 }
 
-// TestAdd_MovedPositions: a replay waits for a move of positions, whose records members will read again.
+// TestAdd_MovedPositions: while a move of positions has no outcome, a replay is refused. After the move it leaves out
+// the records that members will read again.
 func TestAdd_MovedPositions(t *testing.T) {
 	l := newLake(t)
 	moves := []opslog.Move{{Topic: "orders", Partition: 0, From: passed, To: 2}}
@@ -320,8 +322,8 @@ func (l *lake) onFirstFile(do func()) objstore.Store {
 	})
 }
 
-// TestAdd_ReadAgain: after the replay has compared its records with the table, an operator moves the position back and a
-// member makes a row of one of them.
+// TestAdd_ReadAgain: after the replay has compared its records with the table, an operator moves the position back and
+// a member makes a row of one of them. The replay must not add a second row of it.
 func TestAdd_ReadAgain(t *testing.T) {
 	l := newLake(t)
 	store := l.onFirstFile(func() {
@@ -368,8 +370,8 @@ func (l *lake) reads(next int64, offsets ...int64) {
 	}
 }
 
-// TestAdd_Conflict: another replay is committed first. The replay tries again, and counts a record that cannot become a row
-// once.
+// TestAdd_Conflict: another replay commits first. The replay tries again, leaves out the rows of the other one, and
+// counts a record that cannot become a row only once.
 func TestAdd_Conflict(t *testing.T) {
 	l := newLake(t)
 	store := l.onFirstFile(func() { add(t, l.replayer(l.store), good(0, 1, 8)...) })
@@ -383,8 +385,9 @@ func TestAdd_Conflict(t *testing.T) {
 	}
 }
 
-// TestAdd_EveryStep ends a replay at each operation of the store, before it took effect, after it, and with an effect that
-// comes only after another process has replayed. In the end each record has one row and each intent its outcome.
+// TestAdd_EveryStep stops a replay at each operation of the store: before the operation takes effect, after it, or with
+// an effect that comes only after another process has replayed. In the end each record has one row and each intent its
+// outcome.
 func TestAdd_EveryStep(t *testing.T) {
 	for _, effect := range []objstoretest.Effect{objstoretest.Never, objstoretest.Done, objstoretest.Late} {
 		for n := 1; ; n++ {
@@ -399,7 +402,8 @@ func TestAdd_EveryStep(t *testing.T) {
 	}
 }
 
-// diesAt ends a replay at its n-th operation of the store. It reports whether the replay had fewer.
+// diesAt stops a replay at its n-th operation of the store. It returns true if the replay ended before, with fewer
+// operations.
 func diesAt(t *testing.T, n int, effect objstoretest.Effect) (ended bool) {
 	l := newLake(t)
 	dying, die := context.WithCancel(t.Context())
@@ -448,7 +452,7 @@ func diesAt(t *testing.T, n int, effect objstoretest.Effect) (ended bool) {
 	return ended
 }
 
-// settled settles all intents and checks that the operations log is whole.
+// settled settles all intents of the table, and fails the test if one stays open or the operations log is not intact.
 func (l *lake) settled() {
 	l.t.Helper()
 	open, err := l.replayer(l.store).Withdraw(l.t.Context(), 0)
@@ -460,7 +464,8 @@ func (l *lake) settled() {
 	}
 }
 
-// TestWithdraw: a withdrawn intent never takes effect, even if its put lands later.
+// TestWithdraw: after a replay has been withdrawn, its commit never takes effect, even if the put of the commit lands
+// later.
 func TestWithdraw(t *testing.T) {
 	deltatest.Bubble(t, func(t *testing.T) {
 		l := newLake(t)

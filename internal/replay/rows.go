@@ -15,14 +15,14 @@ import (
 	"sluice/sink/opslog"
 )
 
-// resolved returns the dead letters of a partition that must not be replayed.
+// resolved returns the dead letters of a partition that were discarded or replayed.
 func resolved(s *opslog.State, p idempotency.Partition) offsets.Set {
 	l := s.Letters(p)
 	return offsets.Union(l.Discarded, l.Replayed)
 }
 
-// choose returns the records that may become rows, and notes the others in the result. records are sorted by partition and
-// offset.
+// choose returns the records that may become rows, and adds the others to result.Left. It drops records that failed in
+// an earlier try of the same Add. records are sorted by partition and offset.
 func (t *Table) choose(ctx context.Context, s *connector.Snapshot, state *opslog.State, records []Record, result *Result) ([]Record, error) {
 	var todo []Record
 	leave := func(r *Record, why Why) { result.Left = append(result.Left, Left{r.coordinates(), why}) }
@@ -160,8 +160,8 @@ func (t *Table) decodePartition(s *connector.Snapshot, records []Record, into *r
 	return nil
 }
 
-// TryRow appends a record to the open chunk of a builder. Without an error and a row, the topic makes no rows of such
-// records. A panic of the decoder is a [connector.LocalError].
+// TryRow appends a record to the open chunk of a builder. row is false without an error if the value is null and the
+// topic accepts such records, which make no rows. A panic of the decoder is a [connector.LocalError].
 func (t *Topic) TryRow(b connector.Builder, r *Record) (row bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -11,8 +11,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// MoveTimeout is how long a move of positions without an outcome keeps replays of its topic from starting. Its commit
-// cannot take effect later, unless its command was given a longer time limit.
+// MoveTimeout is how long a move of positions without an outcome prevents replays of its topic. After that time the
+// commit of the move cannot take effect any more, unless the command was given a longer time limit.
 const MoveTimeout = time.Hour
 
 // RefusedError says why a replay cannot start now.
@@ -20,8 +20,8 @@ type RefusedError struct{ Why string }
 
 func (e *RefusedError) Error() string { return e.Why }
 
-// Moving returns an error if the positions of a topic are being moved: members may read records again whose dead letters a
-// replay is about to make rows of.
+// Moving returns a [RefusedError] if a move of a topic's positions began within [MoveTimeout] and has no outcome.
+// Members may then read records again whose dead letters a replay is about to make rows of.
 func Moving(s *opslog.State, topic string) error {
 	if m, open := s.OpenMove(topic); open && time.Since(m.Since) < MoveTimeout {
 		return &RefusedError{fmt.Sprintf("%s moves positions of topic %s since %s (%s), and its outcome is not known: try again later",
@@ -33,9 +33,9 @@ func Moving(s *opslog.State, topic string) error {
 // Settle records the outcomes of the table's open intents, as far as they are decided, and returns the newest snapshot with
 // the state of the operations log that it was compared with.
 //
-// It reads the operations log before the table. An intent in that state which the table neither has as its newest replay
-// nor could still accept was not committed: had a later intent been committed after it, that one's own append would have
-// required its outcome.
+// It reads the operations log before the table. So if the txn for replays is neither the seq of an open intent nor the
+// version that the intent continues, the intent was not committed: a later intent is announced only after the outcome
+// of the one that it continues is recorded.
 func (t *Table) Settle(ctx context.Context) (*connector.Snapshot, *opslog.State, error) {
 	for {
 		state, err := t.Log.State(ctx)
@@ -76,8 +76,8 @@ func (t *Table) outcome(s *connector.Snapshot, open opslog.OpenReplay) (o opslog
 	return opslog.Conflict, true
 }
 
-// Withdraw settles the table's open intents and makes sure that those which are not decided and older than a while never
-// take effect: it commits an empty replay, after which the table refuses them. It returns the intents that stay open.
+// Withdraw settles the table's open intents. While one that is not decided is older than the given time, it commits an
+// empty replay, after which the table refuses the commits of all of them. It returns the intents that stay open.
 func (t *Table) Withdraw(ctx context.Context, older time.Duration) ([]opslog.OpenReplay, error) {
 	for {
 		s, state, err := t.Settle(ctx)

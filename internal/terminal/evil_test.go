@@ -10,7 +10,8 @@ import (
 // invisible character, line separators, and bytes that are not UTF-8.
 const evil = "\x1b[2J\u009b2J\u202e\u2066\u200b\u2028\x7f\r\x9b!"
 
-// steers returns the first character of a text that could control a terminal.
+// steers returns the first character of a text that could control a terminal, quoted with the text around it; "" if
+// there is none.
 func steers(text string) string {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRuneInString(text[i:])

@@ -175,7 +175,7 @@ func quotedIfOdd(text string) string {
 	return text
 }
 
-// Colours, as parameters of SGR.
+// Colours, as parameters of the escape sequence SGR of terminals.
 const (
 	faint  = "2"
 	red    = "31"

@@ -19,7 +19,7 @@ import (
 	"sluice/internal/config"
 )
 
-// onTerminal returns a logger on a terminal, and what the terminal gets.
+// onTerminal returns a logger that writes to a terminal, and the buffer with the text that the terminal gets.
 func onTerminal(t *testing.T, level string, how terminal) (*slog.Logger, *bytes.Buffer) {
 	t.Helper()
 	out := &bytes.Buffer{}
@@ -192,7 +192,8 @@ func TestTerminalLog_Concurrent(t *testing.T) {
 	}
 }
 
-// TestLogFormat: the format decides, and a terminal gets lines for people unless it is json.
+// TestLogFormat: with the format json a terminal, too, gets JSON. Otherwise a terminal gets lines for people, and other
+// writers get whole values without colours.
 func TestLogFormat(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, c := range []struct {

@@ -58,7 +58,7 @@ func (s *Screen) Close() error {
 	return err //nolint:wrapcheck // see Write
 }
 
-// writeEscaped writes text that is already escaped, except for its colours.
+// writeEscaped writes text without escaping it. The caller has escaped everything except the sequences for colours.
 func (s *Screen) writeEscaped(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package bytepool implements a budget of bytes that many goroutines share, and buffers that count against it.
 //
-// The bytes in use never exceed the size of the pool, except after [Pool.Adjust]. Returned buffers stay idle in the pool
-// as long as the budget has room for them, so that steady work makes no garbage.
+// The bytes in use never exceed the size of the pool, except after [Pool.Adjust]. Returned buffers stay idle in the
+// pool as long as the budget has room for them, so that steady work makes no garbage.
 package bytepool
 
 import (
@@ -28,7 +28,7 @@ var (
 type Pool struct {
 	size  int64
 	scrub bool
-	// pressed has room for one signal: a caller began to wait.
+	// pressed gets a signal when a caller begins to wait; it has room for one.
 	pressed chan struct{}
 
 	mu        sync.Mutex
@@ -79,8 +79,8 @@ func (p *Pool) Short() bool {
 func (p *Pool) Pressed() <-chan struct{} { return p.pressed }
 
 // TryAcquire takes n bytes if they are free, and reports whether it did. It overtakes callers that wait in
-// [Pool.Acquire]: it is for callers that must not wait, such as the reader, or one that already holds bytes of the pool. It
-// fails while a caller waits in [Pool.GetFirst].
+// [Pool.Acquire]: it is for callers that must not wait, such as the reader, or one that already holds bytes of the
+// pool. It fails while a caller waits in [Pool.GetFirst].
 func (p *Pool) TryAcquire(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,8 +150,8 @@ func (p *Pool) TryGet(n int) ([]byte, bool) {
 	return b, ok
 }
 
-// Draw is TryGet for a caller that has acquired bytes in advance. It uses these first; left is how many of them remain. If
-// ok is false, it changes nothing.
+// Draw is TryGet for a caller that has acquired bytes in advance. The buffer uses these bytes first; left is how many
+// of them it did not need. If ok is false, it changes nothing.
 func (p *Pool) Draw(n int, acquired int64) (b []byte, left int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,10 +165,10 @@ func (p *Pool) Draw(n int, acquired int64) (b []byte, left int64, ok bool) {
 	return b, left, true
 }
 
-// GetFirst is a TryGet that waits, before all other callers, until ctx ends. held is the number of bytes that the
-// caller already has of the pool: if n does not fit beside them, waiting would not help, and the error is
-// [ErrTooLarge]. The error is [ErrTaken] while another caller waits in GetFirst, because two callers that hold bytes
-// could wait for each other.
+// GetFirst is a TryGet that waits for room, before all callers of [Pool.Acquire]. If ctx ends first, the error is the
+// cause of ctx. held is the number of bytes that the caller already has of the pool: if n does not fit beside them,
+// waiting would not help, and the error is [ErrTooLarge]. The error is [ErrTaken] while another caller waits in
+// GetFirst, because two callers that hold bytes could wait for each other.
 func (p *Pool) GetFirst(ctx context.Context, n int, held int64) ([]byte, error) {
 	if held+int64(n) > p.size {
 		return nil, fmt.Errorf("%w: %d beside %d of %d bytes", ErrTooLarge, n, held, p.size)
@@ -269,8 +269,8 @@ func (p *Pool) get(n int) []byte {
 	return make([]byte, 0, size)
 }
 
-// find removes and returns the smallest idle buffer of at least size bytes, or nil if there is none. Its capacity is at
-// most one and a half times size, and at most most.
+// find removes and returns the smallest idle buffer of at least size bytes, or nil if there is none. The capacity of
+// the buffer is at most one and a half times size, and does not exceed most.
 func (p *Pool) find(size int, most int64) []byte {
 	best := 0
 	if len(p.idle[size]) > 0 && int64(size) <= most {
@@ -305,7 +305,7 @@ func (p *Pool) wait(n int64) *waiter {
 	return &waiter{n, make(chan struct{})}
 }
 
-// press signals that a caller began to wait.
+// press signals that a caller began to wait. If a signal is still in the channel, it adds none.
 func (p *Pool) press() {
 	select {
 	case p.pressed <- struct{}{}:

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPool: after any sequence of takes and returns, used and idle bytes together never exceed the size, each buffer
-// has the requested size and one user, and in the end no bytes are used.
+// TestPool: after any sequence of calls, used and idle bytes together never exceed the size, each buffer has the
+// requested size, no two callers have the same buffer, and in the end no bytes are used.
 func TestPool(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := NewScrubbing(int64(rapid.IntRange(1, 8<<20).Draw(t, "size")))
@@ -104,7 +104,8 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// TestKeep: idle buffers have no user, never exceed the budget, and are freed when the budget is needed.
+// TestKeep: a buffer that was given to Keep does not count as used, and Take returns it again. Idle buffers never
+// exceed the budget, and are dropped when a caller needs their bytes.
 func TestKeep(t *testing.T) {
 	p := NewScrubbing(1 << 20)
 	b := append(p.Take(100<<10), 1)
@@ -132,7 +133,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestReuse: a returned buffer is used again.
+// TestReuse: a buffer given to Put serves a later TryGet of about its size, without an allocation. Idle buffers do not
+// keep other callers from the budget.
 func TestReuse(t *testing.T) {
 	p := New(10 << 20)
 	a, _ := p.TryGet(3 << 20)
@@ -187,7 +189,7 @@ func TestOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		<-p.Pressed()
-		if !p.Short() || !p.TryAcquire(10) { // TryAcquire passes the callers that wait
+		if !p.Short() || !p.TryAcquire(10) { // TryAcquire overtakes the callers that wait in Acquire
 			t.Error("short")
 		}
 		go func() {
@@ -221,7 +223,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestGivingUp: a caller that gives up waiting takes no bytes, and the next one is served.
+// TestGivingUp: if the context of a waiting caller ends, it takes no bytes, and the next waiting caller is served.
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(100)

@@ -17,7 +17,7 @@ import (
 // floodLogEvery is how often the log mentions that connections were closed to make room.
 const floodLogEvery = time.Minute
 
-// state is the state of a connection, as in [http.ConnState].
+// state says what a connection does at the moment; it is derived from [http.ConnState] and from the handler.
 type state int
 
 // The order is the order in which connections are closed to make room.
@@ -27,9 +27,10 @@ const (
 	serving              // its request is being answered
 )
 
-// Listener is a listener that holds at most limit connections. A new one is always let in: when all places are taken,
-// it closes the oldest idle connection, else the oldest one. So a client that opens connections and sends nothing cannot
-// keep a request out, and costs a bounded number of sockets and goroutines.
+// Listener is a listener that holds at most limit connections. It always accepts a new one: when all places are taken,
+// it closes an idle connection, else one whose request has not arrived as a whole, else one whose request is being
+// answered; each time the oldest. So a client that opens connections and sends nothing cannot keep a request out, and
+// costs a bounded number of sockets and goroutines.
 type Listener struct {
 	net.Listener // set by On
 
@@ -55,8 +56,8 @@ type conn struct {
 	since uint64 // turn of its last change of state
 }
 
-// New returns the listener of a server, whose name log lines have. closed counts the connections that were closed to make
-// room for newer ones.
+// New returns a listener. server is the name of the server in log lines. closed counts the connections that were closed
+// to make room for newer ones.
 func New(server string, limit int, closed prometheus.Counter, logger *slog.Logger) *Listener {
 	return &Listener{
 		server: server, limit: limit, logger: logger, lines: reliability.NewSparse(1, floodLogEvery), open: map[*conn]struct{}{}, closed: closed,
@@ -66,8 +67,9 @@ func New(server string, limit int, closed prometheus.Counter, logger *slog.Logge
 // On sets the listener that accepts the connections. Call it once, before Accept.
 func (l *Listener) On(inner net.Listener) { l.Listener = inner }
 
-// Accept implements net.Listener. If it closes a connection to make room, it waits for the end of its goroutine before it
-// returns the new one. So goroutines stay bounded, and under a flood each connection has time to read its request.
+// Accept implements net.Listener. If it closes a connection to make room, it waits until the goroutine of that
+// connection ends, unless a handler is answering its request. So goroutines stay bounded, and under a flood each
+// connection has time to read its request.
 func (l *Listener) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {
@@ -86,8 +88,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// admit adds c. If all places are taken, it removes another connection and returns it as victim. busy is true if a handler
-// is answering a request of the victim.
+// admit adds c. If all places are taken, it removes another connection and returns it as victim. busy is true if a
+// handler is answering a request of the victim.
 func (l *Listener) admit(c *conn) (victim *conn, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +128,7 @@ func (l *Listener) note(c *conn, s state) bool {
 	return true
 }
 
-// Follow is the ConnState hook of the server.
+// Follow is the ConnState hook of the server: it stores the state of a connection, and forgets a closed one.
 func (l *Listener) Follow(nc net.Conn, is http.ConnState) {
 	if t, ok := nc.(*tls.Conn); ok {
 		nc = t.NetConn()
@@ -149,8 +151,9 @@ func (l *Listener) Follow(nc net.Conn, is http.ConnState) {
 	}
 }
 
-// Marks lets the listener know which connections have a request that is being answered. A request finds its connection by
-// the address of its client.
+// Marks wraps a handler, so that the listener knows which connections have a request that is being answered. It finds
+// the connection of a request by the address of its client, and drops the request if that connection was closed to make
+// room.
 func (l *Listener) Marks(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := l.from(r.RemoteAddr); c != nil && l.note(c, serving) {

@@ -20,7 +20,7 @@ type flooded struct {
 	address string
 }
 
-// serveFlooded starts a server whose answer calls live.
+// serveFlooded starts a server whose handler calls live for the path /live.
 func serveFlooded(t *testing.T, limit int, live func()) flooded {
 	t.Helper()
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -109,8 +109,8 @@ func (f flooded) is(t *testing.T, n int, s state) {
 
 const live = "GET /live HTTP/1.1\r\nHost: x\r\n"
 
-// TestListener_Flood opens many more connections than the limit, none of which the client closes. A probe is answered at
-// any time, and the server never has more connections than the limit.
+// TestListener_Flood opens many more connections than the limit, none of which the client closes. A probe is answered
+// at any time, and the server never has more connections than the limit.
 func TestListener_Flood(t *testing.T) {
 	const limit, flood = 16, 150
 	for name, text := range map[string]string{"Silent": "", "SlowHeader": live, "KeepAlive": live + "\r\n"} {
@@ -144,7 +144,8 @@ func TestListener_Flood(t *testing.T) {
 	}
 }
 
-// TestListener_Order: an idle connection goes first, then one without a request, and the oldest of each.
+// TestListener_Order: to make room, the oldest idle connection is closed first, then one whose request has not arrived
+// as a whole. The connection whose request is being answered stays.
 func TestListener_Order(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	first := sync.OnceFunc(func() {

@@ -17,8 +17,8 @@ import (
 // BatchOverhead is the size of an empty record batch in bytes (Kafka's format, magic 2).
 const BatchOverhead = 61
 
-// Size returns the largest size of the record in a record batch, in bytes; its timestamp and offset may be encoded shorter.
-// A topic's max.message.bytes limits the whole batch: compare it with BatchOverhead + Size.
+// Size returns the largest size of the record in a record batch, in bytes; its timestamp and offset may be encoded
+// shorter. A topic's max.message.bytes limits the whole batch: compare it with BatchOverhead + Size.
 func (r *Record) Size() int {
 	n := 1 + 10 + 5 // attributes, delta of the timestamp, delta of the offset
 	n += sized(len(r.Key)) + sized(len(r.Value)) + varint(len(r.Headers))
@@ -164,8 +164,9 @@ func (f Form) object(l Letter) *Object {
 	return &Object{Key: LinkKey(f.Pipeline, l.Source), Bytes: b}
 }
 
-// Whole returns the dead letter with the parts that are in its object, whose content the caller has read. A dead letter
-// without a link is returned as it is. The error is [ErrMalformed] if the object is not the one that the letter links.
+// Whole returns the dead letter with the parts that it lacks, taken from the content of the object that it links. A
+// dead letter without a link is returned as it is. The error is [ErrMalformed] if object is not the content of that
+// object.
 func Whole(l Letter, object []byte) (Letter, error) {
 	if l.Link.Key == "" {
 		return l, nil

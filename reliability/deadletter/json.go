@@ -340,8 +340,8 @@ func (b *fields) time(name, s string) time.Time {
 	return t
 }
 
-// timestamp returns the record's timestamp in milliseconds: from ms, else from raw (an RFC 3339 text or milliseconds), else
-// the timestamp of the dead letter.
+// timestamp returns the record's timestamp in milliseconds: from ms, else from raw (an RFC 3339 text or milliseconds),
+// else the timestamp of the dead letter.
 func (b *fields) timestamp(ms *int64, raw json.RawMessage, letter int64) int64 {
 	switch {
 	case ms != nil:

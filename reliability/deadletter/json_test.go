@@ -66,7 +66,8 @@ func TestDocumentsOfOthers(t *testing.T) {
 	}, mustParse(t, deadletter.Record{Timestamp: 7, Value: []byte(documentTwo)}))
 }
 
-// TestFields: the JSON has the fields that its readers rely on.
+// TestFields: the JSON of a dead letter has exactly these fields, and each field of the two documents of other programs
+// is among them.
 func TestFields(t *testing.T) {
 	l := some()
 	want := map[string]any{

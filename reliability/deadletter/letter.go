@@ -9,8 +9,8 @@ import (
 	"sluice/idempotency"
 )
 
-// Letter is a dead letter. Its coordinates identify it: the same record may be written more than once, and readers keep one
-// of the copies.
+// Letter is a dead letter. Its coordinates identify it: the same record may be written more than once, and readers keep
+// one of the copies.
 type Letter struct {
 	Source idempotency.Coordinates
 	// Timestamp, Key, Value and Headers are those of the record, unchanged. Key and Value are nil if they are null.
@@ -30,8 +30,8 @@ type Letter struct {
 	Retries      int // attempts after the first failure
 	FirstFailure time.Time
 	LastFailure  time.Time
-	// Written is when the dead letter was written to its topic, to the millisecond, or zero before that. [Parse] sets it to
-	// LastFailure if the record does not contain it.
+	// Written is when the dead letter was written to its topic, to the millisecond, or zero before that. [Parse] sets
+	// it to LastFailure if the record does not contain it.
 	Written time.Time
 
 	Member      string // the member that wrote the dead letter

@@ -177,9 +177,9 @@ func (k Link) holds() string {
 	return "value"
 }
 
-// Parse returns the dead letter that a record carries, in either envelope. It undoes Encode. A JSON value without Sluice's
-// headers may come from another program. The result shares the memory of the record. The error is [ErrMalformed], and its
-// text contains no bytes of the record.
+// Parse returns the dead letter that a record carries, in either envelope. It undoes Encode. A JSON value without
+// Sluice's headers may come from another program. The result shares the memory of the record. The error is
+// [ErrMalformed], and its text contains no bytes of the record.
 func Parse(r Record) (Letter, error) {
 	i := len(r.Headers) - 1
 	for i >= 0 && r.Headers[i].Key != versionHeader {

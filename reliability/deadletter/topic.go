@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// TopicName returns the name of a topic's dead-letter topic: the template with {topic} replaced. It returns an error if Kafka
-// does not allow the name, or if it is the topic's own.
+// TopicName returns the name of a topic's dead-letter topic: the template with {topic} replaced. It returns an error if
+// Kafka does not allow the name, or if it is the topic's own.
 func TopicName(template, topic string) (string, error) {
 	name := strings.ReplaceAll(template, "{topic}", topic)
 	switch {

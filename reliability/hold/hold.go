@@ -71,7 +71,8 @@ type Hold struct {
 	Offset int64 `json:"offset"`
 }
 
-// Error is an error that holds the claim, because a retry cannot fix the cause. Its class is Fatal.
+// Error is an error that holds the claim, because retries cannot fix the cause or have not fixed it in time. Its class
+// is Fatal.
 type Error struct {
 	Reason Reason
 	Detail string // what was found and what to do, for an operator; never bytes of a record
@@ -97,8 +98,8 @@ func (e *Error) Why() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Of returns the reason and the detail, including the cause, of the first [Error] in the chain of err. ok is false if there
-// is none.
+// Of returns the reason and the detail, including the cause, of the first [Error] in the chain of err. ok is false if
+// there is none.
 func Of(err error) (reason Reason, detail string, ok bool) {
 	held := (*Error)(nil)
 	if !errors.As(err, &held) {

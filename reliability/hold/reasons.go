@@ -30,7 +30,8 @@ type rule struct {
 	endsByRecord bool       // only reading a record ends the hold: no check can see that the cause is gone
 }
 
-// rules is the table of reasons. The reader, health, commands and alerts use it; tests compare docs/operations.md with it.
+// rules is the table of reasons. The reader, health, commands and alerts use it; tests compare docs/operations.md with
+// it.
 var rules = map[Reason]rule{
 	BehindLogStart: {level: slog.LevelError, command: acceptGap, ends: "an operator: Kafka deleted records before they were read, and they are lost: connector offsets accept-gap. Before the " +
 		"topic's initial commit: correct start_at"},
@@ -98,9 +99,10 @@ func (r Reason) Dependency() Dependency { return rules[r].dependency }
 // EndsByRecord reports whether only reading a record ends the hold.
 func (r Reason) EndsByRecord() bool { return rules[r].endsByRecord }
 
-// Command returns the command line that ends a hold, "" if no command does. partition is -1 for a whole topic, topic is ""
-// for all topics, and offset is -1 if unknown. The line can be run as it is. Its --reason, which the operations log keeps,
-// is the code of the hold; operators may write a better one.
+// Command returns the command line that ends a hold, "" if no command does or if it needs a partition or an offset that
+// is unknown. partition is -1 for a whole topic, topic is "" for all topics, and offset is -1 if unknown. The line can
+// be run as it is. Its --reason, which the operations log keeps, is the code of the hold; operators may write a better
+// one.
 func (r Reason) Command(topic string, partition int32, offset int64) string {
 	of := rules[r].command
 	if of == nil {

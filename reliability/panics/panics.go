@@ -1,5 +1,5 @@
-// Package panics turns a panic into an error that is safe to log: it says where the panic happened and quotes none of the
-// data that caused it.
+// Package panics turns a panic into an error that is safe to log: it says where the panic happened and quotes none of
+// the data that caused it.
 package panics
 
 import (
@@ -11,8 +11,9 @@ import (
 	"sync"
 )
 
-// Error is a recovered panic. Text is the message of a [runtime.Error]; for other values it is only their type, because the
-// value may quote a record. Stack lists the innermost functions, one a line, without their arguments for the same reason.
+// Error is a recovered panic. Text is the message of a [runtime.Error]; for other values it is only their type, because
+// the value may quote a record. Stack lists the innermost functions, one a line, without their arguments for the same
+// reason.
 type Error struct {
 	Text  string
 	Stack string
@@ -28,7 +29,8 @@ type Seen struct {
 	last string
 }
 
-// Anew returns the panic in the chain of err, or nil if there is none. anew reports whether it differs from the last one.
+// Anew returns the panic in the chain of err, or nil if there is none. anew reports whether it differs from the last
+// one that Anew returned.
 func (s *Seen) Anew(err error) (caught *Error, anew bool) {
 	if !errors.As(err, &caught) {
 		return nil, false
@@ -51,8 +53,8 @@ func Catch(op func() error) (err error) {
 	return op()
 }
 
-// Of returns the [Error] for a value that recover returned. Call it in the deferred function that recovered, because the
-// stack is gone once that function returns.
+// Of returns the [Error] for a value that recover returned. Call it in the deferred function that recovered, because
+// the stack is gone once that function returns.
 func Of(v any) *Error {
 	text := fmt.Sprintf("panic of type %T", v)
 	if own, ok := v.(runtime.Error); ok {

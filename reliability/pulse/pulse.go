@@ -1,9 +1,9 @@
 // Package pulse shows the state of the loops of a process: whether each has work, whether it waits for a dependency,
 // and how often it has turned. Package sluice/health/liveness judges these states.
 //
-// A loop calls [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, [Loop.Rest] before it waits for more, and
-// [Loop.Wait] and [Loop.Done] around a wait for a dependency, a pool or the clock. Each call is an atomic operation or two; none is
-// needed for a record. A nil Loop does nothing.
+// A loop calls [Loop.Work] when it takes up work, [Loop.Turn] when a part of it is done, [Loop.Rest] before it waits
+// for more, and [Loop.Wait] and [Loop.Done] around a wait for a dependency, a pool or the clock. Each call is an atomic
+// operation or two; none is needed for a record. A nil Loop does nothing.
 //
 // Functions that a loop calls find it in the context, so that for example a guard can mark the loop as waiting.
 package pulse
@@ -16,7 +16,8 @@ import (
 	"sync/atomic"
 )
 
-// Loops are the running loops of a process. The zero value is empty; nil stays empty.
+// Loops are the running loops of a process. The zero value is empty. Begin on a nil Loops adds nothing and returns a
+// nil Loop.
 type Loops struct {
 	mu     sync.Mutex
 	newest uint64
@@ -109,7 +110,7 @@ func (l *Loop) Wait() {
 	}
 }
 
-// Done ends a [Loop.Wait].
+// Done ends one [Loop.Wait] and counts as a turn.
 func (l *Loop) Done() {
 	if l != nil {
 		l.turns.Add(1)

@@ -21,8 +21,8 @@ import (
 type Options struct {
 	// URL is a connection string of libpq, as a URL or as keywords, with user and password.
 	URL string
-	// CAFile is a file of CA certificates that may have signed the server's certificate. With it, TLS and a verified host
-	// name are required. If it is empty, sslrootcert of the URL counts, or the CA certificates of the system.
+	// CAFile is a file of CA certificates that may have signed the server's certificate. With it, TLS and a verified
+	// host name are required. If it is empty, sslrootcert of the URL counts, or the CA certificates of the system.
 	CAFile string
 	// InsecurePlaintext allows sending the password without TLS, or to an unverified host.
 	InsecurePlaintext bool
@@ -66,7 +66,7 @@ const (
 	maxReply = 16 << 20
 )
 
-// bound makes connections of this configuration fail when the server exceeds a bound.
+// bound makes connections of this configuration fail when the server exceeds maxMessage or maxReply.
 func bound(c *pgconn.Config) {
 	c.MaxProtocolMessageBodyLen = maxMessage
 	dial := c.DialFunc

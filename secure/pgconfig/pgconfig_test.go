@@ -304,7 +304,7 @@ func TestBoundConn(t *testing.T) {
 	}
 }
 
-// zeros is an endless reader.
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// Every is the pause between two reads of a file: a revoked secret works no longer than this.
+// Every is the pause between two reads of a file. A secret that is removed from the file works no longer than this, if
+// the file is usable afterwards.
 const Every = 5 * time.Second
 
-// File holds the parsed content of a file, of other files that it names included. The last usable content stays in force
-// while the file is broken, for example while another process writes it.
+// File holds the parsed content of a file, of other files that it names included. The last usable content stays in
+// force while the file is broken, for example while another process writes it.
 type File[T any] struct {
 	path   string
 	read   func(path string) (*T, error)
@@ -26,7 +27,7 @@ type File[T any] struct {
 }
 
 // Open reads a file; the error is that of an unusable one. read must not quote secrets in its errors: they are logged.
-// notice is called with the content before, nil at first, and the content read, at each read of a usable file.
+// notice is called after each read of a usable file, with the content before, nil at first, and the new content.
 func Open[T any](ctx context.Context, path string, read func(string) (*T, error), notice func(ctx context.Context, before, now *T), logger *slog.Logger) (*File[T], error) {
 	f := &File[T]{path: path, read: read, notice: notice, logger: logger}
 	return f, f.Refresh(ctx)

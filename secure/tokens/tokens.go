@@ -62,7 +62,7 @@ func (t Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.
 
 // Set is the content of a file. It is immutable.
 type Set struct {
-	Open bool // others than the owner of the file may read it
+	Open bool // the mode of the file gives rights to its group or to everyone
 
 	all []Token
 }
@@ -70,9 +70,9 @@ type Set struct {
 // maxName bounds the length of a name, in bytes. The operations log keeps it as the operator.
 const maxName = 64
 
-// Parse parses the content of a file: one token a line, as NAME ROLE SHA256-IN-HEX [expires=RFC3339], with comments after
-// "#". A file of comments is a set without tokens; an empty file is an error, since a writer may have truncated it. Errors
-// name the line and quote nothing: operators sometimes write the token itself.
+// Parse parses the content of a file: one token a line, as NAME ROLE SHA256-IN-HEX [expires=RFC3339], with comments
+// after "#". A file of comments is a set without tokens; an empty file is an error, since a writer may have truncated
+// it. Errors name the line and quote nothing: operators sometimes write the token itself.
 func Parse(content []byte) (*Set, error) {
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil, errors.New("is empty: write lines of NAME ROLE SHA256-IN-HEX")
@@ -128,7 +128,7 @@ const nameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 // emptyHash is the SHA-256 of no bytes: the output of sha256sum after a command that failed.
 const emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// fits checks a token against those of the lines before.
+// fits returns an error if the hash of a token is that of no bytes, or if the token contradicts a line before it.
 func (s *Set) fits(t Token) error {
 	if hex.EncodeToString(t.hash[:]) == emptyHash {
 		return errors.New("the hash is that of an empty token")

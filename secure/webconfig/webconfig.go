@@ -99,8 +99,8 @@ func readFile(path string) ([]byte, error) {
 	return content, err
 }
 
-// Open reads a file and returns it for watching, so that new certificates come into force. A file that begins or ends to
-// have TLS meanwhile is an unusable one.
+// Open reads a file and returns it for watching, so that new certificates come into force. A later version that adds or
+// removes TLS counts as unusable.
 func Open(ctx context.Context, path string, logger *slog.Logger) (*reload.File[Config], error) {
 	first, err := Read(path)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// watched is a store that records the state of the loop during each put of a data file.
+// watched is a store that records, during each put of a data file, whether the goroutine counts as waiting (package
+// pulse).
 type watched struct {
 	objstore.Store
 	loops *pulse.Loops
@@ -27,8 +28,8 @@ func (w watched) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 	return w.Store.Put(ctx, key, body, mode)
 }
 
-// TestPulse_Stage: the loop turns with each row group that is encoded, staged or rehearsed. It waits while a data
-// file is put and while it waits for a share to encode.
+// TestPulse_Stage: the goroutine reports progress for each row group that is encoded, staged or rehearsed. It counts as
+// waiting while a data file is put, and while it waits for a share to encode.
 func TestPulse_Stage(t *testing.T) {
 	var loops pulse.Loops
 	var puts []pulse.State
@@ -78,7 +79,7 @@ func TestPulse_Stage(t *testing.T) {
 	}
 }
 
-// slow is a store that records the state of the loop at each read of an object's body.
+// slow is a store that records, at each read of an object's body, whether the goroutine counts as waiting.
 type slow struct {
 	objstore.Store
 	loops *pulse.Loops
@@ -102,7 +103,8 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// TestPulse_Read: the loop waits for each byte of an object, because a store may take minutes for a large one.
+// TestPulse_Read: the goroutine counts as waiting while it reads the body of an object, because a store may take
+// minutes for a large one.
 func TestPulse_Read(t *testing.T) {
 	var loops pulse.Loops
 	var reads []pulse.State

@@ -90,8 +90,9 @@ func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome
 	return noOutcome, t.failed(canceledBy(ctx, fmt.Errorf("commit version %d: %w", p.version, err)))
 }
 
-// checkBefore verifies that the version before the given one still exists. Log cleanup removes older versions first,
-// so it cannot have removed anything at or after the given version either.
+// checkBefore returns nil if the version before the given one still exists, for version 0 if the log is empty. If not,
+// the error wraps [logappend.ErrPreviousGone]. Log cleanup removes older versions first, so it cannot have removed the
+// given version while the one before it exists.
 func (t *Table) checkBefore(ctx context.Context, version int64) error {
 	if version == 0 { // no version comes before: no version may exist at all
 		for o, err := range t.raw.List(ctx, deltalog.Dir, deltalog.CommitKey(0)) {

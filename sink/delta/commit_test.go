@@ -176,7 +176,7 @@ func (s *truncated) Get(ctx context.Context, key string, off, n int64) (io.ReadC
 	return io.NopCloser(bytes.NewReader(b[:min(s.keep, len(b))])), errors.Join(err, r.Close())
 }
 
-// A commit without files also checks that the table is the one that the caller has seen.
+// A commit without files, too, is refused if the table is no longer the one that the caller has seen.
 func TestReplacedTableWithoutFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -191,7 +191,7 @@ func TestReplacedTableWithoutFiles(t *testing.T) {
 	})
 }
 
-// A put that was certainly refused is a hold, and its files can be deleted.
+// If the store refuses the put, the commit is a hold, and its files can be deleted.
 func TestDenied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := script(t, faultList{puts: []objstoretest.Fault{denied}})
@@ -208,7 +208,8 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// Another commit comes first, between our read of the log and our put: its content decides the fate of ours.
+// Another writer's commit gets our version, between our read of the log and our put. Depending on what it changes, our
+// commit becomes the next version, is fenced, or is a hold.
 func TestLostRace(t *testing.T) {
 	constraint := func(m deltalog.Metadata) deltalog.Metadata {
 		m.Configuration = map[string]string{"delta.constraints.positive": "id > 0"}
@@ -356,7 +357,7 @@ func TestOldSnapshot(t *testing.T) {
 				}
 				if c.cleaned {
 					time.AfterFunc(9*time.Minute, func() {
-						// Other writers went on, and the log is cleaned up to version 20.
+						// Other writers continue, and the log is cleaned up to version 20.
 						stranger := open(t, w.mem)
 						at := load(t, stranger).Positions[app(0)]
 						for i := range int64(20) {
@@ -486,7 +487,8 @@ func (s *sleepy) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 	return s.Store.Put(objstore.WithLastCheck(context.WithoutCancel(ctx), nil), key, body, mode)
 }
 
-// A writer without conditional puts overwrites our commit. The next refresh notices it, and Kafka is read again.
+// A writer without conditional puts overwrites our commit. The next commit is fenced, positions are those of the log
+// again, and the event is counted once.
 func TestOverwrittenCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg := objstore.NewMem(), prometheus.NewRegistry()
@@ -513,7 +515,8 @@ func TestOverwrittenCommit(t *testing.T) {
 	})
 }
 
-// Our commit is missing, as after a restore of the bucket.
+// Our commit is missing, as after a restore of the bucket: the next load returns the positions of the version before
+// it.
 func TestVanishedCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg := objstore.NewMem(), prometheus.NewRegistry()

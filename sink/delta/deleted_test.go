@@ -27,8 +27,8 @@ func removeAll(t *testing.T, store objstore.Store) {
 	}
 }
 
-// TestTable_DeletedAndCreatedAgain: a new table in the place of the written one does not count as an overwritten commit,
-// with any version.
+// TestTable_DeletedAndCreatedAgain: if the table is deleted and a new one is created in its place, that does not count
+// as an overwritten commit, no matter how many versions the new table has.
 func TestTable_DeletedAndCreatedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		looks bool // the member sees the empty folder

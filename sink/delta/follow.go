@@ -38,8 +38,8 @@ type Change struct {
 	Others bool
 	// Back maps each appId whose position was moved back to its lowest position since.
 	Back map[string]int64
-	// Replayed are the dead letters whose rows were added by replays. If they are too many, or no names that this program
-	// writes, the rows count as those of others.
+	// Replayed are the dead letters whose rows were added by replays. Others is true instead if a commit names more
+	// than maxReplayed allows, or in a form that this program does not write.
 	Replayed []connector.Replayed
 }
 
@@ -99,9 +99,9 @@ func (f *Follower) follow(ctx context.Context) (Change, error) {
 	return f.anew(ctx)
 }
 
-// stands reports whether the newest version that was read is still in the log. It is not if the table was deleted,
-// restored from an older copy or created anew at the same place. The versions of such a table must not be applied to
-// the old state.
+// stands reports whether the newest version that was read is still in the log. The result is false if the table was
+// deleted, restored from an older copy or created anew at the same place. The versions of such a table must not be
+// applied to the old state.
 func (f *Follower) stands(ctx context.Context) (bool, error) {
 	now, err := deltalog.End(ctx, f.store, nil, f.state, time.Now())
 	switch {
@@ -142,8 +142,8 @@ func (f *Follower) anew(ctx context.Context) (Change, error) {
 	return Change{Anew: true}, nil
 }
 
-// note adds to c what commit changes in s, the state before it. left is what the names of replayed dead letters may still
-// cost.
+// note adds the changes of one commit to c. s is the state before the commit. left is the part of maxReplayed that
+// earlier commits have not used; note reduces it.
 func (c *Change) note(s *deltalog.State, commit deltalog.Commit, left *int64) {
 	var own ours
 	info := commit.Info()
@@ -198,7 +198,8 @@ func hasKafkaColumns(m deltalog.Metadata) bool {
 // State returns the table as of the last call, nil if there is none.
 func (f *Follower) State() *deltalog.State { return f.state }
 
-// Places calls [Places] with the state of the last call and with a bound in bytes on the memory for data files.
+// Places calls [Places] with the state of the last call. bytes bounds the memory for data files. If a checkpoint or
+// commit of that state is gone, it returns the error, and the next call of [Follower.Follow] starts anew.
 func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(topic string, partition int32, offset int64) error) error {
 	if found, ok := deltalog.Hint(ctx, f.store); ok { // else all commits since a much older checkpoint would be read
 		f.state = f.state.Know(found)

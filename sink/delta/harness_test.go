@@ -199,7 +199,7 @@ func foreign(t *testing.T, store objstore.Store, actions ...deltalog.Action) {
 	foreignInfo(t, store, "", actions...)
 }
 
-// foreignInfo is [foreign] with something under this program's name in commitInfo.
+// foreignInfo is [foreign] with a JSON text as the field sluice of commitInfo, "" for none.
 func foreignInfo(t *testing.T, store objstore.Store, sluice string, actions ...deltalog.Action) {
 	t.Helper()
 	s, err := deltalog.Load(t.Context(), store)
@@ -276,7 +276,7 @@ func checkRows(t *testing.T, store objstore.Store, s *deltalog.State, positions 
 	}
 }
 
-// checkHistory is the part of check that looks at each version.
+// checkHistory is the part of check that reads each version.
 func checkHistory(t *testing.T, store objstore.Store, positions ...int64) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -314,7 +314,7 @@ func files(t *testing.T, store objstore.Store) (keys []string) {
 	return keys
 }
 
-// holds reports whether err is a hold with a reason and a text.
+// holds fails the test unless err is a hold.Error with this reason and text, of class Fatal.
 func holds(t *testing.T, err error, reason hold.Reason, text string) {
 	t.Helper()
 	var held *hold.Error

@@ -44,7 +44,7 @@ type Info struct {
 	Rows             int64
 	FilesWithoutRows int64
 
-	Txns []deltalog.Txn // by appId
+	Txns []deltalog.Txn // sorted by appId
 	// Positions maps appIds to the versions of Txns, as in a [connector.Snapshot]: without leader epochs that belong to
 	// an earlier position.
 	Positions map[string]int64
@@ -89,9 +89,9 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 // recentCommits is the number of commits that [IgnoredFields] reads.
 const recentCommits = 20
 
-// IgnoredFields returns by topic the record fields without a column, as noted in the [recentCommits] commits that end
-// with version. since is the oldest version that was read: reading stops at a commit that is missing or cannot be
-// parsed.
+// IgnoredFields returns, by topic, the names of record fields that the table has no column for. It reads them from
+// commitInfo of the given version and of those before it, [recentCommits] in all. since is the oldest version that it
+// read: it stops at a commit that is missing or cannot be parsed.
 func IgnoredFields(ctx context.Context, store objstore.Store, version int64) (all []connector.IgnoredFields, since int64, err error) {
 	names, more := map[string][]string{}, map[string]bool{}
 	since = version
@@ -136,7 +136,8 @@ func instant(milliseconds int64) time.Time {
 	return time.Time{}
 }
 
-// numRecords returns the number of rows of a file by its statistics; ok is false if they do not have it.
+// numRecords returns the number of rows of a file by its statistics; ok is false if the statistics do not have it or
+// cannot be parsed.
 func numRecords(a deltalog.Add) (int64, bool) {
 	var stats struct {
 		NumRecords *int64 `json:"numRecords"`
@@ -157,7 +158,7 @@ type Entry struct {
 	Txns      []deltalog.Txn
 	// Ranges are the offsets that the commit covers, nil for commits of other programs.
 	Ranges []connector.Range
-	// Ignored are the record fields without a column.
+	// Ignored are, by topic, the fields of the commit's records that the table has no column for.
 	Ignored []connector.IgnoredFields
 	// Moved names the operator who moved positions by the commit, nil for the commits of members.
 	Moved *connector.Moved
@@ -296,8 +297,8 @@ func offsets(ctx context.Context, store objstore.Store, key string, yield func(R
 // offsetsBytes bounds the memory for one data file while its Kafka columns are read.
 const offsetsBytes = 64 << 20
 
-// readRows yields the rows of a batch that has the three Kafka columns, in any order of columns. more is false if the
-// caller stopped.
+// readRows yields the rows of a batch that has the three Kafka columns, in any order of columns. more is false if yield
+// returned false.
 func readRows(batch arrow.RecordBatch, yield func(Row) bool) (more bool, err error) {
 	more = true
 	err = columnsOf(batch, func(r Row, _ int) { more = more && yield(r) })

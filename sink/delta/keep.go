@@ -14,9 +14,9 @@ import (
 )
 
 // A table may set delta.setTransactionRetentionDuration. Every writer of a checkpoint then drops txns that were not
-// updated for that long, and the pipeline's positions with them. So the pipeline repeats its txns in time: its mark,
-// and the positions of idle partitions. A commit repeats the txns exactly as they are in the prefix that it extends,
-// so it cannot move a position, even one that belongs to another member.
+// updated for that long, and the pipeline's positions with them. So the pipeline repeats its txns in time: the one that
+// marks the table as started by the pipeline, and the positions of idle partitions. A commit repeats the txns exactly
+// as they are in the prefix that it extends, so it cannot move a position, even one that belongs to another member.
 
 const (
 	propTxnRetention = "delta.setTransactionRetentionDuration"
@@ -38,7 +38,8 @@ func txnRetention(m deltalog.Metadata) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// retained returns an error if the table drops positions before Kafka deletes the records after them.
+// retained returns a hold.Error with hold.TableUnsupported if the table drops txns sooner than Kafka deletes the
+// records of its topics.
 func (t *Table) retained() error {
 	kept, expire := txnRetention(t.head.Metadata)
 	if !expire || t.opt.Retention == nil {

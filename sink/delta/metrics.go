@@ -13,7 +13,7 @@ type metrics struct {
 	checkpoints *prometheus.CounterVec
 }
 
-// Values of the label result, of commits and of checkpoints.
+// Values of the label result of the metrics of commits and checkpoints.
 const (
 	resultCommitted = "committed"
 	resultConflict  = "conflict"

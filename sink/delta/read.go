@@ -25,7 +25,7 @@ func (t *Table) scanner(s *connector.Snapshot) func(context.Context, scan.Query,
 	}
 }
 
-// stateOf returns the state of a snapshot, nil if it is not the newest one.
+// stateOf returns the state of a snapshot, nil if the snapshot is not of the newest known version.
 func (t *Table) stateOf(s *connector.Snapshot) *deltalog.State {
 	if t.head == nil || t.head.Version != s.Version || t.head.Metadata.ID != s.TableID {
 		return nil

@@ -71,7 +71,8 @@ func (t *Table) headStands(ctx context.Context, store retried) (bool, error) {
 	return now.Size == t.head.stamp.Size && now.Modified.Equal(t.head.stamp.Modified), nil
 }
 
-// reload drops all knowledge of the table and reads the log from a checkpoint.
+// reload reads the log anew from the newest checkpoint and makes its newest version the head. If the table is gone, it
+// returns a hold.Error with hold.TableReplaced. If our last commit is no longer in the log, it logs and counts that.
 func (t *Table) reload(ctx context.Context, store retried) error {
 	t.head = nil
 	s, err := deltalog.Load(ctx, store)

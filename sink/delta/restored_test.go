@@ -39,13 +39,14 @@ func versions(t *testing.T, store objstore.Store) (all []int64) {
 	return all
 }
 
-// TestTable_OlderCopyRestored: versions vanish under a running member, its own or another writer's. The member must
-// not write after the gap, and must not continue from positions that the table no longer has, from the first commit on.
+// TestTable_OlderCopyRestored: an older copy of the table is restored while a member runs, so that versions of this
+// member or another one vanish. From its first commit on, the member must not write after the gap, and must not
+// continue from positions that the table no longer has.
 func TestTable_OlderCopyRestored(t *testing.T) {
 	for name, c := range map[string]struct {
-		// others and mine are the versions that another member and this one commit, in this order.
+		// before commits versions of this member (mine) and of another one (other).
 		before func(t *testing.T, mine, other *delta.Table)
-		to     int64 // the version that the table is set back to
+		to     int64 // the newest version of the restored copy
 		after  func(t *testing.T, other *delta.Table)
 		want   map[string]int64 // positions that a member may continue from
 	}{
@@ -103,7 +104,8 @@ func TestTable_OlderCopyRestored(t *testing.T) {
 				}
 				left := versions(t, store)
 
-				// A commit of what was there before is fenced, or extends what is there now.
+				// A commit that starts at the position before the restore is fenced. If the restored table has the same
+				// position, the commit becomes its next version.
 				at := seen.Positions[app(0)]
 				k := rowRange{0, at, at + 1}
 				_, err := mine.Commit(t.Context(), k.commit(nil), k.pre)

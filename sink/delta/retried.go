@@ -160,8 +160,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, end
 }
 
-// wait reads the next bytes. For the watchdog it is a wait for the store, like every request behind a guard: the body
-// of a large object may take minutes.
+// wait reads the next bytes. Meanwhile the goroutine counts as waiting for the store, as in every request behind a
+// guard, so that the watchdog does not take it for stuck: the body of a large object may take minutes.
 func (b *body) wait(p []byte) (int, error) {
 	loop := pulse.Of(b.ctx)
 	loop.Wait()

@@ -170,7 +170,8 @@ func (t *Table) Discard(ctx context.Context, s *connector.Staged) {
 	}
 }
 
-// appendable returns the files of a commit, nil if it has none. Files can be committed only once.
+// appendable returns the files of a commit, nil if it has none. It returns an error if the files were committed or
+// discarded before, or if a version that names them may exist.
 func appendable(s *connector.Staged) (*staged, error) {
 	if s == nil {
 		return nil, nil
@@ -235,9 +236,9 @@ type ours struct {
 	Batch string `json:"batch,omitempty"`
 	// Ranges are the offsets that the commit covers.
 	Ranges []connector.Range `json:"ranges"`
-	// Moved names who moved positions and why, null for the commits of members.
+	// Moved names who moved positions by the commit and why. It is omitted for the commits of members.
 	Moved *connector.Moved `json:"moved,omitempty"`
-	// Ignored are the record fields without a column.
+	// Ignored are, by topic, the fields of the commit's records that the table has no column for.
 	Ignored []connector.IgnoredFields `json:"ignored_fields,omitempty"`
 	// Replayed are the dead letters whose rows the commit adds.
 	Replayed []connector.Replayed `json:"replayed,omitempty"`

@@ -27,7 +27,7 @@ var _ connector.Table = (*Table)(nil)
 
 // Options configure a [Table].
 type Options struct {
-	// Pipeline is the id of the query in commitInfo.
+	// Pipeline is the name of the pipeline. Its txns have it in their appIds, and commitInfo has it as queryId.
 	Pipeline string
 	// Engine is the name and version of this program in commitInfo, such as "sluice/0.1.0".
 	Engine string
@@ -43,7 +43,7 @@ type Options struct {
 	// Encoders is the working memory for encoding row groups, shared by all tables of a process. With nil each commit
 	// makes its own.
 	Encoders *datafile.Shares
-	// Guard retries the operations of the store and has its breaker. The store itself must not retry.
+	// Guard retries the operations of the store and has the store's circuit breaker. The store itself must not retry.
 	Guard *reliability.Guard
 	// TempDir is the directory for large checkpoints, "" for the system's temporary directory.
 	TempDir string
@@ -62,9 +62,9 @@ type Table struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	// head is the newest known version, nil before the first load and after an event that made it doubtful. own is
-	// the last version that this table committed. tableID stays when head is reset. turn decides when to put. The
-	// writer's goroutine owns them all.
+	// head is the newest known version, nil before the first load and after an error that requires a reload. own is the
+	// last version that this table committed. tableID is the id of the last known version; it stays when head becomes
+	// nil. turn decides when to put. The writer's goroutine owns them all.
 	head    *head
 	own     *ownCommit
 	tableID string
@@ -80,8 +80,8 @@ type Table struct {
 type head struct {
 	*deltalog.State
 	snapshot *connector.Snapshot
-	// stamp identifies the object of the version as it was read, zero if unknown: our own commits are recognized by
-	// their txnId.
+	// stamp has the size and the time of the commit's object as it was read. It is zero if they are unknown, and for
+	// our own commits, which their txnId identifies.
 	stamp objstore.Info
 	// schema is nil if this version must not write the table; refusal then says why.
 	schema  *schema.Schema
@@ -172,7 +172,8 @@ func (t *Table) setUndecided(h *hold.Hold) {
 	t.undecided = h
 }
 
-// setHead makes s the newest known version. stamp identifies the object of its commit.
+// setHead makes s the newest known version and builds its snapshot. stamp has the size and the time of its commit's
+// object, zero if unknown.
 func (t *Table) setHead(s *deltalog.State, stamp objstore.Info) {
 	h := &head{State: s, stamp: stamp}
 	if old := t.head; old != nil && sameTable(old.State, s) {
@@ -215,7 +216,7 @@ func (t *Table) encoding() datafile.Options {
 	config := t.head.Metadata.Configuration
 	o := datafile.Options{TargetSize: t.opt.FileSize, Shares: t.opt.Encoders}
 	if n, ok := intProperty(config, "delta.dataSkippingNumIndexedCols", -1, math.MaxInt32); ok {
-		o.IndexedLeaves = n // statistics handles 0, which the encoder takes for its default
+		o.IndexedLeaves = n // the method statistics handles 0, which for the encoder means its default
 	}
 	if n, ok := intProperty(config, "delta.dataSkippingStringPrefixLength", 1, math.MaxInt32); ok {
 		o.StringPrefix = n

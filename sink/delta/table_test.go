@@ -86,7 +86,7 @@ func TestSupported(t *testing.T) {
 	holds(t, delta.Supported(plain, deltalog.Metadata{ID: "i", SchemaString: parse(t, ddl).DeltaJSON()}), hold.SchemaConflict, "_kafka_offset")
 }
 
-// A table is refused unless it has the columns of the configured schema.
+// A table that lacks a column of the configured schema, or has it with another type, is refused.
 func TestOpenExisting(t *testing.T) {
 	mem := objstore.NewMem()
 	load(t, open(t, mem))
@@ -112,7 +112,8 @@ func TestOpenExisting(t *testing.T) {
 	holds(t, err, hold.SchemaConflict, "there is no table")
 }
 
-// A table that cannot be written is checked again; once it can be written, the writer continues.
+// While this version must not write the table, each load is refused with a hold. Once the table can be written, the
+// writer continues.
 func TestRefusalEnds(t *testing.T) {
 	mem := objstore.NewMem()
 	tab := open(t, mem)
@@ -168,7 +169,7 @@ func TestDeniedLoad(t *testing.T) {
 	})
 }
 
-// Table properties that concern the statistics in the log.
+// Table properties for statistics decide what the statistics of a commit have.
 func TestStatisticsProperties(t *testing.T) {
 	for property, want := range map[string]string{
 		"delta.dataSkippingNumIndexedCols":         `{"numRecords":3}`,
@@ -216,7 +217,7 @@ func TestStageSeveralFiles(t *testing.T) {
 	})
 }
 
-// The guard retries broken reads.
+// If a read fails or breaks off, the guard retries it, and the table loads the same state.
 func TestBrokenReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

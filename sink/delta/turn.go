@@ -9,20 +9,21 @@ import (
 	"sluice/reliability"
 )
 
-// turn shares the log fairly among its writers. A version goes to the writer that puts first, and the losers leave no
-// trace in the log. A writer that came back at once would therefore commit again and again, and starve the others. So
-// each writer pauses after a commit, and pauses shorter the more conflicts it had.
+// turn shares the log fairly among its writers. A version goes to the writer that puts first, and writers that had a
+// conflict leave no trace in the log. A writer that came back at once would therefore commit again and again, and
+// starve the others. So each writer pauses after a commit, and pauses shorter the more conflicts it had.
 type turn struct {
 	committed   time.Time     // time of our last commit
 	putDuration time.Duration // duration of the newest put, from its start to its known outcome
 }
 
 const (
-	// minPause separates writers that lost to the same one. maxPause bounds the delay with a slow store.
+	// minPause separates writers that had a conflict with the same commit. maxPause bounds the delay with a slow store.
 	minPause, maxPause = 20 * time.Millisecond, 2 * time.Second
 )
 
-// yield waits after our last commit for one to two times the duration of a put, so that others get a chance.
+// yield waits until one to two durations of a put have passed since our last commit, so that other writers get a
+// chance.
 func (t *turn) yield(ctx context.Context) error {
 	took := min(t.putDuration, maxPause)
 	return t.wait(ctx, time.Until(t.committed.Add(took+rand.N(took+1))))

@@ -44,7 +44,7 @@ func (tr *trace) all() []string {
 // say adds a comment of the test to the trace.
 func (tr *trace) say(s string) { tr.line("# " + s) }
 
-// golden compares a trace with testdata.
+// golden compares a trace with the file of this name in testdata.
 func golden(t *testing.T, name string, tr *trace) {
 	t.Helper()
 	lines := tr.all()

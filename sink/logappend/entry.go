@@ -160,8 +160,8 @@ func (e *Entry) reportUnknown(ctx context.Context, cause error) {
 	}
 }
 
-// retryable makes err Transient while a put is unresolved, because only a resolved outcome may end the append.
-// Otherwise it returns err as it is.
+// retryable makes err Transient while a put is unresolved, because only a resolved outcome may end the append. It
+// leaves err as it is if no put is unresolved, and if err is [ErrPreviousGone], which ends the append in any case.
 func (e *Entry) retryable(err error) error {
 	if e.unknownSince.IsZero() || errors.Is(err, ErrPreviousGone) {
 		return err

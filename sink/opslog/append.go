@@ -52,7 +52,8 @@ func (l *Log) append(ctx context.Context, p *proposal) (committed bool, err erro
 	return false, err
 }
 
-// isThere reports whether the entry at a seq has these bytes.
+// isThere reports whether the object at a seq has these bytes. An object that cannot be parsed is an error, because it
+// may be our entry, damaged on the way.
 func (l *Log) isThere(ctx context.Context, seq int64, object []byte) (bool, error) {
 	found, err := l.readOnce(ctx, seq)
 	if err != nil || bytes.Equal(found, object) {

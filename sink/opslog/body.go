@@ -176,8 +176,8 @@ type Outcome string
 
 // The outcomes.
 const (
-	Committed Outcome = "won"     // the positions are moved
-	Conflict  Outcome = "lost"    // the positions are not moved, and this command never will move them
+	Committed Outcome = "won"     // the positions are moved, or the rows of a replay are added
+	Conflict  Outcome = "lost"    // the commit had no effect and never will have one
 	Unknown   Outcome = "unknown" // only the table's log shows the outcome
 )
 

@@ -223,7 +223,8 @@ func (c *chain) refresh(ctx context.Context) error {
 	return err
 }
 
-// stands verifies that the head object is unchanged, if the list shows another stamp for it.
+// stands returns nil if now, the stamp of the head's object in a new list, equals the stored stamp. Otherwise it reads
+// the object: it stores now if the object has the hash of the head, else it returns a [BrokenError].
 func (c *chain) stands(ctx context.Context, now stamp) error {
 	if now == c.stamp {
 		return nil
@@ -242,7 +243,8 @@ func (c *chain) stands(ctx context.Context, now stamp) error {
 	return nil
 }
 
-// link parses the object that follows head. The error is a [BrokenError].
+// link parses object as the entry that follows head. It returns a [BrokenError] if the object is missing, is no entry
+// of this seq, or names another hash than that of head.
 func link(head Head, seq int64, object []byte) (Entry, error) {
 	if object == nil {
 		return Entry{}, broken(seq, "it is missing, and there are later ones")

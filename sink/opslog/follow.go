@@ -21,8 +21,9 @@ const (
 	FollowDelay = 10 * time.Second
 )
 
-// A Follower keeps a member up to date with the log: it polls, reads new entries and verifies the chain. While the
-// log is unreachable or broken, the follower keeps its last state, so that an outage never looks like "no pauses".
+// A Follower keeps a member up to date with the log: it polls, reads new entries and verifies the chain. While the log
+// is unreachable or broken, the follower keeps the state of the entries that it could verify, so that an outage never
+// looks like "no pauses".
 type Follower struct {
 	chain chain
 	every time.Duration
@@ -32,7 +33,7 @@ type Follower struct {
 	broken prometheus.Gauge
 
 	mu      sync.Mutex
-	state   *State        // nil before the first successful poll
+	state   *State        // nil before the first poll that found the log intact
 	changed chan struct{} // closed when state changes
 	polled  time.Time
 	trouble Trouble
@@ -81,7 +82,8 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// poll reads the new entries.
+// poll reads the new entries and publishes the new state. If that fails, it logs the error and keeps it as the trouble;
+// the entries that it could verify are in force.
 func (f *Follower) poll(ctx context.Context) {
 	before := f.chain.state.head
 	err := f.chain.refresh(ctx)

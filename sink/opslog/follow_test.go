@@ -98,7 +98,8 @@ func TestFollower_NotReadyBeforeFirstPoll(t *testing.T) {
 	}
 }
 
-// TestFollower_Changed: the channel is closed with the first state and with each newer one, and not by a poll without news.
+// TestFollower_Changed: the channel of Changed is closed when the first state arrives and with each newer state. A poll
+// that finds no new entry does not close it.
 func TestFollower_Changed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := objstore.NewMem()

@@ -31,17 +31,18 @@ func (l Letters) Source() idempotency.Partition {
 // MaxLetters is the largest number of dead letters that one entry may name. More need several entries.
 const MaxLetters = 50_000
 
-// Discard ends the work on dead letters: their records will never become rows.
+// Discard says that the records of dead letters shall never become rows, unless a [Reopen] takes it back.
 type Discard struct {
 	Letters []Letters `json:"letters"`
 }
 
-// Acknowledge keeps dead letters as they are and ends their alarm.
+// Acknowledge takes dead letters out of the count of unresolved ones, so that they cause no alarm. A replay may still
+// make rows of them.
 type Acknowledge struct {
 	Letters []Letters `json:"letters"`
 }
 
-// Reopen takes a [Discard] or an [Acknowledge] of dead letters back.
+// Reopen takes back each [Discard] and [Acknowledge] of dead letters.
 type Reopen struct {
 	Letters []Letters `json:"letters"`
 }
@@ -136,7 +137,8 @@ func (d ReplayDone) check() error {
 	return nil
 }
 
-// checkLetters validates lists of dead letters: at least some partitions, and at most [MaxLetters] dead letters.
+// checkLetters returns an error if all has fewer than the given number of partitions, an invalid partition, a partition
+// without offsets, or more than [MaxLetters] dead letters.
 func checkLetters(all []Letters, partitions int) error {
 	if len(all) < partitions {
 		return errors.New("it names no dead letter")

@@ -16,7 +16,7 @@ var someSource = idempotency.Partition{Cluster: "c", Topic: "orders", TopicID: i
 // lettersAt returns dead letters of someSource.
 func lettersAt(all ...int64) []Letters { return []Letters{LettersOf(someSource, offsets.Of(all...))} }
 
-// TestState_Letters is the table of transitions in docs/dead-letters.md, row by row.
+// TestState_Letters tests each row of the table of transitions in docs/dead-letters.md.
 func TestState_Letters(t *testing.T) {
 	intent := func(all ...int64) Body { return ReplayIntent{"orders", "table-1", 0, lettersAt(all...), nil} }
 	done := func(seq int64, o Outcome) Body {

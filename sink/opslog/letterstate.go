@@ -15,9 +15,9 @@ import (
 type LetterStates struct {
 	Discarded    offsets.Set
 	Acknowledged offsets.Set
-	// Replayed became rows by a replay.
+	// Replayed are the dead letters whose records became rows by a replay.
 	Replayed offsets.Set
-	// Replaying are part of an open [ReplayIntent]: whether they become rows is not decided.
+	// Replaying are the dead letters of an open [ReplayIntent]: whether their records become rows is not decided.
 	Replaying offsets.Set
 	// Failed are the dead letters whose replay failed: Failed[0] once or more often, Failed[1] twice or more often, and so on.
 	Failed [MaxReplays]offsets.Set
@@ -103,8 +103,8 @@ func (s *State) OpenReplays(table string) (all []OpenReplay) {
 	return all
 }
 
-// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. Replays and moves of
-// positions exclude each other by it.
+// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. A replay starts over
+// if that seq has changed since it compared its records with the table.
 func (s *State) LastMove(topic string) int64 { return s.moved[topic] }
 
 // Moving is an [OffsetsIntent] without an [OffsetsDone].

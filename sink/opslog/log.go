@@ -112,9 +112,10 @@ func entryAt(seq int64, object []byte) (Entry, error) {
 // Append adds an operation after the newest entry. Before each try it calls pre with the state that the entry would
 // follow. An error of pre ends the append and is returned unchanged. pre may be nil.
 //
-// Errors: a [RepeatedError] if the log has the operation's key; that of pre; a [BrokenError] if the log is broken, because members would not read an entry after the break;
-// Fatal if the store denies; Canceled when ctx ends. [ErrUndecided] is in the chain if a put of the entry has an
-// unknown outcome; the returned entry is then the one that may be in the log.
+// Errors: a [RepeatedError] if the log has the operation's key; the error of pre; a [BrokenError] if the log is broken,
+// because members would not read an entry after the break; Fatal if the store denies; Canceled when ctx ends.
+// [ErrUndecided] is in the chain if a put of the entry has an unknown outcome; the returned entry is then the one that
+// may be in the log.
 func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) (Entry, error) {
 	if err := op.check(); err != nil {
 		return Entry{}, classify.Mark(fmt.Errorf("append to the operations log: %w", err), classify.Fatal)
@@ -159,7 +160,7 @@ func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) 
 }
 
 // afterLoss returns the pause after the n-th conflict in a row, counted from 0: 20 ms to 2 s. The range grows with n,
-// so that writers who lost to the same one do not collide again.
+// so that writers that had a conflict with the same entry do not meet again.
 func afterLoss(n int) time.Duration {
 	const least, most = 20 * time.Millisecond, 2 * time.Second
 	wide := min(most, least<<min(n+2, 10))

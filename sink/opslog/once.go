@@ -10,8 +10,8 @@ import (
 // KeyLife is how long a key keeps an operation from being performed again.
 const KeyLife = 24 * time.Hour
 
-// Once makes an operation repeatable without a second effect: for [KeyLife] the log takes no other operation with the same
-// key. Both are SHA-256 in hex: the log shows neither the operator's key nor the request.
+// Once makes an operation repeatable without a second effect: for [KeyLife] the log takes no other operation with the
+// same key. Key and Request are SHA-256 in hex, so the log shows neither the operator's key nor the request.
 type Once struct {
 	Key     string `json:"key"`     // of the operator's name and the key that they chose
 	Request string `json:"request"` // of what was requested
@@ -61,7 +61,8 @@ func (s *State) repeated(o Once, now time.Time) error {
 	return nil
 }
 
-// performedBefore returns the keys with that of one more entry, without those that have ended by the time of the entry.
+// performedBefore returns the operations with a key as of the entry e, by key. It adds e if e has a key, and then drops
+// those that are older than [KeyLife] at the time of e.
 func (s *State) performedBefore(e Entry) map[string]performed {
 	if e.Once == nil {
 		return s.once

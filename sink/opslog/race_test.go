@@ -136,7 +136,8 @@ func race(t *testing.T, s uint64, n *tally) {
 
 var errPre = errors.New("not like this")
 
-// TestAppend_SlowPre: after a slow precondition, the check of the log is too old for a put.
+// TestAppend_SlowPre: during a slow precondition the previous entries vanish. The writer checks the log again before it
+// puts, and writes nothing.
 func TestAppend_SlowPre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, _ := written(t, 2)

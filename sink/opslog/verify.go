@@ -50,7 +50,7 @@ func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 	return r, nil
 }
 
-// seen is an object as the chain check needs it.
+// seen is the part of an object that the check of the chain needs.
 type seen struct {
 	seq        int64
 	prev, hash string

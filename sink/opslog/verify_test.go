@@ -236,7 +236,8 @@ func TestVerify_AbsurdSeq(t *testing.T) {
 	}
 }
 
-// TestVerify_ManyForeignObjects: the report and its memory stay small, and the report has the total number.
+// TestVerify_ManyForeignObjects: if the log has very many foreign objects, the report names some of them and has the
+// number of the others.
 func TestVerify_ManyForeignObjects(t *testing.T) {
 	mem, head := written(t, 2)
 	for i := range 1010 {

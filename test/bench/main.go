@@ -1,18 +1,18 @@
-// Command bench measures the connector from real Kafka to a Delta table on MinIO. It compares it with a tuned Python
-// pipeline (librdkafka, pyarrow, deltalake) on the same topic. The two run in turns, and after each run the command
-// verifies the rows.
+// Command bench measures the connector from real Kafka to a Delta table on MinIO, and compares it with a tuned Python
+// pipeline (librdkafka, pyarrow, deltalake) on the same topic. Connector and pipeline run in turns, and after each run
+// the command verifies the rows.
 //
 //	go run ./test/bench [-records 2000000] [-rounds 3] [-memory 128MiB,256MiB,512MiB] [-against connector]
 //
 // The connector runs once a round with each memory.limit of -memory.
 //
 // The command prints a line for each run and then the medians as rows of the table in docs/benchmarks.md. CPU is the
-// user and system time of the measured process and its children; RSS is its own peak. The broker and the S3 server run
-// on the same machine.
+// user and system time of the measured process and its children; RSS is the peak of the process without its children.
+// The broker and the S3 server run on the same machine.
 //
-// With -against both connectors run in pairs, and every second pair runs in the opposite order. The command prints the
-// median and the quartiles of the ratios within the pairs, because a disturbance of the machine mostly affects both runs
-// of a pair.
+// With -against the connector and the one that the flag names run in pairs, every second pair in the opposite order.
+// The command prints the median and the quartiles of the ratios within the pairs, because a disturbance of the machine
+// mostly affects both runs of a pair.
 package main
 
 import (

@@ -24,8 +24,8 @@ type CA struct {
 	PEM  []byte
 }
 
-// Leaf describes a certificate. Hosts are names and addresses. It is valid from an hour ago for two hours unless the times
-// are set.
+// Leaf describes a certificate. Hosts are names and addresses. If From is zero, the certificate is valid from an hour
+// ago on. If To is zero, it is valid for an hour from now.
 type Leaf struct {
 	Name     string
 	Hosts    []string

@@ -15,8 +15,8 @@ func TestAFrozenMemberForLong(t *testing.T) {
 	frozen(t, 90*time.Second)
 }
 
-// TestAWedgedMemberIsNotAlive blocks every loop of a member. Then /health/live must return 503, and the liveness file must
-// be deleted.
+// TestAWedgedMemberIsNotAlive blocks every loop of a member. Then /health/live must return 503, and the liveness file
+// must be deleted.
 func TestAWedgedMemberIsNotAlive(t *testing.T) {
 	t.Parallel()
 	wedged(t, func(s *scene, url, path string) {

@@ -84,8 +84,8 @@ func TestMember_Frozen(t *testing.T) {
 	frozen(t, 0)
 }
 
-// frozen freezes a member until the probe of its liveness file fails, and for the time more after that. Then it thaws the
-// member and checks that it is alive and reads on.
+// frozen freezes a member until the probe of its liveness file fails, and for the time more after that. Then it thaws
+// the member and checks that the member is alive and moves new records into the table.
 func frozen(t *testing.T, more time.Duration) {
 	t.Helper()
 	s := newScene(t, 4)
@@ -137,8 +137,8 @@ func TestAWedgedMemberEnds(t *testing.T) {
 	wedged(t, func(*scene, string, string) {})
 }
 
-// wedged starts a member that logs to a pipe without a reader. Once the pipe is full and the member blocks, it calls look
-// with the member's URL and the path of its liveness file. Then it sends SIGTERM and checks the end.
+// wedged starts a member that logs to a pipe without a reader. Once the pipe is full and the member blocks, it calls
+// look with the member's URL and the path of its liveness file. Then it sends SIGTERM and checks the end.
 func wedged(t *testing.T, look func(s *scene, url, path string)) {
 	t.Helper()
 	s := newScene(t, 4)

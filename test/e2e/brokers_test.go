@@ -58,8 +58,8 @@ func whole(t *testing.T, c *lab.KafkaCluster) {
 	}
 }
 
-// newSceneOn returns a scene whose topic has a replica on each broker of a cluster. The brokers acknowledge a record once
-// it is on at least two of them.
+// newSceneOn returns a scene whose topic has a replica on each broker of a cluster. The brokers acknowledge a record
+// once it is on at least two of them.
 func newSceneOn(t *testing.T, c *lab.KafkaCluster, partitions int32) *scene {
 	t.Helper()
 	s := newSceneAt(t, c.Addrs()...)
@@ -69,7 +69,8 @@ func newSceneOn(t *testing.T, c *lab.KafkaCluster, partitions int32) *scene {
 	return s
 }
 
-// testBrokersComeAndGo moves leaders and stops and kills brokers while a producer sends records.
+// testBrokersComeAndGo moves leaders and stops and kills brokers while a producer sends records. Rows must arrive while
+// a broker is away, and in the end each record must be one row.
 func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 6)
@@ -104,7 +105,7 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 			away = awayOfThree
 		}
 		before := s.rows()
-		time.Sleep(away) // the broker must be away for so long
+		time.Sleep(away) // the test needs a broker that is away for this time
 		s.awaitRows(before + 1)
 		if err := k.Start(s.ctx); err != nil {
 			t.Fatal(err)
@@ -128,8 +129,8 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 // inRack makes a member read from the replicas in a rack.
 func inRack(rack string) setting { return func(c *settings) { c.rack = rack } }
 
-// testBrokerHangs pauses the broker that coordinates the group and leads partitions. Meanwhile the group must get another
-// coordinator, and all partitions must continue.
+// testBrokerHangs pauses the broker that coordinates the group and leads partitions. Meanwhile the group must get
+// another coordinator, and all partitions must continue.
 func testBrokerHangs(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	s := newSceneOn(t, c, 6)

@@ -11,7 +11,8 @@ import (
 	"sluice/test/lab"
 )
 
-// TestDemo expects the demo to fill a local table without further input, and to refuse a folder that already has a table.
+// TestDemo expects the demo to fill a local table without further input, and to refuse a folder that already has a
+// table.
 func TestDemo(t *testing.T) {
 	s := newScene(t, 1)
 	dir := filepath.Join(s.dir, "demo")

@@ -54,8 +54,8 @@ func (s *scene) send(n int, id string, at time.Time) {
 	}
 }
 
-// TestDuplicates expects an order that is sent again after 1 s or 23 h 59 min to be a duplicate, and after 24 h 1 min to be
-// a new row, even if the member restarts, is killed, or loses the partition to another member in between.
+// TestDuplicates expects an order that is sent again after 1 s or 23 h 59 min to be a duplicate, and after 24 h 1 min
+// to be a new row, even if the member restarts, is killed, or loses the partition to another member in between.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"memory", "postgres"} {
@@ -138,8 +138,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// processed looks up an order by its id in the database's table processed_events, as other programs may, and expects the
-// offset want.
+// processed looks up an order by its id in the database's table processed_events, as other programs may, and expects
+// the offset want.
 func (s *scene) processed(database, id string, want int64) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.ctx, database)
@@ -153,7 +153,8 @@ func (s *scene) processed(database, id string, want int64) {
 	}
 }
 
-// TestIdenticalPayloadsWithoutIdentity expects equal records to be rows all, since the configuration has no identity.
+// TestIdenticalPayloadsWithoutIdentity expects each of several equal records to become a row, since the configuration
+// has no identity.
 func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)
@@ -167,7 +168,8 @@ func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
 	}
 }
 
-// awaitDuplicates waits until the member's counter of duplicates is want. The member raises it shortly after its commit.
+// awaitDuplicates waits until the member's counter of duplicates is want. The member raises it shortly after its
+// commit.
 func (m *member) awaitDuplicates(want float64, when string) {
 	m.s.t.Helper()
 	m.s.await(fmt.Sprintf("%s has left %v duplicates out, %s", m.Name, want, when), func() (bool, error) {

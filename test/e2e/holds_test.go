@@ -49,7 +49,8 @@ func (s *scene) wantHeld(m *member, partition int32, at int64) {
 	s.wants(1, "run", "--until-current")
 }
 
-// TestBehindLogStart deletes records in Kafka before the member reads them.
+// TestBehindLogStart deletes records of a partition in Kafka before the member reads them. The partition must be held
+// at its position until `offsets accept-gap` moves it to the first record that is left. Other partitions continue.
 func TestBehindLogStart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -73,7 +74,8 @@ func TestBehindLogStart(t *testing.T) {
 	s.check("--lost", fmt.Sprintf("0:%d:%d", at, at+100))
 }
 
-// TestAheadOfLogEnd forges a commit with a position after the end of the log.
+// TestAheadOfLogEnd forges a commit with a position after the end of the log. The partition must be held there until
+// `offsets set` moves the position back. Other partitions continue.
 func TestAheadOfLogEnd(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -98,7 +100,8 @@ func TestAheadOfLogEnd(t *testing.T) {
 	s.checkSets()
 }
 
-// TestTopicRecreated deletes the topic and creates it again, with more or fewer records than before.
+// TestTopicRecreated deletes the topic and creates it again, with more or fewer records than before. All partitions
+// must be held and add no row until `offsets start` accepts the new topic. Then its records must become rows.
 func TestTopicRecreated(t *testing.T) {
 	t.Parallel()
 	for name, records := range map[string]int64{"more": 8000, "fewer": 1000} { // the old topic has 4000
@@ -122,7 +125,7 @@ func topicRecreated(t *testing.T, records int64) {
 		t.Fatal(err)
 	}
 	recreated := s.newLedger("recreated.csv")
-	// No record of the new topic may reach the table, so they enter a ledger that is never compared with it.
+	// The new topic's records must not be in the table when s.check compares it with s.ledger: they have another ledger.
 	if err := s.producer(records, "lz4").Run(s.ctx, recreated); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +148,8 @@ func topicRecreated(t *testing.T, records int64) {
 	s.wants(0, "verify")
 }
 
-// TestCorruptBatch flips a bit of a record batch on the broker's disk.
+// TestCorruptBatch flips a bit of a record batch on the broker's disk. The partition must be held at the batch's first
+// offset until `offsets skip` leaves out the batch. Other partitions continue.
 func TestCorruptBatch(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -246,8 +250,8 @@ func TestUnknownHistory(t *testing.T) {
 // target returns the name of a partition in commands, TOPIC:NUMBER.
 func (s *scene) target(partition int32) string { return fmt.Sprintf("%s:%d", s.name, partition) }
 
-// listed returns the hold of a partition for this reason from the JSON of `connector holds`, and fails the test if there
-// is none.
+// listed returns the hold of a partition for this reason from the JSON of `connector holds`, and fails the test if
+// there is none.
 func (s *scene) listed(partition int32, reason string, args ...string) (h struct {
 	Topic, Reason, Command string
 	Partition              int32
@@ -275,7 +279,8 @@ func (s *scene) listed(partition int32, reason string, args ...string) (h struct
 	return h
 }
 
-// answerOf returns the output of a command from the first line that begins a JSON value, because warnings come before it.
+// answerOf returns the output of a command from the first line that begins a JSON value, because warnings come before
+// it.
 func answerOf(text string) []byte {
 	for at := range text {
 		if (text[at] == '[' || text[at] == '{') && (at == 0 || text[at-1] == '\n') {
@@ -285,8 +290,8 @@ func answerOf(text string) []byte {
 	return nil
 }
 
-// told expects `connector holds` to list a hold at offset at, found both in table and Kafka and by the member. A negative
-// at stands for any offset.
+// told expects `connector holds` to list a hold at offset at, with a command that ends it. Both the command's own check
+// of table and Kafka and the member must have found the hold. A negative at stands for any offset.
 func (s *scene) told(m *member, partition int32, reason string, at int64) {
 	s.t.Helper()
 	h := s.listed(partition, reason, "--member", m.url)
@@ -299,7 +304,7 @@ func (s *scene) told(m *member, partition int32, reason string, at int64) {
 }
 
 // ends ends a hold with an offsets command while no member runs, and returns the new position. The hold must be listed
-// before and gone afterwards, the operations log must have the command, and a new member must read the rest.
+// before and gone afterwards, the operations log must have the command, and a new member must become current.
 func (s *scene) ends(partition int32, reason string, at int64, command ...string) (to int64) {
 	s.t.Helper()
 	if h := s.listed(partition, reason); at >= 0 && (h.Offset == nil || *h.Offset != at) {

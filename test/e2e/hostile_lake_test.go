@@ -54,9 +54,9 @@ func puts(name string, body func() []byte) func(a *attack) []setting {
 
 func nothing() []byte { return nil }
 
-// streams returns a [hostile] lake function. It makes the store answer each GET of one object, the next version if name is
-// "", with text and spaces up to size bytes, for every requested range. The stored object is one byte, so that a list
-// does not show the size.
+// streams returns a [hostile] lake function. It makes the store answer each GET of one object, the next version if name
+// is "", with text and spaces up to size bytes, for every requested range. The stored object is one byte, so that a
+// list does not show the size.
 func streams(name, text string, size int64) func(a *attack) []setting {
 	return func(a *attack) []setting {
 		as := name
@@ -226,8 +226,8 @@ func (a *attack) operation(name string, body []byte) {
 	}
 }
 
-// newSchema commits metadata whose schema begins with additional fields, given as JSON. Like checkpoint it returns nil, so
-// that a lake function can return its result.
+// newSchema commits metadata whose schema begins with additional fields, given as JSON. Like checkpoint it returns nil,
+// so that a lake function can return its result.
 func (a *attack) newSchema(fields ...string) []setting {
 	a.t.Helper()
 	commits, err := a.log.Read(a.ctx)

@@ -79,7 +79,8 @@ var lies = []lieTold{
 	},
 }
 
-// hostileRedis are responses and values of Redis as the store of registrations. The pipeline never waits for this store.
+// hostileRedis are responses and values of Redis as the store of registrations. The pipeline never waits for this
+// store.
 func hostileRedis() []hostile {
 	replies := func(reply string) func(a *attack) []setting {
 		return func(a *attack) []setting {
@@ -215,7 +216,7 @@ return n`
 	return ""
 }
 
-// hostileClients are clients that connect to the member's port.
+// hostileClients are clients that connect to the member's health port.
 func hostileClients() []hostile {
 	return []hostile{
 		{name: "http-idle", brief: true, input: "15 000 idle connections to the health port", says: "too many connections", during: func(a *attack) string {

@@ -35,8 +35,8 @@ type hostile struct {
 	before func(a *attack) []setting
 	// during attacks the running member. Its result, if not "", is the reason in the table of results.
 	during func(a *attack) string
-	// reason is the reason of the hold that the attacked topic must have, with a detail that contains says. If it is "", the
-	// log or /health must contain says, and the attacked table must continue.
+	// reason is the reason of the hold that the attacked topic must have, with a detail that contains says. If it is "",
+	// the log or /health must contain says, and the attacked table must continue.
 	reason, says string
 }
 
@@ -47,7 +47,7 @@ type attack struct {
 	bad string        // name of the attacked topic
 	log *tablelog.Log // of the attacked table
 	m   *member
-	// requests counts the requests that streams answered, and sent the spaces that it could send, in bytes.
+	// requests counts the requests to which the function streams has responded, sent the bytes of spaces in the responses.
 	requests, sent atomic.Int64
 }
 
@@ -58,9 +58,10 @@ type result struct {
 	exit          int
 }
 
-// TestHostile gives a running member input that only broken or malicious programs produce: objects in the store, responses
-// of Redis and Kafka, connections to its port, topics, records. The process must live and keep within its memory. The
-// attacked table or partition must be held with a reason that names the fault, and the other table must get every record.
+// TestHostile gives a running member input that only broken or malicious programs produce: objects in the store,
+// responses of Redis and Kafka, connections to its port, topics, records. The process must live, keep within its memory
+// and report the fault. The attacked table is held or continues as the row of [hostile] says, and the other table must
+// get every record.
 //
 // E2E_HOSTILE names a file that receives the table of results.
 func TestHostile(t *testing.T) {
@@ -113,7 +114,7 @@ func cutText(text string, most int) string {
 	return text
 }
 
-// play runs one hostile input and returns its row of the table.
+// play gives a new member one hostile input and returns its row of the table of results.
 func (h hostile) play(t *testing.T) result {
 	t.Helper()
 	s := newScene(t, 1)
@@ -181,8 +182,8 @@ func (a *attack) awaitBad(n int64) {
 	})
 }
 
-// evidence waits until the member reports the fault as h expects it, and returns the report. It returns "" if h expects no
-// text.
+// evidence waits until the member reports the fault as h expects it, and returns the report. It returns "" if h expects
+// no text.
 func (a *attack) evidence(h hostile) (found string) {
 	a.t.Helper()
 	if h.says == "" {
@@ -262,7 +263,8 @@ func (m *member) shows(text, health string) (string, error) {
 	return "", nil
 }
 
-// hostileBroker makes one broker send false responses to a member, one kind per subtest, and then true ones again.
+// hostileBroker makes one broker send false responses to a member, one kind per subtest, and then true ones again. The
+// member must report the false responses, keep within its memory, and in the end have every record in the table.
 func hostileBroker(t *testing.T) (results []result) {
 	t.Helper()
 	proxy, err := lab.StartKafkaProxy()

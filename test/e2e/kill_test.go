@@ -16,7 +16,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	end := s.stream(2000)
 	for range killsAtRandom {
 		m := s.start()
-		// Three in four members are killed while they commit rows, the others while they start, join or resume.
+		// Three in four members are killed while they commit rows, one in four while it starts, joins or resumes.
 		if s.random.IntN(4) > 0 {
 			m.awaitReady()
 		}
@@ -30,8 +30,8 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	s.check()
 }
 
-// TestKilledWhileCommitting kills a member while the PUT of its commit is in flight. The PUT takes effect at once, while
-// the next member works, or never.
+// TestKilledWhileCommitting kills members while the PUT of their commit is in flight. A PUT takes effect at once, while
+// the next member works, or never. In the end each record must be one row.
 func TestKilledWhileCommitting(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)

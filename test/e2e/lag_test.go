@@ -37,8 +37,8 @@ func (m *member) answers(path string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// awaitUnready waits until the readiness probe fails with a text that contains reason. The liveness probe must still pass,
-// and the metric kafka_consumer_healthy must be 0.
+// awaitUnready waits until the readiness probe fails with a text that contains reason. The liveness probe must still
+// pass, and the metric kafka_consumer_healthy must be 0.
 func (m *member) awaitUnready(reason string) {
 	m.s.t.Helper()
 	var last string
@@ -99,9 +99,9 @@ func (m *member) said(msg string) (all []lagLine) {
 	return all
 }
 
-// TestLag_MakesUnready gives a member a burst of records while the store is slow, and later stalls a commit while records
-// arrive. Both times the member must be not ready, name the reason, and stay alive, until it has caught up. No record may
-// be lost or doubled.
+// TestLag_MakesUnready gives a member a burst of records while the store is slow, and later stalls a commit while
+// records arrive. Both times the member must be unready, name the reason, and stay alive, until it has caught up. No
+// record may be lost or doubled.
 func TestLag_MakesUnready(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)
@@ -142,8 +142,9 @@ func TestLag_MakesUnready(t *testing.T) {
 	s.check("--readers", "deltalake")
 }
 
-// TestBackpressure gives a member hardly any CPU time. It must stop enqueueing at 10 000 queued records, continue at 5 000,
-// and log both. Then it has a key with too many records, which must slow only its own partition.
+// TestBackpressure gives a member hardly any CPU time. The member must stop enqueueing before more than 10 000 records
+// are queued, continue at 5 000 or fewer, and log both. Then one key has too many records, which must slow only the
+// partition of that key.
 func TestBackpressure(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -208,14 +209,15 @@ func TestBackpressure(t *testing.T) {
 	s.wants(0, "verify", "--kafka")
 }
 
-// saidOfQueue is said for lines about backpressure that queued records caused. On a busy machine slow commits cause
-// backpressure, too.
+// saidOfQueue returns the lines with the message msg whose cause of backpressure is the queue. On a busy machine slow
+// commits cause backpressure, too.
 func (m *member) saidOfQueue(msg string) []lagLine {
 	m.s.t.Helper()
 	return slices.DeleteFunc(m.said(msg), func(l lagLine) bool { return l.Cause != "queue" })
 }
 
-// awaitHolding waits until a member has read records of partition 0, and fails the test if it has read as many as end.
+// awaitHolding waits until a member has read records, and fails the test if the member has read end records or more by
+// then.
 func (m *member) awaitHolding(end int64) {
 	m.s.t.Helper()
 	m.await("it has joined", func(r report) bool { return r.Joined })

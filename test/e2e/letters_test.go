@@ -41,7 +41,7 @@ func (s *scene) franz(opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// ruin produces n records that can never become rows, spread over the partitions.
+// ruin produces n records that can never become rows, spread over the partitions, and returns them.
 func (s *scene) ruin(n, partitions int) map[place]deadletter.Record {
 	s.t.Helper()
 	client := s.franz()
@@ -157,8 +157,8 @@ func (m *member) awaitLetterHold(words string) {
 	})
 }
 
-// TestLettersWaitForTheirTopic has a dead-letter topic that is missing, accepts only tiny records, or refuses writes. The
-// table must be held without a skipped record, and continue by itself once the topic is fixed. The three cases wait
+// TestLettersWaitForTheirTopic has a dead-letter topic that is missing, accepts only tiny records, or refuses writes.
+// The table must be held without a skipped record, and continue by itself once the topic is fixed. The three cases wait
 // together, since a hold is checked each minute.
 func TestLettersWaitForTheirTopic(t *testing.T) {
 	t.Parallel()

@@ -8,15 +8,16 @@ import (
 	"sluice/test/lab"
 )
 
-// These numbers make the long suite repeat what the short suite does a few times.
+// These are the numbers of repetitions and records, and the durations, in the long suite.
 const (
 	killsAtRandom       = 20
 	killsWhileCommiting = 10
 	stormLasts          = 10 * time.Minute
 
-	// These are the default values of the connector's documentation.
-	outageLasts   = 3 * time.Minute
-	outageRate    = 1000 // records per second
+	outageLasts = 3 * time.Minute
+	outageRate  = 1000 // records per second
+
+	// outagePatient and outageTimeout have the defaults of retry, breaker and storage.s3.timeout.
 	outagePatient = "retry: {initial: 1s, max: 30s}\nbreaker: {failures: 5, open_for: 60s, successes: 3}"
 	outageTimeout = "30s"
 

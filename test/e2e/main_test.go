@@ -21,7 +21,7 @@ import (
 	"sluice/test/lab"
 )
 
-// shared is what all tests use.
+// shared has the servers and the binary that all tests use.
 var shared struct {
 	dir    string
 	binary string

@@ -9,7 +9,8 @@ import (
 	"sluice/test/lab"
 )
 
-// TestMaintain compacts and vacuums the table with another program while a member writes to it.
+// TestMaintain compacts and vacuums the table with another program while a member writes to it. No commit of the member
+// must be fenced, and each record must be one row.
 func TestMaintain(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

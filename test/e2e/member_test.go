@@ -55,7 +55,7 @@ func (r report) canary() (c canaryReport, there bool) {
 	return c, details != nil && json.Unmarshal(details, &c) == nil
 }
 
-// partitionReport is a partition in it. Lag is nil while it is unknown.
+// partitionReport is a partition in a [report]. Lag is nil while the lag is unknown.
 type partitionReport struct {
 	Partition int32
 	Lag       *int64

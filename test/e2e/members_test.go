@@ -14,8 +14,8 @@ func (s *scene) rows() int64 {
 	return tablelog.Rows(s.commits())
 }
 
-// TestFrozenMemberIsFenced freezes a member during a commit for longer than its session. When it thaws, the table's log
-// must fence its commit, and both members must continue.
+// TestFrozenMemberIsFenced freezes a member during a commit until a second member commits its partitions. When the
+// first member thaws, the table's log must fence its commit, and both members must continue.
 func TestFrozenMemberIsFenced(t *testing.T) {
 	t.Parallel()
 	for name, during := range map[string]lab.Match{"data": lab.DataPut, "commit": lab.CommitPut} {

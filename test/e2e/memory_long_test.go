@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// TestMemoryOverTime lets records arrive for 20 minutes. Within ten of them the heap has grown to the size that
-// memory.limit allows. From then on the live heap, which the last garbage collection found in use, must grow by less than 1 MiB
-// a minute. The test compares medians of two halves. The resident memory is bounded, but its growth is not judged: single
-// samples differ by 20 MiB, depending on the last collection.
+// TestMemoryOverTime lets records arrive for 20 minutes. In the last ten, when the heap has the size that memory.limit
+// allows, the live heap must grow by less than 1 MiB a minute, by the medians of two halves. The resident memory must
+// stay below its limit, but its growth is not judged: samples differ by 20 MiB, depending on the last collection.
 func TestMemoryOverTime(t *testing.T) {
 	const warm, half, every = 10 * time.Minute, 5 * time.Minute, 2 * time.Second
 	t.Parallel()

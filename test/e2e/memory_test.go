@@ -116,7 +116,7 @@ func (s *scene) backlog(n int64, codec string) {
 	}
 }
 
-// into produces n records to another topic.
+// into produces n records to another topic. They do not enter the ledger.
 func (s *scene) into(topic string, n int64) {
 	s.t.Helper()
 	p := gen.Producer{Brokers: s.addrs, Topic: topic, Orders: s.orders, Records: n, Codec: "lz4", Chunk: 50_000}
@@ -125,7 +125,8 @@ func (s *scene) into(topic string, n int64) {
 	}
 }
 
-// client returns a producer that chooses partitions itself and accepts batches of 12 MiB.
+// client returns a Kafka client that produces each record to the partition that the record names, in batches of up to
+// 12 MiB.
 func (s *scene) client() *kgo.Client {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -158,7 +159,7 @@ func (s *scene) large(n int, format string) {
 	s.produced += int64(n)
 }
 
-// backlogOf produces n records to the first partitions of the topic. They do not enter the ledger.
+// backlogOf produces n records, spread over the first partitions of the topic. They do not enter the ledger.
 func (s *scene) backlogOf(partitions int, n int64) {
 	s.t.Helper()
 	client := s.client()
@@ -175,8 +176,8 @@ func (s *scene) backlogOf(partitions int, n int64) {
 	s.produced += n
 }
 
-// untilCurrentWithin runs a member until it is current and expects it to keep within memory.limit and 15 %. Each produced
-// record must be a row or a dead letter, and `connector verify --kafka` must find no difference.
+// untilCurrentWithin runs a member until it is current and expects it to keep within memory.limit and 15 %. Each
+// produced record must be a row or a dead letter, and `connector verify --kafka` must find no difference.
 func (s *scene) untilCurrentWithin(change ...setting) {
 	s.t.Helper()
 	path, _ := s.config(change...)

@@ -17,8 +17,8 @@ func (s *scene) operation(seq int) string {
 }
 
 // TestPauseWhileRunning pauses a partition while two members run and records arrive. Its position must not move, even
-// after a kill -9 of its owner, while the others continue; after resume the table must have every record. Then it changes
-// an entry of the operations log, which audit verify and the member must report.
+// after a kill -9 of its owner, while other partitions continue. After resume the table must have every record. Then
+// the test changes an entry of the operations log, which audit verify and the member must report.
 func TestPauseWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

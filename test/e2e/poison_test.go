@@ -99,7 +99,8 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	return letters
 }
 
-// letterOf reads a dead letter from its headers. The produced records have no headers, so Sluice's must come first.
+// letterOf reads a dead letter from its headers. The produced records have no headers, so Sluice's headers must be the
+// first ones.
 func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
 	s.t.Helper()
 	if len(r.Headers) == 0 || r.Headers[0].Key != "sluice.version" {
@@ -221,8 +222,8 @@ func flap(p *lab.S3Proxy) (end func()) {
 	return func() { close(stop); done.Wait() }
 }
 
-// TestPoison_StoreFlaps produces records of which one in ten is bad while the store fails and works in turns. Each record
-// must be in exactly one place, unchanged: the table or the dead letters.
+// TestPoison_StoreFlaps produces records of which one in ten is bad while the store fails and works in turns. Each
+// record must be in exactly one place, unchanged: the table or the dead letters.
 func TestPoison_StoreFlaps(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()
@@ -329,8 +330,9 @@ func (s *scene) holdsCommit(p *lab.S3Proxy) *lab.Fault {
 	}, 1, lab.Hold)
 }
 
-// TestAlterBetweenLettersAndCommit changes the table's columns after dead letters were written and before the commit that
-// passes their records.
+// TestAlterBetweenLettersAndCommit adds a column to the table after dead letters were written and before the commit
+// that passes their records. Every record must still be a row or have a dead letter; only one with a void letter has
+// both.
 func TestAlterBetweenLettersAndCommit(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()
@@ -404,8 +406,8 @@ func (s *scene) willBeVoid() (n int) {
 	return n
 }
 
-// TestVoidLetters kills a member between letters and their commit. The next member accepts some of the refused records, so
-// the command deadletters list must show their letters as void. Letters that were written twice must count once.
+// TestVoidLetters kills a member between letters and their commit. The next member accepts some of the refused records,
+// so the command deadletters list must show their letters as void. Letters that were written twice must count once.
 func TestVoidLetters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()

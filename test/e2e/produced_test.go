@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestProducedIsTable expects every committed record to become one row, with any compression, and no record of an aborted
-// transaction.
+// TestProducedIsTable expects every committed record to become one row, with any compression, and no record of an
+// aborted transaction.
 func TestProducedIsTable(t *testing.T) {
 	s := newScene(t, 8)
 	m := s.start()
@@ -80,7 +80,8 @@ func (s *scene) wantSchema() {
 	}
 }
 
-// TestEveryCodec covers the codecs that the large test leaves out, and records without compression.
+// TestEveryCodec expects each record to become one row with every codec and without compression. A run until current
+// without new records must make no commit.
 func TestEveryCodec(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 3)
@@ -92,7 +93,6 @@ func TestEveryCodec(t *testing.T) {
 	s.untilCurrent()
 	s.check()
 	s.wantSchema()
-	// There are no new records: the run ends at once and makes no commit.
 	before := len(s.commits())
 	s.untilCurrent()
 	if after := len(s.commits()); after != before {

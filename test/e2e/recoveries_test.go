@@ -30,9 +30,9 @@ func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []re
 	return pair
 }
 
-// TestRecoveryOfLeftAndKilled stops two members and kills two. Stopped members must unregister. Killed members must become
-// missing, and the other members must take over their partitions. No record may be lost or doubled. Of each two members
-// one registers in Postgres and one in Redis.
+// TestRecoveryOfLeftAndKilled stops two members and kills two. Stopped members must unregister. Killed members must
+// become missing, and the other members must take over their partitions. No record may be lost or doubled. Of each two
+// members one registers in Postgres and one in Redis.
 func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -132,8 +132,8 @@ func TestRecoveryOfCutOff(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// TestRecoveryOfSuspended suspends the processes of members, which their registries must list as missing. When they
-// continue, they must register again: with the same id and status, and a young heartbeat.
+// TestRecoveryOfSuspended suspends the processes of members, which their registries must list as missing. When the
+// processes continue, the members must register again: with the same id and status, and a young heartbeat.
 func TestRecoveryOfSuspended(t *testing.T) {
 	t.Parallel()
 	in := registries(t)
@@ -166,8 +166,8 @@ func TestRecoveryOfSuspended(t *testing.T) {
 	s.check("--readers", "duckdb,polars")
 }
 
-// TestRegistriesFail stops, slows and wipes stores of registrations. That must delay no record: members stay ready, and
-// report the other members as unknown until the store is back.
+// TestRegistriesFail stops and slows stores of registrations. Members must stay ready and commit, and must report the
+// other members as unknown until the store is back. Then it wipes the stores, and members must register again.
 func TestRegistriesFail(t *testing.T) {
 	t.Parallel()
 	in := registries(t)

@@ -31,7 +31,7 @@ type registry struct {
 	rows func(ctx context.Context, scope membership.Scope, id string) (int, error)
 }
 
-// registries starts one server of each kind.
+// registries starts a Postgres and a Redis, each with a proxy in front of it.
 func registries(t *testing.T) []*registry {
 	t.Helper()
 	pg, err := lab.StartPostgres(t.Context(), t.TempDir())
@@ -96,8 +96,8 @@ func cleanUp(t *testing.T, end func() error) {
 	})
 }
 
-// ask runs a statement in Postgres on a connection of its own. It scans the row of the result into the values of into, if
-// any.
+// ask runs a statement in Postgres on a connection of its own. It scans the row of the result into the values of into,
+// if any.
 func ask(ctx context.Context, url, sql string, into ...any) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

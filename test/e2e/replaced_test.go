@@ -14,8 +14,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// replace does what CREATE OR REPLACE TABLE of another engine does: it commits a version with another table id and without
-// files. The txns stay in the log.
+// replace does what CREATE OR REPLACE TABLE of another engine does: it commits a version with another table id and
+// without files. The txns stay in the log.
 func (s *scene) replace() {
 	s.t.Helper()
 	key := func(version int) string { return fmt.Sprintf("%s/_delta_log/%020d.json", s.log.Table, version) }
@@ -53,7 +53,7 @@ func (s *scene) replace() {
 	}
 }
 
-// TestTableReplaced replaces the table. Members must write nothing to the new one before an operator accepts it.
+// TestTableReplaced replaces the table. Members must write nothing to the new table before an operator accepts it.
 func TestTableReplaced(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -73,12 +73,13 @@ func TestTableReplaced(t *testing.T) {
 		t.Errorf("the table has %d versions, want %d as before", n, before)
 	}
 	s.ends(2, "table_replaced", -1, "start", s.name, "--at", "earliest")
-	// All records were read again, so the log has adds of the same records from before the replacement, and the check of the
-	// order of rows over all versions does not apply.
+	// All records were read again, so the log has adds of the same records from before the replacement, and the check of
+	// the order of rows over all versions does not apply.
 	s.checkSets("--no-order")
 }
 
-// TestClusterChanged connects a member to another cluster that has a topic of the same name.
+// TestClusterChanged connects a member to another cluster that has a topic of the same name. All partitions must be
+// held and add no row until `offsets start` accepts the cluster. Then its records must become rows.
 func TestClusterChanged(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -121,7 +122,8 @@ func TestClusterChanged(t *testing.T) {
 	}
 }
 
-// TestOversize has a record that is larger than a member may load into memory.
+// TestOversize has a record that is larger than a member may load into memory. Its partition must be held at the record
+// until `offsets skip` leaves out the record. All other records must become rows.
 func TestOversize(t *testing.T) {
 	t.Parallel()
 	s := newSceneOf(t, 4)

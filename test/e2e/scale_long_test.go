@@ -42,7 +42,8 @@ type scale struct {
 }
 
 // TestScale moves 1 000 topics with 4 000 partitions into 1 000 tables: first with `run --until-current`, then with a
-// member that stays. E2E_SCALE names a file that receives the figures.
+// member that stays. Each record must be one row, and the processes must keep within scaleResident. E2E_SCALE names a
+// file that receives the figures.
 func TestScale(t *testing.T) {
 	broker, err := lab.StartKafka(t.Context(), lab.KafkaOptions{Dir: t.TempDir()})
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *scale) produceRound() {
 	s.rounds++
 }
 
-// wide is the configuration of a member of the test.
+// wide is a setting that makes a member read all topics of the test, with scaleLimit as memory.limit.
 func (s *scale) wide(c *settings) {
 	c.memory, c.commit = scaleLimit, "{every: 10s}"
 	c.more = fmt.Sprintf(`, many: {pattern: '%s\..+', deny: []}`, s.name)

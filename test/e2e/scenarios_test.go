@@ -18,8 +18,8 @@ import (
 // These are the four failure scenarios that the guarantees name, step by step. To acknowledge a record means here that
 // the table's position passes it; the group's committed offset follows.
 
-// TestTransientS3Outage lets the store fail for a while. Meanwhile no offset may be committed and no record lost, and the
-// member must recover by itself.
+// TestTransientS3Outage lets the store fail for a while. Meanwhile no offset may be committed and no record lost, and
+// the member must recover by itself.
 func TestTransientS3Outage(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -75,8 +75,8 @@ func TestTransientS3Outage(t *testing.T) {
 	s.check("--readers", "deltalake")
 }
 
-// TestInvalidMessageSchema expects records that do not fit the schema to become dead letters at once, and the other records
-// to become rows.
+// TestInvalidMessageSchema expects records that do not fit the schema to become dead letters at once, and the other
+// records to become rows.
 func TestInvalidMessageSchema(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -130,8 +130,8 @@ func TestInvalidMessageSchema(t *testing.T) {
 	s.checkSets("--readers", "deltalake")
 }
 
-// TestConsumerRebalance lets a member join while a commit of another member is in flight. The new owner reads the records
-// of that commit again, and no record may become two rows.
+// TestConsumerRebalance lets a member join while a commit of another member is in flight. The new owner reads the
+// records of that commit again, and no record may become two rows.
 func TestConsumerRebalance(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -171,8 +171,8 @@ func TestConsumerRebalance(t *testing.T) {
 	s.check("--readers", "deltalake")
 }
 
-// TestApplicationRestart stops a member and starts it again, twice. The first time the member drains its records into the
-// table; the second time the store refuses them. No record may be lost or become two rows.
+// TestApplicationRestart stops a member and starts it again, twice. The first time the member drains its records into
+// the table; the second time the store refuses them. No record may be lost or become two rows.
 func TestApplicationRestart(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)
@@ -185,7 +185,7 @@ func TestApplicationRestart(t *testing.T) {
 		t.Errorf("the member does not log its shutdown once: %s", first.Tail())
 	}
 	s.wantGroup(s.positions())
-	// 3. It starts again. 4. It continues where the table stands.
+	// 3. It starts again. 4. It continues at the table's positions.
 	p := s.proxy()
 	second := s.start(through(p))
 	rows := s.rows()
@@ -216,7 +216,7 @@ func (s *scene) awaitGroup() {
 	})
 }
 
-// wantGroup waits until the group's committed offsets are want.
+// wantGroup expects the group's committed offsets to be want now.
 func (s *scene) wantGroup(want map[int32]int64) {
 	s.t.Helper()
 	if got := s.groupOffsets(); !maps.Equal(got, want) {

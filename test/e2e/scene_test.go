@@ -250,7 +250,7 @@ func (s *scene) command(args ...string) (code int, text string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// wants runs a command with a configuration and expects an exit code.
+// wants runs a command with a new configuration, expects the exit code, and returns the output.
 func (s *scene) wants(code int, args ...string) string {
 	s.t.Helper()
 	path, _ := s.config()

@@ -4,7 +4,7 @@ package e2e
 
 import "time"
 
-// These numbers make the short suite do a few times what the long suite repeats.
+// These are the numbers of repetitions and records, and the durations, in the short suite.
 const (
 	memoryRecords = 200_000
 

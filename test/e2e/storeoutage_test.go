@@ -33,13 +33,13 @@ type storeOutage struct {
 	requests func() int64
 	// reason is the reason of the hold. No breaker opens for store_denied, because a store that denies access works.
 	reason string
-	// within is the maximum time from the first successful request to the first commit.
+	// within is the maximum time from the closing of the breaker to the first commit. It is not checked for store_denied.
 	within time.Duration
 }
 
-// TestStoreOutages stops, silences and overloads the store, or makes it deny access, while records arrive. The member must
-// hold its claims, report the reason and its start, keep within its memory, send hardly any requests to the store, and
-// continue by itself. No record may be lost, doubled or become a dead letter.
+// TestStoreOutages stops, silences and overloads the store, or makes it deny access, while records arrive. The member
+// must hold its claims, report the reason and its start, keep within its memory, send hardly any requests to the store,
+// and continue by itself. No record may be lost, doubled or become a dead letter.
 func TestStoreOutages(t *testing.T) {
 	t.Parallel()
 	t.Run("Stopped", func(t *testing.T) {
@@ -149,7 +149,8 @@ func (o *storeOutage) run() {
 	s.check("--readers", "deltalake")
 }
 
-// awaitHeld waits until every partition is held and requests to the store are rare.
+// awaitHeld waits until every partition is held for o.reason and the breakers before the store are open. For
+// store_denied the breakers need not be open.
 func (o *storeOutage) awaitHeld(began time.Time) {
 	o.s.t.Helper()
 	// Each request to a silent store must time out, and the breaker opens only after the last of them.
@@ -207,8 +208,9 @@ func (o *storeOutage) watch(from time.Time) {
 	}
 }
 
-// checkTrace expects the log to show that the breaker opened, opened again after each failed probe, and closed at last. The
-// commit at the time first must come within o.within after that. ended is how long the outage lasted, for the message.
+// checkTrace expects the log to show that the breaker opened, opened again after each failed probe, and closed at last.
+// The first commit, at the time first, must come within o.within after that. ended is when the outage ended, for the
+// message.
 func (o *storeOutage) checkTrace(ended, first time.Time) {
 	o.s.t.Helper()
 	var trace []string
@@ -272,7 +274,7 @@ func (s *scene) admin() *kadm.Client {
 	return kadm.NewClient(client)
 }
 
-// heldPartition and standingReport are the part of /health that explains why a member holds its claims.
+// heldPartition is a hold in a [standingReport], the part of /health that explains why a member holds its claims.
 type heldPartition struct {
 	Partition int32
 	Reason    string
@@ -299,7 +301,7 @@ func (r standingReport) open(name string) bool {
 	return false
 }
 
-// standing returns this part of the member's /health.
+// standing requests the member's /health and returns the fields that standingReport has.
 func (m *member) standing() (r standingReport, err error) {
 	resp, err := m.get("/health")
 	if err != nil {

@@ -41,8 +41,8 @@ type storm struct {
 	longest time.Duration // longest time without a move of one position
 }
 
-// look collects the members' counters and checks that positions move. Counts of a member between the last look and its
-// death are missing.
+// look collects the members' counters and checks that positions move. What a member counts between the last call of
+// look and its death is missing.
 func (s *storm) look() {
 	s.t.Helper()
 	for _, m := range s.members {
@@ -74,7 +74,8 @@ func (s *storm) look() {
 	}
 }
 
-// change starts a member, or stops, kills or freezes one for longer than its session.
+// change starts a member, or drains, kills or freezes a random one. A frozen member continues after stormFreeze, when
+// its session has ended.
 func (s *storm) change() {
 	s.t.Helper()
 	one := func() *member {
@@ -105,15 +106,15 @@ func (s *storm) thaw() {
 	}
 }
 
-// TestMembershipStorm lets members join, leave, die or freeze every few seconds while commits are slow. The work must
-// continue: claims outlive generations, and the table's log decides whose commit counts.
+// TestMembershipStorm lets members join, leave, die or freeze every few seconds while commits are slow. Positions must
+// keep moving, and in the end each record must be one row.
 func TestMembershipStorm(t *testing.T) {
 	t.Parallel()
 	newScene(t, 8).storm(8, stormLasts, func() {})
 }
 
-// storm changes the membership for the time lasts, checks meanwhile that positions move, and compares the table
-// afterwards. It calls disturb about twice a second.
+// storm changes the membership for the time lasts, checks meanwhile that positions move, and afterwards compares the
+// table with the produced records. It calls disturb about twice a second.
 func (s *scene) storm(partitions int32, lasts time.Duration, disturb func()) {
 	s.t.Helper()
 	w := &storm{
@@ -144,7 +145,7 @@ func (s *storm) run(partitions int32, lasts time.Duration, disturb func()) {
 			s.thaw()
 			disturb()
 			s.look()
-			time.Sleep(500 * time.Millisecond) // each look requests reports of all members
+			time.Sleep(500 * time.Millisecond) // each call of look requests reports of all members
 		}
 	}
 	s.thaws = time.Time{}
@@ -208,9 +209,9 @@ func (s *scene) bounceCoordinator(c *lab.KafkaCluster) error {
 	return c.InSync(s.ctx, s.name)
 }
 
-// TestContested runs two members that both own every partition, because they are in two groups. Each commit of one fences
-// the other. A member that is fenced again and again must be held as contested, and continue by itself when the other
-// member has left.
+// TestContested runs two members that both own every partition, because they are in two groups. Each commit of one
+// fences the other. A member that is fenced again and again must be held as contested, and continue by itself when the
+// other member has left.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

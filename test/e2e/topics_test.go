@@ -9,8 +9,9 @@ import (
 	"sluice/test/tablelog"
 )
 
-// TestTopicsAndPartitionsAreAdded adds partitions to a topic, and a topic that a pattern matches, while members with start
-// latest run. Both must be read from their first record. It also deletes a topic, which must not disturb the others.
+// TestTopicsAndPartitionsAreAdded adds partitions to a topic, and a topic that a pattern matches, while members with
+// start latest run. The new partitions and the new topic must be read from their first record. The test also deletes a
+// topic, which must not disturb the other topics.
 func TestTopicsAndPartitionsAreAdded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

@@ -18,8 +18,8 @@ import (
 // seen is an operator's view of a member at one moment.
 type seen struct {
 	code    int           // exit code of `connector holds`
-	holds   string        // its output
-	took    time.Duration // its duration
+	holds   string        // output of that command
+	took    time.Duration // duration of that command
 	status  int           // status code of /health
 	live    int           // status code of /health/live
 	report  fullReport
@@ -52,7 +52,8 @@ func (m *member) full() (r fullReport, code int, err error) {
 	return r, resp.StatusCode, json.NewDecoder(resp.Body).Decode(&r)
 }
 
-// look returns the current view. It logs a warning with at if collecting it takes long.
+// look returns the current view. at is how long the outage should have lasted now. If look ends more than 20 s after
+// that, it logs the delay.
 func (o *shadow) look(at time.Duration) seen {
 	o.s.t.Helper()
 	x := o.glance()
@@ -62,7 +63,8 @@ func (o *shadow) look(at time.Duration) seen {
 	return x
 }
 
-// glance collects the output of the command, the member's report, its log and Prometheus.
+// glance collects the output of `connector holds`, the member's /health, its log lines, and the series and alerts of
+// Prometheus.
 func (o *shadow) glance() (x seen) {
 	t := o.s.t
 	t.Helper()

@@ -31,8 +31,8 @@ type shadow struct {
 	stores bool
 	// named are the words that the output of `connector holds` must contain from the tenth second on.
 	named []string
-	// components are the components that /health must report as degraded, down or unknown from the tenth second on. silent
-	// are those for which it may take a minute, because their first request must time out first.
+	// components are the components that /health must report as degraded, down or unknown from the tenth second on. For
+	// the components in silent the report may take a minute, because their first request must time out.
 	components, silent []string
 	reasons            []string // reasons of the holds after a minute
 	late               []string // reasons of the holds from the fifth minute on, if they differ
@@ -88,10 +88,10 @@ func shadows() []*shadow {
 	}
 }
 
-// TestOutageTranscripts plays outages of the length that operators know, with the times that the product has by default, and
-// writes down what `connector holds`, /health, the log and Prometheus said at 10 s, 1, 5 and 10 minutes, and after it.
-// The member names what is missing, stays alive, fills neither the log nor the memory, fires no alert within ten minutes, and
-// brings every record to the table once.
+// TestOutageTranscripts causes outages of ten minutes and records the output of `connector holds`, /health, the log and
+// Prometheus after 10 s, 1, 5 and 10 minutes, and after the outage. The member has the default timeouts. It must name
+// the server that fails, stay alive, fill neither log nor memory, cause no unexpected alert, and lose or repeat no
+// record.
 //
 // E2E_OUTAGE is another length of the outage. E2E_TRANSCRIPT names a file that receives the transcript.
 func TestOutageTranscripts(t *testing.T) {
@@ -234,7 +234,8 @@ func (o *shadow) open(t *testing.T) {
 	t.Cleanup(func() { _ = o.prom.Stop() })
 }
 
-// more produces records to the second topic up to the number to, waits until its table has them, and returns to.
+// more produces records to the second topic until the topic has as many as to says. It waits until the topic's table
+// has a row for each, and returns to.
 func (o *shadow) more(to int64) int64 {
 	s := o.s
 	s.t.Helper()
@@ -264,8 +265,8 @@ func (o *shadow) sleep(d time.Duration) {
 	}
 }
 
-// awaitOver waits until the member is ready and holds no claim. That may take minutes: a breaker sends a probe only each
-// minute, and a frozen broker must first be elected again.
+// awaitOver waits until the member is ready and holds no claim. That may take minutes: a breaker sends a probe only
+// each minute, and a frozen broker must first be elected again.
 func (o *shadow) awaitOver() {
 	o.s.t.Helper()
 	ctx, cancel := context.WithTimeout(o.s.ctx, 5*time.Minute)
@@ -283,7 +284,8 @@ func (o *shadow) awaitOver() {
 	}
 }
 
-// judge compares a view with what the documentation promises about an outage.
+// judge adds a view to the transcript and fails the test if the view differs from what the documentation promises about
+// an outage.
 func (o *shadow) judge(at time.Duration, x seen) {
 	t := o.s.t
 	t.Helper()
@@ -383,7 +385,7 @@ func (o *shadow) heldFor(at time.Duration) []string {
 	return o.reasons
 }
 
-// row adds a row to the transcript.
+// row adds a view to the transcript, as a row that begins with at.
 func (o *shadow) row(at string, x seen) {
 	cell := func(s string) string {
 		return strings.NewReplacer("|", "\\|", "\n", "<br>").Replace(strings.TrimSpace(s))

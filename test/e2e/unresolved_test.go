@@ -4,8 +4,8 @@ package e2e
 
 import "testing"
 
-// TestUnresolvedLetters: running members, and a member that replaces a killed one, report the number of unresolved dead
-// letters: the generator's bad records without those that later became rows.
+// TestUnresolvedLetters expects running members, and a member that replaces a killed one, to report the number of
+// unresolved dead letters: the generator's bad records without those that later became rows.
 func TestUnresolvedLetters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()

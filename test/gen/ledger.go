@@ -41,7 +41,7 @@ func NewLedger(path string) (*Ledger, error) {
 	return l, nil
 }
 
-// Add appends entries.
+// Add appends entries, except for partitions after Leave. Flush and Close return an error that occurred in Add.
 func (l *Ledger) Add(entries ...Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *Ledger) Add(entries ...Entry) {
 	}
 }
 
-// Leave closes the ledger of one partition: records that are produced to it from now on are not expected in the table.
+// Leave makes later calls of Add ignore one partition: its records are not expected in the table any more.
 func (l *Ledger) Leave(partition int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -63,8 +63,8 @@ var oddInstants = []instant{
 	{time.Date(1900, 1, 1, 0, 0, 0, 1000, time.UTC), `"1900-01-01T00:00:00.000001Z"`},
 }
 
-// odd makes an order with rare values. Each optional field is absent, null or set; unknown fields lie between them, and
-// the fields have another order than plain ones. Some keys are null. The policy may forbid unknown fields or null keys.
+// odd makes an order with rare values. Each optional field is absent, null or set, and the fields are in random order.
+// Unless the policy forbids it, there is an unknown field, and some records have a null key.
 func (rec *Record) odd(r *rand.Rand, i int64, p Policy) {
 	o := &rec.Order
 	o.OrderID = id(r)

@@ -76,8 +76,8 @@ func (p Poison) Spoil(o Orders, i int64) Record {
 	return rec
 }
 
-// poison returns record number i as a random kind of poison that is bad under the policy of o and that brokers accept by
-// default.
+// poison returns record number i as a random kind of poison that is bad under the policy of o and that brokers accept
+// by default.
 func (o Orders) poison(r *rand.Rand, i int64) Record {
 	kinds := slices.DeleteFunc(slices.Clone(Poisons), func(p Poison) bool {
 		return p.Large || !p.applies(o.Policy) || o.Only != "" && p.Code != o.Only

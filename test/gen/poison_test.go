@@ -42,8 +42,8 @@ func columns(t *testing.T) *schema.Schema {
 	return s.WithKafkaColumns()
 }
 
-// TestPoisons expects the decoder to refuse each kind with its code, under every policy to which the kind applies. Together
-// the kinds must cover all codes that depend on the record alone.
+// TestPoisons expects a record of each kind to be refused with the kind's code, under every policy to which the kind
+// applies; large kinds only under one policy. Together the kinds must cover all codes that depend on the record alone.
 func TestPoisons(t *testing.T) {
 	s := columns(t)
 	left := decode.Codes()
@@ -66,8 +66,8 @@ func TestPoisons(t *testing.T) {
 	}
 }
 
-// TestBadShare expects a tenth of the records to be bad under the policy, of every kind that is not large, and the others
-// to be good.
+// TestBadShare expects about a tenth of the records to be bad under each policy. They must have every code of the kinds
+// that are not large, and the other records must be good.
 func TestBadShare(t *testing.T) {
 	s := columns(t)
 	for n := range 8 {

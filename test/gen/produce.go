@@ -40,7 +40,8 @@ type Producer struct {
 	Stop <-chan struct{}
 }
 
-// Run produces all records and returns when the broker has acknowledged them. ledger may be nil.
+// Run produces the series and returns when the broker has acknowledged all of its records. Good records enter ledger,
+// which may be nil.
 func (p Producer) Run(ctx context.Context, ledger *Ledger) error {
 	opts, err := p.options()
 	if err != nil {

@@ -151,7 +151,7 @@ func (c *KafkaCluster) Addrs() (addrs []string) {
 	return addrs
 }
 
-// Stop ends all brokers, without a controlled shutdown: the other brokers end as well.
+// Stop kills all brokers. A controlled shutdown would need other brokers that still run.
 func (c *KafkaCluster) Stop() error {
 	if c.client != nil {
 		c.client.Close()

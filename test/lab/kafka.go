@@ -24,7 +24,7 @@ type Kafka struct {
 	ID   int32
 	Addr string // bootstrap address
 	// Proxied is the bootstrap address of a second listener, which clients reach only through a proxy. Its metadata
-	// name the proxy address from KafkaOptions.Advertise, so a test can cut every connection of such a client.
+	// name the proxy address from KafkaOptions.Advertise, so a test can cut every connection of a client that uses them.
 	Proxied string
 	Dir     string // data and log
 	// Addrs are the addresses of the further listeners by their names.
@@ -110,7 +110,7 @@ func (k *Kafka) properties() string { return filepath.Join(k.Dir, "server.proper
 
 func (k *Kafka) log4j() string { return "file:" + filepath.Join(k.Dir, "log4j2.properties") }
 
-// listen chooses the node's addresses.
+// listen chooses free addresses for the node's listeners and returns the address of the controller.
 func (k *Kafka) listen(proxied bool) (controller string, err error) {
 	if k.Addr, err = FreeAddr(); err != nil {
 		return "", err
@@ -123,14 +123,14 @@ func (k *Kafka) listen(proxied bool) (controller string, err error) {
 	return FreeAddr()
 }
 
-// singleBroker are the settings of a broker without others.
+// singleBroker are the settings of the only broker of a cluster.
 var singleBroker = []string{
 	"offsets.topic.replication.factor=1",
 	"transaction.state.log.replication.factor=1",
 	"share.coordinator.state.topic.replication.factor=1",
 }
 
-// configure writes the node's files. voters are the addresses of all controllers by node id.
+// configure writes server.properties and log4j2.properties. voters are the addresses of all controllers by node id.
 func (k *Kafka) configure(controller, advertise string, voters map[int32]string, more []string) error {
 	listeners := "DIRECT://" + k.Addr + ",CONTROLLER://" + controller
 	advertised := "DIRECT://" + k.Addr
@@ -186,7 +186,7 @@ func (k *Kafka) configure(controller, advertise string, voters map[int32]string,
 	return nil
 }
 
-// Start starts the broker again on its data. It returns when the broker accepts requests.
+// Start starts the broker on the data in its folder. It returns when the broker accepts requests.
 func (k *Kafka) Start(ctx context.Context) error {
 	if err := k.launch(); err != nil {
 		return err

@@ -15,7 +15,8 @@ type Listener struct {
 	Settings map[string]string
 }
 
-// further returns configuration lines that add listeners. They replace the lines of configure with the same keys.
+// further returns configuration lines that add listeners. These lines replace lines of configure that have the same
+// key.
 func (k *Kafka) further(listeners []Listener, controller string) (lines []string, err error) {
 	if len(listeners) == 0 {
 		return nil, nil

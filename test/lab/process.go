@@ -64,7 +64,7 @@ type account struct{ uid, gid int }
 // Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Running reports whether the process has not ended yet.
@@ -92,8 +92,8 @@ func (p *Process) Usage() (user, system time.Duration) {
 // sampleEvery is how often the resident memory of a process is read while it runs.
 const sampleEvery = 50 * time.Millisecond
 
-// PeakRSS returns the most memory that an ended process had resident, in bytes, without its children. It is the VmHWM of
-// the last sample, so memory that a process takes in the last [sampleEvery] before it ends by itself may be missing.
+// PeakRSS returns the most memory that an ended process had resident, in bytes, without its children. It is the VmHWM
+// of the last sample, so memory that a process takes in the last [sampleEvery] before it ends by itself may be missing.
 // The ru_maxrss that wait4 reports is of no use: on Linux it starts at the resident size of the parent.
 func (p *Process) PeakRSS() int64 {
 	<-p.done

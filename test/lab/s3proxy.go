@@ -84,7 +84,7 @@ type Fault struct {
 	match  Match
 	action Action
 	left   int
-	hits   chan string   // path of each request chosen
+	hits   chan string   // path of each matched request
 	free   chan struct{} // closed by Release
 	pass   bool
 	once   sync.Once

@@ -23,7 +23,8 @@ type TCPProxy struct {
 	conns    map[net.Conn]struct{}
 }
 
-// StartTCPProxy starts a proxy. It refuses connections until Connect names the upstream. The caller must call Close.
+// StartTCPProxy starts a proxy. It closes new connections at once until Connect names the upstream. The caller must
+// call Close.
 func StartTCPProxy() (*TCPProxy, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,7 +42,7 @@ func (p *TCPProxy) Connect(upstream string) {
 	p.upstream, p.cut = upstream, false
 }
 
-// Cut closes all connections and refuses new ones until Connect.
+// Cut closes all connections, and closes new ones at once until Connect.
 func (p *TCPProxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

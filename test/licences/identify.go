@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// allowed are the licences that a release may link, each with a phrase by which its text is recognized. These licences ask
-// a release only to ship their text and the notices.
+// allowed are the licences that a release may link, each with a phrase by which its text is recognized. These licences
+// ask a release only to ship their text and the notices.
 var allowed = [...]struct{ id, passage string }{
 	{"Apache-2.0", "apache license version 2.0, january 2004"},
 	{"Apache-2.0", "licensed under the apache license, version 2.0"},
@@ -26,8 +26,8 @@ var refused = [...]string{
 	"creative commons attribution-sharealike", "creative commons attribution-noncommercial", "non-commercial use only",
 }
 
-// identify returns the SPDX identifiers of the licences in a text. A text with a refused licence, or without an allowed
-// one, is an error.
+// identify returns the SPDX identifiers of the licences in a text. It returns an error if the text names a refused
+// licence or has no allowed one.
 func identify(body string) (ids []string, err error) {
 	words := strings.ToLower(strings.Join(strings.Fields(body), " "))
 	for _, passage := range refused {

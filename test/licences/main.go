@@ -1,11 +1,11 @@
-// Command licences writes NOTICE and THIRD_PARTY_LICENSES: the texts that the licences of the linked modules ask a release
-// to ship.
+// Command licences writes NOTICE and THIRD_PARTY_LICENSES: the texts that the licences of the linked modules ask a
+// release to ship.
 //
 //	go run ./test/licences [-write]
 //
 // It reads the LICENSE, NOTICE and PATENTS files of exactly the modules that the release links, from the module cache.
-// Without -write it compares the two files and exits with 1 if they are out of date. A module whose licence is not on the
-// list of allowed ones is an error. The command needs no network once the modules are in the cache.
+// Without -write it compares the two files and exits with 1 if they are out of date. A module whose licence is not on
+// the list of allowed ones is an error. The command needs no network once the modules are in the cache.
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// releaseTags are the build tags of make build; TestRelease compares them.
+// releaseTags are the build tags of make build. TestRelease compares releaseTags with the Makefile.
 const releaseTags = "nodemo"
 
 // platforms are the platforms of a release. The linked modules may differ between them.
@@ -97,8 +97,8 @@ func linked(ctx context.Context, dir string) ([]*module, error) {
 	return modules, nil
 }
 
-// above adds the folder of a package and all folders above it, up to the module's, to seen. Each may have a licence of its
-// own.
+// above adds the folder of a package and all folders above it, up to the module's, to seen. Each may have a licence of
+// its own.
 func (m *module) above(folder string, seen map[string]bool) error {
 	below, err := filepath.Rel(m.dir, folder)
 	if err != nil {
@@ -161,8 +161,8 @@ func (m *module) read(folders []string) error {
 	return nil
 }
 
-// clean removes differences that mean nothing: a byte order mark, CRLF line ends, trailing blanks, and blank lines at both
-// ends.
+// clean removes differences that mean nothing: a byte order mark, CRLF line ends, trailing blanks, and blank lines at
+// both ends.
 func clean(body []byte) string {
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))
 	var b strings.Builder

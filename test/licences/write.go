@@ -28,7 +28,8 @@ func notice(modules []*module) []byte {
 	return b.Bytes()
 }
 
-// licences returns the content of THIRD_PARTY_LICENSES: each licence text once, after the modules and files that have it.
+// licences returns the content of THIRD_PARTY_LICENSES: each licence text once, after the modules and files that have
+// it.
 func licences(modules []*module) []byte {
 	var order []string
 	of := map[string][]string{}

@@ -191,7 +191,7 @@ func (s *EpochState) elect(keeps int8) {
 }
 
 // resume reads the position and its epoch from the table and compares them with the log. If they do not match, the
-// claim is held, which is a violation unless the log has lost records of the table.
+// claim is held, which is a violation unless the log has lost records that have rows in the table.
 func (w Epochs) resume(t *EpochState, y *epochMember) {
 	epoch := t.Epoch
 	if w.Rule&EpochOfGroupOffset != 0 && t.Group != t.Txn {
@@ -224,8 +224,8 @@ func (w Epochs) fetch(t *EpochState, y *epochMember) {
 	y.Pos++
 }
 
-// commit ends the member's batch. It adds the rows before the record that holds the partition and moves the position,
-// if that is still where the batch began.
+// commit ends the member's batch. If the table's position is still where the batch began, commit adds the batch's rows
+// before the record that holds the partition and moves the position. Otherwise the batch has no effect.
 func (w Epochs) commit(t *EpochState, y *epochMember) {
 	defer func() { *y = newEpochMember() }()
 	next, epoch := y.Pos, y.Epoch

@@ -87,7 +87,7 @@ type judge struct {
 	rules    []string       // broken rules, in the order of their first violation
 }
 
-// tell adds a violation of a rule by version v.
+// tell adds a violation of a rule by version v. Once the rule has perRule violations, tell only counts it.
 func (j *judge) tell(v Version, rule, detail string, args ...any) {
 	if j.told[rule]++; j.told[rule] == 1 {
 		j.rules = append(j.rules, rule)

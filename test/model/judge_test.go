@@ -40,7 +40,8 @@ func agree(t *testing.T, w World) (red, early int) {
 	return red, early
 }
 
-// TestJudge_AgreesWithModel compares judge and model on random walks, of the protocol and of every mutant.
+// TestJudge_AgreesWithModel compares judge and model on random walks. Walks of the protocol must have no violation.
+// Walks of at least 17 mutants must show one.
 func TestJudge_AgreesWithModel(t *testing.T) {
 	for name, w := range worlds {
 		if name == "Fickle" || w.Expiries > 0 { // a history has one kind for each record, and no txn in it expires
@@ -54,7 +55,7 @@ func TestJudge_AgreesWithModel(t *testing.T) {
 	}
 	caught := 0
 	for name, m := range mutants {
-		if name == "OnePlace" || m.in.Expiries > 0 { // as above
+		if name == "OnePlace" || m.in.Expiries > 0 { // Judge allows what OnePlace forbids, and no txn of a history expires
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +66,7 @@ func TestJudge_AgreesWithModel(t *testing.T) {
 			}
 		})
 	}
-	// The other mutants break what a history cannot show, or need too long a row of certain steps.
+	// The other mutants break what a history cannot show, or need a long sequence of steps that random walks rarely take.
 	if caught < 17 {
 		t.Errorf("random walks show only %d mutants", caught)
 	}
@@ -101,7 +102,8 @@ func good() History {
 	}
 }
 
-// TestJudge_Rules breaks each rule once.
+// TestJudge_Rules changes the history good in many ways. Judge must accept each harmless change, and report each other
+// one as its first violation.
 func TestJudge_Rules(t *testing.T) {
 	if found := Judge(good()); len(found) > 0 {
 		t.Fatalf("a good history: %q", found)

@@ -4,7 +4,7 @@ package model
 
 import "testing"
 
-// TestLongWorld searches worlds with millions of states, which take too long for TestProtocol.
+// TestLongWorld visits every state of worlds that are too large for TestProtocol, and expects no violation.
 func TestLongWorld(t *testing.T) {
 	for name, w := range map[string]World{
 		"TwoClaims": {Records: [2]string{"gg", "pg"}},

@@ -35,7 +35,8 @@ func search[S comparable](t *testing.T, w Machine[S]) Result {
 	return r
 }
 
-// worlds are the protocol, and the correct deviation Final404Last: no state of theirs may have a violation.
+// worlds are configurations of the protocol and of the correct deviation Final404Last. No state of any world may have a
+// violation.
 var worlds = map[string]World{
 	"Chained": chained, "TwoClaims": twoClaims, "Strays": strays, "Fickle": fickle, "First": first, "Recreated": recreated,
 	"Operated": operated, "Replaced": replaced, "Minutes": minutes, "Asleep": asleep, "Grouped": grouped, "Poisoned": poisoned,
@@ -48,7 +49,7 @@ func with(w World, r Rule) World {
 	return w
 }
 
-// TestProtocol visits every state of every world.
+// TestProtocol visits every state of every world and expects no violation.
 func TestProtocol(t *testing.T) {
 	for name, w := range worlds {
 		t.Run(name, func(t *testing.T) {

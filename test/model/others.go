@@ -120,8 +120,8 @@ func (w World) day(t *State, newest int8) {
 	}
 }
 
-// starting reports whether a member has found no txn and is about to make the initial commit. The model assumes that it
-// does not sleep for a month at that point.
+// starting reports whether a member has found no txn and is about to make the initial commit. The model assumes that
+// the member does not sleep for a month at that point.
 func starting(s *State) bool {
 	for _, y := range s.M {
 		if y.Cut.Kind == start || y.From[0] == absent || y.From[1] == absent {

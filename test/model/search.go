@@ -11,7 +11,7 @@ type Step struct {
 	What   string
 	Member int8  // index of the member that takes it; -1 if no member does
 	About  int8  // claim or offset; -1: none
-	Calm   uint8 // 0 for a fault; a run without faults always takes the possible step with the lowest other value
+	Calm   uint8 // 0 for a fault, otherwise a rank: a run without faults takes the possible step with the lowest rank
 }
 
 func (l Step) String() string {
@@ -68,8 +68,8 @@ type Machine[S comparable] interface {
 }
 
 // Search visits every state that w can reach and stops at the first violation, or once it has seen more than limit
-// states. If it finds no violation it also checks that steps without faults lead from each state to the end. States
-// that differ only by the exchange of the two members count as one.
+// states. If it finds no violation it also checks that steps without faults lead from each state to one that is Done.
+// States that differ only by the exchange of the two members count as one.
 func Search[S comparable](w Machine[S], limit int) (r Result) {
 	seed := maphash.MakeSeed()
 	key := func(s S) uint64 { return min(maphash.Comparable(seed, s), maphash.Comparable(seed, w.Same(s))) }

@@ -12,16 +12,16 @@ type Rule uint32
 
 // A correct deviation: its searches must find no violation.
 const (
-	// Final404Last: a 404 that is read longer after the last PUT of N than a request can take counts as a definite
-	// failure. The protocol repeats the PUT instead.
+	// Final404Last: a GET of N returns 404 once the last PUT of N was sent longer ago than a request can take. The member
+	// counts its commit as failed, where the protocol repeats the PUT. N is the version that the member tries to write.
 	Final404Last Rule = 1 << iota
 )
 
-// Misreadings of the protocol's text.
+// Deviations that misread the protocol's text.
 const (
 	Final404Aged      Rule = 2 << iota // a 404 counts as a definite failure once the response itself is old
-	Final404First                      // like Final404Last, but measured from the first PUT, although a later one may still take effect
-	Final404Cleaned                    // like Final404Last, also for an old snapshot: log cleanup may have caused the 404
+	Final404First                      // like Final404Last from the first PUT on, although a later PUT may still take effect
+	Final404Cleaned                    // like Final404Last, also with an old snapshot, when log cleanup may have caused the 404
 	PreWithoutTable                    // the precondition does not compare the table's id
 	TableIDInMemory                    // only the process remembers which table it wrote; after a restart any table is accepted
 	StartCheckedOnce                   // "initial commit only if no txn" is checked when it is decided, but not in the precondition
@@ -32,18 +32,18 @@ const (
 	OnePlace                           // a record that is a row must have no letter, not even one of a commit that failed
 	AnyOwnID                           // any txnId that this process ever used counts as that of the commit in flight
 	DeniedDecides                      // a 403 counts as a definite failure, although an earlier PUT of N may still take effect
-	HeadForgotten                      // a HEAD of N-1 makes an old snapshot young even if it finds the entry gone
+	HeadForgotten                      // a HEAD of N-1 makes an old snapshot young even if the entry of N-1 is gone
 	NotFoundIsYoung                    // a poll that ends with 404 makes the snapshot young, however long the poll took
 	CheckpointIsYoung                  // a missing N-1 is accepted if the snapshot is N-1's checkpoint, however long ago it was read
 	StatisticsUnread                   // an initial commit checks txns and committed offsets, but not the table's files
 	SiblingsVouch                      // the files are checked only if no partition of the topic has a txn
 )
 
-// Plain mistakes.
+// Deviations that are plain mistakes.
 const (
 	NoCAS             Rule = 1 << (19 + iota) // the precondition does not compare the txn with the start of the batch
 	NextOnUnknown                             // after an unknown outcome the member puts the commit at N+1
-	LostOn412                                 // a 412 always means another writer's version
+	LostOn412                                 // a 412 means another writer's version, even after an earlier PUT of the member
 	NewIDOn404                                // a PUT that is repeated after a 404 has a new txnId
 	DeleteOnUnknown                           // a commit that is given up with an unknown outcome deletes its files
 	FenceKeepsChained                         // a fence keeps the open batch
@@ -121,7 +121,7 @@ type Put struct {
 	N     int8 // version to write; 0 = no request
 	Cut   Cut
 	Gone  uint8 // 1 = its data files were deleted
-	Owner uint8 // 1 + the member that sent it, 0 once its process crashed; set only with the rules that read it
+	Owner uint8 // 1 + index of its sender, 0 once that crashed; always 0 without AnyOwnID and NewIDOn404
 }
 
 // State is a state of the machine.
@@ -177,7 +177,7 @@ var words = [...]string{
 // World is the configuration of a machine.
 type World struct {
 	Rule        Rule
-	Records     [claims]string // a letter per record: g row, p poison, d left out, f row or poison as the member decides
+	Records     [claims]string // one character per record: g row, p poison, d left out, f row or poison by chance
 	Hold        bool           // poison holds its partition; otherwise it becomes a dead letter
 	Generations bool           // the claims are two topic ids of one partition
 	Fresh       bool           // no txn yet: an initial commit is needed
@@ -301,8 +301,8 @@ func (w World) Bad(s State) string {
 	return ""
 }
 
-// put lets a PUT of version n with content k arrive at the store: put-if-absent. It reports whether the version was
-// written. Violations go to s.Err.
+// put lets a PUT of version n with content k arrive at the store, which writes the version if it is absent. files is 1
+// if the commit's data files were deleted. put reports whether the version was written; it stores a violation in s.Err.
 func (w World) put(s *State, n int8, k Cut, files uint8) (taken bool) {
 	switch {
 	case n == gone, n <= 0 && w.is(PlainPut):
@@ -387,8 +387,8 @@ func (w World) unknownHistory(s *State, c int) bool {
 		(w.history(s, c) || s.Group[c] != absent || w.Generations && s.Group[1-c] != absent || w.showsRows(s, c))
 }
 
-// showsRows reports whether the statistics of the table's files show rows of the claim's partition, or, if the other
-// partition has no txn either, of that one.
+// showsRows reports whether the statistics of the table's files show rows of the claim's partition. If the topic's
+// other partition has no txn, rows of that partition count, too.
 func (w World) showsRows(s *State, c int) bool {
 	sibling := s.Txn[1-c] != absent
 	switch {

@@ -68,7 +68,7 @@ func (w World) network(x Member, m int, do doer) {
 	})
 }
 
-// flag returns 1 for true.
+// flag returns 1 for true, 0 for false.
 func flag(b bool) uint8 {
 	if b {
 		return 1
@@ -130,8 +130,9 @@ func (w World) commit(s *State, x Member, m int, do doer) {
 	}
 }
 
-// start emits the initial commits of a claim without a txn, together with those of the same topic id, at offset 0 and
-// at offset 1. They are start earliest and latest, or what two members see as the topic's end.
+// start emits two initial commits for each claim without a txn: one at offset 0, one at offset 1. Each also covers the
+// other claim if it has the same topic id and no txn. The offsets stand for start earliest and latest, or for the ends
+// of the topic that two members see.
 func (w World) start(s *State, x Member, m int, do doer) {
 	for i := range 2 * claims {
 		c, o, k := i/2, int8(i%2), noCut()
@@ -289,8 +290,8 @@ func behind(n int8) int8 {
 	return n
 }
 
-// lookBefore emits the HEAD of N-1, after which an old snapshot counts as young. If N-1 is gone, the batch is dropped:
-// N may be gone too, and a PUT could succeed for a version that was written long ago.
+// lookBefore emits the HEAD of N-1. If N-1 exists, an old snapshot counts as young. If N-1 is gone, the batch is
+// dropped: N may be gone too, and a PUT could succeed for a version that was written long ago.
 func (w World) lookBefore(s *State, x Member, m int, do doer) {
 	tolerated := w.is(HeadForgotten) || w.is(CheckpointIsYoung) && x.Checkpoint == 1
 	if (x.N == gone || x.N == 1 && s.Bare == 1) && !tolerated {
@@ -333,7 +334,8 @@ func (w World) win(t *State, y *Member) {
 	}
 }
 
-// settle ends a successful commit. After an initial commit the member reads the claims from there.
+// settle ends a successful commit. After an initial commit the member reads its claims from the positions that the
+// commit has set.
 func (w World) settle(t *State, y *Member) {
 	w.letters(t, y)
 	for c := range claims {
@@ -393,14 +395,14 @@ func (w World) abandon(t *State, y *Member, deleteFiles, owner uint8) {
 	y.Phase, y.Cut = idle, noCut()
 }
 
-// stray moves the member's PUT, if it is in flight, to the requests whose sender no longer waits.
+// stray moves the member's PUT, if it is in flight, to State.Stray: its sender no longer waits for the response.
 func (w World) stray(t *State, y *Member, files, owner uint8) {
 	if y.Fly == flying && y.N > 0 {
 		w.release(t, Put{N: y.N, Cut: y.Cut, Gone: files, Owner: owner})
 	}
 }
 
-// release adds a PUT to State.Stray. It is dropped if that is full.
+// release adds a PUT to State.Stray. If State.Stray is full, the PUT never takes effect.
 func (w World) release(t *State, p Put) {
 	for i := range max(1, w.Strays) {
 		if t.Stray[i].N == 0 {

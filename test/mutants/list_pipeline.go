@@ -103,7 +103,7 @@ var ofPipeline = []mutant{
 		pkg: "./reliability/bytepool", test: "^TestOrder$",
 	},
 
-	// Order: lane, piece, add.
+	// The order of records in a lane, of a batch's pieces, and of a commit's files.
 	{
 		name: "a lane keeps the buffers of a bad record between two batches",
 		file: "connector/lane/lane.go",

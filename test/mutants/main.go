@@ -3,8 +3,8 @@
 //	go run ./test/mutants [-run REGEXP] [-after NAME]
 //
 // The list is in list.go and the files beside it. The command works in a temporary copy of the tree. Each test runs
-// once on the unchanged code, where it must pass, and then on each of its mutants, where it must fail. A mutant that does
-// not compile, or whose quoted code is not found exactly once, counts as not seen.
+// once on the unchanged code, where it must pass, and then on each of its mutants, where it must fail. A mutant that
+// does not compile, or whose quoted code is not found exactly once, counts as not detected.
 package main
 
 import (
@@ -166,8 +166,8 @@ func (m mutant) fails(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// run runs the test and returns the name of the first test that failed. The error means that no test could run. For
-// speed, run skips vet and the symbols of the linked binary.
+// run runs the test and returns the name of the first test that failed, "" if none did. The error means that no test
+// ran or that the run failed outside of a test. For speed, run skips vet and the symbols of the linked binary.
 func (m mutant) run(ctx context.Context, dir string) (failed, text string, err error) {
 	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout=5m", "-run", m.test, m.pkg}, strings.Fields(m.args)...)
 	cmd := exec.CommandContext(ctx, "go", args...)

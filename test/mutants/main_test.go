@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPlacesExist expects each mutant's code exactly once in its file, and its test in its package. Without it only `make
-// mutants`, which takes long, would show that the code has changed.
+// TestPlacesExist expects each mutant's code exactly once in its file, and its test in its package. Without it only
+// `make mutants`, which takes long, would show that the code has changed.
 func TestPlacesExist(t *testing.T) {
 	for _, m := range list {
 		body, err := os.ReadFile(filepath.Join("..", "..", m.file))

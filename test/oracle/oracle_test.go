@@ -89,7 +89,8 @@ func produce(ctx context.Context, t *testing.T, kafka *lab.Kafka) *gen.Ledger {
 	return ledger
 }
 
-// write copies the topic to a table without code of the connector, and with the damage that is asked for.
+// write copies the topic to a table without code of the connector. damage names the damage to do to one row, "" for
+// none.
 func write(ctx context.Context, t *testing.T, kafka *lab.Kafka, table, endpoint, damage string) {
 	t.Helper()
 	out, err := lab.Python(ctx, "oracle/selftest.py", "--brokers", kafka.Addr, "--topic", "orders", "--table", table,

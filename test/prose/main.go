@@ -1,9 +1,10 @@
-// Command prose checks the words of the project with Vale: documentation, comments, and the texts in strings and YAML.
+// Command prose checks the words of the project with Vale: documentation, comments in Go and YAML, and the strings of
+// Go code outside of tests and test/.
 //
 //	go run ./test/prose VALE
 //
-// VALE is the program, which test/lab/install vale prints. Vale reads Markdown and comments in Go by itself. Texts in strings
-// and comments in YAML are copied into files of their own, each text on the line that it has in its source.
+// VALE is the program, which test/lab/install vale prints. Vale reads Markdown and comments in Go by itself. Texts in
+// strings and comments in YAML are copied into files of their own, each text on the line that it has in its source.
 package main
 
 import (

@@ -53,7 +53,8 @@ func dashboardQueries(t *testing.T) (all []dashboardQuery) {
 	return all
 }
 
-// in returns the query as Grafana sends it: with these namespaces, and with All for every other variable.
+// in returns the query as Grafana sends it: with namespace as the value of $namespace, and with all values selected in
+// every other variable.
 func (q dashboardQuery) in(namespace string) string {
 	return strings.NewReplacer("$namespace", namespace, "$__rate_interval", "5m", "$job", "(sluice)", "$pod", "(a|b)", "$group", ".*", "$topic", ".*").Replace(q.expr)
 }

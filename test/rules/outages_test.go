@@ -185,8 +185,8 @@ func storeDown() *outage {
 	return o
 }
 
-// bothDown returns [storeDown] without Kafka: a claim is held for one reason only, and the members cannot reach their
-// group.
+// bothDown returns the outage [storeDown] in which Kafka is down, too. The reasons of the holds stay, because a claim
+// has only one. The members are not joined to their group and cannot check their lag.
 func bothDown() *outage {
 	o := storeDown()
 	o.name = "Kafka and S3 are down for 50 minutes"
@@ -309,8 +309,8 @@ func (o *outage) test() promtoolTest {
 	return test
 }
 
-// TestOutages expects one failure to raise at most one critical alert, for any number of members, topics and tables. The
-// moments of an outage list every alert that fires.
+// TestOutages expects one failure to raise at most one critical alert, for any number of members, topics and tables.
+// The moments of an outage list every alert that fires.
 func TestOutages(t *testing.T) {
 	for _, o := range []*outage{kafkaDown(), storeDown(), bothDown(), podKilled(), rollingRestart()} {
 		t.Run(o.name, func(t *testing.T) {

@@ -1,8 +1,8 @@
 //go:build lab
 
 // Package security runs the connector's binary against real brokers that require TLS and authentication. It covers each
-// way to connect, with right and wrong settings. With right settings records must arrive in the table. With wrong settings
-// the commands and a running connector must name the fault.
+// way to connect, with right and wrong settings. With right settings records must arrive in the table. With wrong
+// settings the commands and a running connector must name the fault.
 //
 // Every test runs on the newest Kafka and on the last one before 4.0. The tables are on the local disk.
 package security

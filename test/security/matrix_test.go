@@ -17,8 +17,8 @@ type cell struct {
 	want    string // text that must name the fault; "" if records must arrive
 }
 
-// matrix tests {PLAINTEXT, TLS, mTLS, SASL_SSL with each mechanism} x {right settings, wrong credentials, wrong certificate
-// authority, expired certificate}, and each kind of client at the wrong kind of listener.
+// matrix tests {PLAINTEXT, TLS, mTLS, SASL_SSL with each mechanism} x {right settings, wrong credentials, wrong
+// certificate authority, expired certificate}, and each kind of client at the wrong kind of listener.
 func (w *securedBroker) matrix(t *testing.T) {
 	t.Helper()
 	for _, c := range w.cells() {
@@ -105,8 +105,8 @@ func (w *securedBroker) arrives(t *testing.T, c cell) {
 	}
 }
 
-// named expects commands to name the fault, and a running connector to have a hold kafka_denied that names it, without the
-// password in the log.
+// named expects commands to name the fault, and a running connector to have a hold kafka_denied that names it, without
+// the password in the log.
 func (w *securedBroker) named(t *testing.T, c cell) {
 	t.Helper()
 	topic := "topic-of-nobody"

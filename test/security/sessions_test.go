@@ -11,8 +11,8 @@ import (
 	"sluice/test/certs"
 )
 
-// rounds is the number of rounds of stream. A round lasts half a second, and all of them longer than five sessions of two
-// seconds.
+// rounds is the number of rounds of stream. A round lasts half a second, so that all rounds together take longer than
+// five sessions of two seconds.
 const rounds = 24
 
 // sessionsOfScram uses a listener that ends sessions every two seconds. The member must authenticate again in time: one
@@ -28,8 +28,8 @@ func (w *securedBroker) sessionsOfScram(t *testing.T) {
 	m.undisturbed(t, total)
 }
 
-// sessionsOfTokens uses a listener whose sessions end every two seconds, with a token from a file. With an expired token
-// the member must have a hold that says so, and a new token must end it.
+// sessionsOfTokens uses a listener whose sessions end every two seconds, with a token from a file. With an expired
+// token the member must have a hold that says so, and a new token must end it.
 func (w *securedBroker) sessionsOfTokens(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
@@ -106,7 +106,7 @@ func (w *securedBroker) stream(t *testing.T, m *member, topic string, from int64
 	return from
 }
 
-// reads waits until the table has n records.
+// reads waits until the sum of the table's positions is at least n.
 func (m *member) reads(t *testing.T, n int64) {
 	t.Helper()
 	ctx := withPatience(t)

@@ -8,8 +8,8 @@ import (
 	"sluice/health/liveness"
 )
 
-// Stalls returns a line for each loop of a member that had work and stopped turning, without Wedged. The lines are
-// also in Broker.Violations.
+// Stalls returns a line for each loop of a member that had work and stopped turning while Wedged was not set. The lines
+// are also in Broker.Violations.
 func (h *Harness) Stalls() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

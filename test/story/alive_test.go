@@ -15,8 +15,8 @@ import (
 	"sluice/test/story"
 )
 
-// wedge is a place where a loop of a member can get stuck: while stuck is set, the loop waits there until end is called,
-// without reporting that it waits.
+// wedge is a place where a loop of a member can get stuck: while stuck is set, the loop waits there until end is
+// called, without reporting that it waits.
 type wedge struct {
 	stuck atomic.Bool
 	free  chan struct{}

@@ -112,9 +112,9 @@ func TestBackpressure_QueueLimits(t *testing.T) {
 	})
 }
 
-// TestBackpressure_PerKey has a key whose records take half a second each. Its partition waits once a thousand of them
-// are queued; the other partition continues, and no backpressure begins. Once records were decoded, more of the key are
-// enqueued.
+// TestBackpressure_PerKey has a key whose records take half a second each to decode. The key's partition must wait once
+// a thousand of these records are queued, and continue as they are decoded. Meanwhile the other partition must continue
+// without backpressure.
 func TestBackpressure_PerKey(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Queue, h.CommitRows, h.Every, h.Broker.Answer = shipped, 1_000_000, 24*time.Hour, 100

@@ -69,8 +69,8 @@ func (c *Chance) Pause(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// Broker is a Kafka cluster in memory, with the committed offsets of one consumer group. Fields marked "use Lock" may be
-// changed while members run, inside Lock.
+// Broker is a Kafka cluster in memory, with the committed offsets of one consumer group. Fields marked "use Lock" may
+// be changed while members run, inside Lock.
 type Broker struct {
 	Cluster string
 	Chance  *Chance
@@ -78,7 +78,7 @@ type Broker struct {
 	Flaky atomic.Int64
 	// Hung is set while requests for the group's offsets get no response.
 	Hung atomic.Bool
-	// Silent are the partitions for which Bounds returns an error. Use Lock.
+	// Silent are the partitions for which [Member.Bounds] cannot read the ends of the log. Use Lock.
 	Silent map[int32]bool
 	// Slow is how long the broker takes to return a fetch result that begins with a damaged batch. Use Lock.
 	Slow time.Duration
@@ -91,7 +91,7 @@ type Broker struct {
 	Paused func(id int32) (since time.Time, paused bool)
 	// Value makes the value of a record; if nil, the value is the record's kind.
 	Value func(k Kind, offset int64) []byte
-	// Stamp is called with each produced record and returns the kind that it gets; nil leaves it unchanged. Use Lock.
+	// Stamp is called with each produced record and returns the record's kind. If nil, the record keeps k. Use Lock.
 	Stamp func(id int32, offset int64, k Kind) Kind
 	// stamped returns the identity and the timestamp of a record. May be nil; mu guards it.
 	stamped func(id int32, offset int64) Stamp
@@ -179,7 +179,7 @@ func (b *Broker) Change(name string, id int32, logStart, corrupt int64) {
 	p.logStart, p.corrupt = logStart, corrupt
 }
 
-// Elect gives a partition another leader with all of its records.
+// Elect elects another leader of a partition. The new leader has all records, and the leader epoch rises by one.
 func (b *Broker) Elect(name string, id int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,8 +223,8 @@ func epochOf(value []byte) int32 {
 	return 0
 }
 
-// divergedAt returns the offset from which the log may differ from what was read before a position, as a leader computes
-// it (KIP-320). It returns -1 if the leader finds no difference or the position has no epoch.
+// divergedAt returns the offset from which the log may differ from what was read before a position, as a leader
+// computes it (KIP-320). It returns -1 if the leader finds no difference or the position has no epoch.
 func (p *partition) divergedAt(at connector.Position) int64 {
 	if at.Epoch < 0 || at.Next <= 0 || at.Epoch == p.epoch {
 		return -1

@@ -128,8 +128,8 @@ func places(h *story.Harness, id int32) map[place]int {
 	return all
 }
 
-// moveBack is what an operator does about a position after lost records: it moves the position back to the first record
-// of the log that has no row.
+// moveBack moves a position that is after lost records back to the first record of the log that has no row, as an
+// operator does.
 func moveBack(t *testing.T, h *story.Harness, s uint64, id int32) {
 	t.Helper()
 	rows, at, next := places(h, id), h.Position(id), int64(0)

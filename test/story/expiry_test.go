@@ -55,8 +55,8 @@ func (f *forgotten) String() string {
 }
 
 // TestSchedules_LogCleanupAndExpiry runs two members over the shipped Delta table. Another program deletes log entries
-// after minutes, and its checkpoints drop txns after 30 days. Members sleep for minutes between two requests, and all
-// of them stop for days or weeks. In every schedule the table must have each record once, and no version of the log may
+// after minutes, and its checkpoints drop txns after 30 days. Members sleep for minutes between two requests, and both
+// members stop for days or weeks. In every schedule the table must have each record once, and no version of the log may
 // be written twice.
 //
 // make schedules runs 20 000 schedules.
@@ -108,7 +108,8 @@ func (o *oncelog) Put(ctx context.Context, key string, body io.ReadSeeker, mode 
 	return err
 }
 
-// asleep is a process's client of the store. A response that comes while the process sleeps is returned when it wakes up.
+// asleep is a process's client of the store. A response that comes while the process sleeps is returned when the
+// process wakes up.
 type asleep struct {
 	objstore.Store
 	until atomic.Int64 // when the process wakes up, in nanoseconds since 1970

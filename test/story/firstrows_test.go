@@ -10,9 +10,9 @@ import (
 	"sluice/test/story"
 )
 
-// TestRowsWithoutAPosition has a table with rows of a topic, but no txn and no committed offset. The claims must be held,
-// until an operator sets positions. A partition that is added later and has no rows must begin by itself. The table must
-// not be searched at each check.
+// TestRowsWithoutAPosition has a table with rows of a topic, but no txn and no committed offset. The claims must be
+// held, until an operator sets positions. A partition that is added later and has no rows must begin by itself. The
+// table must be searched once an hour, not at each check.
 func TestRowsWithoutAPosition(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -49,8 +49,9 @@ func TestRowsWithoutAPosition(t *testing.T) {
 	})
 }
 
-// TestRowsWithoutAPosition_BesidePositions has a topic of which one partition has a txn. Of the two partitions without one,
-// the one with rows must be held, and the added one must begin. The table must be searched once for both.
+// TestRowsWithoutAPosition_BesidePositions has a topic with three partitions, of which one has a txn. Of the two
+// without a txn, the partition with rows must be held, and the new partition must begin. The table must be searched
+// once for both.
 func TestRowsWithoutAPosition_BesidePositions(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")

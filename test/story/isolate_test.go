@@ -130,8 +130,8 @@ func TestIsolate_FailurePasses(t *testing.T) {
 	})
 }
 
-// TestIsolate_NoRecordAtFault expects no dead letter if every row fails, or if two rows fail only together, however long
-// that lasts. The batch is retried, its failures are counted, and it commits once the failure is over.
+// TestIsolate_NoRecordAtFault expects no dead letter if every row fails, or if two rows fail only together, however
+// long that lasts. The batch is retried, its failures are counted, and it commits once the failure is over.
 func TestIsolate_NoRecordAtFault(t *testing.T) {
 	for name, fails := range map[string]func(rows []story.Source) bool{
 		"all rows fail":      func([]story.Source) bool { return true },
@@ -169,8 +169,8 @@ func TestIsolate_NoRecordAtFault(t *testing.T) {
 	}
 }
 
-// TestIsolate_OnlyWithOthers has a row that fails alone, and two others that fail together. No record must be given up: a
-// record counts as at fault only if all others pass without it.
+// TestIsolate_OnlyWithOthers has a row that fails alone, and two others that fail together. No record must be given up:
+// a record counts as at fault only if all others pass without it.
 func TestIsolate_OnlyWithOthers(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Together = func(rows []story.Source) {
@@ -209,8 +209,8 @@ func TestIsolate_DecoderAlwaysFails(t *testing.T) {
 	})
 }
 
-// TestIsolate_HoldWithoutLetters expects a record at fault to hold its partition, and not to be retried, if the topic has
-// no dead letters.
+// TestIsolate_HoldWithoutLetters expects a record at fault to hold its partition, and not to be retried, if the topic
+// has no dead letters.
 func TestIsolate_HoldWithoutLetters(t *testing.T) {
 	for _, kinds := range []string{"rrerr", "rrxrr"} {
 		scenario(t, 2, func(t *testing.T, h *story.Harness) {
@@ -236,7 +236,8 @@ func TestIsolate_HoldWithoutLetters(t *testing.T) {
 	}
 }
 
-// TestIsolate_StopDuringPause expects that a stop between two attempts does not wait until the pause is over.
+// TestIsolate_StopDuringPause stops a member in the pause between two attempts. The member must not wait until the
+// pause is over.
 func TestIsolate_StopDuringPause(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}

@@ -76,8 +76,8 @@ func versionsOf(h *story.Harness) (versions []model.Version) {
 	return versions
 }
 
-// versionsIn returns the Delta log of a store in the form of the model. The log must not have been cleaned up: the model
-// needs every version.
+// versionsIn returns the Delta log of a store in the form of the model. The log must not have been cleaned up: the
+// model needs every version.
 func versionsIn(t *testing.T, h *story.Harness, store objstore.Store) (versions []model.Version) {
 	t.Helper()
 	info, err := delta.Inspect(t.Context(), store)

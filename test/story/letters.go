@@ -51,7 +51,7 @@ type DeadLetters struct {
 	Next   func() int // returns the number of the table's next version
 	Broker *Broker
 	Member string
-	// Attempts is the number of retries that the letter of an isolated record must have.
+	// Attempts is the number of retries that a letter must name if its record was isolated or its retries are exhausted.
 	Attempts int
 	// Broken is called before each step, which fails with the error that it returns. May be nil.
 	Broken func(step string) error
@@ -75,8 +75,8 @@ func (d *DeadLetters) Kill() {
 	d.dead = true
 }
 
-// Write appends the letters one after the other. Each try may fail before, between and after them. After a transient
-// failure Write repeats all letters, as the guard of the shipped producer does.
+// Write appends the letters one after the other. Each try may fail before the first letter, between two letters, or
+// after the last one. After a transient failure Write repeats all letters, as the guard of the shipped producer does.
 func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) error {
 	for {
 		err := d.try(ctx, letters)
@@ -135,7 +135,7 @@ func (d *DeadLetters) step(ctx context.Context, name string) error {
 	return nil
 }
 
-// stray makes the first letter durable, or none, after its sender died or gave up.
+// stray makes the first letter durable within the next three seconds, or never: its sender died or gave up.
 func (d *DeadLetters) stray(letters []deadletter.Letter) {
 	if d.Broker.Chance.Is(2) {
 		return

@@ -48,7 +48,8 @@ func judgeLetters(t *testing.T, h *story.Harness, ranges []connector.Range, s ui
 }
 
 // TestSchedules_Letters is TestSchedules with bad records that become dead letters. A write of letters may fail
-// before the first letter is durable, between two, or after the last; letters of a failed write may become durable later.
+// before the first letter is durable, between two letters, or after the last. Letters of a failed write may become
+// durable later.
 func TestSchedules_Letters(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -127,8 +128,8 @@ func TestLetters_BadRecord(t *testing.T) {
 	})
 }
 
-// TestLetters_CommittedWhenDue expects batches of dead letters without rows to be due like batches of rows, by age and by
-// number. Batches of positions alone wait much longer.
+// TestLetters_CommittedWhenDue expects batches of dead letters without rows to be due like batches of rows, by age and
+// by number. Batches of positions alone wait much longer.
 func TestLetters_CommittedWhenDue(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
@@ -152,7 +153,8 @@ func TestLetters_CommittedWhenDue(t *testing.T) {
 }
 
 // TestLetters_VoidWithoutTxn interrupts a member between the letters and their commit: it is killed or fenced, or the
-// table is altered so that good records become bad and bad ones good. Letters of records that became rows are void.
+// table is altered so that good records become bad and bad ones good. Each record must become a row or have a letter.
+// Only a bad record that became good may have both; then its letter is void.
 func TestLetters_VoidWithoutTxn(t *testing.T) {
 	for name, c := range map[string]struct {
 		between func(h *story.Harness, p *story.Process)
@@ -231,8 +233,9 @@ func TestLetters_VoidWithoutTxn(t *testing.T) {
 	}
 }
 
-// TestLetters_TopicDown has a dead-letter topic that is down, or that refuses letters. No position must pass a bad record,
-// reading must stop, and the member must continue by itself once letters can be written, without losing a record.
+// TestLetters_TopicDown has a dead-letter topic that is down, or that refuses letters. No position must pass a bad
+// record, reading must stop, and the member must continue by itself once letters can be written, without losing a
+// record.
 func TestLetters_TopicDown(t *testing.T) {
 	for name, down := range map[string]error{
 		"does not answer": classify.Mark(errors.New("no leader"), classify.Transient),
@@ -289,9 +292,9 @@ func TestLetters_TopicDown(t *testing.T) {
 	}
 }
 
-// TestLetters_FailedRecordsGone takes away the record whose letter could not be written: its claim is lost, or an operator
-// skips it. The other claims were held, too, and have nothing to commit that could end their holds. They must not stay
-// held.
+// TestLetters_FailedRecordsGone takes away the record whose letter could not be written: its claim is lost, or an
+// operator skips it. The other claims were held, too, and have nothing to commit that could end their holds. They must
+// not stay held.
 func TestLetters_FailedRecordsGone(t *testing.T) {
 	for name, end := range map[string]func(*story.Harness, *story.Process){
 		"lost":   func(h *story.Harness, p *story.Process) { p.Member.Assign(joined(h, 1)) },
@@ -406,8 +409,8 @@ func TestFlood_StopsInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestLetters_OfTwoOwners has two members that believe that they own the claim. Both may write its letters, but each record
-// must become one row, or have letters and no row.
+// TestLetters_OfTwoOwners has two members that believe that they own the claim. Both may write its letters, but each
+// record must become one row, or have letters and no row.
 func TestLetters_OfTwoOwners(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rprpr", "k")
@@ -421,8 +424,8 @@ func TestLetters_OfTwoOwners(t *testing.T) {
 	})
 }
 
-// TestLetters_WithinPool has bad records that are much larger than good ones, while the dead-letter topic is slow. Use of
-// the batch pool must stay within its size, and every record must become a row or a letter.
+// TestLetters_WithinPool has bad records that are much larger than good ones, while the dead-letter topic is slow. Use
+// of the batch pool must stay within its size, and every record must become a row or a letter.
 func TestLetters_WithinPool(t *testing.T) {
 	const large = 64 << 10
 	for name, kinds := range map[string]string{"alone": "pppppppppp", "among others": "rrrrprrrpr", "with tombstones": "ptthppttpp"} {
@@ -453,7 +456,7 @@ func TestLetters_WithinPool(t *testing.T) {
 				if !h.AtEnd() {
 					t.Errorf("stuck\n%s", history(h))
 				}
-				// The pool counts the buffers of the lanes' builders only once they exist, so they may exceed it.
+				// The pool counts the buffers of the lanes' builders only once they exist, so its use may exceed its size by them.
 				if lanes := int64(2 * 2 * 1200); most > h.Batch+lanes || most < h.Batch/2 {
 					t.Errorf("%d bytes were taken of a pool of %d", most, h.Batch)
 				}

@@ -167,8 +167,8 @@ func TestLog_OutcomeHasBatchID(t *testing.T) {
 	}
 }
 
-// TestLog_RetryAttempts expects a log line for each retry that record_retry allows after the decoder failed, and one that
-// names the record when it is given up.
+// TestLog_RetryAttempts expects a log line for each retry that record_retry allows after the decoder failed, and a line
+// that names the record when it is given up.
 func TestLog_RetryAttempts(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		out := hear(h)

@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// NewMember returns a member that has not joined a generation. It ends with ctx.
+// NewMember returns a member that has not joined a generation. Its fetch requests end with ctx.
 func (b *Broker) NewMember(ctx context.Context) *Member {
 	m := &Member{
 		b: b, assigned: make(chan connector.Assignment, 64), fetched: make(chan connector.Fetched), requests: map[connector.Partition]uint64{},
@@ -196,7 +196,7 @@ func (p *partition) bounds() connector.Bounds {
 	return connector.Bounds{LogStart: p.logStart, LastStable: end, HighWatermark: end, LeaderEpoch: p.epoch, DivergedAt: -1}
 }
 
-// Fetch implements [connector.Log]: a while after there is a record or an error, the result is in Fetched.
+// Fetch implements [connector.Log]: some time after the partition has a record or an error, the result is in Fetched.
 func (m *Member) Fetch(q connector.FetchRequest) {
 	m.mu.Lock()
 	m.n++

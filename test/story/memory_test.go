@@ -44,8 +44,9 @@ func TestSchedules_LittleMemory(t *testing.T) {
 	})
 }
 
-// TestTables_LittleMemory has three tables that share the little memory of a process. One of them commits slowly for a
-// while. In some schedules the others must be complete before it, and in the end every table must have every row once.
+// TestTables_LittleMemory has three tables that share the little memory of a process. One table commits slowly for a
+// while. In some schedules the others must have all their rows before the slow one, and in the end every table must
+// have every row once.
 func TestTables_LittleMemory(t *testing.T) {
 	var meanwhile int
 	tight(t, func(t *testing.T, s uint64) {
@@ -146,8 +147,8 @@ func TestTables_LittleMemory(t *testing.T) {
 	t.Logf("%d schedules, in %d of them the other tables were done before the slow one", *tights, meanwhile)
 }
 
-// tables begins a process with the claims of three topics, each with its own table; shape is called before. rows counts
-// the rows of a topic; end closes the harness and reports its violations.
+// tables begins a process with the claims of three topics, each with its own table. It calls shape before the process
+// begins. rows counts the rows of a topic. end closes the harness and reports its violations.
 func tables(t *testing.T, s uint64, shape func(h *story.Harness)) (h *story.Harness, rows func(topic string) int, end func()) {
 	t.Helper()
 	h = story.NewHarness(s, 2)
@@ -188,8 +189,8 @@ func within(most time.Duration, cond func() bool) bool {
 	return cond()
 }
 
-// TestMemory_StoppedTableStarvesNone expects other tables to continue while the data files of one table cannot be put:
-// its fetched records must not keep all memory.
+// TestMemory_StoppedTableStarvesNone expects other tables to continue while the data files of one table cannot be put.
+// The fetched records of that table must not keep all memory.
 func TestMemory_StoppedTableStarvesNone(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var stopped atomic.Bool

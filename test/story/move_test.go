@@ -76,8 +76,8 @@ func TestMove_BesideRunningMember(t *testing.T) {
 	}
 }
 
-// TestRecheck_Requested moves the position of an idle or held claim. The member must notice it at once if an operator
-// requests a check, otherwise within about a minute.
+// TestRecheck_Requested moves the position of an idle or held claim. The member must continue at the new position
+// within 5 s if an operator requests a check, otherwise within about a minute.
 func TestRecheck_Requested(t *testing.T) {
 	for name, asks := range map[string]bool{"asked": true, "not asked": false} {
 		for _, state := range []string{"idle", "held"} {
@@ -116,8 +116,8 @@ func TestRecheck_Requested(t *testing.T) {
 	}
 }
 
-// TestMove_ComparesWhatWasShown expects moves to be refused if one position, or the table, is not what the operator saw.
-// Otherwise all of them must be in one commit.
+// TestMove_ComparesWhatWasShown expects a command's moves to be refused if one position, or the table, is not what the
+// operator saw. Otherwise all moves must be in one commit.
 func TestMove_ComparesWhatWasShown(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -152,8 +152,8 @@ func TestMove_ComparesWhatWasShown(t *testing.T) {
 	})
 }
 
-// TestMove_BesideInitialCommit runs an operator's move beside a member's initial commit. If the move is first, the member
-// starts from its positions; otherwise the move is refused.
+// TestMove_BesideInitialCommit runs an operator's move beside a member's initial commit. If the move commits first, the
+// member must start at the positions of the move. Otherwise the move must be refused.
 func TestMove_BesideInitialCommit(t *testing.T) {
 	byOperator, byMember := 0, 0
 	for seed := range uint64(40) {
@@ -186,8 +186,8 @@ func TestMove_BesideInitialCommit(t *testing.T) {
 	}
 }
 
-// TestMove_AcceptsReplacedTable expects a move in a replaced table to be refused unless it accepts the table. Then it must
-// end the holds.
+// TestMove_AcceptsReplacedTable expects a move in a replaced table to be refused unless it accepts the table. Then it
+// must end the holds.
 func TestMove_AcceptsReplacedTable(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -212,8 +212,8 @@ func TestMove_AcceptsReplacedTable(t *testing.T) {
 	})
 }
 
-// TestMove_StartOverHistory has a topic whose history forbids an initial commit. An operator must be able to start it by
-// setting positions for this pipeline, cluster and topic id.
+// TestMove_StartOverHistory has a topic whose history forbids an initial commit. An operator must be able to start it
+// by setting positions for this pipeline, cluster and topic id.
 func TestMove_StartOverHistory(t *testing.T) {
 	for name, past := range map[string]func(h *story.Harness, here connector.Partition) connector.Txn{
 		"another pipeline": func(_ *story.Harness, p connector.Partition) connector.Txn {
@@ -255,8 +255,8 @@ func TestMove_StartOverHistory(t *testing.T) {
 	}
 }
 
-// TestMove_UnknownOutcome cancels moves. A move that returns ErrUndecided may take effect or not; any other error must
-// mean that it did not.
+// TestMove_UnknownOutcome cancels moves. A move that returns ErrUndecided may take effect or not. A move that returns
+// another error must have no effect.
 func TestMove_UnknownOutcome(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -285,8 +285,8 @@ func TestMove_UnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestReplacedTable_TakesNoRows replaces a table and keeps its txns, while the check of a single paused claim finds that
-// first. The other claim must be held, too, before it commits rows.
+// TestReplacedTable_TakesNoRows replaces a table and keeps its txns. The check of a single paused claim is the first to
+// find the new table. The other claim must be held, too, before it commits rows.
 func TestReplacedTable_TakesNoRows(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		scenario(t, 2, func(t *testing.T, h *story.Harness) {

@@ -50,8 +50,8 @@ func (o *operators) follow(ctx context.Context, _ string) (<-chan struct{}, func
 	}
 }
 
-// hears is the time after an acknowledged pause from which no member may fetch the partition. Members poll the log about
-// every 10 s, and polls may fail.
+// hears is the time after an acknowledged pause from which no member may fetch the partition. Members poll the log
+// about every 10 s, and polls may fail.
 const hears = 25 * time.Second
 
 func (o *operators) paused(id int32) (time.Time, bool) {
@@ -61,7 +61,7 @@ func (o *operators) paused(id int32) (time.Time, bool) {
 	return since.Add(hears), paused
 }
 
-// do appends a pause or a resume of partitions to the log. It returns once that is acknowledged.
+// do appends a pause or a resume of partitions to the log. It returns once the store has acknowledged the entry.
 func (o *operators) do(t *testing.T, pause bool, ids ...int32) {
 	t.Helper()
 	var targets []opslog.Target

@@ -79,8 +79,8 @@ func TestPause_CommitsAtOnce(t *testing.T) {
 	})
 }
 
-// TestPause_EndsAtOnce ends pauses before the records read before them are committed. These records must not be dropped
-// and read again.
+// TestPause_EndsAtOnce ends each pause before the records that were read before the pause are committed. These records
+// must not be dropped and read again.
 func TestPause_EndsAtOnce(t *testing.T) {
 	for seed := range uint64(30) {
 		seeded(t, seed, 1, func(t *testing.T, h *story.Harness) {
@@ -146,8 +146,9 @@ func TestPause_AssignedWhilePaused(t *testing.T) {
 	})
 }
 
-// TestPause_FindingsWait expects a paused claim to stay paused for all results of its checks. When the pause ends, the claim is
-// held for the finding. If an operator has set a position meanwhile, it continues from there.
+// TestPause_FindingsWait expects a paused claim to stay paused even if a check of it has a finding. When the pause
+// ends, the claim must be held for the finding. If an operator has set a position meanwhile, the claim must continue
+// there.
 func TestPause_FindingsWait(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrprr", "k")
@@ -173,7 +174,8 @@ func TestPause_FindingsWait(t *testing.T) {
 	})
 }
 
-// TestPause_FindingsDelayNone expects other claims to commit as usual while checks of a paused claim find a bad position.
+// TestPause_FindingsDelayNone expects other claims to commit as usual while checks of a paused claim find a bad
+// position.
 func TestPause_FindingsDelayNone(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
@@ -228,7 +230,8 @@ func TestPause_TableDown(t *testing.T) {
 	})
 }
 
-// TestPause_EndsWhileTableDown ends a pause while the table denies access. The claim must get the hold for that.
+// TestPause_EndsWhileTableDown ends a pause while the table denies access. The claim must then be held because access
+// is denied, and must continue by itself once the table allows access.
 func TestPause_EndsWhileTableDown(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		var denied atomic.Bool
@@ -272,8 +275,8 @@ func TestUntilCurrent_Paused(t *testing.T) {
 	})
 }
 
-// TestUntilCurrent_PausedElsewhere expects a run until current to end although a paused partition is behind that this
-// member does not own. The status must name it.
+// TestUntilCurrent_PausedElsewhere expects a run until current to end although a paused partition, which the member
+// does not own, has records that are not in the table. The status must name that partition.
 func TestUntilCurrent_PausedElsewhere(t *testing.T) {
 	scenario(t, 3, func(t *testing.T, h *story.Harness) {
 		h.UntilCurrent = true
@@ -291,8 +294,8 @@ func TestUntilCurrent_PausedElsewhere(t *testing.T) {
 	})
 }
 
-// TestSchedules_Pauses is TestSchedules with times in which all partitions are paused. From 30 s after the pause on no
-// position must move. The broker checks that paused partitions are not fetched.
+// TestSchedules_Pauses is TestSchedules with times in which all partitions are paused. From 30 s after the start of a
+// pause until its end no position must move. The broker checks that paused partitions are not fetched.
 func TestSchedules_Pauses(t *testing.T) {
 	stood := 0
 	for s := uint64(1); s <= uint64(*seeds)/3 && !t.Failed(); s++ {

@@ -46,8 +46,8 @@ func (d *silentStore) Members(ctx context.Context) ([]membership.Member, error) 
 
 func (d *silentStore) Sweep(ctx context.Context, _ time.Duration) (int, error) { return 0, d.wait(ctx) }
 
-// TestRegistrations_StoreSilent expects a member to commit as usual while its store of registrations never responds, and
-// to say that it does not know the other members.
+// TestRegistrations_StoreSilent expects a member to commit as usual while its store of registrations never responds.
+// The member must report that it does not know the other members.
 func TestRegistrations_StoreSilent(t *testing.T) {
 	const minutes = 10
 	versions := map[string]int{}

@@ -49,11 +49,11 @@ type Harness struct {
 	Fetch, Batch int64
 	// Letters is the dead-letter topic; if nil, bad records hold their partitions. Set before Begin.
 	Letters *LetterLog
-	// HoldAbove is the share of bad records above which they hold their partitions instead of becoming dead letters.
+	// HoldAbove is the share of bad records above which they all hold their partitions instead of becoming dead letters.
 	HoldAbove float64
 	// Allowed reports whether an operator allows a flood of bad records in a topic. May be nil.
 	Allowed func(topic string) bool
-	// Asked returns the number of the newest request to check a partition. May be nil.
+	// Asked returns the number of the newest request of an operator to check a partition, 0 for none. May be nil.
 	Asked func(connector.Partition) int64
 	// LettersBroken becomes [DeadLetters.Broken] of every member.
 	LettersBroken func(step string) error
@@ -75,14 +75,14 @@ type Harness struct {
 	Together func([]Source)
 	// Trace becomes [Member.Trace] and [Table.Trace].
 	Trace func(format string, args ...any)
-	// Open, if set, replaces the in-memory table of a process. Stop calls end once the process has ended. Crash calls
-	// crash first.
+	// Open, if set, returns the table of a process, which otherwise is in memory. Stop calls end once the process has
+	// ended. Crash calls crash before it stops the process.
 	Open func(process string) (t connector.Target, crash, end func())
 	// Positions and Next must be set with Open: all txns of the table by appId, and the number of its next version.
 	Positions func() map[string]int64
 	Next      func() int
 
-	// Wedged is set while loops of members may stop turning; otherwise that is a violation.
+	// Wedged is set while loops of members may stop turning. While it is not set, a loop that stops is a violation.
 	Wedged atomic.Bool
 	// Wrap changes the table, decoder and letters of a process before it begins. May be nil; set before Begin.
 	Wrap func(*connector.Target)
@@ -137,7 +137,8 @@ func (p *Process) note(what string) {
 	p.retired = append(p.retired, what)
 }
 
-// Retired returns "retired TABLE" and "closed TABLE" for each table that no topic feeds any more, in order.
+// Retired returns "retired TABLE" and "closed TABLE" for each table that no topic feeds any more, in the order in which
+// that happened.
 func (p *Process) Retired() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

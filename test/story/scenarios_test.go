@@ -138,8 +138,8 @@ func TestStart_AddedPartition(t *testing.T) {
 	})
 }
 
-// TestNoTxnIsNotFirstStart has claims without a txn of this table, and a history that forbids an initial commit. They must
-// be held for the right reason.
+// TestNoTxnIsNotFirstStart has claims without a txn of this table, and a history that forbids an initial commit. The
+// claims must be held with the reason that fits the history.
 func TestNoTxnIsNotFirstStart(t *testing.T) {
 	here := func(h *story.Harness) connector.Partition { return h.Broker.Partitions(story.Topic)[0] }
 	txn := func(pipeline string, p connector.Partition) func(h *story.Harness) {
@@ -258,9 +258,9 @@ func TestHold_PoisonTruncatesClaim(t *testing.T) {
 	})
 }
 
-// TestHold_RecordsReadBehindIt reads records into the open batch while the sealed one has a bad record, which then holds
-// the claim. The operator skips the bad record before the open batch is sealed, so the same records are read into it
-// again. They must become rows once.
+// TestHold_RecordsReadBehindIt reads records into the open batch while the sealed batch has a bad record, which then
+// holds the claim. The operator skips the bad record before the open batch is sealed, so the records after the bad one
+// are read into the open batch again. They must become rows once.
 func TestHold_RecordsReadBehindIt(t *testing.T) {
 	for seed := range uint64(10) {
 		seeded(t, seed, 2, func(t *testing.T, h *story.Harness) {
@@ -292,8 +292,8 @@ func TestHold_RecordsReadBehindIt(t *testing.T) {
 	}
 }
 
-// TestHealthRecords_Counted expects each commit to count the health-check records that it passes. Those after a bad record
-// that holds the claim are counted only after an operator has skipped it.
+// TestHealthRecords_Counted expects each commit to count the health-check records that it passes. Health-check records
+// after a bad record that holds the claim must be counted only once an operator has skipped the bad record.
 func TestHealthRecords_Counted(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "hrhphhr", "k")
@@ -392,8 +392,8 @@ func TestHold_Contested(t *testing.T) {
 	})
 }
 
-// TestFence_WhileRetrying fences a member while one of its held claims is retrying: it is being read again, but its hold
-// has not ended. The claim must end without a hold once its log can be read.
+// TestFence_WhileRetrying fences a member while one of its held claims is being read again and its hold has not ended
+// yet. Once the log of the claim can be read, the hold must end and every record must become a row.
 func TestFence_WhileRetrying(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Change(story.Topic, 0, 0, 2)
@@ -414,8 +414,8 @@ func TestFence_WhileRetrying(t *testing.T) {
 	})
 }
 
-// TestPartitionWithoutResponse expects a partition whose log ends cannot be read to stop no other partition, at the start
-// of a member and later.
+// TestPartitionWithoutResponse expects a partition whose log ends cannot be read to stop no other partition, at the
+// start of a member and later.
 func TestPartitionWithoutResponse(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "r", "k")
@@ -438,8 +438,8 @@ func TestPartitionWithoutResponse(t *testing.T) {
 	})
 }
 
-// TestTableDown_HoldUntilCommit expects a hold that a failed commit began to end only with a successful commit, not when
-// the table can be read.
+// TestTableDown_HoldUntilCommit expects a hold that a failed commit began to end only with a successful commit, not
+// when the table can be read.
 func TestTableDown_HoldUntilCommit(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		var granted atomic.Bool
@@ -484,8 +484,8 @@ func TestPartitionMissingInMetadata(t *testing.T) {
 	})
 }
 
-// TestClaims_OutliveGenerations expects a member to continue after its generation ended. A fence while it has no
-// generation releases its claims.
+// TestClaims_OutliveGenerations expects a member to continue after its generation of the group ended. A fence while the
+// member has no generation must release its claims.
 func TestClaims_OutliveGenerations(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
@@ -559,8 +559,9 @@ func TestUntilCurrent_Ends(t *testing.T) {
 	})
 }
 
-// TestUntilCurrent_OtherMembers expects a run until current not to end while a partition of another member, which has just
-// died, is behind.
+// TestUntilCurrent_OtherMembers gives a member one of two partitions, as when the owner of the other one has just died.
+// A run until current must not end while the other partition has records that are not in the table. It must end once
+// the member owns both partitions and both are current.
 func TestUntilCurrent_OtherMembers(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		h.UntilCurrent = true
@@ -580,7 +581,8 @@ func TestUntilCurrent_OtherMembers(t *testing.T) {
 	})
 }
 
-// TestBackpressure_HotKey expects a key with too many queued records to stop only its partition.
+// TestBackpressure_HotKey has a key with many more records than may be queued. No more than 12 records may be queued at
+// a time, and every partition must reach its end.
 func TestBackpressure_HotKey(t *testing.T) {
 	scenario(t, 4, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, strings.Repeat("r", 200), "hot")

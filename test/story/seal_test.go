@@ -55,7 +55,7 @@ func hasRow(rows []story.Source, id int32, offset int64) bool {
 }
 
 // TestSeal_Panics expects a chunk that cannot be sealed to be retried as record_retry says. Then lanes test its records
-// one by one: the one at fault becomes a dead letter, and all others become rows.
+// one by one: the record at fault becomes a dead letter, and all other records become rows.
 func TestSeal_Panics(t *testing.T) {
 	for name, kinds := range map[string]string{"FirstRow": "errrrrrrrrr", "MiddleRow": "rrrrerrrrrr", "LastRow": "rrrrrrrrrre"} {
 		t.Run(name, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestSeal_Panics(t *testing.T) {
 	}
 }
 
-// TestSeal_PanicsOnRowsTogether has rows that cannot be sealed together, but each alone can. No record must be given up,
-// and all must be retried until sealing works. Another table continues meanwhile.
+// TestSeal_PanicsOnRowsTogether has rows that cannot be sealed together, but each alone can. No record must be given
+// up, and all must be retried until sealing works. Meanwhile another table must continue.
 func TestSeal_PanicsOnRowsTogether(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		var healed atomic.Bool

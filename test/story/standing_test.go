@@ -88,7 +88,7 @@ func TestStatus_Batch(t *testing.T) {
 	})
 }
 
-// TestStatus_PositionsOnly expects no waiting rows in the status of claims that only read records without rows.
+// TestStatus_PositionsOnly expects no waiting rows in the status of claims whose records so far become no rows.
 func TestStatus_PositionsOnly(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "thct", "k")
@@ -163,7 +163,7 @@ func TestStatus_Hold(t *testing.T) {
 	})
 }
 
-// TestStatus_Pause expects that records read before a pause are committed, and that none wait afterwards.
+// TestStatus_Pause expects that records read before a pause are committed, and that no record waits afterwards.
 func TestStatus_Pause(t *testing.T) {
 	slowly(t, 1, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -176,8 +176,8 @@ func TestStatus_Pause(t *testing.T) {
 	})
 }
 
-// TestStatus_Fence moves a position while its table has uncommitted records of two claims. Both are dropped from the
-// status; the records of the other claim count again once they have been read again.
+// TestStatus_Fence moves the position of one of two claims with uncommitted records. The status must no longer count
+// the records of either claim; those of the other claim must count again once they have been read again.
 func TestStatus_Fence(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -193,8 +193,8 @@ func TestStatus_Fence(t *testing.T) {
 	})
 }
 
-// TestStatus_TableDown expects a claim that is held for its table to be back at its position. The age of its oldest
-// uncommitted record stays.
+// TestStatus_TableDown expects the next offset of a claim to be its position again when it is held because of its
+// table. The age of its oldest uncommitted record must stay.
 func TestStatus_TableDown(t *testing.T) {
 	denied := func(h *story.Harness) {
 		h.Broken = func(step string) error {
@@ -211,7 +211,8 @@ func TestStatus_TableDown(t *testing.T) {
 	})
 }
 
-// TestStatus_LostClaim expects that the rows of a lost claim, which are still in the open batch, do not count as waiting.
+// TestStatus_LostClaim expects that the rows of a lost claim, which are still in the open batch, do not count as
+// waiting.
 func TestStatus_LostClaim(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -228,8 +229,8 @@ func TestStatus_LostClaim(t *testing.T) {
 	})
 }
 
-// TestStatus_ClaimComesBack expects a new Since for a claim that was lost and came back, and the old one for a claim that
-// stayed.
+// TestStatus_ClaimComesBack expects a new Since for a claim that was lost and came back, and the old Since for a claim
+// that stayed.
 func TestStatus_ClaimComesBack(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		since := func() (all []time.Duration) {

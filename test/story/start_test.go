@@ -118,9 +118,9 @@ func TestStart_OutsideLog(t *testing.T) {
 	}
 }
 
-// TestStart_OffsetsBeforeSnapshot expects a member to read the committed offsets before the snapshot. Another member makes
-// the initial commit and commits offsets while this one requests them. In the other order this one would see an offset
-// but no txn, and hold the claim.
+// TestStart_OffsetsBeforeSnapshot expects a member to read the committed offsets before the snapshot. While the member
+// requests the offsets, another member makes the initial commit and commits offsets. If the member had read the
+// snapshot first, it would see an offset but no txn, and hold the claim.
 func TestStart_OffsetsBeforeSnapshot(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrr", "k")
@@ -152,8 +152,8 @@ func TestStart_OffsetsBeforeSnapshot(t *testing.T) {
 	})
 }
 
-// TestLateStart_PartitionWithoutLeader adds two partitions to a topic. The one with a leader must begin; the one without
-// must be held until it has one.
+// TestLateStart_PartitionWithoutLeader adds two partitions to a topic. The partition with a leader must begin. The
+// partition without a leader must be held until it has one.
 func TestLateStart_PartitionWithoutLeader(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "r", "k")

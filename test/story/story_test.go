@@ -155,7 +155,7 @@ func disturb(t *testing.T, h *story.Harness, other func()) {
 		mix = "rrrrhpprtc"
 	}
 	if h.Retry.Curve != "" {
-		mix = "rrrrrrxetc" // on some of them the decoder or the encoder fails
+		mix = "rrrrrrxetc" // the decoder fails on x, the encoder on e
 	}
 	members := []*story.Process{h.Begin(t.Context()), h.Begin(t.Context())}
 	for range 40 {
@@ -215,7 +215,7 @@ func calm(t *testing.T, h *story.Harness, s uint64) {
 		if h.AtEnd() {
 			return
 		}
-		if h.Retry.Curve != "" && i%60 == 59 { // a record counts as at fault only if others pass
+		if h.Retry.Curve != "" && i%60 == 59 { // a record counts as at fault only if other records pass
 			h.Broker.Produce(story.Topic, int32(h.Chance.N(3)), "r", "0")
 		}
 		time.Sleep(time.Second)

@@ -78,8 +78,8 @@ func (l *TableLog) Replace(id string) {
 	l.versions = append(l.versions, Version{Table: id})
 }
 
-// Expire drops the txns of a partition: its position, leader epoch and newest timestamp. Another writer's checkpoint does
-// this once they are old.
+// Expire drops the txns of a partition: its position, leader epoch and newest timestamp. Another writer's checkpoint
+// does this once they are old.
 func (l *TableLog) Expire(p connector.Partition) {
 	l.Append(Version{Member: "checkpoint", Expired: []string{p.AppID(Pipeline), p.EpochAppID(Pipeline), p.NewestAppID(Pipeline)}})
 }
@@ -194,7 +194,7 @@ func (t *Table) Kill() {
 }
 
 func (t *Table) step(ctx context.Context, name string) error {
-	// For the other steps the writer itself tells its loop that it waits.
+	// In the other steps the writer itself marks its loop as waiting.
 	if name == "stage" || name == "put data files" || strings.HasPrefix(name, "recall") {
 		loop := pulse.Of(ctx)
 		loop.Wait()
@@ -435,7 +435,8 @@ func (b *builder) Rows() int                  { return len(b.at) }
 func (b *builder) Bytes() int64               { return int64(len(b.at) * 32) }
 func (b *builder) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// Allocated implements [connector.Builder]: it counts 1000 bytes of buffers besides the rows, also before the first row.
+// Allocated implements [connector.Builder]: it counts 1000 bytes of buffers besides the rows, also before the first
+// row.
 func (b *builder) Allocated() int64 {
 	if !b.open {
 		return 0
@@ -472,7 +473,7 @@ func sources(p connector.Piece) []Source {
 	return all
 }
 
-// positions returns the txns of all versions by appId, including those that expired.
+// positions returns the newest txn of each appId in all versions, even if that txn has expired.
 func positions(versions []Version) map[string]int64 {
 	at := map[string]int64{}
 	for _, v := range versions {

@@ -35,8 +35,8 @@ func startsOf(log *story.TableLog) (starts []string) {
 	return starts
 }
 
-// TestTopic_ByAssignment assigns a topic that was unknown at the start. It must feed its own table, or one that another
-// topic feeds, too. An assigned topic without configuration must feed no table.
+// TestTopic_ByAssignment assigns a topic that was unknown at the start. The topic must feed the table that is
+// configured for it: its own, or that of another topic. An assigned topic without configuration must feed no table.
 func TestTopic_ByAssignment(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestTopic_ByAssignment(t *testing.T) {
 	}
 }
 
-// TestTopic_Appeared expects start latest to leave out the records of a topic that existed before, but to start a topic
-// that was created since at its first record.
+// TestTopic_Appeared assigns two topics with start latest. The topic that existed before must start at its end. The
+// topic that the assignment names as appeared must start at its first record.
 func TestTopic_Appeared(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		old, appeared := story.NewTableLog("table-2"), story.NewTableLog("table-3")
@@ -114,8 +114,8 @@ func TestTopic_Appeared(t *testing.T) {
 	})
 }
 
-// TestTable_Retired expects the writer of a table to end ten minutes after its last claim went, and another one to begin
-// if a claim comes back. The table of a topic that the configuration names must stay open.
+// TestTable_Retired expects the writer of a table to end ten minutes after the member lost the table's last claim, and
+// another writer to begin if a claim comes back. The table of a topic that the configuration names must stay open.
 func TestTable_Retired(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		log := story.NewTableLog("table-2")
@@ -152,8 +152,8 @@ func TestTable_Retired(t *testing.T) {
 	})
 }
 
-// TestTable_BusyDoesNotSealIdle expects that commits of one table do not seal the batch of another one, which has no rows
-// and is not due for ten minutes.
+// TestTable_BusyDoesNotSealIdle expects that commits of one table do not seal the batch of another table that has no
+// rows and is not due for ten minutes.
 func TestTable_BusyDoesNotSealIdle(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		idle := story.NewTableLog("table-2")
@@ -176,8 +176,8 @@ func TestTable_BusyDoesNotSealIdle(t *testing.T) {
 	})
 }
 
-// TestTopics_WaitTogether expects a commit to wait for about one timeout, not one for each of 30 topics, while requests
-// for committed offsets get no response.
+// TestTopics_WaitTogether expects a commit to wait for about one timeout, not for one timeout for each of 30 topics,
+// while requests for committed offsets get no response.
 func TestTopics_WaitTogether(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Others = map[string]*story.TableLog{}

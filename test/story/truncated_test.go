@@ -10,8 +10,8 @@ import (
 	"sluice/test/story"
 )
 
-// endsOnlyByAMove expects partition 0 to stay held at offset 6 for ten minutes. The hold must end when an operator moves
-// the position back to offset 3, where the logs differ, and the records from there must become rows.
+// endsOnlyByAMove expects partition 0 to stay held at offset 6 for ten minutes. The hold must end when an operator
+// moves the position back to offset 3, where the logs differ, and the records from there must become rows.
 func endsOnlyByAMove(t *testing.T, h *story.Harness, p *story.Process, reason hold.Reason) {
 	t.Helper()
 	for range 10 {
@@ -27,8 +27,9 @@ func endsOnlyByAMove(t *testing.T, h *story.Harness, p *story.Process, reason ho
 	wantRows(t, h, 0, []int64{0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7})
 }
 
-// TestTruncatedLog_HoldsUntilMoved truncates the log below a reading claim and lets it grow beyond the position. The claim
-// must be held until an operator moves it, so that no record that replaced a lost one is skipped.
+// TestTruncatedLog_HoldsUntilMoved truncates the log below the position of a claim that is being read, and lets the log
+// grow beyond the position. The claim must be held until an operator moves it, so that no record that replaced a lost
+// record is skipped.
 func TestTruncatedLog_HoldsUntilMoved(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrrrr", "k")
@@ -44,7 +45,8 @@ func TestTruncatedLog_HoldsUntilMoved(t *testing.T) {
 }
 
 // TestTruncatedLog_GrownPastPosition has a claim that is held because its position, whose leader epoch is unknown, is
-// beyond the log's end. It must stay held when the log has grown past the position: other records are before it now.
+// beyond the log's end. The claim must stay held when the log has grown past the position, because other records are
+// now before the position.
 func TestTruncatedLog_GrownPastPosition(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Log.ForgetEpochs()
@@ -64,8 +66,8 @@ func TestTruncatedLog_GrownPastPosition(t *testing.T) {
 	})
 }
 
-// TestPosition_Unchecked has a table without leader epochs, as older versions wrote it. If the committed offset has no
-// epoch of the position either, a member must read on from it, and a metric must count the unchecked position.
+// TestPosition_Unchecked has a table without leader epochs, as older versions wrote it. A member must continue at the
+// position. A metric must count the position as unchecked only if the committed offset does not have its epoch either.
 func TestPosition_Unchecked(t *testing.T) {
 	for lost, want := range map[bool]float64{false: 0, true: 1} {
 		scenario(t, 1, func(t *testing.T, h *story.Harness) {
@@ -90,8 +92,8 @@ func TestPosition_Unchecked(t *testing.T) {
 	}
 }
 
-// TestHold_KeepsLag expects the status of a held claim to follow the log's end, and to keep the last one while no end can
-// be read.
+// TestHold_KeepsLag expects the status of a held claim to follow the log's end, and to keep the last known end while
+// the end cannot be read.
 func TestHold_KeepsLag(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rr", "k")
@@ -116,7 +118,7 @@ func TestHold_KeepsLag(t *testing.T) {
 }
 
 // TestTruncatedLog_OffsetNotCommitted kills a member between its commit and the committed offset. Then the log is
-// truncated and grows beyond the position. The next member must see that from the leader epoch in the table.
+// truncated and grows beyond the position. The next member must detect the truncation by the leader epoch in the table.
 func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 	for name, lose := range map[string]func(h *story.Harness){
 		"the committed offset is old":     func(h *story.Harness) { h.Broker.SetGroupOffset(story.Topic, 0, 2) },
@@ -148,8 +150,8 @@ func TestTruncatedLog_OffsetNotCommitted(t *testing.T) {
 }
 
 // TestTruncatedHold_EpochOfItsPlace has a bad record that holds a claim, and a batch that continues into a newer leader
-// epoch. The commit must store the older epoch. An election that loses only records of the newer one has lost nothing
-// that the table has, so the claim must not count as truncated.
+// epoch. The commit must store the older epoch. An election that loses only records of the newer epoch loses no record
+// that has a row, so the claim must not count as truncated.
 func TestTruncatedHold_EpochOfItsPlace(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrpr", "k")
@@ -198,9 +200,9 @@ func txnOf(c connector.Commit, appID string) int64 {
 	return -2
 }
 
-// TestTruncatedHold_BehindMarkers has a leader epoch that begins with a control record and then a bad record, which holds
-// the claim. The next member must not count the claim as truncated, although the epoch of the last row ends before the
-// offset of the hold.
+// TestTruncatedHold_BehindMarkers has a leader epoch that begins with a control record and then a bad record, which
+// holds the claim. The next member must not count the claim as truncated, although the epoch of the last row ends
+// before the offset of the hold.
 func TestTruncatedHold_BehindMarkers(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rr", "k")

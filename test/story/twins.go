@@ -59,8 +59,8 @@ func (t *Twins) Add(b *Broker, id int32, stamps ...Stamp) {
 	}
 }
 
-// Random makes the broker give random stamps to the rows produced from now on. Many have an identity that another row
-// has, too.
+// Random makes the broker give random stamps to the rows produced from now on. Many stamps have the identity of another
+// row.
 func (t *Twins) Random(b *Broker) {
 	b.Stamp = func(id int32, offset int64, k Kind) Kind {
 		if k != Row {
@@ -94,9 +94,9 @@ func (t *Twins) partition(id int32) *stamped {
 	return t.at[id]
 }
 
-// put stores the stamp of a new record and returns its kind: Duplicate if an earlier row has its identity and a
-// timestamp within the window before the newest one. The timestamp must be at most an hour ahead of now, since members
-// count a later one as now.
+// put stores the stamp of a new record and returns its kind: Duplicate if an earlier row has the same identity and is
+// at most Window older than the newest row or this record, otherwise Row. A record without a timestamp is a Row. The
+// timestamp must be at most an hour ahead of now, since members count a later one as now.
 func (t *Twins) put(id int32, offset int64, s Stamp) Kind {
 	p := t.partition(id)
 	t.mu.Lock()

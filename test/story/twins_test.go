@@ -13,8 +13,8 @@ import (
 	"sluice/test/story"
 )
 
-// TestSchedules_Duplicates is TestSchedules with records that have the identity of another one. For every owner of the
-// partition, and for every content of its dedup window, the same records must become rows.
+// TestSchedules_Duplicates is TestSchedules with records that have the identity of another record. The same records
+// must become rows, no matter which member owns the partition and what its dedup window contains.
 func TestSchedules_Duplicates(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds/2)
 	if *seed != 0 {
@@ -43,7 +43,7 @@ const (
 	hour   = 60 * minute
 )
 
-// twins is a scenario in which records have identities; play adds records by Twins.Add.
+// twins is scenario with records that have identities. play adds records by Twins.Add.
 func twins(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	scenario(t, partitions, func(t *testing.T, h *story.Harness) {
@@ -57,8 +57,9 @@ func committed(t *testing.T, h *story.Harness, next int64) {
 	eventually(t, "the table has what was produced", func() bool { return h.Position(0) == next })
 }
 
-// TestDuplicates_Window expects a record with the identity of an earlier one to be left out a second and 23 h 59 min after
-// it, but not 24 h 1 min after it, even if the member restarted, crashed or lost the partition in between.
+// TestDuplicates_Window repeats a record. The repeated record must be left out if its timestamp is a second or 23 h
+// 59 min after that of the first one, and must become a row after 24 h 1 min. This must hold even if the member
+// restarted, crashed or lost the partition in between.
 func TestDuplicates_Window(t *testing.T) {
 	for name, between := range map[string]func(*testing.T, *story.Harness, *story.Process) *story.Process{
 		"nothing": func(_ *testing.T, _ *story.Harness, p *story.Process) *story.Process { return p },
@@ -133,8 +134,8 @@ func TestDuplicates_PositionSetBack(t *testing.T) {
 	})
 }
 
-// TestDuplicates_Reset expects a reset to forget the fingerprints of offsets below it and no others, also in a new member,
-// which fills its window from the table.
+// TestDuplicates_Reset expects a reset to forget exactly the fingerprints of records below its offset. This must also
+// hold in a new member, which fills its window from the table.
 func TestDuplicates_Reset(t *testing.T) {
 	twins(t, 1, func(t *testing.T, h *story.Harness) {
 		var below atomic.Int64
@@ -165,7 +166,8 @@ func TestDuplicates_Reset(t *testing.T) {
 }
 
 // TestDuplicates_ReadsTableOnlyForGaps expects a member not to read fingerprints from the table while it keeps a
-// partition: its own commits add them to the window. It must read them once after the partition was lost and came back.
+// partition, because its own commits add fingerprints to the window. Once the partition was lost and came back, the
+// member must read the table once.
 func TestDuplicates_ReadsTableOnlyForGaps(t *testing.T) {
 	twins(t, 2, func(t *testing.T, h *story.Harness) {
 		recalls := 0
@@ -246,8 +248,8 @@ func TestDuplicates_PartitionBackWhileFilling(t *testing.T) {
 				h.Twins.Add(h.Broker, 0, story.Stamp{ID: id, At: now})
 				committed(t, h, int64(i+1))
 			}
-			// A commit of another member leaves a gap in the first member's window. While that fills it, the partition is
-			// lost and comes back.
+			// A commit of another member leaves a gap in the first member's window. While the first member fills the gap, it
+			// loses the partition and gets it back.
 			other := h.Begin(t.Context())
 			other.Member.Assign(joined(h, 0))
 			h.Twins.Add(h.Broker, 0, story.Stamp{ID: "d", At: now})

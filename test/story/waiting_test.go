@@ -24,9 +24,9 @@ func largeRecord(h *story.Harness, percent int) {
 	}
 }
 
-// TestMemory_HeldByALateCommit has a slow commit whose rows take most of the batch pool, and a record of another table
-// that needs 60 % of the pool and waits. Other partitions of its table and a third table must continue, even if the
-// fetch pool is small. The record must become a row once the commit has ended.
+// TestMemory_HeldByALateCommit has a slow commit whose rows take most of the batch pool, and a record of a second table
+// that needs 60 % of the pool and waits. Other partitions of the second table and a third table must continue, even if
+// the fetch pool is small. The record must become a row once the commit has ended.
 func TestMemory_HeldByALateCommit(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		var late atomic.Bool
@@ -64,8 +64,8 @@ func TestMemory_HeldByALateCommit(t *testing.T) {
 	})
 }
 
-// TestMemory_LargeBesideSmall expects a record that needs 90 % of the batch pool to get it, although two other tables
-// always have records to read and their commits take several seconds.
+// TestMemory_LargeBesideSmall expects a record that needs 90 % of the batch pool to become a row, although two other
+// tables always have records to read and their commits take several seconds.
 func TestMemory_LargeBesideSmall(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		h, rows, end := tables(t, s, func(h *story.Harness) {
@@ -105,8 +105,9 @@ func TestMemory_LargeBesideSmall(t *testing.T) {
 	})
 }
 
-// TestBackpressure_Commit expects backpressure while a sealed batch is being committed and the next one is full. It must
-// be counted at once, its seconds while they pass, and logged only if it lasts longer than a second.
+// TestBackpressure_Commit expects backpressure while a sealed batch is being committed and the next batch is full.
+// Metrics must count the backpressure at once and its seconds while it lasts. The log must have it only if it lasts
+// longer than a second.
 func TestBackpressure_Commit(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.CommitRows, h.Queue = 20, shipped

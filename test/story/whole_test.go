@@ -218,7 +218,8 @@ func whole(t *testing.T, s uint64) int {
 }
 
 // judgeTable reads the Delta log and the data files, without the member's tables. Each record from the initial position
-// on must be one row, in order, and each commit must start where the one before it ended.
+// on must be one row, in order. Each commit must start at the position that the commit before it has set, and the table
+// must have the pipeline's mark.
 func judgeTable(t *testing.T, h *story.Harness, store objstore.Store, s uint64) {
 	t.Helper()
 	starts, next := map[int32]int64{}, map[int32]int64{}

@@ -35,8 +35,8 @@ const (
 	busyEnv = "SUITE_BUSY"
 )
 
-// slowest returns the packages with the longest tests, by the end of their paths. They start first, so that a run does not
-// end with one of them running alone.
+// slowest returns the packages with the longest tests, by the end of their paths. They start first, so that a run does
+// not end with one of them running alone.
 func slowest() []string {
 	return []string{"/cmd/connector", "/test/story", "/internal/app", "/sink/delta", "/test/model", "/sink/delta/deltalog"}
 }
@@ -44,7 +44,7 @@ func slowest() []string {
 // A flakeRun is the outcome of one run of all packages, kept as a file so that an interrupted search continues.
 type flakeRun struct {
 	Passed  int               `json:"passed"`
-	Failed  map[string]string `json:"failed"` // output of each failed test, by its name
+	Failed  map[string]string `json:"failed"` // path of the log with each failed test, by the test's name
 	Seconds float64           `json:"seconds"`
 }
 
@@ -70,8 +70,8 @@ func flakes(ctx context.Context, runs int, packages []string, out io.Writer) (bo
 	})
 }
 
-// repeat makes the runs of which the folder has no outcome. It prints a line for each run and then each failing test, and
-// returns whether every test passed each time.
+// repeat makes the runs of which the folder has no outcome. It prints a line for each run and then each failing test,
+// and returns whether every test passed each time.
 func repeat(folder string, runs int, out io.Writer, run func(n int) (flakeRun, error)) (bool, error) {
 	failures, logs, red := map[string]int{}, map[string]string{}, 0
 	for n := 1; n <= runs; n++ {
@@ -235,7 +235,7 @@ func busy() {
 	}
 }
 
-// runBinaries runs each test binary once. Its log lies in folder.
+// runBinaries runs each test binary once and writes a log of each into folder.
 func runBinaries(ctx context.Context, folder string, binaries []testBinary) (flakeRun, error) {
 	began := time.Now()
 	r := flakeRun{Failed: map[string]string{}}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRepeat_Continues expects a search that was interrupted to make only the missing runs, and to count all of them.
+// TestRepeat_Continues expects a search that was interrupted to make only the missing runs, and to count all runs.
 func TestRepeat_Continues(t *testing.T) {
 	folder := t.TempDir()
 	var made []int

@@ -86,8 +86,8 @@ func readTests(r io.Reader, log io.Writer) (tests, error) {
 	}
 }
 
-// count counts tests without subtests. A test with subtests counts only if it failed and no subtest did, a package only
-// if it failed without a failing test.
+// count counts tests without subtests. A test with subtests counts only if it failed although all its subtests passed,
+// a package only if it failed without a failing test.
 func count(states []*state) tests {
 	var t tests
 	bad := make(map[string]bool) // packages with a failing test
@@ -96,7 +96,7 @@ func count(states []*state) tests {
 		t.failed = append(t.failed, failure{name + why, s.output.String()})
 		bad[s.pkg] = true
 	}
-	children := func(s *state) bool { // whether a subtest did not pass
+	children := func(s *state) bool { // reports whether a subtest did not pass
 		return slices.ContainsFunc(states, func(o *state) bool {
 			return o.pkg == s.pkg && strings.HasPrefix(o.test, s.test+"/") && o.result != "pass"
 		})

@@ -4,13 +4,13 @@
 //	go run ./test/suite -fuzz 30s PACKAGE...
 //	go run ./test/suite -flakes 20 PACKAGE...
 //
-// Of `go test` it counts each test or subtest that has no subtests. A skipped test counts as failed, because a test that
-// does not run shows nothing. Any other command counts as one test. With -fuzz each fuzz target of the packages runs for
-// that long and counts as one test.
+// Of `go test` it counts each test or subtest that has no subtests. A skipped test counts as failed, because a test
+// that does not run shows nothing. Any other command counts as one test. With -fuzz each fuzz target of the packages
+// runs for that long and counts as one test.
 //
-// With -flakes the tests of the packages run that many times beside busy loops. Their binaries are built once. Binaries,
-// the outcome of each run and its logs are kept in the lab's cache, by commit, so that the same command continues an
-// interrupted search.
+// With -flakes the tests of the packages run that many times beside busy loops. Their binaries are built once.
+// Binaries, the outcome of each run and its logs are kept in the lab's cache, by commit, so that the same command
+// continues an interrupted search.
 //
 // The command prints each failure and then one line with the counts. It appends a line with counts and command to the
 // file that $SUITE_COUNTS names, and writes the whole output into the folder that $SUITE_LOGS names.
@@ -104,8 +104,8 @@ func (s *suite) command(args []string) error {
 	return s.count(err, args, text.Bytes())
 }
 
-// count counts a command by the error with which it ended. The result is an error if the command could not run or was
-// interrupted.
+// count counts a command as passed or failed by the error err with which it ended, and prints the text of a failed one.
+// It returns an error if the command could not run or was interrupted.
 func (s *suite) count(err error, args []string, text []byte) error {
 	var exit *exec.ExitError
 	switch {
@@ -120,7 +120,7 @@ func (s *suite) count(err error, args []string, text []byte) error {
 	return nil
 }
 
-// goTest runs `go test` and counts its leaves.
+// goTest runs `go test` and counts each test or subtest that has no subtests.
 func (s *suite) goTest(args []string) error {
 	args = slices.Insert(slices.Clone(args), 2, "-json")
 	cmd := s.exec(args)
@@ -153,7 +153,7 @@ func (s *suite) goTest(args []string) error {
 	return nil
 }
 
-// fuzz runs the fuzz targets of packages, one after the other.
+// fuzz runs the fuzz targets of packages one after the other, each for the duration long. Each counts as one test.
 func (s *suite) fuzz(long time.Duration, packages []string) error {
 	list := s.exec(append([]string{"go", "test", "-list", "^Fuzz"}, packages...))
 	list.Stderr = os.Stderr

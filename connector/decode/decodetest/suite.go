@@ -77,7 +77,7 @@ func record(sample connector.Record, offset int64) *connector.Record {
 	return &r
 }
 
-// add adds a record that becomes a row.
+// add adds a record, and fails the test unless it becomes one row.
 func add(t *testing.T, b connector.Builder, r *connector.Record) {
 	t.Helper()
 	before := b.Rows()
@@ -196,8 +196,8 @@ func (s suite) independent(t *testing.T) {
 	}
 }
 
-// damaged changes bytes of good samples. Each record becomes one row or a Poison error. None makes the decoder panic
-// or changes the rows around it.
+// damaged changes bytes of good samples. Each record becomes one row or a Poison error. No record makes the decoder
+// panic or changes the number of other rows.
 func (s suite) damaged(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	b := s.builder(t)

@@ -63,7 +63,7 @@ func (c *conn) due() bool {
 }
 
 // reauthenticate authenticates again with the current content of the files. Deadlines that the user sets meanwhile take
-// effect when it ends; an earlier deadline of Write also ends the authentication.
+// effect when it ends; an earlier write deadline also ends the authentication.
 func (c *conn) reauthenticate() (err error) {
 	defer func() { c.d.metrics.reauthenticated(err) }()
 	m, err := c.d.files.load()
@@ -97,8 +97,8 @@ func (c *conn) reauthenticate() (err error) {
 	return nil
 }
 
-// applyBound sets the deadline of the authentication in progress: its bound, or that of Write if it is earlier. The
-// caller holds the lock.
+// applyBound sets the deadline of the authentication in progress: c.bound, or the user's write deadline if that is
+// earlier. The caller holds the lock.
 func (c *conn) applyBound() error {
 	until := c.bound
 	if !c.write.IsZero() && c.write.Before(until) {

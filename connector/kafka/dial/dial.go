@@ -109,7 +109,7 @@ type Dialer struct {
 
 // place is what the Dialer remembers of one address.
 type place struct {
-	refusal *Error // error of the last attempt, if it was refused; at and files are its time and the files it used
+	refusal *Error // error of the last attempt if it was a refusal; at is its time, files the fingerprint of the files it used
 	at      time.Time
 	files   fingerprint
 
@@ -192,7 +192,7 @@ func (d *Dialer) open(ctx context.Context, m *material, network, address string)
 type Opened struct {
 	// TLS is the state of the TLS connection, nil for plaintext.
 	TLS *tls.ConnectionState
-	// Certificate is ours, nil if the broker did not request one or there is none.
+	// Certificate is ours, nil if the broker requested none or none is configured.
 	Certificate *x509.Certificate
 	// Session is the lifetime of the authentication, 0 for ever.
 	Session time.Duration
@@ -256,7 +256,7 @@ func (d *Dialer) refused(address string, sum fingerprint) error {
 	return p.refusal
 }
 
-// place returns what is remembered of an address. The caller holds the lock.
+// place returns the entry of an address in d.known and adds it if it is new. The caller holds the lock.
 func (d *Dialer) place(address string) *place {
 	p := d.known[address]
 	if p == nil {
@@ -266,7 +266,8 @@ func (d *Dialer) place(address string) *place {
 	return p
 }
 
-// note remembers whether an attempt was refused.
+// note stores the error of an attempt as the refusal of its address if the broker refused us. Any other outcome deletes
+// a stored refusal.
 func (d *Dialer) note(address string, sum fingerprint, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -290,7 +291,7 @@ func (d *Dialer) mayDiagnose(address string) bool {
 	return true
 }
 
-// lines returns what limits the log lines about malformed responses of an address.
+// lines returns the limiter of the log lines about malformed responses of an address.
 func (d *Dialer) lines(address string) *reliability.Sparse {
 	d.mu.Lock()
 	defer d.mu.Unlock()

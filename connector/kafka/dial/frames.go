@@ -54,7 +54,7 @@ func (r *requests) advance(b []byte) (began []request) {
 	return began
 }
 
-// response is the state of reading the response to the oldest request without one.
+// response is the state of reading one response, which answers the first of the pending requests.
 type response struct {
 	head  [8]byte     // size and correlation id
 	seen  int         // bytes of head
@@ -122,7 +122,8 @@ func (c *conn) next() error {
 	return c.check(to, int(size)-4)
 }
 
-// check reads the n bytes after the head of a response and lets the caller read them if its decoder can trust them.
+// check reads the n bytes after the head of a response. It lets the caller read them only if [frame.Check] accepts
+// them.
 func (c *conn) check(to request, n int) error {
 	r := &c.received
 	what := fmt.Sprintf("%v v%d", to.key, to.version)
@@ -141,8 +142,8 @@ func (c *conn) check(to request, n int) error {
 	return nil
 }
 
-// malformed makes this and every later read fail. It also counts and logs the error, because kafka-go shows it to some
-// callers only as a missing broker.
+// malformed makes the current and every later Read fail. It also counts and logs the error, because kafka-go shows it
+// to some callers only as a missing broker.
 func (c *conn) malformed(detail string, err error) error {
 	if err == nil {
 		err = errMalformed

@@ -103,7 +103,8 @@ func (o *opening) unreached(err error) *Error {
 	return o.failed(StepConnect, cause, "", err)
 }
 
-// secure makes the TLS handshake.
+// secure makes the TLS handshake and returns the encrypted connection. It keeps the state of that connection in
+// o.state.
 func (o *opening) secure(ctx context.Context, raw net.Conn) (net.Conn, error) {
 	config, err := o.config()
 	if err != nil {
@@ -144,7 +145,8 @@ func (o *opening) config() (*tls.Config, error) {
 	}, nil
 }
 
-// insecure returns the error of a failed TLS handshake.
+// insecure returns the error of a failed TLS handshake. If the broker gave no reason, insecure may open a second
+// connection to find out whether the broker speaks no TLS at all.
 func (o *opening) insecure(ctx context.Context, err error) *Error {
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		cause, detail := untrusted(bad)

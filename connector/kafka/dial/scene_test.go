@@ -130,7 +130,7 @@ func metric(t *testing.T, reg *prometheus.Registry, name, label string) float64 
 	return 0
 }
 
-// lines is a log.
+// lines keeps the lines of a log.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -211,7 +211,8 @@ func TestCheck_BoundsMemory(t *testing.T) {
 	}
 }
 
-// TestCheck_Assignment: kafka-go sizes a map by a count inside the bytes of an assignment.
+// TestCheck_Assignment: Check refuses an assignment that ends early or has an absurd count, by which kafka-go would
+// size a map. It accepts an assignment as a leader writes it, and none.
 func TestCheck_Assignment(t *testing.T) {
 	response := func(inner []byte) []byte {
 		b := binary.BigEndian.AppendUint32([]byte{0, 0}, uint32(len(inner)))
@@ -238,7 +239,8 @@ func TestCheck_Assignment(t *testing.T) {
 	}
 }
 
-// TestCheck_Null: kafka-go's Conn panics where ApiVersions has null instead of an array. Elsewhere null is an empty one.
+// TestCheck_Null: Check refuses null instead of the array in ApiVersions, because kafka-go's Conn panics on it.
+// Elsewhere it accepts null as an empty array.
 func TestCheck_Null(t *testing.T) {
 	if err := Check(apiAPIVersions, 0, []byte("\x00\x00\xff\xff\xff\xff")); !errors.Is(err, ErrMalformed) {
 		t.Errorf("ApiVersions: %v", err)

@@ -21,7 +21,7 @@ type Memory interface {
 var (
 	// ErrNoRoom means that there is no memory for the next batch now.
 	ErrNoRoom = errors.New("no memory for the record batch now")
-	// ErrNeverRoom means that the pool is too small for the next batch beside the held memory.
+	// ErrNeverRoom means that the pool is too small for the next batch beside the memory that the result already has.
 	ErrNeverRoom = errors.New("no memory for the record batch, ever")
 )
 
@@ -75,7 +75,8 @@ func (a *arena) last() []byte {
 // expect estimates the decompressed size of a batch of n bytes.
 func (a *arena) expect(n int) int { return n * a.growth / 16 }
 
-// reserve makes room for n bytes.
+// reserve makes sure that the last chunk has n free bytes. If it has fewer, reserve takes a new chunk from the Memory;
+// an error of the Memory is also kept in a.failed.
 func (a *arena) reserve(n int) error {
 	last := a.last()
 	if cap(last)-len(last) >= n {
@@ -97,8 +98,8 @@ func (a *arena) reserve(n int) error {
 	return nil
 }
 
-// grow returns the size to try after size bytes were too few: twice as many, within limit and what the Memory can
-// lend.
+// grow returns the size to try after size bytes were too few: twice as many, at most limit, and at most what the Memory
+// can lend unless size has reached that already.
 func (a *arena) grow(size, limit int) int {
 	held := a.bytes
 	if last := a.last(); last != nil && len(last) == 0 {
@@ -118,7 +119,7 @@ func (a *arena) drop() {
 	a.memory.Return(last)
 }
 
-// mark is a state of an arena to restore.
+// mark is a state of an arena that back restores.
 type mark struct{ chunks, filled, used int }
 
 func (a *arena) mark() mark { return mark{len(a.chunks), len(a.last()), a.used} }

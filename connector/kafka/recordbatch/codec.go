@@ -65,10 +65,11 @@ type codecs struct {
 	lz4  *lz4.Reader
 	zstd *zstd.Decoder
 
-	beyond [1]byte // receives a byte beyond the limit
+	beyond [1]byte // receives a byte if the decompressed data do not fit into the room
 }
 
-// decompress appends the content of src to a and returns it.
+// decompress decompresses src into the arena and returns the result, at most limit bytes. The error is errTooLarge if
+// there are more.
 func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []byte, err error) {
 	switch codec {
 	case codecNone:
@@ -253,7 +254,8 @@ func (c *codecs) openLZ4() (io.Reader, error) {
 	return c.lz4, nil
 }
 
-// trusted is the largest decompressed size that a batch header may claim before as many bytes have been decompressed.
+// trusted is the buffer size in bytes up to which unzstd believes the claimed decompressed size. A larger claim sizes
+// the first buffer only up to 64 times the compressed size.
 const trusted = 1 << 20
 
 // minRoom is the smallest size from which a buffer grows, so that a wrong estimate does not take many steps.

@@ -14,8 +14,8 @@ type Extent struct {
 
 // ExtentOf returns the place of the first batch of raw, which a broker returned for the offset at: the place always
 // contains at. A header in an old format shows only the last offset, so Base is at most at. If the next batch follows
-// in raw, Last is below the offset at which that one begins. The error is a [hold.Error] with hold.CorruptBatch if the
-// header is unusable.
+// in raw, Last is below the offset at which the next batch begins. The error is a [hold.Error] with hold.CorruptBatch
+// if the header is unusable.
 func ExtentOf(raw []byte, at int64) (Extent, error) {
 	if len(raw) <= 16 {
 		return Extent{}, corrupt(at, fmt.Sprintf("the broker has %d bytes of it", len(raw)), nil)

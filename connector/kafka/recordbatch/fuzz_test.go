@@ -12,8 +12,8 @@ import (
 )
 
 // FuzzBatch decodes any bytes: it must neither panic nor exceed its memory limit, offsets must rise, no record may be
-// delivered twice, and every error must be a hold. The fuzz target recomputes checksums, or every mutation would fail there.
-// Run it with -fuzzminimizetime 20x, or it spends its time on shrinking one input.
+// delivered twice, and every error must be a hold. The fuzz target recomputes checksums, or every mutation would fail
+// there. Run it with -fuzzminimizetime 20x, or it spends its time on shrinking one input.
 func FuzzBatch(f *testing.F) {
 	for seed := range 40 {
 		log, _ := randomLog(rand.New(rand.NewPCG(uint64(seed), 3)))

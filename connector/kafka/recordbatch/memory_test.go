@@ -54,8 +54,8 @@ func (m *budget) Return(b []byte) {
 	}
 }
 
-// TestBudget: random logs are read within small budgets. A batch without room in one result comes with the next, the
-// records are the same as with the heap, and all memory is returned.
+// TestBudget: random logs are read within small budgets. A batch that has no room in one result comes with the next
+// result. The records are the same as with memory from the heap, and all buffers are returned.
 func TestBudget(t *testing.T) {
 	var refused, later int
 	rounds := 200

@@ -44,7 +44,7 @@ type Opener struct {
 	codecs codecs
 	dead   map[int64]struct{} // producers inside an aborted transaction
 	// growth is the ratio of decompressed to compressed size of the last response, in sixteenths, with an eighth to
-	// spare. It sizes the memory of the next one.
+	// spare. It sizes the memory for the next response.
 	growth int
 }
 
@@ -70,8 +70,9 @@ type Batches struct {
 	// Count is the number of committed records, Bytes the memory that they hold.
 	Count int
 	Bytes int
-	// Truncated is the size of the last batch if the response holds only a part of it, 0 if there is none or its size is
-	// unknown. If Next did not advance, the next request must have room for that size.
+	// Truncated is the size of the last batch if the response holds only a part of it. It is 0 if the response ends
+	// with a whole batch, or before the size of the next one. If Next did not advance, the next request must have room
+	// for that size.
 	Truncated int
 
 	memory  Memory
@@ -87,7 +88,7 @@ type Batches struct {
 type batch struct {
 	data    []byte // decompressed records
 	base    int64
-	first   int64 // first offset to deliver: a broker may begin a response inside a batch
+	first   int64 // first offset to deliver; the batch may begin before it, because brokers send whole batches
 	time    int64
 	count   int
 	logTime bool // time is the broker's, for all records
@@ -100,7 +101,7 @@ type batch struct {
 // The error is a [hold.Error] about the batch at Next: reason corrupt_batch for a bad checksum, an old magic, a codec
 // that fails or malformed records; oversize for one beyond the limits. Open then returns the batches before it and no
 // record of the bad one. The error is [ErrNoRoom], [ErrNeverRoom] or another error of the Memory if it has no buffer
-// for the first batch. For a later batch such an error only ends the result.
+// for the first batch. If only a later batch has no buffer, Open returns the batches before it without an error.
 func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, error) {
 	b := &Batches{Next: from, Epoch: -1, memory: o.memory}
 	clear(o.dead)
@@ -148,14 +149,15 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 // Forget drops references to the response that was opened last.
 func (o *Opener) Forget() { o.codecs.src.Reset(nil) }
 
-// reasonless reports whether an error is not about the data: it is no hold, but means that memory was missing.
+// reasonless reports whether an error is not a hold. Such an error does not concern the data; it means that memory was
+// missing.
 func reasonless(err error) bool {
 	var held *hold.Error
 	return !errors.As(err, &held)
 }
 
-// open adds one whole batch to b, or skips it. A panic becomes an error about this batch, so that it holds one
-// partition and does not end the process.
+// open adds the committed records of one whole batch to b; it skips control batches and aborted or empty ones. A panic
+// becomes an error about this batch, so that it holds one partition and does not end the process.
 func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) (err error) {
 	before := a.mark()
 	defer func() {

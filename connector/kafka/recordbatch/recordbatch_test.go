@@ -262,7 +262,7 @@ func TestRefusals(t *testing.T) {
 			if reasonOf(err) != tt.reason || !strings.Contains(err.Error(), tt.text) || b.Next != 5 || len(got) != 0 {
 				t.Errorf("alone: next %d, %v, records %v", b.Next, err, got)
 			}
-			// The bad batch follows a good one, and another good one follows it.
+			// A good batch comes before the bad one, and another good one after it.
 			second := slices.Clone(tt.raw)
 			be.PutUint64(second, 7)
 			third := (&spec{base: 20, records: []testRecord{{}}}).encode()
@@ -301,7 +301,8 @@ func TestOpen_CodecPanics(t *testing.T) {
 	}
 }
 
-// TestAnswerLimit: after Limits.Response bytes no further batch is opened; the rest is left for the next fetch.
+// TestAnswerLimit: after Limits.Response bytes Open opens no further batch, and the next fetch returns the batches that
+// are left.
 func TestAnswerLimit(t *testing.T) {
 	var log []*spec
 	for i := range 10 {
@@ -392,7 +393,8 @@ func TestRecordsEndWhereTheyEnd(t *testing.T) {
 	}
 }
 
-// TestAllocations: reading allocates nothing per record, opening little per response.
+// TestAllocations: opening a response with a batch of 1000 records and reading them allocates at most ten times, with
+// each codec.
 func TestAllocations(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	block := make([]connector.Record, 500)
@@ -440,7 +442,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestLies: a wrong size in a frame does not size the buffer.
+// TestLies: a frame that claims a wrong size does not make the decoder allocate a buffer of that size.
 func TestLies(t *testing.T) {
 	for codec, body := range map[int][]byte{
 		codecSnappy: append(binary.AppendUvarint(nil, 60<<20), 0, 'x'),
@@ -504,8 +506,8 @@ func TestZstdWindow(t *testing.T) {
 	}
 }
 
-// TestLimitAtEverySize: the decoder reports a full buffer with its own error, at each byte at which it can be full. The
-// retries in unzstd need that.
+// TestLimitAtEverySize: with each codec, a limit below the size of the data gives errTooLarge, at every kind of block.
+// A first buffer of any smaller size is no error: decompress repeats with more room and returns all data.
 func TestLimitAtEverySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	src := make([]byte, 700<<10)

@@ -11,8 +11,8 @@ import (
 	"sluice/health/membership"
 )
 
-// Memory keeps the registrations of all scopes in this process, for tests. It behaves as the contract of [membership.Store]
-// demands of every store.
+// Memory keeps the registrations of all scopes in this process, for tests. It behaves as the contract of
+// [membership.Store] demands of every store.
 type Memory struct {
 	now func() time.Time
 
@@ -25,7 +25,7 @@ type seen struct {
 	beat       membership.Beat
 	at, since  time.Time // of the last beat, of its status
 	registered bool      // false after a removal
-	counted    bool      // as swept
+	counted    bool      // a sweep has counted its end
 }
 
 // stands reports whether the registration is still valid.
@@ -53,7 +53,7 @@ type memoryStore struct {
 	scope membership.Scope
 }
 
-// Beat implements [Store].
+// Beat implements [membership.Store].
 func (s memoryStore) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
 	return locked(ctx, s, func(now time.Time, members map[string]*seen) bool {
 		known := members[b.ID]
@@ -66,7 +66,7 @@ func (s memoryStore) Beat(ctx context.Context, b membership.Beat) (fresh bool, e
 	})
 }
 
-// Leave implements [Store].
+// Leave implements [membership.Store].
 func (s memoryStore) Leave(ctx context.Context, id string) error {
 	_, err := locked(ctx, s, func(_ time.Time, members map[string]*seen) bool {
 		delete(members, id)
@@ -75,7 +75,7 @@ func (s memoryStore) Leave(ctx context.Context, id string) error {
 	return err
 }
 
-// Members implements [Store].
+// Members implements [membership.Store].
 func (s memoryStore) Members(ctx context.Context) ([]membership.Member, error) {
 	return locked(ctx, s, func(now time.Time, members map[string]*seen) []membership.Member {
 		var all []membership.Member
@@ -90,7 +90,7 @@ func (s memoryStore) Members(ctx context.Context) ([]membership.Member, error) {
 	})
 }
 
-// Sweep implements [Store].
+// Sweep implements [membership.Store].
 func (s memoryStore) Sweep(ctx context.Context, forget time.Duration) (swept int, err error) {
 	return locked(ctx, s, func(now time.Time, members map[string]*seen) int {
 		for _, m := range members {
@@ -104,10 +104,11 @@ func (s memoryStore) Sweep(ctx context.Context, forget time.Duration) (swept int
 	})
 }
 
-// Close implements [Store].
+// Close implements [membership.Store].
 func (s memoryStore) Close() error { return nil }
 
-// locked runs op on the members of the scope.
+// locked runs op with the present time and the members of the scope, while it holds the lock. If ctx has ended, it
+// returns the error of ctx instead.
 func locked[T any](ctx context.Context, s memoryStore, op func(time.Time, map[string]*seen) T) (result T, err error) {
 	if err := ctx.Err(); err != nil {
 		return result, err

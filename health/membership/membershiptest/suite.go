@@ -28,13 +28,13 @@ type Server struct {
 	Pass func(d time.Duration)
 	// Unit is the unit of time of the tests: short, but longer than a few requests take.
 	Unit time.Duration
-	// Lose removes the registration of a member, and not what the last-seen index has of it: as an eviction does, or an
-	// operator.
+	// Lose removes the registration of a member, as an eviction or an operator does. The entry in the last-seen index
+	// stays.
 	Lose func(t *testing.T, s membership.Scope, id string)
 }
 
-// Run tests stores against the contract of [membership.Store]. start returns a server without members in the scopes whose
-// pipeline begins with prefix, which is different for each test.
+// Run tests stores against the contract of [membership.Store]. start returns a server without members in the scopes
+// whose pipeline begins with prefix, which is different for each test.
 func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 	t.Helper()
 	for _, c := range []struct {
@@ -164,8 +164,8 @@ func (f *fixture) wantLeft(s membership.Store, id string) {
 // rounding is the largest rounding error of a duration in a store.
 const rounding = 2 * time.Millisecond
 
-// wantSince checks a duration of the store: at least passed, the time that [Server.Pass] added, and at most that plus the
-// real time since then.
+// wantSince checks a duration of the store: at least passed, the time that [Server.Pass] added, and at most that plus
+// the real time since then.
 func (f *fixture) wantSince(what string, got, passed time.Duration, then time.Time) {
 	f.Helper()
 	if most := passed + time.Since(then) + rounding; got < passed-rounding || got > most {
@@ -272,7 +272,7 @@ func sweep(f *fixture) {
 	f.wantSwept(0, f.Unit+f.Unit/2) // forgets a alone: c is as old, and registered
 	f.wantIDs(f.store, []string{"b", "c"}, nil)
 	f.Pass(f.Unit + f.Unit/2)
-	f.wantSwept(1, f.Unit) // swept and forgotten in one
+	f.wantSwept(1, f.Unit) // one sweep removes the registration and forgets the member
 	f.wantIDs(f.store, []string{"c"}, nil)
 	f.beats(f.store, beat("a"), true)
 	f.beats(f.store, beat("c"), false)

@@ -145,8 +145,8 @@ func TestStoreLab(t *testing.T) {
 	})
 }
 
-// TestCleanupFunctionLab: an operator can call the cleanup function from any schema, as the docs say. Members can read rows
-// that were inserted by hand.
+// TestCleanupFunctionLab: an operator can call the cleanup function from any schema, as the docs say. Members can read
+// rows that were inserted by hand.
 func TestCleanupFunctionLab(t *testing.T) {
 	url, schema := own(t)
 	s := store(t, url, scope)
@@ -215,7 +215,8 @@ func TestMigrationsLab(t *testing.T) {
 	}
 }
 
-// TestMigrationsAtOnceLab: eight members start at once.
+// TestMigrationsAtOnceLab: if eight members start at the same time, all of them can register, and each migration is
+// recorded once.
 func TestMigrationsAtOnceLab(t *testing.T) {
 	t.Parallel()
 	url, _ := own(t)
@@ -232,7 +233,8 @@ func TestMigrationsAtOnceLab(t *testing.T) {
 	}
 }
 
-// TestMigrationsOutliveTheirCallLab: the migrations complete even if the server is so slow that each single call times out.
+// TestMigrationsOutliveTheirCallLab: the migrations complete even if the server is so slow that each single call times
+// out.
 func TestMigrationsOutliveTheirCallLab(t *testing.T) {
 	t.Parallel()
 	far, _ := own(t)
@@ -374,7 +376,8 @@ func TestForeignTableLab(t *testing.T) {
 	}
 }
 
-// TestFaultsLab: calls to a server that is down, killed or locked end with an error, and succeed once the server is back.
+// TestFaultsLab: calls to a server that is down, killed or locked end with an error, and succeed once the server is
+// back.
 func TestFaultsLab(t *testing.T) {
 	t.Parallel()
 	pg, err := lab.StartPostgres(t.Context(), t.TempDir())
@@ -431,8 +434,8 @@ func TestFaultsLab(t *testing.T) {
 	works(t, s)
 }
 
-// TestBoundsLab: rows of other programs that are too large stay in the server, and hide no member. The most recent heartbeats
-// come first.
+// TestBoundsLab: rows of other programs that are too large stay in the server, and hide no member. If there are more
+// than MaxMembers, those with the most recent heartbeats are listed.
 func TestBoundsLab(t *testing.T) {
 	t.Parallel()
 	url, _ := own(t)

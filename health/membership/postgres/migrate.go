@@ -21,7 +21,8 @@ const (
 	cleanup       = "cleanup_stale_consumers"
 )
 
-// beatLock seeds the locks of members. It is a number that no other program is likely to use, and not that of the migrations.
+// beatLock seeds the locks of members. It is a number that no other program is likely to use, and not that of the
+// migrations.
 const beatLock = 0x534c5549434533
 
 // tables describes the tables and functions of the store.
@@ -51,8 +52,9 @@ type preparation struct {
 	err  error
 }
 
-// prepare waits until the tables exist. The migration continues when ctx ends, so that it completes even if every caller has
-// too little time.
+// prepare creates or migrates the tables unless they are known to exist. Concurrent callers wait for the same
+// migration, each until its ctx ends. The migration itself continues then, so that it completes even if every caller
+// has too little time.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
@@ -76,7 +78,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	}
 }
 
-// work creates or migrates the tables and ends p.
+// work creates or migrates the tables, stores the result in p and s.ready, and closes p.done.
 func (s *Store) work(p *preparation) {
 	ctx, cancel := context.WithTimeoutCause(s.lasting, migrateTimeout, errSlow)
 	defer cancel()

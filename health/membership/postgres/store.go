@@ -1,8 +1,8 @@
-// Package postgres keeps registrations of members in a PostgreSQL database, in the table consumer_registrations. The function
-// cleanup_stale_consumers() removes those that were not renewed in time. The clock is the server's, always.
+// Package postgres keeps registrations of members in a PostgreSQL database, in the table consumer_registrations. The
+// function cleanup_stale_consumers() removes those that were not renewed in time. The clock is the server's, always.
 //
-// The tables come from the migrations in this package. A store applies them at its first call, under a lock, and again if a
-// call finds a table missing.
+// The tables come from the migrations in this package. A store applies them at its first call, under a lock, and again
+// if a call finds a table missing.
 package postgres
 
 import (
@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// callTimeout bounds what one call does at the server, migrateTimeout the migrations before it, connectTimeout a
-	// connection for either.
+	// callTimeout bounds what one call does at the server, migrateTimeout the migrations before the first call,
+	// connectTimeout the opening of a connection.
 	callTimeout    = 4 * time.Second
 	migrateTimeout = 30 * time.Second
 	connectTimeout = 3 * time.Second
@@ -44,9 +44,9 @@ type Options struct {
 	InsecurePlaintext bool
 }
 
-// Store implements [membership.Store]. Every call is bounded in time, also if its context never ends. Every error is a
-// [membership.ErrUnavailable], or of Members a [membership.ErrForeign]. A Store works behind a proxy that pools
-// transactions, because it uses no prepared statements and no session locks.
+// Store implements [membership.Store]. Every call is bounded in time, also if its context never ends. An error wraps
+// [membership.ErrUnavailable]; that of Members can wrap [membership.ErrForeign] instead. A Store works behind a proxy
+// that pools transactions, because it uses no prepared statements and no session locks.
 type Store struct {
 	pool   *pgxpool.Pool
 	tables *postgres.Tables
@@ -90,8 +90,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// do runs op once the tables exist. If op finds a table missing, do creates the tables again and repeats op once. what names
-// op in errors.
+// do runs op once the tables exist. If op finds a table missing, do creates the tables again and repeats op once. what
+// names op in errors.
 func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
 	err := s.try(ctx, op)
 	if postgres.Gone(err) {
@@ -123,8 +123,9 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// Beat implements [membership.Store]. A registration that was not renewed in time does not count, even before a sweep removes
-// it. A lock of the transaction orders the heartbeats of one member, so that each sees what the one before it wrote.
+// Beat implements [membership.Store]. A registration that was not renewed in time does not count, even before a sweep
+// removes it. A lock of the transaction orders the heartbeats of one member, so that each sees what the one before it
+// wrote.
 func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
 	var idle, lag *int64
 	if b.Idle >= 0 {

@@ -85,7 +85,7 @@ func (l liar) serve(conn net.Conn) {
 	}
 }
 
-// command reads a command.
+// command reads one command of a client and returns its name and arguments.
 func command(r *bufio.Reader) (words []string, err error) {
 	n, err := number(r, "*")
 	for i := 0; i < n && err == nil; i++ {
@@ -113,7 +113,7 @@ func says(text string) func(io.Writer) {
 	return func(w io.Writer) { _, _ = io.WriteString(w, text) }
 }
 
-// again answers with a text, and then n times with another.
+// again answers with a text, and then n times with the text more.
 func again(text, more string, n int) func(io.Writer) {
 	return func(w io.Writer) {
 		b := bufio.NewWriter(w)

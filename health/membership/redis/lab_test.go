@@ -22,7 +22,7 @@ func TestStoreLab(t *testing.T) {
 	if url == "" {
 		t.Fatal("SLUICE_TEST_REDIS is not set: go run ./test/lab/with redis go test -tags lab ./health/membership/redis")
 	}
-	databases := 0 // of the 16 that there are: ids count over all scopes of one
+	databases := 0 // number of the next of the 16 databases: an id is a key of its database, in any scope, so each test gets one
 	membershiptest.Run(t, func(t *testing.T, _ string) membershiptest.Server {
 		url := fmt.Sprint(url, "/", databases)
 		databases++
@@ -40,7 +40,8 @@ func TestStoreLab(t *testing.T) {
 	})
 }
 
-// TestFaultsLab: the store reports a server that is paused, killed, wiped or in a cluster in time, and uses it again afterwards.
+// TestFaultsLab: a call to a server that is paused or killed ends in time with an error, and works once the server is
+// back. After a wipe the next heartbeat is fresh. Values of other programs at the keys are reported as foreign.
 func TestFaultsLab(t *testing.T) {
 	r, err := lab.StartRedis(t.Context(), t.TempDir())
 	if err != nil {

@@ -3,13 +3,13 @@
 //
 //	{"timestamp": …, "status": "RUNNING", "last_message_at": …, "consumer_lag": …, "id": …, "pipeline": …, "group": …, "ttl_ms": …}
 //
-// Times are milliseconds since 1970 by the server's clock; what is unknown is null. Beside the registrations each scope
-// has an index of four keys, sluice:members:<pipeline>:<group>:…, with names escaped as in URLs: seen and expires (sorted
-// sets of times), status and last (hashes). Nothing is ever found by KEYS or SCAN.
+// Times are milliseconds since 1970 by the server's clock; unknown values are null. Beside the registrations each scope
+// has an index of four keys, sluice:members:<pipeline>:<group>:…, with names escaped as in URLs: seen and expires
+// (sorted sets of times), status and last (hashes). Nothing is ever found by KEYS or SCAN.
 //
-// Each call is one script, which is atomic and takes the time from the server. A script touches keys of several slots, so
-// Redis Cluster is refused; replicas behind one address are fine. Redis 5 or newer: before, scripts that ask for the time
-// could not write.
+// Each call is one script, which is atomic and takes the time from the server. A script touches keys of several slots,
+// so Redis Cluster is refused; replicas behind one address are fine. Redis 5 or newer is needed, because before it a
+// script that asks for the time cannot write.
 package redis
 
 import (
@@ -41,7 +41,8 @@ const (
 	registration = "worker:connector:"
 	// indexLasts is how long the index stays after the last heartbeat of any member.
 	indexLasts = 7 * 24 * time.Hour
-	// callTimeout bounds dialing, writing and reading each: a call takes at most three times as long, and ends with ctx.
+	// callTimeout bounds dialing, writing and reading each: a call takes at most three times as long, and ends with
+	// ctx.
 	callTimeout = 2 * time.Second
 	// connections is the largest number of connections of a store: a member sends one request at a time.
 	connections = 2
@@ -87,8 +88,8 @@ type Options struct {
 	timeout time.Duration                                                        // 0 for callTimeout
 }
 
-// Check returns the problem of the URL, without quoting the URL. The error is a [secure.ErrPlaintext] if a password would
-// reach a host that is neither this machine nor verified.
+// Check returns the problem of the URL, without quoting the URL. The error is a [secure.ErrPlaintext] if a password
+// would reach a host that is neither this machine nor verified.
 func (o Options) Check() error {
 	_, err := o.client()
 	return err
@@ -260,8 +261,9 @@ func (s *Store) Members(ctx context.Context) ([]membership.Member, error) {
 	return members, foreign
 }
 
-// member parses the script's reply about one member. wrong names a part that Sluice did not write. ok is false if nothing
-// about the member is known.
+// member parses the script's reply about one member. ok is false if the entry of the member in the index is not one of
+// Sluice. wrong is the error about that entry, or about the value at the key of the registration; the latter does not
+// make ok false.
 func (s *Store) member(now int64, row []string) (m membership.Member, ok bool, wrong error) {
 	id, seen, status, last, kind, value := row[0], row[1], row[2], row[3], row[4], row[5]
 	at, err := strconv.ParseInt(seen, 10, 64)
@@ -306,7 +308,8 @@ func between(then, now int64) time.Duration {
 	return time.Duration(min(max(now-then, 0), longest)) * time.Millisecond
 }
 
-// parse reads the JSON of a registration of this scope. The error does not quote it.
+// parse reads the JSON of a registration. The error, which does not quote the JSON, means that it is no registration of
+// this scope.
 func (s *Store) parse(text string) (e entry, err error) {
 	if json.Unmarshal([]byte(text), &e) != nil {
 		return e, errors.New("it is not the JSON of a registration")

@@ -114,8 +114,8 @@ func TestRegistrationIsPublic(t *testing.T) {
 	}
 }
 
-// TestForeign: keys of other programs with the names of registrations are reported. They do not prevent a poll of the other
-// members, and the next heartbeat replaces them.
+// TestForeign: keys of other programs with the names of registrations are reported. They do not prevent a poll of the
+// other members, and the next heartbeat replaces them.
 func TestForeign(t *testing.T) {
 	entry := func(change string, to string) string {
 		return strings.Replace(`{"timestamp":1763764000123,"status":"RUNNING","last_message_at":null,"consumer_lag":null,"id":"a","pipeline":"p","group":"g","ttl_ms":30000}`, change, to, 1)
@@ -221,7 +221,7 @@ func TestBounds(t *testing.T) {
 		}
 		return len(all), registered, err
 	}
-	const members = 2100 // times MaxRegistration is more than mostBytes
+	const members = 2100 // times MaxRegistration is more than maxBytes
 	for i := range members {
 		beat(fmt.Sprint("m", i))
 	}
@@ -240,7 +240,7 @@ func TestBounds(t *testing.T) {
 	if listed, registered, err := list(); !errors.Is(err, membership.ErrForeign) || len(err.Error()) > 500 || listed != members || registered != members {
 		t.Errorf("an id of 100 KiB: %d members, %d registered, %.600v", listed, registered, err)
 	}
-	// Each is small enough, all of them are not.
+	// Each registration is small enough, but all together are not.
 	for i := range members {
 		s.put(fmt.Sprint("worker:connector:m", i), strings.Repeat("x", membership.MaxRegistration))
 	}

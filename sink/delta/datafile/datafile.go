@@ -36,8 +36,9 @@ type Options struct {
 	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel shares for this call
 	// only.
 	Shares *Shares
-	// Progress, unless nil, is called on the goroutine of Encode. Encode no longer uses the first done pieces. encoded is
-	// the number of bytes of the unfinished file in memory; it is 0 once yield has returned.
+	// Progress, unless nil, is called on the goroutine of Encode. done is the number of pieces, from the first on, that
+	// Encode no longer uses. encoded is the number of bytes of the unfinished file in memory; it is 0 once yield has
+	// returned.
 	Progress func(done int, encoded int64)
 }
 
@@ -159,7 +160,7 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 	return nil
 }
 
-// shared encodes a chunk once a share is free, or all shares if the chunk is large.
+// shared encodes a chunk once a share is free. For a large chunk it waits until it has all shares.
 func (e *encoder) shared(ctx context.Context, shares *Shares, c chunk) encoded {
 	taken, err := shares.take(ctx, c.isLarge())
 	if err != nil {
@@ -224,7 +225,8 @@ func sizeOf(data arrow.ArrayData) (size int64) {
 	return size
 }
 
-// groupPieces groups consecutive pieces of the same record batch.
+// groupPieces returns one chunk for each run of consecutive pieces of the same record batch, without empty pieces. A
+// piece that reaches outside of its batch is an error.
 func groupPieces(pieces []connector.Piece) ([]chunk, error) {
 	var chunks []chunk
 	for i, p := range pieces {

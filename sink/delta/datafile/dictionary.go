@@ -15,7 +15,8 @@ import (
 const (
 	// maxEntries bounds a dictionary that this package builds. Beyond it other encodings are cheaper.
 	maxEntries = 4096
-	// maxEntryBytes bounds its text. The Parquet writer drops a dictionary whose page reaches 1 MiB.
+	// maxEntryBytes bounds the text of such a dictionary. The Parquet writer drops a dictionary whose page reaches 1
+	// MiB.
 	maxEntryBytes = 512 << 10
 )
 
@@ -112,8 +113,8 @@ func buildText(t arrow.DataType, n int, value func(i int) (text []byte, ok bool)
 	return array.MakeFromData(binary.Data()) // a string array if t is the string type
 }
 
-// usable reports whether the Parquet writer accepts a dictionary array as it is. It requires entries that begin at
-// the start of their buffer, no null entry and at least one value. A dictionary that is large for its rows, as after
+// usable reports whether the Parquet writer accepts a dictionary array as it is. The writer requires entries that begin
+// at the start of their buffer, no null entry and at least one value. A dictionary that is large for its rows, as after
 // slicing, is not usable either: it would make the file larger.
 func usable(d *array.Dictionary) bool {
 	dict := d.Dictionary()
@@ -126,7 +127,8 @@ func usable(d *array.Dictionary) bool {
 
 var errIndex = errors.New("an index is outside of its dictionary")
 
-// usedEntries returns which entries the valid rows refer to.
+// usedEntries returns which entries the valid rows refer to. It returns an error if a row refers to an entry that does
+// not exist.
 func usedEntries(d *array.Dictionary, v valid) (valid, error) {
 	used := newValid(d.Dictionary().Len())
 	n, outside := uint(d.Dictionary().Len()), false

@@ -97,7 +97,7 @@ func plainPieces(tb tester, pieces []connector.Piece) []connector.Piece {
 	return out
 }
 
-// checkStats checks Delta's statistics of a file by its values.
+// checkStats compares Delta's statistics of a file with the values of its rows.
 func checkStats(tb tester, sc *arrow.Schema, f *result, o Options) {
 	tb.Helper()
 	s := parseStats(tb, f.Stats)

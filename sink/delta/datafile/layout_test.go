@@ -17,8 +17,8 @@ import (
 	"sluice/connector"
 )
 
-// TestLayout: orders in several pages and row groups come back whole in either form, and every leaf is encoded as its
-// type and values ask for.
+// TestLayout: orders in several pages and row groups are read back unchanged, whether their text columns are plain or
+// dictionary arrays. Every leaf has the encoding that fits its type and values.
 func TestLayout(t *testing.T) {
 	a, b := orders(0, 12_000), orders(12_000, 3_000)
 	plain := []connector.Piece{pieceOf(a), {Rows: b, From: 100, To: 1000}, {Rows: b, From: 1001, To: 3000}}

@@ -257,7 +257,7 @@ func at(m map[string]any, path []string) (any, bool) {
 	return v, ok
 }
 
-// count returns the number of values in a tree.
+// count returns the number of values in nested maps.
 func count(m map[string]any) int {
 	n := 0
 	for _, v := range m {

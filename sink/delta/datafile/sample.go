@@ -14,7 +14,7 @@ const (
 	sampleSize = 4096
 	// repeating is the share of distinct values in a sample below which the column gets a dictionary.
 	repeating = 0.85
-	// compressible is the compressed share of a sample below which the column gets the codec.
+	// compressible is the ratio of compressed to plain size of a sample below which the column is compressed.
 	compressible = 0.9
 )
 
@@ -56,8 +56,8 @@ func (e *encoder) chooseFloat(a arrow.Array, v valid) choice {
 	return c
 }
 
-// repeats reports whether few of the values are distinct. It samples at equal distances from first to last, because
-// neighbors are alike in sorted columns.
+// repeats reports whether the share of distinct values in a sample is below repeating. It samples at equal distances
+// from first to last, because neighbors are alike in sorted columns.
 func (s *sample) repeats(n int, v valid, at func(i int) uint64) bool {
 	clear(s.full)
 	mask := uint64(len(s.set) - 1)

@@ -250,7 +250,8 @@ func TestNaNInAnotherRowGroup(t *testing.T) {
 	}
 }
 
-// TestRowGroupsPrune: a reader can skip row groups by the footer, by integers, timestamps and strings in either form.
+// TestRowGroupsPrune: with the statistics in the footer, a reader can skip row groups by integers, by timestamps, and
+// by strings that were plain or dictionary arrays.
 func TestRowGroupsPrune(t *testing.T) {
 	sc := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", str), nullable("d", str))
 	in := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", str), nullable("d", dictionary))

@@ -36,8 +36,8 @@ func upperBound(s []byte, units int) (bound []byte, ok bool) {
 	return nil, false
 }
 
-// prefix returns the length in bytes of the first characters with `units` code units or one more, and their number of
-// code units.
+// prefix returns the length in bytes of the shortest prefix of whole characters with at least `units` UTF-16 code
+// units, or of all of s if that has fewer, and the number of its code units. ok is false if the prefix is not UTF-8.
 func prefix(s []byte, units int) (n, used int, ok bool) {
 	for n < len(s) && used < units {
 		r, size := utf8.DecodeRune(s[n:])

@@ -63,7 +63,7 @@ type keeper struct {
 	kept   int64 // reserved from the budget and not returned
 }
 
-// hold reserves the cost of an action until giveUp, or as long as the budget is used.
+// hold reserves n bytes of the budget. They stay reserved until giveUp, or until the budget itself is no longer used.
 func (k *keeper) hold(n int64) error {
 	err := k.budget.take(n)
 	if err == nil {
@@ -78,7 +78,8 @@ func (k *keeper) giveUp() {
 	k.kept = 0
 }
 
-// keep counts an action whose line costs n bytes; see cost.
+// keep reserves n bytes for an action, and returns [ErrCorrupt] if the positions and metadata of the commit exceed
+// maxHeads. It reserves nothing for an add or remove of a commit that is read alone.
 func (k *keeper) keep(a Action, n int64) error {
 	if a.kind()&(KindAdd|KindRemove) != 0 {
 		if k.alone {
@@ -92,7 +93,8 @@ func (k *keeper) keep(a Action, n int64) error {
 	return k.hold(n)
 }
 
-// line parses a line and counts its actions. While it parses, it also reserves the memory of the parsing.
+// line parses a line and reserves memory for its actions with keep. While it parses, it also reserves the memory of the
+// parsing.
 func (k *keeper) line(text []byte, want Kinds) ([]Action, error) {
 	n := cost(text)
 	if n > maxParsed {

@@ -35,7 +35,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBounds_Hint: no more than the bound is read of a hint that is too large, and the log is read as without a hint.
+// TestBounds_Hint: if a hint is too large, a reader reads no more of it than the bound, and reads the log as if there
+// were no hint.
 func TestBounds_Hint(t *testing.T) {
 	tab := newTable(t)
 	tab.append(3)
@@ -105,7 +106,8 @@ func TestBounds_SideBySide(t *testing.T) {
 	tab.load()
 }
 
-// TestBounds_Positions: a commit, or a table, with more positions than the bound is unreadable, and says so.
+// TestBounds_Positions: a commit, or a table, with more positions than its bound allows cannot be read, and the error
+// names the bound.
 func TestBounds_Positions(t *testing.T) {
 	id := strings.Repeat("x", 1000)
 	txns := func(v, n int) []deltalog.Action {

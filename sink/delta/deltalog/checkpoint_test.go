@@ -169,7 +169,8 @@ func TestCheckpointDue(t *testing.T) {
 	}
 }
 
-// A large checkpoint has several row groups and goes through a file; the next one streams it.
+// A large checkpoint has several row groups and goes through a temporary file. The next checkpoint streams the data
+// files from it.
 func TestLargeCheckpoint(t *testing.T) {
 	const files = 40_000
 	tab := newTable(t)

@@ -26,7 +26,8 @@ func collect[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
 	return all
 }
 
-// The form of encoded actions: the order of lines, no HTML escapes, nothing null, one newline at the end of each.
+// Encoded actions have the order of lines that Encode promises, no HTML escapes, no null values, and one newline at the
+// end of each line.
 func TestEncodeShapes(t *testing.T) {
 	got, err := deltalog.Encode([]deltalog.Action{
 		deltalog.Add{Path: deltalog.URI("p=a%2Fb c/x.parquet"), Size: 3, ModificationTime: 4, DataChange: true, Stats: `{"numRecords":1}`},

@@ -147,7 +147,8 @@ func TestHint_Absurd(t *testing.T) {
 	}
 }
 
-// TestNumbers_Absurd: numbers that fit no int64 make a commit corrupt; those that fit are what the writer says.
+// TestNumbers_Absurd: a number that does not fit its field makes a commit corrupt, except in commitInfo and in a
+// deletion vector, whose content is free. A number that fits is read as it is.
 func TestNumbers_Absurd(t *testing.T) {
 	for line, corrupt := range map[string]bool{
 		`{"txn":{"appId":"a","version":9223372036854775808}}`:                         true,

@@ -17,11 +17,11 @@ import (
 	"sluice/sink/logappend"
 )
 
-// ErrNoTable means that there is no log.
+// ErrNoTable means that the log of the table has no files.
 var ErrNoTable = errors.New("no table")
 
-// Load reads the newest state: the newest readable checkpoint, with or without its hint, and the commits after it. A
-// gap between the commits is [ErrCorrupt] with the missing version.
+// Load reads the newest state: the newest checkpoint that can be read, found by the hint or by a list, and the commits
+// after it. A gap between the commits is [ErrCorrupt] with the missing version.
 func Load(ctx context.Context, store objstore.Store) (*State, error) {
 	const tries = 3 // apparent damage may be a log cleanup during the read
 	for try := 1; ; try++ {
@@ -49,9 +49,9 @@ func load(ctx context.Context, store objstore.Store) (*State, error) {
 	case err != nil:
 		return nil, err
 	case s != nil && 0 <= dir.newest && dir.newest < s.Version:
-		// Log cleanup removes the oldest files first, so the commit of a checkpoint outlives older commits. This
-		// checkpoint is therefore a stray file. Using it would hide the existing commits, and the next version would
-		// follow a gap.
+		// Log cleanup removes the oldest files first, so it would have removed the existing commits before the commit
+		// of this checkpoint. This checkpoint is therefore a stray file. Using it would hide the existing commits, and
+		// the next version would follow a gap.
 		return nil, corrupt("checkpoint %s lies behind the newest commit, which is version %d: delete the checkpoint",
 			s.Checkpoint.key(0), dir.newest)
 	case dir.empty && s == nil:
@@ -120,7 +120,8 @@ func Hint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
 	return c, true
 }
 
-// parseHint parses _last_checkpoint.
+// parseHint returns the checkpoint that _last_checkpoint names; ok is false if the file is missing, too large or
+// malformed.
 func parseHint(ctx context.Context, store objstore.Store) (c Checkpoint, ok bool) {
 	body, err := readHead(ctx, store, lastCheckpoint, maxHint+1)
 	var hint pointer
@@ -158,7 +159,7 @@ type directory struct {
 	unsound     error        // why the last tried checkpoint is not used
 }
 
-// list lists the log from version from on.
+// list finds the commits and the complete checkpoints of version from and later.
 func list(ctx context.Context, store objstore.Store, from int64) (directory, error) {
 	dir := directory{oldest: -1, newest: -1, empty: true}
 	type whole struct {
@@ -205,7 +206,8 @@ func list(ctx context.Context, store objstore.Store, from int64) (directory, err
 	return dir, nil
 }
 
-// newestCheckpoint reads the heads of the newest sound checkpoint, nil if there is none.
+// newestCheckpoint returns the state of the newest checkpoint in dir that can be read, nil if there is none. If a
+// checkpoint is damaged or missing, it stores the reason in dir.unsound and tries the next older one.
 func newestCheckpoint(ctx context.Context, store objstore.Store, dir *directory) (*State, error) {
 	for _, c := range dir.checkpoints {
 		s, err := readHeads(ctx, store, c)
@@ -235,7 +237,8 @@ func readHeads(ctx context.Context, store objstore.Store, c Checkpoint) (*State,
 	return s, s.complete()
 }
 
-// probedVersions is the number of versions that are requested by name before a list is made.
+// probedVersions is the number of new versions that [Refresh] requests by name. If all of them exist, it lists the log
+// instead.
 const probedVersions = 8
 
 // Refresh returns s with all later commits applied, as the newest state: see [End]. It reads only the commits after s.
@@ -351,7 +354,7 @@ func readCommit(ctx context.Context, store objstore.Store, want Kinds, keep *kee
 	return nil
 }
 
-// counter counts the bytes that pass.
+// counter is a reader that counts the bytes that it returns.
 type counter struct {
 	r io.Reader
 	n int64
@@ -388,7 +391,8 @@ func commits(ctx context.Context, store objstore.Store, from, to int64, want Kin
 	}
 }
 
-// readTogether reads n versions in parallel, within one budget.
+// readTogether reads n versions in parallel. The memory of their parsed lines counts against one budget; beyond it the
+// error of a version is errTogether.
 func readTogether(ctx context.Context, store objstore.Store, from, n int64, want Kinds, together *budget) ([]Commit, []error) {
 	some, errs := make([]Commit, n), make([]error, n)
 	var group sync.WaitGroup
@@ -401,7 +405,7 @@ func readTogether(ctx context.Context, store objstore.Store, from, n int64, want
 	return some, errs
 }
 
-// Commits yields the commits whose files still exist, oldest first. They must be contiguous.
+// Commits yields the commits whose files still exist, oldest first. A gap between them is [ErrCorrupt].
 func Commits(ctx context.Context, store objstore.Store, want Kinds) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		dir, err := list(ctx, store, 0)

@@ -182,7 +182,7 @@ func TestLoadAndRefresh(t *testing.T) {
 	}
 }
 
-// The table is the same with every hint, also with a damaged one.
+// A reader gets the same state for every hint, including a damaged one.
 func TestHints(t *testing.T) {
 	build := func(t *testing.T) *table {
 		tab := newTable(t)

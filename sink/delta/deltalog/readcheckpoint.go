@@ -73,7 +73,7 @@ type parquetFile struct {
 	memory *bounded.Allocator
 }
 
-// openParquet reads the footer.
+// openParquet opens one file of a checkpoint and reads its footer.
 func openParquet(ctx context.Context, store objstore.Store, key string) (parquetFile, error) {
 	source, err := OpenObject(ctx, store, key)
 	if err != nil {
@@ -339,7 +339,7 @@ func (g group) textMap(name string, i int) map[string]*string {
 	return m
 }
 
-// plain drops null values.
+// plain returns m without the keys whose values are null.
 func plain(m map[string]*string) map[string]string {
 	if m == nil {
 		return nil

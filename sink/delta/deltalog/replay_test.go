@@ -68,8 +68,8 @@ func TestReplayEqualsModel(t *testing.T) {
 	})
 }
 
-// Bytes that another program put as a commit never make a reader panic; it reads them or says that the log is corrupt.
-// What it reads means the same after a checkpoint.
+// If another program puts any bytes as a commit, a reader does not panic: it reads the commit or returns ErrCorrupt. A
+// checkpoint of the state that it read gives the same state again.
 func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"txn":{"appId":"a","version":1,"lastUpdated":null}}`))
 	f.Add([]byte(`{"add":{"path":"a%20b","partitionValues":{"x":null},"size":1,"modificationTime":1,"dataChange":true,"stats":"{}"}}` + "\n" +

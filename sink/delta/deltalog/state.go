@@ -22,8 +22,8 @@ type State struct {
 	JSONBytes int64
 	// ReadAt is the time at which Version was known to be the newest one.
 	ReadAt time.Time
-	// Object is the commit of Version as the store showed it after ReadAt. It is zero if no request was made, and if
-	// the log has only a checkpoint of Version.
+	// Object has size and time of the commit's object, as the store showed them after ReadAt. It is zero if no request
+	// was made for them, and if only a checkpoint of Version is left in the log.
 	Object objstore.Info
 
 	ids int64 // total length of the appIds
@@ -119,7 +119,7 @@ func (s *State) set(a Action) {
 	}
 }
 
-// complete returns an error if the state lacks parts of a table.
+// complete returns [ErrCorrupt] if the state has no protocol or no metadata, or exceeds maxState.
 func (s *State) complete() error {
 	switch {
 	case s.Protocol.MinWriterVersion == 0:
@@ -133,8 +133,8 @@ func (s *State) complete() error {
 }
 
 // CheckpointDue reports whether this version should be checkpointed. With the table's delta.checkpointInterval set,
-// that interval decides. Else a checkpoint is due after 10 commits whose JSON is a quarter of the last checkpoint,
-// which keeps the work for checkpoints in proportion to that for commits, or after 100 commits.
+// that interval decides. Else a checkpoint is due after 10 commits if their JSON is at least a quarter of the size of
+// the last checkpoint, which keeps the work for checkpoints in proportion to that for commits, or after 100 commits.
 func (s *State) CheckpointDue() bool {
 	since := s.Version - s.Checkpoint.Version
 	if text, ok := s.Metadata.Configuration[propCheckpointInterval]; ok {

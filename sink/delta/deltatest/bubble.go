@@ -8,8 +8,9 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/compress"
 )
 
-// Main runs the tests of a package whose bubbles read or write Parquet, and returns the exit code. It first makes the Parquet
-// library's decoder: there is one per process, and a channel that was made in a bubble cannot be used outside of it.
+// Main runs the tests of a package whose bubbles read or write Parquet, and returns the exit code. Before the tests it
+// makes the Parquet library create its decoder: the process has only one, and a channel that is created in a bubble
+// cannot be used outside of it.
 func Main(m *testing.M) int {
 	codec, err := compress.GetCodec(compress.Codecs.Zstd)
 	if err != nil {
@@ -19,8 +20,8 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Bubble runs f in virtual time. The library's pool of encoders must not carry one from bubble to bubble; two collections
-// empty it.
+// Bubble runs f in virtual time. Two garbage collections then empty the Parquet library's pool of encoders, because an
+// encoder of one bubble must not be used in the next one.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	defer func() {

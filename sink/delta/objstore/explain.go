@@ -35,7 +35,7 @@ func Explain(err error) (what, hint string) {
 type explained interface {
 	error
 	explain() (what, hint string)
-	// cause is equal for failures that differ only in an id, a port or a time.
+	// cause returns equal texts for failures that differ only in an id, a port or a time.
 	cause() string
 }
 

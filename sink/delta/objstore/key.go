@@ -39,7 +39,8 @@ func failed(k OpKind, key string, err error) error {
 	return fmt.Errorf("%v %s: %w", k, shortKey(key), err)
 }
 
-// begin is the first check of every operation. If it fails, no request was sent.
+// begin returns an error if the key is invalid, or if ctxErr, the error of ctx, is not nil. Every operation calls it
+// before it sends a request.
 func begin(ctxErr error, key string) error {
 	if err := checkKey(key); err != nil {
 		return err

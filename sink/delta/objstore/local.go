@@ -96,8 +96,8 @@ const (
 	fileMode = 0o644
 )
 
-// enter sweeps and takes our own lock, both under one global lock. So no other process can sweep after our lock file
-// is created and before it is locked.
+// enter calls sweep and takes the lock of this process, both under a lock that all processes share. Otherwise another
+// process could remove our lock file after we created it and before we locked it.
 func (s *Local) enter(ctx context.Context, dir string) error {
 	global, err := waitLock(ctx, filepath.Join(dir, tmpDir, "lock"))
 	if err != nil {
@@ -113,7 +113,8 @@ func (s *Local) enter(ctx context.Context, dir string) error {
 // errLocked means that another process holds the lock.
 var errLocked = classify.Mark(errors.New("locked by another process"), classify.Transient)
 
-// waitLock waits for a lock that others hold only briefly.
+// waitLock takes the lock on a file as soon as no other process holds it. It returns the error of ctx if ctx ends
+// first, and [ErrUnsafe] if the file system has no locks.
 func waitLock(ctx context.Context, name string) (io.Closer, error) {
 	for {
 		l, err := lockFile(name)
@@ -136,8 +137,8 @@ func waitLock(ctx context.Context, name string) (io.Closer, error) {
 }
 
 // sweep removes the temporary names of processes that have ended: a process holds the lock on OWN.lock as long as it
-// lives, and the kernel drops it even on kill -9. Only names are removed. One may be a second link to a finished
-// object.
+// lives, and the kernel drops it even on kill -9. A removed name may be the second link to a finished object, which
+// stays.
 func (s *Local) sweep(dir string) error {
 	names, err := fs.ReadDir(s.root.FS(), tmpDir)
 	if err != nil {
@@ -170,9 +171,9 @@ func (s *Local) sweep(dir string) error {
 	return nil
 }
 
-// probe lets several goroutines put one fresh name. It detects file systems without hard links, those that emulate
-// link by copying, and those without stable inode numbers. It cannot detect a race between two hosts of a network
-// file system.
+// probe lets several goroutines put one fresh name, and returns [ErrUnsafe] unless exactly one put succeeds and the
+// file has its content. So it detects file systems without hard links, those that emulate link by copying, and those
+// without stable inode numbers. It cannot detect a race between two hosts of a network file system.
 func (s *Local) probe(ctx context.Context) error {
 	key := path.Join(tmpDir, s.own+".probe")
 	defer s.root.Remove(key) //nolint:errcheck // the next sweep removes it, too
@@ -204,12 +205,13 @@ func (s *Local) probe(ctx context.Context) error {
 	return nil
 }
 
-// Close releases the lock. Puts in progress fail.
+// Close releases the lock that protects the temporary names of this process, and closes the directory. Puts in progress
+// fail.
 func (s *Local) Close() error {
 	var err error
 	if s.lock != nil {
 		err = s.lock.Close()
-		// A sweep of another process may be faster.
+		// A sweep of another process may have removed the file already.
 		if e := s.root.Remove(path.Join(tmpDir, s.own+".lock")); !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
@@ -217,7 +219,8 @@ func (s *Local) Close() error {
 	return errors.Join(err, s.root.Close())
 }
 
-// begin is the first check of every operation on a key.
+// begin runs first in every operation on a key. It returns the error of an ended ctx, refuses an invalid or reserved
+// key, and syncs the directory of the key if its last sync failed: see settle.
 func (s *Local) begin(ctx context.Context, key string) error {
 	if err := begin(ctx.Err(), key); err != nil {
 		return err
@@ -228,8 +231,8 @@ func (s *Local) begin(ctx context.Context, key string) error {
 	return s.settle(path.Dir(key))
 }
 
-// settle syncs a directory whose sync failed when an object entered it. A caller that sees the object must be able to
-// rely on it.
+// settle syncs dir if its sync failed after an earlier put. Otherwise a caller could read an object that a power
+// failure then removes.
 func (s *Local) settle(dir string) error {
 	if _, dirty := s.unsynced.Load(dir); !dirty {
 		return nil
@@ -316,7 +319,8 @@ func (s *Local) Put(ctx context.Context, key string, body io.ReadSeeker, mode Mo
 	return failed(PutKind(mode), key, err)
 }
 
-// write puts the body without checking the key. Until the link, readers see nothing.
+// write puts the body without checking the key. Readers see nothing of the object until write links or renames the
+// complete file to the key.
 func (s *Local) write(ctx context.Context, key string, body io.ReadSeeker, mode Mode) error {
 	name := path.Join(tmpDir, fmt.Sprintf("%s.%d", s.own, s.seq.Add(1)))
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
@@ -408,7 +412,7 @@ func (s *Local) publish(f *os.File, name, key string) error {
 	case linkErr != nil:
 		return fmt.Errorf("%w: %w", errLink, localError(linkErr))
 	}
-	// A copy, or another process deleted it since: the outcome is unknown.
+	// The name is a copy of the file, or another process deleted it since: the outcome is unknown.
 	return fmt.Errorf("%w: the name is not a link to the file (%v)", errLink, err) //nolint:errorlint // not a refusal
 }
 

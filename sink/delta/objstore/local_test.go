@@ -119,8 +119,8 @@ func (k *slowBody) Read(b []byte) (int, error) {
 	return k.Reader.Read(b[:min(len(b), 64<<10)])
 }
 
-// TestKill: if a process is killed before the link (or the rename) of its put, the key is unchanged; afterwards it has the
-// complete object.
+// TestKill: if a process is killed before the link (or the rename) of its put, the key is unchanged. If it is killed
+// after that, the key has the complete object.
 func TestKill(t *testing.T) {
 	for _, mode := range []string{"if-absent", "replace"} {
 		for _, c := range []struct {
@@ -355,8 +355,8 @@ func TestSyncs(t *testing.T) {
 	}
 }
 
-// TestUnsyncedDirectory: while a directory cannot be synced, the outcome of a put is unknown, and no reader sees the
-// object.
+// TestUnsyncedDirectory: while a directory cannot be synced, the outcome of a put is unknown, and reads and lists of
+// the directory fail. After the next sync the object can be read.
 func TestUnsyncedDirectory(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpenLocal(t, dir)

@@ -10,15 +10,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Observed returns s with a call of note for each finished operation and its duration. A Get is finished when the
+// Observed returns a store that does the operations of s and calls note after each of them. A Get is finished when the
 // object is open. The duration of a List excludes the time of its reader. note may be called from many goroutines.
 func Observed(s Store, note func(o Op, err error, took time.Duration)) Store {
 	return &observed{inner: s, note: note}
 }
 
-// Measured returns s with the duration of each operation in the histogram sluice_store_operation_seconds, by
-// operation and outcome ([Outcome]). A Get is finished when the object is open. The duration of a List excludes the
-// time of its reader.
+// Measured returns a store that does the operations of s and records their durations in the histogram
+// sluice_store_operation_seconds, by operation and outcome ([Outcome]). A Get is finished when the object is open. The
+// duration of a List excludes the time of its reader.
 func Measured(s Store, reg prometheus.Registerer) (Store, error) {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sluice_store_operation_seconds",

@@ -13,8 +13,8 @@ import (
 )
 
 // Mem is a store in memory, for tests. It has no goroutines and uses the clock of the process, so it works inside a
-// synctest bubble. It asserts that an object put with IfAbsent is never replaced: such a put fails and is recorded
-// for [Mem.Violations].
+// synctest bubble. It asserts that an object put with IfAbsent is never replaced: a put that would do so fails and is
+// recorded for [Mem.Violations].
 type Mem struct {
 	mu         sync.Mutex
 	objects    map[string]memObject

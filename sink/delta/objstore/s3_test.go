@@ -60,7 +60,8 @@ var operations = map[string]func(context.Context, objstore.Store) error{
 	"delete": func(ctx context.Context, s objstore.Store) error { return s.Delete(ctx, "key") },
 }
 
-// TestS3Answers is the table of a store's responses and their meaning. In every case an operation is one request.
+// TestS3Answers is the table of a store's responses and their meaning. An operation is one request, except a HEAD with
+// 404, after which the store sends a GET.
 func TestS3Answers(t *testing.T) {
 	type want struct {
 		is    error

@@ -55,8 +55,8 @@ var s3Stale = map[string]bool{
 	"ExpiredToken": true, "ExpiredTokenException": true, "InvalidToken": true, "TokenRefreshRequired": true,
 }
 
-// translate maps an error of the SDK to the contract of [Store] and gives it a text of one line. [ErrNotFound] and
-// [ErrExists] have no other text.
+// translate maps an error of the SDK to the contract of [Store] and gives it a text of one line. For [ErrNotFound] and
+// [ErrExists] it returns only the sentinel with its class. After a denial the next request reads the keys again.
 func (s *S3) translate(r *request, kind OpKind, key string, err error) error {
 	if err == nil {
 		return nil
@@ -102,7 +102,8 @@ func derived(api smithy.APIError, status int) bool {
 // from a proxy or ingress while the service restarts.
 var s3Missing = map[string]bool{"NoSuchKey": true, "NotFound": true}
 
-// s3Response maps responses to classes and sentinels.
+// s3Response returns the error of a response with this status and code: err, which the SDK returned for it, with the
+// class and the sentinel that [Store] promises.
 func s3Response(kind OpKind, status int, code string, err error) error {
 	put := kind == OpPut || kind == OpPutIfAbsent
 	class, special := s3Codes[code]

@@ -104,7 +104,7 @@ func (s *S3) describe(r *request, kind OpKind, key string, status int, code stri
 // regionName matches the name of a region, such as eu-west-1. Hints repeat no other text in its place.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// at returns the place of the bucket for texts.
+// at returns where the bucket is, for error texts.
 func (p *place) at(r *request) string {
 	switch {
 	case p.endpoint != "":
@@ -160,8 +160,8 @@ func innermost(err error) string {
 // minSecret is the shortest length of a request part that is hidden: a shorter access key would hide parts of words.
 const minSecret = 8
 
-// hide removes the parts of a text that the request was signed with: the response of a store or proxy may repeat
-// them.
+// hide removes from a text the credentials and the signature of the request, because the response of a store or proxy
+// may repeat them.
 func (r *request) hide(text string) string {
 	if r.sent == nil {
 		return text

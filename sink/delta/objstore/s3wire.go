@@ -28,7 +28,8 @@ type wire struct {
 	plaintext bool
 }
 
-// newWire takes the transport of c, else that of the SDK's client, which respects AWS_CA_BUNDLE.
+// newWire returns a wire over the transport of c, else over that of the SDK's client, which trusts the authorities of
+// AWS_CA_BUNDLE.
 func newWire(c S3Config, client any) (*wire, error) {
 	w := &wire{base: c.Transport, plaintext: c.InsecurePlaintext || c.local()}
 	if w.base != nil {
@@ -153,10 +154,10 @@ func (r *request) gotResponse() {
 
 func (r *request) stalled() { r.cancel(fmt.Errorf("%w (%v)", errStalled, r.idle)) }
 
-// moved restarts the idle time.
+// moved restarts the timer of the idle time, because the request has made progress.
 func (r *request) moved() { r.timer.Reset(r.idle) }
 
-// pause stops the idle time while the reader of a body is busy elsewhere.
+// pause stops the timer of the idle time while the reader of a body does other things.
 func (r *request) pause() { r.timer.Stop() }
 
 func (r *request) end() {

@@ -66,7 +66,7 @@ func typeOf(fields []schema.Field, path []string) (schema.Type, error) {
 	return schema.Type{}, errors.New("scan: a column without a name is asked for")
 }
 
-// arrowType returns the type of the arrays that a column becomes.
+// arrowType returns the Arrow type in which [Run] returns a column, or an error for a type that a query cannot read.
 func arrowType(t schema.Type) (arrow.DataType, error) {
 	switch t.Kind {
 	case schema.String:

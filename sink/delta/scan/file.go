@@ -89,7 +89,8 @@ func (r *reader) named(err error) error {
 	return nil
 }
 
-// tail reads the end of the file.
+// tail reads the end of the file into memory. It returns [ErrUnsound] if the log says that the file is too short for
+// Parquet.
 func (r *reader) tail() error {
 	if r.src.size < 12 { // two magic numbers and a length
 		return unsound("the log says that it has %d bytes", r.src.size)
@@ -197,7 +198,8 @@ type rowGroup struct {
 }
 
 func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, error) {
-	// If the file has none of the wanted columns, only its first column shows the real number of rows.
+	// The footer may claim more rows than the file has. If the file has none of the wanted columns, only its first
+	// column shows that.
 	if first, err := md.ColumnChunk(0); err != nil {
 		return nil, err
 	} else if first.NumValues() < md.NumRows() {

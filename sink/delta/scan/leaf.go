@@ -90,8 +90,8 @@ func unitOf(c *pq.Column) (timeUnit, bool) {
 	return 0, false
 }
 
-// leaf reads one column of one row group into a builder. Decoded values stay in the file's page until they are taken,
-// so that their size is known before they are copied.
+// leaf reads one column of one row group into a builder. It decodes values first and copies them into the builder later
+// (take), so that their size is known before the copy.
 type leaf struct {
 	name string
 	defs []int16

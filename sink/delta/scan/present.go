@@ -26,8 +26,9 @@ const (
 )
 
 // Present returns which of the given rows the table has as of state. It reads the Kafka columns of those files whose
-// statistics leave the question open, until every row is found. Without thorough it reads no files for whole topics,
-// and only finds topics with a file of their own. Errors are those of [Run].
+// statistics leave the question open, until every row is found. Unless thorough is true, it reads no files to find a
+// whole topic (AnyPartition): it finds the topic only if the statistics show a file with rows of this topic alone.
+// Errors are those of [Run].
 func Present(ctx context.Context, store objstore.Store, state *deltalog.State, of []connector.RowsOf, thorough bool) (map[connector.RowsOf]bool, error) {
 	p := &presence{found: map[connector.RowsOf]bool{}, left: map[connector.RowsOf]bool{}}
 	topics := map[string]bool{}
@@ -73,7 +74,8 @@ func (p *presence) ofTheirOwn(ctx context.Context, store objstore.Store, state *
 
 var errAllFound = errors.New("there is a row of each")
 
-// read searches the files that may have missing rows. Once a row is found, no further file is read for its sake.
+// read reads the files that may have rows that are not found yet. Once a row is found, it reads no further file to find
+// that row.
 func (p *presence) read(ctx context.Context, store objstore.Store, state *deltalog.State) error {
 	q := Query{Columns: [][]string{{schema.KafkaTopic}}, Where: p.where(), Bytes: presentBytes, Parallel: presentFiles}
 	if slices.ContainsFunc(q.Where, func(w Where) bool { return w.Partition != AnyPartition }) {

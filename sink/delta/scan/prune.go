@@ -174,7 +174,8 @@ func groupBounds(group *metadata.RowGroupMetaData, columns *pq.Schema) bounds {
 	return b
 }
 
-// microsecondSpan converts bounds from a file's unit to microseconds.
+// microsecondSpan converts bounds from a file's unit to microseconds. They become unknown if the unit is unknown or the
+// result overflows.
 func microsecondSpan(s span, c *pq.Column) span {
 	unit, ok := unitOf(c)
 	if !ok {

@@ -149,7 +149,8 @@ func noise(seed, n int) string {
 	return string(b[:n])
 }
 
-// TestEachEndsTheScan: Run returns an error of each unchanged, and calls each no more.
+// TestEachEndsTheScan: after an error of each, Run returns that error unchanged, and has called each at most once per
+// parallel reader.
 func TestEachEndsTheScan(t *testing.T) {
 	for _, parallel := range []int{1, 3} {
 		l := newLake(t, t.Context(), objstore.NewMem(), tableSchema(t))

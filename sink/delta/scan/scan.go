@@ -107,7 +107,7 @@ type scan struct {
 	columns []column
 
 	mu     sync.Mutex
-	filter filter // guarded by mu: each may narrow it
+	filter filter // guarded by mu; the callback of Present narrows it
 	each   func(Rows) error
 }
 
@@ -127,7 +127,7 @@ func newScan(store objstore.Store, state *deltalog.State, q Query) (*scan, error
 	return &scan{store: store, query: q, columns: columns, filter: newFilter(q, state.Metadata)}, nil
 }
 
-// wanted returns the current filter.
+// wanted returns the filter, which may have become narrower since the last call.
 func (s *scan) wanted() filter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,8 @@ func (s *scan) files(ctx context.Context, state *deltalog.State, todo chan<- del
 	return nil
 }
 
-// file reads one data file.
+// file passes the rows of one data file to the caller. It refuses a file with a deletion vector, and a file outside of
+// the table.
 func (s *scan) file(ctx context.Context, f deltalog.File) error {
 	switch {
 	case f.DeletionVector != nil:

@@ -7,8 +7,8 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// readFeatures are the reader features under which the rows of a file without deletion vector are rows of the table,
-// and its columns have the table's names. Their other effects are checked file by file.
+// readFeatures are the reader features that a table may have. A scan ignores them, except that a table with a column
+// mapping mode, a file with a deletion vector, and a column of a data file with an unsuitable type are refused.
 var readFeatures = []string{
 	"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck",
 }

@@ -3,8 +3,8 @@
 //	go run ./test/lab/with kafka,minio,postgres,redis COMMAND ARGUMENT...
 //
 // kafka-3.9.1 in place of kafka is a broker of that version. In the command's environment SLUICE_TEST_KAFKA is the
-// broker's address and SLUICE_TEST_KAFKA_VERSION its version, if one was named, SLUICE_TEST_S3 the URL of the S3 server,
-// SLUICE_TEST_POSTGRES that of a database, SLUICE_TEST_REDIS that of a Redis server.
+// broker's address and SLUICE_TEST_KAFKA_VERSION its version, if one was named, SLUICE_TEST_S3 the URL of the S3
+// server, SLUICE_TEST_POSTGRES that of a database, SLUICE_TEST_REDIS that of a Redis server.
 package main
 
 import (

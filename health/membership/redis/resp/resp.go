@@ -1,6 +1,6 @@
 // Package resp checks the replies of a Redis server before go-redis decodes them. go-redis sizes its allocations by the
-// lengths and counts in a reply, so that twenty wrong bytes end the process; [Conn] walks the replies as they arrive and
-// fails where one is malformed or exceeds a bound.
+// lengths and counts in a reply, so that twenty wrong bytes end the process; [Conn] walks the replies as they arrive
+// and fails where one is malformed or exceeds a bound.
 //
 // The bounds are those of the scripts beside this package: a list of members has 30 001 elements and 8 MiB at most.
 package resp
@@ -25,8 +25,8 @@ const (
 	maxDepth = 8
 	// maxReply bounds the memory that one reply takes, in bytes, by the lengths of its values and elementWeight.
 	maxReply = 16 << 20
-	// elementWeight is how many bytes go-redis allocates for an element of a reply beside its value: the slot in a slice,
-	// the string header, and the rounding of the allocator.
+	// elementWeight is how many bytes go-redis allocates for an element of a reply beside its value: the slot in a
+	// slice, the string header, and the rounding of the allocator.
 	elementWeight = 64
 )
 
@@ -50,16 +50,16 @@ func (f fault) Error() string { return f.text }
 // Is makes errors.Is report true for the kind of f, ErrMalformed or ErrTooLarge.
 func (f fault) Is(target error) bool { return target == f.kind }
 
-// Conn is a connection to a Redis server that delivers only bytes that it has checked. The first fault ends it: that Read
-// and all later ones return the fault, so that the client closes the connection.
+// Conn is a connection to a Redis server that delivers only bytes that it has checked. The first fault ends it: that
+// Read and all later ones return the fault, so that the client closes the connection.
 type Conn struct {
 	net.Conn // delivers plaintext: with TLS, a tls.Conn
 	walk     walker
 	fault    error
 }
 
-// Check returns conn with its replies checked. The result implements syscall.Conn if conn does, because go-redis looks at
-// the socket to find out whether the server has closed an idle connection.
+// Check returns conn with its replies checked. The result implements syscall.Conn if conn does, because go-redis looks
+// at the socket to find out whether the server has closed an idle connection.
 func Check(conn net.Conn) net.Conn {
 	checked := &Conn{Conn: conn}
 	if socket, ok := conn.(syscall.Conn); ok {

@@ -22,8 +22,8 @@ type wire struct {
 func (w wire) Read(p []byte) (int, error) { return w.Reader.Read(p) }
 func (w wire) RemoteAddr() net.Addr       { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 6379} }
 
-// read reads text through Check, whole and byte by byte. Both must give the same error, and the same bytes unless there is a
-// fault.
+// read reads text through Check, whole and byte by byte. Both must give the same error, and the same bytes unless there
+// is a fault.
 func read(t *testing.T, text string) (got string, err error) {
 	t.Helper()
 	whole, err := io.ReadAll(Check(wire{Reader: strings.NewReader(text)}))
@@ -157,8 +157,8 @@ func TestCheck_Socket(t *testing.T) {
 	}
 }
 
-// reply is a second, strict parser to compare with. It parses one value at the start of b and returns the rest. It adds the
-// memory of the value to weight. The error is errEarly if b ends within the value.
+// reply is a second, strict parser to compare with. It parses one value at the start of b and returns the rest. It adds
+// the memory of the value to weight. The error is errEarly if b ends within the value.
 func reply(b []byte, depth int, attributed bool, weight *int) (rest []byte, err error) {
 	kind, line, rest, err := header(b)
 	if err != nil {

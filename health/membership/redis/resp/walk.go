@@ -2,8 +2,8 @@ package resp
 
 import "fmt"
 
-// walker follows replies (RESP2 and RESP3) byte by byte and keeps no values. It accepts less than go-redis does, and divides
-// an accepted reply into the same values.
+// walker follows replies (RESP2 and RESP3) byte by byte and keeps no values. It accepts less than go-redis does, and
+// divides an accepted reply into the same values.
 type walker struct {
 	state state
 	kind  byte // of the line that is being read
@@ -42,7 +42,8 @@ const (
 	aggregate
 )
 
-// shapeOf returns the shape of a kind, and its name. Parts of streamed values have the shape none: no server sends them.
+// shapeOf returns the shape of a kind, and its name. Parts of streamed values have the shape none: no server sends
+// them.
 func shapeOf(kind byte) (s shape, name string) {
 	switch kind {
 	case '+', '-', ':', '_', ',', '#', '(': // simple string, error, integer, null, double, boolean, big number
@@ -136,7 +137,7 @@ func (w *walker) begin(kind byte) error {
 	return nil
 }
 
-// takes adds to the estimated memory of the reply.
+// takes adds bytes to the estimated memory of the reply. The error is ErrTooLarge beyond maxReply.
 func (w *walker) takes(bytes int) error {
 	if w.memory += bytes; w.memory > maxReply {
 		return fmt.Errorf("%w: it would take more than %d MiB", ErrTooLarge, maxReply>>20)
@@ -166,7 +167,8 @@ func (w *walker) digit(b byte) error {
 	return nil
 }
 
-// lineOver takes the end of a line.
+// lineOver handles the end of a line: the value ends with it, or the line was the length of a bulk string or the count
+// of an aggregate, whose content follows.
 func (w *walker) lineOver() error {
 	s, name := shapeOf(w.kind)
 	length := w.line - 1 // without CR
@@ -191,7 +193,7 @@ func (w *walker) lineOver() error {
 	return w.enter()
 }
 
-// enter takes the count of an aggregate.
+// enter begins an aggregate with the count that was read: its elements follow.
 func (w *walker) enter() error {
 	n := w.number
 	switch w.kind {
@@ -216,7 +218,8 @@ func (w *walker) enter() error {
 	return nil
 }
 
-// valueOver takes the end of a value, and of the aggregates that end with it.
+// valueOver handles the end of a value, and of all aggregates whose last element it is. After the outermost value a new
+// reply begins.
 func (w *walker) valueOver() {
 	w.state = atKind
 	for w.depth > 0 {

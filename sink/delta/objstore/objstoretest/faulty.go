@@ -15,7 +15,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Errors of stores, as their callers see them.
+// Errors that a test injects, with the sentinel and the class that a real store gives them.
 var (
 	// ErrUnavailable is a 503. The outcome of a put is unknown.
 	ErrUnavailable = classify.Mark(errors.New("injected: 503 SlowDown"), classify.Transient)
@@ -33,12 +33,13 @@ var (
 type Effect uint8
 
 const (
-	// Never means that it does not take effect.
+	// Never means that the operation does not take effect.
 	Never Effect = iota
-	// Done means that it takes effect before the caller gets the error. A Get yields half of its bytes before, a List
-	// half of its objects.
+	// Done means that the operation takes effect before the caller gets the error. A Get yields half of the bytes
+	// before the error, a List half of the objects.
 	Done
-	// Late means that it takes effect after the caller got the error. For a Get or List it equals Never.
+	// Late means that the operation takes effect after the caller got the error. For an operation that changes nothing
+	// it equals Never.
 	Late
 )
 
@@ -50,8 +51,8 @@ type Fault struct {
 	Err error
 	// Effect is when an operation with Err takes effect.
 	Effect Effect
-	// Land is when a Late operation takes effect, counted from the error. Zero: when [Faulty.Land] is called, if
-	// ever.
+	// Land is the time from the error to the effect of a Late operation. Zero means that it takes effect only when the
+	// test calls [Faulty.Land].
 	Land time.Duration
 	// Linger passes between the operation and its result. If ctx ends in that time, its error is the result.
 	Linger time.Duration
@@ -77,13 +78,13 @@ type flight struct {
 	land  func() error
 }
 
-// NewFaulty returns s with faults. decide is called at the start of every operation, possibly by many goroutines.
-// While it blocks, the operation waits.
+// NewFaulty returns a store that passes operations to s. decide returns the fault of each operation: it is called at
+// the start of the operation, possibly by many goroutines. While it blocks, the operation waits.
 func NewFaulty(s objstore.Store, decide func(objstore.Op) Fault) *Faulty {
 	return &Faulty{inner: s, decide: decide}
 }
 
-// Close drops the waiting Late operations and waits for those that are taking effect.
+// Close drops the Late operations that have not taken effect, and waits for those that are taking effect.
 func (f *Faulty) Close() error {
 	f.mu.Lock()
 	f.closed = true
@@ -98,7 +99,7 @@ func (f *Faulty) Close() error {
 	return nil
 }
 
-// Flying returns the waiting Late operations in the order in which they were sent.
+// Flying returns the Late operations that have not taken effect, in the order in which they were sent.
 func (f *Faulty) Flying() (ops []objstore.Op) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +109,8 @@ func (f *Faulty) Flying() (ops []objstore.Op) {
 	return ops
 }
 
-// Land lets the waiting Late operation with this index take effect now. It returns the result, which no caller gets.
+// Land lets Late operation number n ([objstore.Op].N) take effect now, and returns its result, which no caller gets. It
+// returns an error if that operation has taken effect or was dropped.
 func (f *Faulty) Land(n int) error {
 	l := f.take(n)
 	if l == nil {
@@ -117,10 +119,10 @@ func (f *Faulty) Land(n int) error {
 	return l.land()
 }
 
-// Drop removes the waiting Late operation with this index, so that it never takes effect.
+// Drop makes sure that Late operation number n never takes effect, unless it has already.
 func (f *Faulty) Drop(n int) { f.take(n) }
 
-// take removes a flight from the waiting ones; nil if it is not among them.
+// take removes operation number n from the Late operations that have not taken effect; nil if it is not among them.
 func (f *Faulty) take(n int) *flight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +138,8 @@ func (f *Faulty) take(n int) *flight {
 	return l
 }
 
-// send starts a Late operation.
+// send adds a Late operation. It calls land after the given time, or if that is zero, when the test calls
+// [Faulty.Land].
 func (f *Faulty) send(op objstore.Op, after time.Duration, land func() error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,7 +159,7 @@ func (f *Faulty) send(op objstore.Op, after time.Duration, land func() error) {
 	}
 }
 
-// begin gets the fault of an operation and waits for its delay.
+// begin numbers an operation, gets its fault, and waits for the delay.
 func (f *Faulty) begin(ctx context.Context, k objstore.OpKind, key, after string) (objstore.Op, Fault, error) {
 	f.mu.Lock()
 	op := objstore.Op{Kind: k, Key: key, After: after, N: f.n}
@@ -183,7 +186,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// change does a Put or Delete under its fault.
+// change runs do, a Put or Delete. If the fault has an error, change returns it and runs do before, later or never, as
+// the effect says.
 func (f *Faulty) change(ctx context.Context, op objstore.Op, fault Fault, do func(context.Context) error) error {
 	if fault.Err != nil && fault.Effect != Done {
 		if fault.Effect == Late {
@@ -243,7 +247,7 @@ func (f *Faulty) Head(ctx context.Context, key string) (i objstore.Info, err err
 	return i, err
 }
 
-// read does an operation that changes nothing, under its fault.
+// read runs do, an operation that changes nothing, unless the fault has an error.
 func (f *Faulty) read(ctx context.Context, op objstore.Op, fault Fault, do func() error) error {
 	err := fault.Err
 	if err != nil {

@@ -418,7 +418,7 @@ func listPages(t *testing.T, s objstore.Store) {
 	same(t, "a reader that stops", some, want[:3])
 }
 
-// listStops: an error ends a list.
+// listStops tests that List yields nothing after an error.
 func listStops(t *testing.T, s objstore.Store) {
 	t.Helper()
 	put(t, s, "a", "")
@@ -459,7 +459,7 @@ func deletes(t *testing.T, s objstore.Store) {
 	same(t, "keys", list(t, s, "", ""), []string{"d/b"})
 }
 
-// canceled: an operation whose ctx ended before the start does nothing, and returns that error.
+// canceled tests that an operation does nothing and returns the error of ctx if ctx ended before the start.
 func canceled(t *testing.T, s objstore.Store) {
 	t.Helper()
 	put(t, s, "there", "x")
