@@ -18,11 +18,10 @@ import (
 // records between them.
 const apart = 100_000
 
-// AddPlace adds an offset to the ranges of a scan: it extends the last range if that has the same partition number and
-// is not [apart], else it begins a new one. It does not compare topics. The caller adds the offsets of a partition in
-// ascending order.
+// AddPlace adds an offset to the ranges of a scan: it extends the last range if that is of the same partition and the
+// offset is not [apart] from it, else it begins a new one. The caller adds the offsets of a partition in ascending order.
 func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []scan.Where {
-	if n := len(all); n > 0 && all[n-1].Partition == partition && offset-all[n-1].Next < apart {
+	if n := len(all); n > 0 && all[n-1].Topic == topic && all[n-1].Partition == partition && offset-all[n-1].Next < apart {
 		all[n-1].Next = max(all[n-1].Next, offset+1)
 		return all
 	}

@@ -245,14 +245,7 @@ func TestAdd_LeavesOut(t *testing.T) {
 	}
 
 	// The operations log is lost: the rows of the table still show which records have become rows.
-	for o, err := range l.store.List(t.Context(), "_sluice/", "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.store.Delete(t.Context(), o.Key); err != nil {
-			t.Fatal(err)
-		}
-	}
+	l.loseOperations()
 	result = add(t, l.replayer(l.store), good(0, 1, 3)...)
 	if result.Rows != 0 || len(result.Left) != 2 || result.Left[0].Why != replay.HasRow {
 		t.Errorf("%+v", result)
@@ -265,6 +258,38 @@ func TestAdd_LeavesOut(t *testing.T) {
 	result = add(t, l.replayer(l.store), slices.Concat(good(0, 8), []replay.Record{foreign})...)
 	if result.Rows != 0 || len(result.Left) != 2 || result.Left[0].Why != replay.Unproven || result.Left[1].Why != replay.Unproven {
 		t.Errorf("%+v", result)
+	}
+}
+
+// TestAdd_TopicsOfOneTable: the rows of each topic are found, also if its offsets are lower than those of the topic before.
+func TestAdd_TopicsOfOneTable(t *testing.T) {
+	l := newLake(t)
+	zebras := partition(0)
+	zebras.Topic = "zebras"
+	l.commit(&connector.Commit{Txns: []connector.Txn{{AppID: zebras.AppID(pipeline), Version: passed}}})
+	records := func() []replay.Record {
+		of := good(0, 50, 5)
+		of[1].At = zebras
+		return of
+	}
+	add(t, l.replayer(l.store), records()...)
+	l.loseOperations()
+	if result := add(t, l.replayer(l.store), records()...); result.Rows != 0 || len(result.Left) != 2 {
+		t.Errorf("%+v", result)
+	}
+	l.has("orders:0@50", "zebras:0@5")
+}
+
+// loseOperations deletes the operations log.
+func (l *lake) loseOperations() {
+	l.t.Helper()
+	for o, err := range l.store.List(l.t.Context(), "_sluice/", "") {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if err := l.store.Delete(l.t.Context(), o.Key); err != nil {
+			l.t.Fatal(err)
+		}
 	}
 }
 

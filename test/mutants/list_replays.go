@@ -57,6 +57,12 @@ var ofReplays = []mutant{
 		pkg: "./internal/replay", test: "^TestAdd_LeavesOut$",
 	},
 	{
+		name: "a search for rows of several topics misses those of the second",
+		file: "internal/lookup/places.go",
+		old:  "all[n-1].Topic == topic && ", new: "",
+		pkg: "./internal/replay", test: "^TestAdd_TopicsOfOneTable$",
+	},
+	{
 		name: "a replay makes a row of a record that members will read",
 		file: "internal/replay/rows.go",
 		old:  "case !known || r.Record.Offset >= at:", new: "case !known || r.Record.Offset > at:",
