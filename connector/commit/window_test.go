@@ -112,7 +112,7 @@ func TestWindow_IDs(t *testing.T) {
 	}
 }
 
-// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window during the look-up.
+// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window while the window is searched.
 // If the window is reset at each attempt, the load fails with class Fenced.
 func TestWindow_SharedAndReset(t *testing.T) {
 	a := connectortest.Partition(0)
