@@ -11,7 +11,7 @@ import (
 // rejects, with the same reason. So a position that stops a running claim also stops a claim at its resume; package
 // plan has the same test for Finding.
 func TestOutside_AgreesWithBounds(t *testing.T) {
-	found := map[hold.Reason]bool{}
+	found := make(map[hold.Reason]bool)
 	for next := range int64(15) {
 		for diverged := int64(-1); diverged < next; diverged++ { // a leader answers with an offset below the position, or with -1
 			at := connector.Position{Next: next, Epoch: 1}
