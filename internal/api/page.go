@@ -31,9 +31,13 @@ func (r *request) after() (string, error) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	key, ok := strings.CutPrefix(string(b), r.scope())
 	if err != nil || !ok {
-		return "", newProblem(codeCursor, "the cursor is not one of this list: begin without a cursor")
+		return "", noCursor()
 	}
 	return key, nil
+}
+
+func noCursor() *problem {
+	return newProblem(codeCursor, "the cursor is not one of this list: begin without a cursor")
 }
 
 // scope is the beginning of the cursors of a list.
