@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/internal/admin"
 	"sluice/internal/laketest"
 	"sluice/reliability/deadletter"
 	"sluice/sink/opslog"
@@ -67,6 +68,25 @@ func TestDeadLetters_Pages(t *testing.T) {
 		if got := w.send(try{method: http.MethodGet, path: prefix + "deadletters?" + query, token: "viewer"}); got.code() != string(want) {
 			t.Errorf("%s: %d %s", query, got.status, got.text)
 		}
+	}
+}
+
+// TestDeadLetters_Memory: a request for more dead letters than its memory allows is refused.
+func TestDeadLetters_Memory(t *testing.T) {
+	w := newLetters(t)
+	a := w.s.access(true)
+	defer a.Close()
+	if a.LetterBytes != letterBytes {
+		t.Errorf("%d bytes", a.LetterBytes)
+	}
+	a.LetterBytes = 2000
+	q := admin.LetterQuery{Topic: "orders", Within: w.s.within, Paged: true}
+	if _, err := admin.DeadLetters(t.Context(), a, q); problemOf(err).Code != codeRefused {
+		t.Error(err)
+	}
+	q.Reason = "syntax" // those that are not selected take no memory
+	if _, err := admin.DeadLetters(t.Context(), a, q); err != nil {
+		t.Error(err)
 	}
 }
 
