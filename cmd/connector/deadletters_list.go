@@ -67,10 +67,10 @@ type letterListing struct {
 }
 
 func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
-	if o.Since, err = parseSince(o.since, time.Now()); err != nil {
+	if o.Since, err = admin.ParseSince(o.since, time.Now()); err != nil {
 		return fail.Usage(fmt.Errorf("--since: %w", err))
 	}
-	if o.States, err = parseStates(o.states); err != nil {
+	if o.States, err = admin.ParseLetterStates(o.states); err != nil {
 		return fail.Usage(fmt.Errorf("--state: %w", err))
 	}
 	if o.Limit < 0 {
@@ -138,19 +138,4 @@ func printLetters(w io.Writer, l *admin.LetterList) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// parseSince parses a time, or a duration back from now. An empty text is the zero time.
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%q: write a duration back such as 24h, or a time such as 2026-01-31T08:00:00Z", text)
-	}
-	return t, nil
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,13 +30,13 @@ func selectFlags(cmd *cobra.Command, q *letterSelection) {
 // parse completes the selection. records are the arguments TOPIC:PARTITION@OFFSET, which select single dead letters.
 func (q *letterSelection) parse(records []string) (err error) {
 	now := time.Now()
-	if q.Since, err = parseSince(q.since, now); err != nil {
+	if q.Since, err = admin.ParseSince(q.since, now); err != nil {
 		return fail.Usage(fmt.Errorf("--since: %w", err))
 	}
-	if q.Until, err = parseSince(q.until, now); err != nil {
+	if q.Until, err = admin.ParseSince(q.until, now); err != nil {
 		return fail.Usage(fmt.Errorf("--until: %w", err))
 	}
-	if q.States, err = parseStates(q.states); err != nil {
+	if q.States, err = admin.ParseLetterStates(q.states); err != nil {
 		return fail.Usage(fmt.Errorf("--state: %w", err))
 	}
 	if len(records) == 0 {
@@ -55,30 +53,4 @@ func (q *letterSelection) parse(records []string) (err error) {
 		q.Records = append(q.Records, admin.RecordPlace{Topic: place.Topic, TopicID: q.topicID, Partition: place.Partition, Offset: offset})
 	}
 	return nil
-}
-
-// parseStates parses states separated by commas, or "all". An empty text means nil.
-func parseStates(text string) (states []admin.LetterState, err error) {
-	switch text {
-	case "":
-		return nil, nil
-	case "all":
-		return admin.LetterStates(), nil
-	}
-	for word := range strings.SplitSeq(text, ",") {
-		state := admin.LetterState(strings.TrimSpace(word))
-		if !slices.Contains(admin.LetterStates(), state) {
-			return nil, fmt.Errorf("%q is none of all, %s", word, joinStates(admin.LetterStates()))
-		}
-		states = append(states, state)
-	}
-	return states, nil
-}
-
-func joinStates(states []admin.LetterState) string {
-	var words []string
-	for _, s := range states {
-		words = append(words, string(s))
-	}
-	return strings.Join(words, ", ")
 }

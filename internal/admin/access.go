@@ -17,6 +17,8 @@ type Access struct {
 	Config   *config.Config
 	Version  string // of this program; its commits name it
 	ReadOnly bool   // create nothing, not even the directory of a local store
+	// LetterBytes bounds the memory for the dead letters of one call, 0 for no bound. More are refused.
+	LetterBytes int64
 
 	log *operationsLog
 }

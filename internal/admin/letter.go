@@ -31,6 +31,12 @@ type LetterSearch struct {
 	Within    time.Duration // time limit of each request to Kafka
 }
 
+// ErrNoLetter means that no dead letter is about a record.
+var ErrNoLetter = errors.New("there is no dead letter")
+
+// ErrNoLetters means that no topic of the pipeline makes dead letters.
+var ErrNoLetters = errors.New("no topic has bad_records: dead_letter, so there are no dead letters")
+
 // errFound stops the read of a partition after the dead letter.
 var errFound = errors.New("found")
 
@@ -101,11 +107,11 @@ func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letter
 		}
 	}
 	if found == nil {
-		return nil, nil, fail.Found(fmt.Errorf("there is no dead letter for %s:%d@%d", o.Topic, o.Partition, o.Offset))
+		return nil, nil, fail.Found(fmt.Errorf("%w for %s:%d@%d", ErrNoLetter, o.Topic, o.Partition, o.Offset))
 	}
 	var notes []string
 	if len(ids) > 1 {
-		notes = append(notes, fmt.Sprintf("there are dead letters of %d topics of this name; this is the newest, with topic id %s: write --topic-id for another", len(ids), found.Source.TopicID))
+		notes = append(notes, fmt.Sprintf("there are dead letters of %d topics of this name; this is the newest, with topic id %s: name the topic id of another", len(ids), found.Source.TopicID))
 	}
 	return found, notes, nil
 }

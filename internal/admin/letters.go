@@ -21,6 +21,9 @@ type LetterQuery struct {
 	Limit  int           // 0 for all
 	States []LetterState // those to list; nil for all that may need an operator
 	Within time.Duration // time limit of each request to Kafka
+	// Paged lists in the order of records, beginning behind After, instead of the newest first.
+	Paged bool
+	After LetterKey
 }
 
 // ListedLetter is a dead letter in a list. It has no content of the record.
@@ -44,6 +47,9 @@ type ListedLetter struct {
 	Linked      bool        `json:"linked"` // the record is in the bucket
 	Letter      LetterPlace `json:"letter"`
 }
+
+// OfOthers reports whether another program wrote the dead letter, in words of its own.
+func (l *ListedLetter) OfOthers() bool { return l.Reason == string(deadletter.Unspecified) }
 
 // LetterPlace has the coordinates of the newest copy of a dead letter.
 type LetterPlace struct {
@@ -70,9 +76,12 @@ type LetterList struct {
 	Matching     int            `json:"matching"` // those that the query selects; the limit may leave some out
 	Listed       []ListedLetter `json:"listed"`
 	Notes        []string       `json:"notes"`
+	Next         *LetterKey     `json:"-"` // the key of the last one in a page, nil if none follow
+
+	last *foundLetter // the last one in Listed
 }
 
-// DeadLetters lists dead letters, the newest first, with the states of their records.
+// DeadLetters lists dead letters with the states of their records: the newest first, or a page in the order of records.
 func DeadLetters(ctx context.Context, a *Access, q LetterQuery) (*LetterList, error) {
 	scope, err := letterScopeOf(ctx, a, q.Topic)
 	if err != nil {
@@ -102,7 +111,10 @@ func (q *LetterQuery) selects(l *deadletter.Letter) bool {
 // judgedLetters reads the dead letters of a scope that want accepts, with their states. decisions is the state of the
 // operations log before the tables are read.
 func judgedLetters(ctx context.Context, a *Access, r *lookup.Reader, scope *letterScope, decisions *opslog.State, want func(*deadletter.Letter) bool) (*letterBook, error) {
-	book, err := readLetters(ctx, r, scope.topics, func(l *deadletter.Letter) bool { return scope.wants(l) && want(l) })
+	book, err := readLetters(ctx, r, scope.topics, a.LetterBytes, func(l *deadletter.Letter) bool { return scope.wants(l) && want(l) })
+	if fail.Of(err) != 0 {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
@@ -112,40 +124,21 @@ func judgedLetters(ctx context.Context, a *Access, r *lookup.Reader, scope *lett
 // list counts the dead letters by state and selects those to list.
 func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
 	list := &LetterList{Topics: scope.topics, Letters: b.count, Distinct: len(b.all), Listed: []ListedLetter{}, Notes: []string{}}
+	letters := b.newest()
+	if o.Paged {
+		letters = b.byRecord()
+	}
 	whys := map[string]int64{}
-	for _, l := range b.newest() {
-		if l.state.counts() {
-			list.Unresolved++
-		}
-		switch l.state {
-		case LetterUnresolved:
-		case LetterUnknown:
-			list.Unknown++
+	for _, l := range letters {
+		list.count(l.state)
+		if l.state == LetterUnknown || l.state == LetterForeign {
 			whys[l.why]++
-		case LetterVoid:
-			list.Void++
-		case LetterPending:
-			list.Pending++
-		case LetterForeign:
-			list.Foreign++
-			whys[l.why]++
-		case LetterReplaying:
-			list.Replaying++
-		case LetterParked:
-			list.Parked++
-		case LetterAcknowledged:
-			list.Acknowledged++
-		case LetterDiscarded:
-			list.Discarded++
-		case LetterReplayed:
-			list.Replayed++
 		}
 		if o.States == nil && !l.state.listed() || o.States != nil && !slices.Contains(o.States, l.state) {
 			continue
 		}
-		if list.Matching++; o.Limit == 0 || len(list.Listed) < o.Limit {
-			list.Listed = append(list.Listed, l.shown())
-		}
+		list.Matching++
+		list.add(l, o)
 	}
 	for _, name := range b.absent {
 		list.note("topic %s does not exist yet: it comes with the first dead letter", name)
@@ -159,10 +152,50 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
 		list.note("%s: %s", Counting(n, "dead letter"), why)
 	}
 	slices.Sort(list.Notes)
-	if left := list.Matching - len(list.Listed); left > 0 {
+	if left := list.Matching - len(list.Listed); left > 0 && !o.Paged {
 		list.note("%d more are not listed: write --limit, --since or --code", left)
 	}
 	return list
+}
+
+// add lists a dead letter if it is in the page and below the limit.
+func (list *LetterList) add(l *foundLetter, o LetterQuery) {
+	switch {
+	case o.Paged && l.compare(o.After) <= 0:
+	case o.Limit == 0 || len(list.Listed) < o.Limit:
+		list.Listed = append(list.Listed, l.shown())
+		list.last = l
+	case o.Paged && list.Next == nil:
+		list.Next = new(list.last.key())
+	}
+}
+
+// count counts a dead letter by its state.
+func (list *LetterList) count(s LetterState) {
+	if s.counts() {
+		list.Unresolved++
+	}
+	switch s {
+	case LetterUnresolved:
+	case LetterUnknown:
+		list.Unknown++
+	case LetterVoid:
+		list.Void++
+	case LetterPending:
+		list.Pending++
+	case LetterForeign:
+		list.Foreign++
+	case LetterReplaying:
+		list.Replaying++
+	case LetterParked:
+		list.Parked++
+	case LetterAcknowledged:
+		list.Acknowledged++
+	case LetterDiscarded:
+		list.Discarded++
+	case LetterReplayed:
+		list.Replayed++
+	}
 }
 
 // Counting returns a number with its noun: "1 record", "2 records".
@@ -173,8 +206,8 @@ func Counting(n int64, noun string) string {
 	return strconv.FormatInt(n, 10) + " " + noun
 }
 
-func (l *LetterList) note(format string, args ...any) {
-	l.Notes = append(l.Notes, fmt.Sprintf(format, args...))
+func (list *LetterList) note(format string, args ...any) {
+	list.Notes = append(list.Notes, fmt.Sprintf(format, args...))
 }
 
 func (l *foundLetter) shown() ListedLetter {

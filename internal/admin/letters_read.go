@@ -3,7 +3,8 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,11 +47,20 @@ type letterBook struct {
 	count  int64 // repeats included
 	others map[string]*notLetters
 	absent []string // dead-letter topics that do not exist
+	free   int64    // memory left for more dead letters; without meaning if there is no bound
 }
 
-// readLetters reads dead-letter topics from start to end. It keeps the dead letters that want accepts.
-func readLetters(ctx context.Context, r *lookup.Reader, topics []string, want func(*deadletter.Letter) bool) (*letterBook, error) {
-	book := &letterBook{all: map[idempotency.Coordinates]*foundLetter{}, others: map[string]*notLetters{}}
+// size returns the approximate memory of a dead letter.
+func (l *foundLetter) size() int64 {
+	const fixed = 640 // the struct, and its place in the map
+	texts := len(l.Source.Cluster) + len(l.Source.Topic) + len(l.Detail) + len(l.Member) + len(l.Correlation) + len(l.Batch) + len(l.Link.Key) + len(l.Link.SHA256)
+	return fixed + int64(texts)
+}
+
+// readLetters reads dead-letter topics from start to end. It keeps the dead letters that want accepts. If they need more
+// than bound bytes, it returns an error of [fail.KindRefused]; 0 is no bound.
+func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound int64, want func(*deadletter.Letter) bool) (*letterBook, error) {
+	book := &letterBook{all: map[idempotency.Coordinates]*foundLetter{}, others: map[string]*notLetters{}, free: bound}
 	for _, name := range topics {
 		var topic connector.Topic
 		err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err })
@@ -63,7 +73,13 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, want fu
 		}
 		for _, id := range topic.Partitions {
 			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
-			err := r.Each(ctx, p, func(record *connector.Record) error { book.add(p, record, want); return nil })
+			err := r.Each(ctx, p, func(record *connector.Record) error {
+				book.add(p, record, want)
+				if bound > 0 && book.free < 0 {
+					return fail.Refused(fmt.Errorf("the dead letters need more than %d MiB of memory: select fewer by topic, code or time, or use the command line", bound>>20))
+				}
+				return nil
+			})
 			if err != nil {
 				return nil, fmt.Errorf("dead-letter topic %v: %w", p, err)
 			}
@@ -90,7 +106,7 @@ func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*
 	}
 	b.count++
 	f := &foundLetter{Letter: l, topic: p.Topic, partition: p.ID, offset: r.Offset, copies: 1, linked: l.Link.Key != ""}
-	f.Key, f.Value, f.Headers = nil, nil, nil // they share the memory of the fetch result
+	f.Key, f.Value, f.Headers, f.Trace = nil, nil, nil, "" // the content shares the memory of the fetch result
 	f.Source.Topic = strings.Clone(f.Source.Topic)
 	if before := b.all[f.Source]; before != nil {
 		f.copies += before.copies
@@ -98,7 +114,9 @@ func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*
 			before.copies = f.copies
 			return
 		}
+		b.free += before.size()
 	}
+	b.free -= f.size()
 	b.all[f.Source] = f
 }
 
@@ -107,6 +125,38 @@ func (b *letterBook) newest() []*foundLetter {
 	return slices.SortedFunc(maps.Values(b.all), func(x, y *foundLetter) int {
 		return cmp.Or(y.LastFailure.Compare(x.LastFailure), strings.Compare(x.Source.Topic, y.Source.Topic),
 			cmp.Compare(x.Source.ID, y.Source.ID), cmp.Compare(x.Source.Offset, y.Source.Offset), slices.Compare(x.Source.TopicID[:], y.Source.TopicID[:]))
+	})
+}
+
+// LetterKey is the place of a dead letter in a list by records. The zero key is before all.
+type LetterKey struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Rest      string // tells apart the records of several topics or clusters with these coordinates
+}
+
+func (l *foundLetter) key() LetterKey {
+	sum := sha256.Sum256(append(l.Source.TopicID[:], l.Source.Cluster...)) // the cluster may be a text of any length
+	return LetterKey{l.Source.Topic, l.Source.ID, l.Source.Offset, hex.EncodeToString(sum[:8])}
+}
+
+// compare orders dead letters by topic, partition and offset of their records.
+func (l *foundLetter) compare(k LetterKey) int {
+	if c := cmp.Or(strings.Compare(l.Source.Topic, k.Topic), cmp.Compare(l.Source.ID, k.Partition), cmp.Compare(l.Source.Offset, k.Offset)); c != 0 {
+		return c
+	}
+	return strings.Compare(l.key().Rest, k.Rest)
+}
+
+// byRecord returns the dead letters in the order of [LetterKey].
+func (b *letterBook) byRecord() []*foundLetter {
+	return slices.SortedFunc(maps.Values(b.all), func(x, y *foundLetter) int {
+		k := LetterKey{Topic: y.Source.Topic, Partition: y.Source.ID, Offset: y.Source.Offset}
+		if x.Source.Topic == k.Topic && x.Source.ID == k.Partition && x.Source.Offset == k.Offset {
+			k = y.key()
+		}
+		return x.compare(k)
 	})
 }
 
@@ -135,7 +185,7 @@ func letterScopeOf(ctx context.Context, a *Access, topic string) (*letterScope, 
 		}
 		s.topics = slices.Compact(slices.Sorted(slices.Values(s.topics)))
 		if len(s.topics) == 0 {
-			return nil, fail.Usage(errors.New("no topic has bad_records: dead_letter, so there are no dead letters"))
+			return nil, fail.Usage(ErrNoLetters)
 		}
 		return s, nil
 	}

@@ -90,7 +90,7 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 		found[place]++
 		switch {
 		case len(q.Records) > 0 && found[place] > 1 && !q.withTopicID(place):
-			return nil, fail.Refused(fmt.Errorf("there are dead letters of several topics with the name %s at %v: write --topic-id", place.Topic, place))
+			return nil, fail.Refused(fmt.Errorf("there are dead letters of several topics with the name %s at %v: name the topic id", place.Topic, place))
 		case slices.Contains(accepted, l.state) && (q.States == nil || slices.Contains(q.States, l.state)):
 			c.letters = append(c.letters, l)
 		case len(q.Records) > 0 && l.state != already:
@@ -101,7 +101,7 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 	}
 	for _, p := range q.Records {
 		if found[RecordPlace{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset}] == 0 {
-			return nil, fail.Found(fmt.Errorf("there is no dead letter for %v", p))
+			return nil, fail.Found(fmt.Errorf("%w for %v", ErrNoLetter, p))
 		}
 	}
 	for _, state := range LetterStates() {

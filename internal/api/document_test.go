@@ -58,7 +58,7 @@ func TestDocument_Routes(t *testing.T) {
 		}
 	}
 	for _, r := range routes() {
-		served[r.method+" "+prefix+r.path] = describe(r.role.String(), slices.Clone(r.query), r.method != "GET", r.kind == change)
+		served[r.method+" "+prefix+r.path] = describe(r.role.String(), slices.Clone(r.query), !r.bodiless(), r.kind == change)
 		if r.role == 0 {
 			t.Errorf("%s has no role", r.name())
 		}
@@ -102,7 +102,7 @@ func TestDocs_Codes(t *testing.T) {
 func TestDocs_Roles(t *testing.T) {
 	documented, known := map[string]string{}, map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(viewer|operator|replayer|admin)` \\|(.*)$").FindAllStringSubmatch(page(t), -1) {
-		for _, m := range regexp.MustCompile("`((?:GET|POST|PUT) [^`]+)`").FindAllStringSubmatch(row[2], -1) {
+		for _, m := range regexp.MustCompile("`((?:GET|POST|PUT|DELETE) [^`]+)`").FindAllStringSubmatch(row[2], -1) {
 			documented[m[1]] = row[1]
 		}
 	}

@@ -41,8 +41,8 @@ func (s *Server) handler() http.Handler {
 		mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) // the mux only finds the route
 	}
 	find := func(r *http.Request) (route, *problem) {
-		if _, pattern := mux.Handler(r); pattern != "" && !strings.Contains(r.URL.Path, "//") && !strings.Contains(r.URL.Path, "/.") {
-			mux.ServeHTTP(discard{http.Header{}}, r) // sets the values of the path
+		if _, pattern := mux.Handler(r); pattern != "" && clean(r.URL.Path) {
+			mux.ServeHTTP(unsent{http.Header{}}, r) // sets the values of the path
 			return byPattern[pattern], nil
 		}
 		return route{}, noRoute(mux, r)
@@ -50,18 +50,23 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveRequest(w, r, find) })
 }
 
-// discard is an http.ResponseWriter that drops the response.
-type discard struct{ header http.Header }
+// clean reports whether a path has no empty parts, "." or "..".
+func clean(path string) bool {
+	return !strings.Contains(path, "//") && !slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return part == "." || part == ".." })
+}
 
-func (d discard) Header() http.Header         { return d.header }
-func (d discard) Write(b []byte) (int, error) { return len(b), nil }
-func (d discard) WriteHeader(int)             {}
+// unsent is an http.ResponseWriter that drops the response.
+type unsent struct{ header http.Header }
+
+func (u unsent) Header() http.Header         { return u.header }
+func (u unsent) Write(b []byte) (int, error) { return len(b), nil }
+func (u unsent) WriteHeader(int)             {}
 
 // noRoute returns the problem of a request without a route: the path does not exist, or it exists with other methods
 // only.
 func noRoute(mux *http.ServeMux, r *http.Request) *problem {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		other := r.Clone(r.Context())
 		other.Method = method
 		if _, pattern := mux.Handler(other); pattern != "" && strings.HasPrefix(pattern, method+" ") {
@@ -157,7 +162,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, find func(*http.R
 	case req.who.role.Includes(req.route.role):
 		return req, nil
 	case req.who.anonymous:
-		return req, newProblem(codeReadOnly, "the API is read-only without tokens: set ops.tokens_file, or use the command line")
+		return req, newProblem(codeReadOnly, "the API is read-only without tokens, and shows no contents of records: set ops.tokens_file, or use the command line")
 	}
 	return req, newProblem(codeForbidden, "this needs the role %v, and the token of %s has %v", req.route.role, req.who.name, req.who.role)
 }
@@ -217,9 +222,9 @@ func (r *request) checkBody() error {
 	switch {
 	case r.ContentLength > bodyBytes:
 		return tooLarge()
-	case r.route.method == http.MethodGet && has:
+	case r.route.bodiless() && has:
 		return newProblem(codeInvalid, "this route takes no body")
-	case r.route.method == http.MethodGet:
+	case r.route.bodiless():
 		return nil
 	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

@@ -40,6 +40,11 @@ type row struct {
 
 func rows() map[string]row {
 	kindOf := func(k opslog.Kind) *opslog.Kind { return &k }
+	letters := func(action string) func(w *world) {
+		return func(w *world) {
+			w.send(try{method: http.MethodPost, path: prefix + "deadletters/" + action, token: "admin", body: `{"topic": "users", "reason": "undo"}`})
+		}
+	}
 	level := func(w *world) any { return w.s.Level.Level() }
 	resume := func(w *world) {
 		w.send(try{method: http.MethodPost, path: prefix + "resume", token: "admin", body: `{"all": true, "reason": "undo"}`})
@@ -54,18 +59,31 @@ func rows() map[string]row {
 		"pause":            {body: `{"targets": ["orders:0"], "reason": "maintenance"}`, entry: kindOf(opslog.KindPause), undo: resume},
 		"resume":           {body: `{"all": true, "reason": "over"}`, entry: kindOf(opslog.KindResume), undo: pause},
 		"allowDeadLetters": {body: `{"topic": "users", "for": "1h", "reason": "known"}`, entry: kindOf(opslog.KindFloodAllow)},
-		"setLogLevel":      {body: `{"level": "debug", "reason": "look closer"}`, state: level},
-		"listProfiles":     {}, "getProfile": {path: prefix + "debug/pprof/goroutine"},
+		"listDeadLetters":  {path: prefix + "deadletters?state=all&limit=1"},
+		"getDeadLetter":    {path: prefix + "deadletters/users/0/1"},
+		"discardDeadLetters": {
+			body: `{"records": ["users:0@1"], "reason": "a test"}`, entry: kindOf(opslog.KindDiscard), undo: letters("reopen"),
+		},
+		"acknowledgeDeadLetters": {
+			body: `{"topic": "users", "code": "truncated", "reason": "seen"}`, entry: kindOf(opslog.KindAcknowledge), undo: letters("reopen"),
+		},
+		"reopenDeadLetters": {
+			body: `{"topic": "users", "states": ["discarded"], "reason": "they matter"}`, entry: kindOf(opslog.KindReopen), undo: letters("discard"),
+		},
+		"discardDeadLetterAt": {path: prefix + "dlq/users-dlq/0?partition=0&reason=a+test", entry: kindOf(opslog.KindDiscard), undo: letters("reopen")},
+		"setLogLevel":         {body: `{"level": "debug", "reason": "look closer"}`, state: level},
+		"listProfiles":        {}, "getProfile": {path: prefix + "debug/pprof/goroutine"},
 	}
 }
 
-// newMatrix returns a world with a table, a held record and a paused pipeline.
+// newMatrix returns a world with a table and two dead letters.
 func newMatrix(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, "topics: {orders: {}, users: {bad_records: dead_letter}}", withTokens)
 	w.Create("orders", 2)
 	w.Create("users", 1)
 	w.Produce("orders", 3, 0, 1)
+	w.produce("users", `{"n": 1}`, `{"n": `, `{"n": `)
 	w.run()
 	return w
 }
@@ -168,9 +186,12 @@ func (w *world) refused(good try, row row, role tokens.Role) {
 		want("origin "+origin, http.StatusForbidden, codeOrigin, func(r *try) { r.header["Origin"] = origin })
 	}
 	want("cross-site", http.StatusForbidden, codeOrigin, func(r *try) { r.header["Sec-Fetch-Site"] = "cross-site" })
-	want("wrong method", http.StatusMethodNotAllowed, codeMethod, func(r *try) { r.method = http.MethodDelete })
+	want("wrong method", http.StatusMethodNotAllowed, codeMethod, func(r *try) { r.method = http.MethodPatch })
 	want("oversized body", http.StatusRequestEntityTooLarge, codeTooLarge, func(r *try) { r.body = `{"reason": "` + strings.Repeat("x", bodyBytes) + `"}` })
 	want("unknown parameter", http.StatusBadRequest, codeInvalid, func(r *try) { r.path, _, _ = strings.Cut(r.path, "?"); r.path += "?access_token=" + secretOf(right) })
+	if row.entry != nil && good.body == "" {
+		want("no reason", http.StatusBadRequest, codeInvalid, func(r *try) { *r = withoutReason(*r) })
+	}
 	if good.body == "" {
 		want("body", http.StatusBadRequest, codeInvalid, func(r *try) { r.body = "{}" })
 		return
@@ -180,13 +201,38 @@ func (w *world) refused(good try, row row, role tokens.Role) {
 	want("more JSON", http.StatusBadRequest, codeInvalid, func(r *try) { r.body += "{}" })
 	want("no JSON", http.StatusBadRequest, codeInvalid, func(r *try) { r.body = "reason=x" })
 	want("form", http.StatusUnsupportedMediaType, codeMediaType, func(r *try) { r.header["Content-Type"] = "text/plain" })
-	want("no reason", http.StatusBadRequest, codeInvalid, func(r *try) { r.body = withoutReason(r.body) })
+	want("no reason", http.StatusBadRequest, codeInvalid, func(r *try) { *r = withoutReason(*r) })
 }
 
-func withoutReason(body string) string {
-	before, after, _ := strings.Cut(body, `"reason": "`)
+// withoutReason returns a change without its reason, which is in the body or in the query.
+func withoutReason(r try) try {
+	if r.body == "" {
+		r.path = strings.Replace(r.path, "&reason=a+test", "", 1)
+		return r
+	}
+	before, after, _ := strings.Cut(r.body, `"reason": "`)
 	_, after, _ = strings.Cut(after, `"`)
-	return strings.TrimSuffix(before, ", ") + after
+	r.body = strings.TrimSuffix(before, ", ") + after
+	return r
+}
+
+// dryRun returns a change as a dry run without a reason.
+func dryRun(r try) try {
+	r = withoutReason(r)
+	if r.body == "" {
+		r.path += "&dry_run=true"
+	}
+	r.body = strings.Replace(r.body, "{", `{"dry_run": true, `, 1)
+	return r
+}
+
+// forOtherReason returns a change with another reason.
+func forOtherReason(r try) try {
+	if r.body == "" {
+		r.path = strings.Replace(r.path, "reason=", "reason=not+", 1)
+	}
+	r.body = strings.Replace(r.body, `"reason": "`, `"reason": "not `, 1)
+	return r
 }
 
 // accepted sends a request with the role that it needs: as a dry run, as it is, and repeated.
@@ -203,10 +249,8 @@ func (w *world) accepted(good try, row row, role tokens.Role) {
 		return got
 	}
 	before := len(w.entries())
-	if good.body != "" {
-		dry := good
-		dry.body = strings.Replace(withoutReason(dry.body), "{", `{"dry_run": true, `, 1)
-		if got := send("dry run", dry); got.json(w.T)["dry_run"] != true {
+	if good.body != "" || row.entry != nil {
+		if got := send("dry run", dryRun(good)); got.json(w.T)["dry_run"] != true {
 			w.T.Errorf("dry run: %s", got.text)
 		}
 	} else {
@@ -237,9 +281,7 @@ func (w *world) accepted(good try, row row, role tokens.Role) {
 	if fmt.Sprint(first.json(w.T)["entry"]) != fmt.Sprint(again.json(w.T)["entry"]) || again.header.Get("Idempotent-Replayed") != "true" || first.header.Get("Idempotent-Replayed") != "" {
 		w.T.Errorf("the repeat: %v %s\nfirst: %s", again.header, again.text, first.text)
 	}
-	other := good
-	other.body = strings.Replace(other.body, `"reason": "`, `"reason": "not `, 1)
-	if got := w.send(other); got.status != http.StatusUnprocessableEntity || got.code() != string(codeKeyReused) {
+	if got := w.send(forOtherReason(good)); got.status != http.StatusUnprocessableEntity || got.code() != string(codeKeyReused) {
 		w.T.Errorf("another request with the key: %d %s", got.status, got.text)
 	}
 	if n := len(w.entries()); n != before+1 {

@@ -32,9 +32,13 @@ func (r *request) after() (string, error) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	key, ok := strings.CutPrefix(string(b), r.scope())
 	if err != nil || !ok {
-		return "", newProblem(codeCursor, "the cursor is not one of this list: begin without a cursor")
+		return "", noCursor()
 	}
 	return key, nil
+}
+
+func noCursor() *problem {
+	return newProblem(codeCursor, "the cursor is not one of this list: begin without a cursor")
 }
 
 // scope returns the first part of the cursors of a list: the path of its route and its topic. A cursor that begins

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"sluice/health/ops"
+	"sluice/internal/admin"
 	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
@@ -37,6 +38,7 @@ const (
 	codeKeyReused    code = "idempotency_key_reused"
 	codeRefused      code = "refused"
 	codeFound        code = "found_problem"
+	codeAmbiguous    code = "ambiguous"
 	codeUnconfigured code = "not_configured"
 	codeDependency   code = "dependency_unavailable"
 	codeUnknown      code = "outcome_unknown"
@@ -53,7 +55,7 @@ func statuses() map[code]int {
 		codeReadOnly: http.StatusForbidden, codeForbidden: http.StatusForbidden, codeBusy: http.StatusTooManyRequests,
 		codeMediaType: http.StatusUnsupportedMediaType, codeTooLarge: http.StatusRequestEntityTooLarge,
 		codeInvalid: http.StatusBadRequest, codeCursor: http.StatusBadRequest, codeKeyReused: http.StatusUnprocessableEntity,
-		codeRefused: http.StatusConflict, codeFound: http.StatusConflict, codeUnconfigured: http.StatusNotFound,
+		codeAmbiguous: http.StatusConflict, codeRefused: http.StatusConflict, codeFound: http.StatusConflict, codeUnconfigured: http.StatusNotFound,
 		codeDependency: http.StatusServiceUnavailable, codeUnknown: http.StatusServiceUnavailable,
 		codeTimeout: http.StatusGatewayTimeout, codeInternal: http.StatusInternalServerError,
 	}
@@ -66,6 +68,8 @@ type problem struct {
 	Status int    `json:"status"`
 	Code   code   `json:"code"`
 	Detail string `json:"detail"`
+	// Candidates are the dead letters of which the caller must choose one.
+	Candidates []candidate `json:"candidates,omitempty"`
 
 	header http.Header
 }
@@ -102,6 +106,9 @@ func problemOf(err error) *problem {
 		return newProblem(codeUnknown, "%v. Send the request again with the same Idempotency-Key: it is recorded once", err).with("Retry-After", "5")
 	case errors.Is(err, context.DeadlineExceeded):
 		return newProblem(codeTimeout, "%v. Nothing is known to have changed: try again, and see GET holds for what does not respond", err)
+	}
+	if errors.Is(err, admin.ErrNoLetter) {
+		return newProblem(codeNotFound, "%v", err)
 	}
 	switch fail.Of(err) {
 	case fail.KindUsage:

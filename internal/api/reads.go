@@ -13,7 +13,7 @@ import (
 
 // access returns access for one request; the caller closes it.
 func (s *Server) access(readOnly bool) *admin.Access {
-	return &admin.Access{Config: s.config, Version: s.Version, ReadOnly: readOnly}
+	return &admin.Access{Config: s.config, Version: s.Version, ReadOnly: readOnly, LetterBytes: letterBytes}
 }
 
 // topic returns the topic to which a list is limited, "" for all.
@@ -244,7 +244,7 @@ func (s *Server) audit(r *request) (answer, error) {
 	from := int64(1)
 	if after != "" {
 		if from, err = strconv.ParseInt(after, 10, 64); err != nil || from < 1 {
-			return answer{}, newProblem(codeCursor, "the cursor is not one of this list: begin without a cursor")
+			return answer{}, noCursor()
 		}
 	}
 	a := s.access(true)

@@ -34,6 +34,9 @@ type route struct {
 
 func (r route) name() string { return r.method + " " + r.path }
 
+// bodiless reports whether requests of the route have no body.
+func (r route) bodiless() bool { return r.method == http.MethodGet || r.method == http.MethodDelete }
+
 // answer is the response of a route.
 type answer struct {
 	body   []byte
@@ -56,6 +59,11 @@ func decide(path string, do func(*Server, *request) (answer, error)) route {
 	return route{http.MethodPost, path, tokens.Operator, change, nil, do}
 }
 
+// ofLetters returns a route of the role that may see the contents of records, and decide about dead letters.
+func ofLetters(method, path string, k kind, do func(*Server, *request) (answer, error), query ...string) route {
+	return route{method, path, tokens.Replayer, k, query, do}
+}
+
 func administer(method, path string, k kind, do func(*Server, *request) (answer, error), query ...string) route {
 	return route{method, path, tokens.Admin, k, query, do}
 }
@@ -74,7 +82,13 @@ func routes() []route {
 		view("audit", heavy, (*Server).audit, "cursor", "limit"),
 		decide("pause", (*Server).pause),
 		decide("resume", (*Server).resume),
+		view("deadletters", heavy, (*Server).deadLetters, "topic", "code", "since", "state", "cursor", "limit"),
 		decide("deadletters/allow", (*Server).allow),
+		ofLetters(http.MethodGet, "deadletters/{topic}/{partition}/{offset}", heavy, (*Server).deadLetter, "topic_id"),
+		ofLetters(http.MethodPost, "deadletters/discard", change, (*Server).discard),
+		ofLetters(http.MethodPost, "deadletters/acknowledge", change, (*Server).acknowledge),
+		ofLetters(http.MethodPost, "deadletters/reopen", change, (*Server).reopen),
+		ofLetters(http.MethodDelete, "dlq/{topic}/{offset}", change, (*Server).discardAt, "partition", "reason", "dry_run"),
 		view("config", light, (*Server).configuration, "cursor", "limit"),
 		view("loglevel", light, (*Server).logLevel),
 		administer(http.MethodPut, "loglevel", light, (*Server).setLogLevel),

@@ -23,6 +23,7 @@ import (
 
 	"sluice/health"
 	"sluice/internal/config"
+	"sluice/reliability/deadletter"
 	"sluice/secure/tokens"
 	"sluice/sink/opslog"
 	"sluice/test/certs"
@@ -201,7 +202,7 @@ func TestLogins_Bound(t *testing.T) {
 // TestServer_ReadOnly: without a tokens file, requests from this machine may read and change nothing, and requests from
 // other machines are refused.
 func TestServer_ReadOnly(t *testing.T) {
-	w := newWorld(t, "topics: {orders: {}}", `listen: "127.0.0.1:0"`)
+	w := newWorld(t, "topics: {orders: {bad_records: dead_letter}}", `listen: "127.0.0.1:0"`)
 	w.Create("orders", 1)
 	w.run()
 	for id, op := range operations(w.doc) {
@@ -237,19 +238,28 @@ func TestServer_Canaries(t *testing.T) {
 	if err := os.WriteFile(url, []byte("redis://user:"+canary+"@127.0.0.1:1/0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, "topics: {orders: {}, users: {}}\nretry: {initial: 1ms, max: 1s}\nbreaker: {failures: 1}\nmembers: {store: redis, url_file: \""+url+"\"}", withTokens)
+	w := newWorld(t, "topics: {orders: {bad_records: dead_letter}, users: {}}\nretry: {initial: 1ms, max: 1s}\nbreaker: {failures: 1}\nmembers: {store: redis, url_file: \""+url+"\"}", withTokens)
 	w.Create("orders", 1)
 	w.Create("users", 1)
 	bad := &kgo.Record{Topic: "orders", Key: []byte(canary), Value: []byte(`{"n": "` + canary + `"}`), Headers: []kgo.RecordHeader{{Key: canary, Value: []byte(canary)}}}
 	if err := w.Client.ProduceSync(t.Context(), bad, &kgo.Record{Topic: "users", Value: []byte(`{"n": 1}`)}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
+	letter := w.LetterAbout(0, 0, bad.Value)
+	letter.Key, letter.Headers = bad.Key, []deadletter.Header{{Key: canary, Value: []byte(canary)}}
+	w.Create("orders-dlq", 1)
+	w.WriteLetters(deadletter.Form{Pipeline: "p"}, "orders-dlq", letter)
+	// Another program quotes the record in its message.
+	w.produce("orders-dlq", `{"original_topic": "orders", "original_partition": 0, "original_offset": 1, "error_message": "bad value `+canary+`"}`)
 	held := func() {
 		for id, op := range operations(w.doc) {
 			row := rows()[id]
 			r := try{method: op.method, path: op.path, body: row.body, token: "admin"}
 			if row.path != "" {
 				r.path = row.path
+			}
+			if id == "getDeadLetter" {
+				r.path, r.contents = prefix+"deadletters/orders/0/0", true
 			}
 			w.send(r) // checks the response for canaries
 		}
@@ -258,6 +268,12 @@ func TestServer_Canaries(t *testing.T) {
 		}
 	}
 	held()
+	if got := w.send(try{method: http.MethodGet, path: prefix + "deadletters?state=all", token: "viewer"}); got.json(t)["distinct"] != 2.0 {
+		t.Error(got.text)
+	}
+	if got := w.send(try{method: http.MethodGet, path: prefix + "deadletters/orders/0/0", token: "replayer", contents: true}); strings.Count(got.text, canary) != 4 {
+		t.Error(got.text)
+	}
 	w.Lake = w.As("kafka: {brokers: [", `kafka: {sasl: {mechanism: plain, username: u, password: `+canary+`}, brokers: [127.0.0.1:1, `)
 	w.Broker.Close()
 	w.open()

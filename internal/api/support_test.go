@@ -19,6 +19,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/health"
 	"sluice/internal/app"
@@ -118,6 +119,7 @@ type try struct {
 	header             map[string]string
 	host               string
 	remote             string
+	contents           bool // the response may have contents of records
 }
 
 // reply is a response.
@@ -175,7 +177,7 @@ func (w *world) send(try try) reply {
 	w.s.handler().ServeHTTP(got, r)
 	reply := reply{got.Code, got.Header(), got.Body.String()}
 	w.conforms(try, reply)
-	if strings.Contains(reply.text, canary) || strings.Contains(fmt.Sprint(reply.header), canary) {
+	if strings.Contains(reply.text, canary) && !try.contents || strings.Contains(fmt.Sprint(reply.header), canary) {
 		w.T.Errorf("%s %s shows a secret: %s", try.method, try.path, reply.text)
 	}
 	return reply
@@ -222,13 +224,37 @@ func (w *world) conforms(try try, got reply) {
 // operation returns the operation of the document for a request, nil if there is none.
 func operation(doc *openapi3.T, method, path string) *openapi3.Operation {
 	item := doc.Paths.Value(path)
-	if item == nil && strings.HasPrefix(path, prefix+"debug/pprof/") {
-		item = doc.Paths.Value(prefix + "debug/pprof/{profile}")
+	for template, other := range doc.Paths.Map() {
+		if item == nil && strings.Contains(template, "{") && fits(template, path) {
+			item = other
+		}
 	}
 	if item == nil {
 		return nil
 	}
 	return item.GetOperation(strings.Replace(method, http.MethodHead, http.MethodGet, 1))
+}
+
+// fits reports whether a path is one of a template such as /debug/pprof/{profile}.
+func fits(template, path string) bool {
+	want, got := strings.Split(template, "/"), strings.Split(path, "/")
+	for i := range want {
+		if len(want) != len(got) || got[i] == "" && want[i] != "" || want[i] != got[i] && !strings.HasPrefix(want[i], "{") {
+			return false
+		}
+	}
+	return true
+}
+
+// produce writes records to a topic, each with a key and a header.
+func (w *world) produce(topic string, values ...string) {
+	w.T.Helper()
+	for _, value := range values {
+		r := &kgo.Record{Topic: topic, Key: []byte("k"), Value: []byte(value), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("v")}}}
+		if err := w.Client.ProduceSync(w.T.Context(), r).FirstErr(); err != nil {
+			w.T.Fatal(err)
+		}
+	}
 }
 
 // entries returns the operations log.

@@ -63,6 +63,36 @@ var ofSurface = []mutant{
 		pkg: "./internal/api", test: "^TestServer_ReadOnly$",
 	},
 	{
+		name: "a viewer reads the records of dead letters",
+		file: "internal/api/routes.go",
+		old:  `ofLetters(http.MethodGet, "deadletters/`, new: `view("deadletters/`,
+		pkg: "./internal/api", test: "^TestRoutes$",
+	},
+	{
+		name: "an operator without the role replayer discards dead letters",
+		file: "internal/api/routes.go",
+		old:  `ofLetters(http.MethodPost, "deadletters/discard", change,`, new: `decide("deadletters/discard",`,
+		pkg: "./internal/api", test: "^TestRoutes$",
+	},
+	{
+		name: "the list of dead letters shows what another program quoted of a record",
+		file: "internal/api/letters.go",
+		old:  "l.OfOthers()", new: "l.OfOthers() && false",
+		pkg: "./internal/api", test: "^TestServer_Canaries$",
+	},
+	{
+		name: "the read of a dead letter leaves no trace",
+		file: "internal/api/letters.go",
+		old:  `s.Logger.InfoContext(r.Context(), "dead letter read"`, new: `s.Logger.DebugContext(r.Context(), "dead letter seen"`,
+		pkg: "./internal/api", test: "^TestDeadLetter$",
+	},
+	{
+		name: "a key stands for several entries",
+		file: "internal/admin/decision.go",
+		old:  "n > 1 && by.Once", new: "n > 2 && by.Once",
+		pkg: "./internal/admin", test: "^TestRecord_KeyOfSeveralEntries$",
+	},
+	{
 		name: "a repeated request is recorded twice",
 		file: "sink/opslog/log.go",
 		old:  "if err := l.own.state.repeated(op.Once, time.Now()); err != nil {", new: "if err := l.own.state.repeated(Once{}, time.Now()); err != nil {",

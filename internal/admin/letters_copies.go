@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sluice/connector"
+	"sluice/connector/decode"
+	"sluice/internal/fail"
+	"sluice/internal/lookup"
+	"sluice/reliability/deadletter"
+	"sluice/reliability/hold"
+)
+
+// LetterAt is a dead letter with its own coordinates and those of its record.
+type LetterAt struct {
+	Letter LetterPlace
+	Record RecordPlace
+}
+
+func (p LetterPlace) String() string { return fmt.Sprintf("%s:%d@%d", p.Topic, p.Partition, p.Offset) }
+
+// LettersAt returns the dead letters that have an offset in a dead-letter topic: of one partition, or at most one of each
+// partition if it is negative. The search names the dead-letter topic. It returns [ErrNoLetter] if there are none.
+func LettersAt(ctx context.Context, a *Access, o LetterSearch) (found []LetterAt, err error) {
+	scope, err := letterScopeOf(ctx, a, o.Topic)
+	if err != nil {
+		return nil, err
+	}
+	if scope.source != "" {
+		return nil, fail.Usage(fmt.Errorf("topic %s is not a dead-letter topic: its dead letters are in %s", o.Topic, strings.Join(scope.topics, ", ")))
+	}
+	r, end, err := lookup.NewReader(ctx, a.Config, o.Within)
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer end()
+	var topic connector.Topic
+	err = r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, o.Topic); return err })
+	if err != nil && lookup.ReasonOf(err) != hold.TopicMissing {
+		return nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", o.Topic, err))
+	}
+	for _, id := range slices.Sorted(slices.Values(topic.Partitions)) {
+		if o.Partition >= 0 && id != o.Partition {
+			continue
+		}
+		p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
+		l, err := letterIn(ctx, r, p, o.Offset)
+		if err != nil {
+			return nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %v: %w", p, err))
+		}
+		if l != nil {
+			s := l.Source
+			found = append(found, LetterAt{LetterPlace{o.Topic, id, o.Offset}, RecordPlace{Topic: s.Topic, TopicID: s.TopicID.String(), Partition: s.ID, Offset: s.Offset}})
+		}
+	}
+	if len(found) == 0 {
+		return nil, fail.Found(fmt.Errorf("%w at offset %d of topic %s", ErrNoLetter, o.Offset, o.Topic))
+	}
+	return found, nil
+}
+
+// letterIn returns the dead letter at an offset of a partition, nil if there is none.
+func letterIn(ctx context.Context, r *lookup.Reader, p connector.Partition, offset int64) (found *deadletter.Letter, err error) {
+	bounds, err := r.Bounds(p)
+	if err != nil || offset < bounds.LogStart || offset >= bounds.LastStable {
+		return nil, err
+	}
+	err = r.Span(ctx, p, offset, offset+1, func(record *connector.Record) error {
+		if l, err := decode.ParseLetter(record); err == nil && record.Offset == offset {
+			found = keep(&l)
+		}
+		return nil
+	}, func(int64) error { return nil })
+	return found, err
+}
