@@ -367,8 +367,7 @@ func TestLagProperties(t *testing.T) {
 	})
 }
 
-// TestMoreLagIsNeverHealthier: if the newest end of an unhealthy history were higher, the history would be unhealthy,
-// too.
+// TestMoreLagIsNeverHealthier: if a series of end offsets is unhealthy, it is still unhealthy with a higher last end offset.
 func TestMoreLagIsNeverHealthier(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ends := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 1, 8).Draw(t, "ends")

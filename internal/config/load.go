@@ -527,8 +527,8 @@ func (l *loader) notChecked(p Problem, format string, args ...any) {
 	}
 }
 
-// missingFile records a missing file and returns true if the check runs without secrets. It returns false for any other
-// error.
+// missingFile reports whether an error may be ignored: a file does not exist, and the configuration is checked without
+// secrets, as --no-secrets says. It then adds the file to those that were not checked.
 func (l *loader) missingFile(at string, err error) bool {
 	if !l.withoutSecrets || !errors.Is(err, fs.ErrNotExist) {
 		return false

@@ -244,8 +244,8 @@ func (d *Dialer) Renewed(ctx context.Context, within time.Duration) bool {
 	}
 }
 
-// refused returns the remembered refusal of an address, nil if there is none, it is too old, or the files have
-// changed.
+// refused returns the error with which the broker at an address last refused this client. It returns nil if there was none, if
+// it is too old, or if the certificate and secret files have changed since; sum is the fingerprint of their contents.
 func (d *Dialer) refused(address string, sum fingerprint) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
