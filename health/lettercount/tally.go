@@ -463,15 +463,12 @@ func (t *Tally) count(s *source, at Position, resolved offsets.Set) {
 			stale = true
 			void.Next()
 		}
-		for done.OK && done.At < offset {
-			done.Next()
-		}
 		is := void.OK && void.At == offset
 		if is {
 			void.Next()
 		}
 		c.beyond = c.beyond || offset >= at.Next
-		if at.Counts(offset, is, done.OK && done.At == offset) {
+		if at.Counts(offset, is, done.Has(offset)) {
 			c.counts[classify.Class(tag)]++ //nolint:gosec // it was made of one
 		}
 		return true
@@ -488,10 +485,7 @@ func (t *Tally) prune(s *source) {
 	var p offsets.Packer
 	void := s.void.From(0)
 	offsets.Merge(letters, func(offset int64, _ int) bool {
-		for void.OK && void.At < offset {
-			void.Next()
-		}
-		if void.OK && void.At == offset {
+		if void.Has(offset) {
 			p.Add(offset)
 		}
 		return void.OK

@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -48,7 +47,6 @@ type Server struct {
 	reports, scraped chan struct{}
 
 	mu       sync.Mutex
-	listener net.Listener
 	checked  time.Time // the first readiness check
 	wasReady bool
 	failed   bool // the last readiness check failed, and that was logged
@@ -137,18 +135,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, code int, why stri
 // Listen binds the address and returns it. Call it before Run, so that an address in use is known before anything else
 // starts; otherwise Run calls it.
 func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.listener == nil {
-		var c net.ListenConfig
-		l, err := c.Listen(ctx, "tcp", s.listen)
-		if err != nil {
-			return nil, fmt.Errorf("health: listen on %s: %w", s.listen, err)
-		}
-		s.conns.On(l)
-		s.listener = s.conns
+	address, err := s.conns.Listen(ctx, s.listen)
+	if err != nil {
+		return nil, fmt.Errorf("health: %w", err)
 	}
-	return s.listener.Addr(), nil
+	return address, nil
 }
 
 // Run serves until ctx ends; then it finishes the requests under way and returns nil. End it last, so that probes see
@@ -157,24 +148,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if _, err := s.Listen(ctx); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.server.Serve(s.listener) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("health: serve: %w", err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	err := s.server.Shutdown(grace)
-	if err != nil { // a slow client must not delay the end
-		err = s.server.Close()
-	}
-	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	if err != nil {
-		return fmt.Errorf("health: stop: %w", err)
+	if err := connlimit.Serve(ctx, s.server, shutdownTimeout, func() error { return s.server.Serve(s.conns) }); err != nil {
+		return fmt.Errorf("health: %w", err)
 	}
 	return nil
 }

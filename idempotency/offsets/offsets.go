@@ -101,10 +101,7 @@ func (s Set) Without(o Set) Set {
 	var p Packer
 	other := o.From(0)
 	for offset := range s.All() {
-		for other.OK && other.At < offset {
-			other.Next()
-		}
-		if !other.OK || other.At != offset {
+		if !other.Has(offset) {
 			p.Add(offset)
 		}
 	}
@@ -262,6 +259,15 @@ func (c *Cursor) Next() {
 	}
 	c.data = c.data[n+m:]
 	c.At, c.left = c.At+1+int64(gap), int64(more)
+}
+
+// Has reports whether an offset is in the set. It is for offsets in ascending order: the cursor moves up to each of them and
+// not back, so a pass over all of them reads the set once.
+func (c *Cursor) Has(offset int64) bool {
+	for c.OK && c.At < offset {
+		c.Next()
+	}
+	return c.OK && c.At == offset
 }
 
 // Merge calls each with the offsets of all cursors, ascending and once, and with the lowest tag among the cursors that

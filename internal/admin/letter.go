@@ -118,8 +118,7 @@ func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letter
 
 // means reports whether a dead letter is about the record of the search.
 func (o *LetterSearch) means(l *deadletter.Letter) bool {
-	return l.Source.Topic == o.Topic && l.Source.ID == o.Partition && l.Source.Offset == o.Offset &&
-		(o.TopicID == "" || l.Source.TopicID.String() == o.TopicID)
+	return RecordPlace{Topic: o.Topic, TopicID: o.TopicID, Partition: o.Partition, Offset: o.Offset}.means(l)
 }
 
 // keep copies a dead letter out of the memory of its fetch result.

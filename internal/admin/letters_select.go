@@ -55,9 +55,7 @@ func (q *LetterSelection) selects(l *deadletter.Letter) bool {
 // chosenLetters are selected dead letters with the states that an action accepts.
 type chosenLetters struct {
 	letters   []*foundLetter // in the order of their records
-	scope     *letterScope
-	decisions *opslog.State // as of before the tables were read
-	left      map[LetterState]int
+	decisions *opslog.State  // as of before the tables were read
 	notes     []string
 }
 
@@ -73,7 +71,7 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 	if err != nil {
 		return nil, err
 	}
-	c := &chosenLetters{scope: scope, left: make(map[LetterState]int)}
+	c, left := &chosenLetters{}, make(map[LetterState]int)
 	if c.decisions, err = log.State(ctx); err != nil {
 		return nil, failedOperation(opslog.Entry{}, err)
 	}
@@ -96,7 +94,7 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 		case len(q.Records) > 0 && l.state != already:
 			return nil, fail.Refused(fmt.Errorf("%v is %s%s: this is for dead letters that are %s", place, l.state, because(l.why), listStates(accepted)))
 		default:
-			c.left[l.state]++
+			left[l.state]++
 		}
 	}
 	for _, p := range q.Records {
@@ -105,8 +103,8 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 		}
 	}
 	for _, state := range LetterStates() {
-		if n := c.left[state]; n > 0 {
-			c.notes = append(c.notes, fmt.Sprintf("left out: %s", counted(n, string(state))))
+		if n := left[state]; n > 0 {
+			c.notes = append(c.notes, fmt.Sprintf("left out: %d %s", n, state))
 		}
 	}
 	return c, nil
@@ -132,9 +130,6 @@ func listStates(states []LetterState) string {
 	}
 	return strings.Join(texts, ", ")
 }
-
-// counted returns "12 void".
-func counted(n int, state string) string { return fmt.Sprintf("%d %s", n, state) }
 
 // scope returns the dead-letter topics that the selection may need.
 func (q *LetterSelection) scope(ctx context.Context, a *Access) (*letterScope, error) {
@@ -179,10 +174,20 @@ func (c *chosenLetters) entries() (all [][]opslog.Letters) {
 	return all
 }
 
+// topics returns the topics of the chosen dead letters.
+func (c *chosenLetters) topics() (topics []string) {
+	for _, l := range c.letters {
+		if !slices.Contains(topics, l.Source.Topic) {
+			topics = append(topics, l.Source.Topic)
+		}
+	}
+	return topics
+}
+
 // tables returns the tables of the chosen dead letters, sorted.
 func (c *chosenLetters) tables(a *Access) (paths []string) {
-	for _, l := range c.letters {
-		if t, _, err := a.Config.Route(l.Source.Topic); err == nil && !slices.Contains(paths, t.Table) {
+	for _, topic := range c.topics() {
+		if t, _, err := a.Config.Route(topic); err == nil && !slices.Contains(paths, t.Table) {
 			paths = append(paths, t.Table)
 		}
 	}
@@ -245,4 +250,23 @@ func (c *chosenLetters) contents(ctx context.Context, a *Access, r *lookup.Reade
 		}
 	}
 	return nil
+}
+
+// ExportLetters calls each with the selected dead letters in the order of the dead-letter topics, with the content of
+// their records. The letter is valid until each returns.
+func ExportLetters(ctx context.Context, a *Access, q LetterSelection, each func(*deadletter.Letter) error) (notes []string, err error) {
+	r, end, err := lookup.NewReader(ctx, a.Config, q.Within)
+	if err != nil {
+		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
+	}
+	defer end()
+	accepted := LetterStates()
+	if q.States == nil && len(q.Records) == 0 {
+		accepted = slices.DeleteFunc(accepted, func(s LetterState) bool { return !s.listed() })
+	}
+	chosen, err := q.choose(ctx, a, r, "", accepted...)
+	if err != nil {
+		return nil, err
+	}
+	return chosen.notes, chosen.contents(ctx, a, r, each)
 }

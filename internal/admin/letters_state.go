@@ -173,11 +173,7 @@ func (d *decisions) of(record idempotency.Coordinates) LetterState {
 		d.sets[record.Partition] = sets
 	}
 	for i := range sets {
-		c := &sets[i].at
-		for c.OK && c.At < record.Offset {
-			c.Next()
-		}
-		if c.OK && c.At == record.Offset {
+		if sets[i].at.Has(record.Offset) {
 			return sets[i].state
 		}
 	}

@@ -104,31 +104,44 @@ func refused(format string, args ...any) error {
 func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Duration) error {
 	acting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	cfg, quiet := a.Config, slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
-	store, err := open.Store(acting, cfg)
+	store, guard, end, err := openForCommit(acting, a)
 	if err != nil {
-		return fail.Dependency(err)
+		return err
 	}
-	if c, ok := store.(io.Closer); ok {
-		defer func() { _ = c.Close() }() // all puts are done
-	}
-	guard := reliability.NewGuard("store", cfg.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists)
-	if err := lookup.Patience(acting, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
-		if errors.Is(err, objstore.ErrUnsafe) {
-			return refused("storage.url: %w", err)
-		}
-		return fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
-	}
+	defer end()
 	table, err := p.open(store, guard, a.Version)
 	if err != nil {
 		return err
 	}
 	defer table.Close()
-	log := opslog.Open(store, cfg.Pipeline, opslog.Options{Guard: guard})
+	log := opslog.Open(store, a.Config.Pipeline, opslog.Options{Guard: guard})
 	if err := p.endReplays(acting, a, log, by); err != nil {
 		return err
 	}
 	return p.do(ctx, acting, table, log, by, within)
+}
+
+// openForCommit opens the store for a commit, with its guard, and checks that it is safe for commits. The caller calls end
+// after the last request.
+func openForCommit(ctx context.Context, a *Access) (store objstore.Store, guard *reliability.Guard, end func(), err error) {
+	if store, err = open.Store(ctx, a.Config); err != nil {
+		return nil, nil, nil, fail.Dependency(err)
+	}
+	end = func() {
+		if c, ok := store.(io.Closer); ok {
+			_ = c.Close() // all puts are done
+		}
+	}
+	quiet := slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	guard = reliability.NewGuard("store", a.Config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists)
+	if err := lookup.Patience(ctx, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
+		end()
+		if errors.Is(err, objstore.ErrUnsafe) {
+			return nil, nil, nil, refused("storage.url: %w", err)
+		}
+		return nil, nil, nil, fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
+	}
+	return store, guard, end, nil
 }
 
 // endReplays ends the open replays of the table, or returns an error if one still runs; see [withdrawReplays]. A replay

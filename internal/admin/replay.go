@@ -1,14 +1,11 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -16,7 +13,6 @@ import (
 	"sluice/connector/schema"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
-	"sluice/internal/open"
 	"sluice/internal/replay"
 	"sluice/reliability"
 	"sluice/reliability/deadletter"
@@ -92,16 +88,6 @@ func PlanReplay(ctx context.Context, a *Access, q ReplayQuery) (*ReplayPlan, err
 		}
 	}
 	return p, p.rehearse(ctx, a, r)
-}
-
-// topics returns the topics of the chosen dead letters.
-func (c *chosenLetters) topics() (topics []string) {
-	for _, l := range c.letters {
-		if !slices.Contains(topics, l.Source.Topic) {
-			topics = append(topics, l.Source.Topic)
-		}
-	}
-	return topics
 }
 
 // rehearse decodes the chosen records with the present schema of their tables, and stores the outcomes and Keyed in the
@@ -229,22 +215,9 @@ func replayTopic(a *Access, topic string) replay.Topic {
 
 // openReplay opens a table for replays; the caller calls end.
 func openReplay(ctx context.Context, a *Access, path string, by By) (_ *replay.Table, end func(), err error) {
-	store, err := open.Store(ctx, a.Config)
+	store, guard, closeStore, err := openForCommit(ctx, a)
 	if err != nil {
-		return nil, nil, fail.Dependency(err)
-	}
-	closeStore := func() {
-		if c, ok := store.(io.Closer); ok {
-			_ = c.Close() // all puts are done
-		}
-	}
-	guard := reliability.NewGuard("store", a.Config.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
-	if err := lookup.Patience(ctx, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
-		closeStore()
-		if errors.Is(err, objstore.ErrUnsafe) {
-			return nil, nil, refused("storage.url: %w", err)
-		}
-		return nil, nil, fail.Dependency(fmt.Errorf("nothing was changed: %w", err))
+		return nil, nil, err
 	}
 	table, err := delta.Open(objstore.Sub(store, path), delta.Options{Pipeline: a.Config.Pipeline, Engine: "sluice/" + a.Version, Guard: guard})
 	if err != nil {
@@ -287,16 +260,16 @@ type ReplayProgress struct {
 }
 
 const (
-	// replayChunk and replayBytes bound one commit of a replay, in records and in bytes.
-	replayChunk = 5_000
-	replayBytes = 16 << 20
+	// The bounds of one commit of a replay, in records and in bytes.
+	maxReplayRecords = 5_000
+	maxReplayBytes   = 16 << 20
 )
 
 // Replay carries out a plan. It calls progress after each commit. On an error, the result has what was done before it:
 // a repeated replay leaves that out, so it continues where this one ended.
 func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(ReplayProgress)) (*ReplayResult, error) {
 	run := &replayRun{
-		plan: p, progress: progress, began: time.Now(), chunks: map[string]*replayChunkOf{},
+		plan: p, progress: progress, began: time.Now(), chunks: map[string]*replayChunk{},
 		result: &ReplayResult{Failed: map[string]int{}, LeftOut: make(map[replay.Why]int), Commits: []ReplayCommit{}, First: map[string]FirstFail{}},
 	}
 	r, end, err := lookup.NewReader(ctx, a.Config, p.query.Within)
@@ -310,7 +283,7 @@ func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(
 			return run.result, err
 		}
 		defer end()
-		run.chunks[path] = &replayChunkOf{table: t}
+		run.chunks[path] = &replayChunk{table: t}
 	}
 	err = p.chosen.contents(ctx, a, r, func(l *deadletter.Letter) error {
 		t, _, err := a.Config.Route(l.Source.Topic)
@@ -318,9 +291,8 @@ func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(
 			return fail.Usage(err)
 		}
 		chunk := run.chunks[t.Table]
-		record := p.record(l)
-		chunk.add(record)
-		if len(chunk.records) < run.size() && chunk.bytes < replayBytes {
+		chunk.add(p.record(keep(l)))
+		if len(chunk.records) < run.size() && chunk.bytes < maxReplayBytes {
 			return nil
 		}
 		return run.commit(ctx, chunk)
@@ -339,38 +311,34 @@ type replayRun struct {
 	progress func(ReplayProgress)
 	began    time.Time
 	done     int
-	chunks   map[string]*replayChunkOf // by path of the table
+	chunks   map[string]*replayChunk // by path of the table
 	result   *ReplayResult
 }
 
-// replayChunkOf is the records for the next commit of a table. It owns their bytes.
-type replayChunkOf struct {
+// replayChunk is the records for the next commit of a table. It owns their bytes.
+type replayChunk struct {
 	table   *replay.Table
 	records []replay.Record
 	bytes   int
 }
 
-func (c *replayChunkOf) add(r replay.Record) {
-	r.Record.Key, r.Record.Value, r.Record.Headers = bytes.Clone(r.Record.Key), bytes.Clone(r.Record.Value), slices.Clone(r.Record.Headers)
-	for i := range r.Record.Headers {
-		r.Record.Headers[i].Value = bytes.Clone(r.Record.Headers[i].Value)
-	}
+func (c *replayChunk) add(r replay.Record) {
 	c.records = append(c.records, r)
 	c.bytes += len(r.Record.Key) + len(r.Record.Value)
 }
 
-// size returns how many records one commit may have: replayChunk, or with a rate at most as many as the rate allows in
+// size returns how many records one commit may have: maxReplayRecords, or with a rate at most as many as the rate allows in
 // ten seconds.
 func (run *replayRun) size() int {
 	if run.plan.query.Rate <= 0 {
-		return replayChunk
+		return maxReplayRecords
 	}
-	return max(1, min(replayChunk, int(10*run.plan.query.Rate)))
+	return max(1, min(maxReplayRecords, int(10*run.plan.query.Rate)))
 }
 
 // commit makes rows of a chunk in one commit, adds the result to that of the run, and then waits as long as the rate
 // requires.
-func (run *replayRun) commit(ctx context.Context, c *replayChunkOf) error {
+func (run *replayRun) commit(ctx context.Context, c *replayChunk) error {
 	if len(c.records) == 0 {
 		return nil
 	}
@@ -418,23 +386,4 @@ func replayFailed(err error) error {
 		return fail.Refused(err)
 	}
 	return fail.Dependency(err)
-}
-
-// ExportLetters calls each with the selected dead letters in the order of the dead-letter topics, with the content of
-// their records. The letter is valid until each returns.
-func ExportLetters(ctx context.Context, a *Access, q LetterSelection, each func(*deadletter.Letter) error) (notes []string, err error) {
-	r, end, err := lookup.NewReader(ctx, a.Config, q.Within)
-	if err != nil {
-		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
-	}
-	defer end()
-	accepted := LetterStates()
-	if q.States == nil && len(q.Records) == 0 {
-		accepted = slices.DeleteFunc(accepted, func(s LetterState) bool { return !s.listed() })
-	}
-	chosen, err := q.choose(ctx, a, r, "", accepted...)
-	if err != nil {
-		return nil, err
-	}
-	return chosen.notes, chosen.contents(ctx, a, r, each)
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -61,9 +60,6 @@ type Server struct {
 	server   *http.Server
 	now      func() time.Time // replaced in tests
 	within   time.Duration    // deadline of a request; shorter in tests
-
-	mu       sync.Mutex
-	listener net.Listener
 }
 
 // New returns a server. The error is that of an unusable file.
@@ -121,18 +117,7 @@ func (s *Server) hasTLS() bool { return s.web != nil && s.web.Value().TLS != nil
 // Listen binds the address and returns it, so that an address in use is known before anything else starts. Run calls it
 // unless the caller did.
 func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.listener == nil {
-		var c net.ListenConfig
-		l, err := c.Listen(ctx, "tcp", s.config.Ops.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("listen on %s: %w", s.config.Ops.Listen, err)
-		}
-		s.conns.On(l)
-		s.listener = s.conns
-	}
-	return s.listener.Addr(), nil
+	return s.conns.Listen(ctx, s.config.Ops.Listen)
 }
 
 // Run serves until ctx ends; then it finishes the requests under way and returns nil.
@@ -150,31 +135,15 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.web != nil {
 		watching.Go(func() { s.web.Watch(watched) })
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.serve() }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("ops API: serve: %w", err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	err := s.server.Shutdown(grace)
-	if err != nil { // a slow client must not hold up the end
-		err = s.server.Close()
-	}
-	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	if err != nil {
-		return fmt.Errorf("ops API: stop: %w", err)
+	if err := connlimit.Serve(ctx, s.server, shutdownTimeout, s.serve); err != nil {
+		return fmt.Errorf("ops API: %w", err)
 	}
 	return nil
 }
 
 func (s *Server) serve() error {
 	if s.hasTLS() {
-		return s.server.ServeTLS(s.listener, "", "")
+		return s.server.ServeTLS(s.conns, "", "")
 	}
-	return s.server.Serve(s.listener)
+	return s.server.Serve(s.conns)
 }

@@ -26,20 +26,23 @@ func resolved(s *opslog.State, p idempotency.Partition) offsets.Set {
 func (t *Table) choose(ctx context.Context, s *connector.Snapshot, state *opslog.State, records []Record, result *Result) ([]Record, error) {
 	var todo []Record
 	leave := func(r *Record, why Why) { result.Left = append(result.Left, Left{r.coordinates(), why}) }
-	done := map[idempotency.Partition]offsets.Set{}
+	var of idempotency.Partition // of the record before, whose facts follow
+	var next int64               // its position, 0 without one
+	var proven bool              // all rows with its topic and partition are its own
+	var done offsets.Cursor      // its resolved dead letters
 	for i := range records {
 		r := &records[i]
-		at, known := s.Positions[r.At.AppID(t.Pipeline)]
-		if _, ok := done[r.At]; !ok {
-			done[r.At] = resolved(state, r.At)
+		if i == 0 || r.At != of {
+			of, next = r.At, s.Positions[r.At.AppID(t.Pipeline)]
+			proven, done = lookup.OnlyItsRows(s.Positions, of), resolved(state, of).From(0)
 		}
 		switch {
 		case t.failed[r.coordinates()]: // in an earlier try
-		case done[r.At].Has(r.Record.Offset):
+		case done.Has(r.Record.Offset):
 			leave(r, Resolved)
-		case !known || r.Record.Offset >= at:
+		case r.Record.Offset >= next:
 			leave(r, NotPassed)
-		case !lookup.OnlyItsRows(s.Positions, r.At):
+		case !proven:
 			leave(r, Unproven)
 		default:
 			todo = append(todo, *r)

@@ -2,7 +2,10 @@
 package connlimit
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,7 +35,7 @@ const (
 // answered; each time the oldest. So a client that opens connections and sends nothing cannot keep a request out, and
 // costs a bounded number of sockets and goroutines.
 type Listener struct {
-	net.Listener // set by On
+	net.Listener // set by Listen or On
 
 	server string
 	limit  int
@@ -62,6 +65,47 @@ func New(server string, limit int, closed prometheus.Counter, logger *slog.Logge
 	return &Listener{
 		server: server, limit: limit, logger: logger, lines: reliability.NewSparse(1, floodLogEvery), open: map[*conn]struct{}{}, closed: closed,
 	}
+}
+
+// Listen binds an address unless it is bound already, and returns it. So an address in use is known before anything else
+// starts.
+func (l *Listener) Listen(ctx context.Context, address string) (net.Addr, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Listener == nil {
+		var c net.ListenConfig
+		inner, err := c.Listen(ctx, "tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", address, err)
+		}
+		l.Listener = inner
+	}
+	return l.Addr(), nil
+}
+
+// Serve runs serve, which is a Serve method of s, until ctx ends. Then it finishes the requests under way within a grace
+// period and returns nil; a client that is slower must not delay the end.
+func Serve(ctx context.Context, s *http.Server, grace time.Duration, serve func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- serve() }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := s.Shutdown(ending)
+	if err != nil {
+		err = s.Close()
+	}
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	if err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	return nil
 }
 
 // On sets the listener that accepts the connections. Call it once, before Accept.

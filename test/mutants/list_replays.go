@@ -65,13 +65,13 @@ var ofReplays = []mutant{
 	{
 		name: "a replay makes a row of a record that members will read",
 		file: "internal/replay/rows.go",
-		old:  "case !known || r.Record.Offset >= at:", new: "case !known || r.Record.Offset > at:",
+		old:  "case r.Record.Offset >= next:", new: "case r.Record.Offset > next:",
 		pkg: "./internal/replay", test: "^TestAdd_LeavesOut$",
 	},
 	{
 		name: "a replay takes the rows of an earlier topic for those of its own",
 		file: "internal/replay/rows.go",
-		old:  "case !lookup.OnlyItsRows(s.Positions, r.At):", new: "case !lookup.OnlyItsRows(s.Positions, r.At) && r.Record.Offset < 0:",
+		old:  "case !proven:", new: "case !proven && r.Record.Offset < 0:",
 		pkg: "./internal/replay", test: "^TestAdd_LeavesOut$",
 	},
 	{
