@@ -67,9 +67,9 @@ func (b Budget) beside(fingerprints int64) Budget {
 	return b
 }
 
-// spared returns the memory that a limit below 256 MiB withholds from the pools: a quarter of what is missing to 256
+// spared returns the memory that a limit below 256 MiB withholds from the pools: a third of what is missing to 256
 // MiB. The process itself needs a larger part of a small limit.
-func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 4 }
+func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 3 }
 
 // rest returns the memory that encoders and tables share: the part of the limit that pools, fingerprints and the
 // process itself leave. It excludes 55% of the spared memory: the part that the pools would otherwise have got.
@@ -133,8 +133,8 @@ func (b Budget) forTables(n int) int64 {
 }
 
 // runtime returns the memory limit for the garbage collector. It is below the budget's: the collector does not count
-// the pages of the binary, and it frees garbage late.
-func (b Budget) runtime() int64 { return b.Limit - min(b.Limit/4, 32<<20) }
+// the resident pages of the binary, some 50 MiB, and it frees garbage late. A small limit leaves it more room.
+func (b Budget) runtime() int64 { return b.Limit - 32<<20 - b.spared()/8 }
 
 // LimitRuntime sets the memory limit of the garbage collector, unless the variable GOMEMLIMIT is set. It logs the
 // budget in both cases.

@@ -17,7 +17,7 @@ func TestDivide(t *testing.T) {
 		{0, 0, "512MiB, no cgroup limit: 76MiB to fetch, 204MiB for batches"},
 		{0, 1 << 30, "819MiB, 80% of the cgroup's 1GiB: 122MiB to fetch, 327MiB for batches"},
 		{256 << 20, 1 << 30, "38MiB to fetch, 102MiB for batches"},
-		{128 << 20, 0, "14MiB to fetch, 38MiB for batches"},
+		{128 << 20, 0, "12MiB to fetch, 34MiB for batches"},
 		{100 << 20, 0, ""},
 		{0, 128 << 20, ""},
 	} {
@@ -93,6 +93,19 @@ func TestRoomForTables(t *testing.T) {
 	}
 	if _, problems := Load(write(t, strings.Replace(file, "%s", ", table: all", 1)), noEnv); len(problems) > 0 {
 		t.Error(problems)
+	}
+}
+
+// TestRuntime_SmallLimit: a limit below 256 MiB leaves the pages of the binary and late garbage more room than others.
+func TestRuntime_SmallLimit(t *testing.T) {
+	for limit, want := range map[int64]int64{128: 37, 256: 32, 512: 32} {
+		b, err := divide(limit<<20, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (b.Limit - b.runtime()) >> 20; got != want {
+			t.Errorf("a limit of %d MiB leaves %d MiB, want %d", limit, got, want)
+		}
 	}
 }
 

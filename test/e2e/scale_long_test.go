@@ -126,7 +126,7 @@ func (s *scale) untilCurrent(figures *strings.Builder) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = p.Kill() })
-	peak := s.watch(s.ctx, p, scaleLasts)
+	peak, _ := s.watch(s.ctx, p, scaleLasts)
 	if code := p.ExitCode(); code != 0 {
 		s.t.Fatalf("exit code %d: %s", code, p.Tail())
 	}
@@ -172,7 +172,7 @@ func (s *scale) stays(figures *strings.Builder) {
 	if err := m.Signal(syscall.SIGTERM); err != nil {
 		s.t.Fatal(err)
 	}
-	peak := s.watch(s.ctx, m.Process, scaleLasts)
+	peak, _ := s.watch(s.ctx, m.Process, scaleLasts)
 	if code := m.ExitCode(); code != 0 {
 		s.t.Errorf("exit code %d: %s", code, m.Tail())
 	}
