@@ -248,8 +248,8 @@ func (f *Faulty) Head(ctx context.Context, key string) (i objstore.Info, err err
 	return i, err
 }
 
-// read runs do, an operation that changes nothing. If the fault has an error, it returns the error; do runs only if
-// Effect is Done.
+// read runs do, an operation that changes nothing. If the fault has an error, read returns the error and does not run
+// do.
 func (f *Faulty) read(ctx context.Context, op objstore.Op, fault Fault, do func() error) error {
 	err := fault.Err
 	if err != nil {
