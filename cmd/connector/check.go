@@ -94,7 +94,7 @@ func (c *cli) report(findings []admin.Finding) error {
 func printFindings(w io.Writer, findings []admin.Finding) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, f := range findings {
-		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, f.Text) // Flush has the error
+		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, f.Text) // Flush returns the error
 		if f.Hint != "" {
 			_, _ = terminal.Printf(tw, "\t\t\tto do: %s\n", f.Hint)
 		}

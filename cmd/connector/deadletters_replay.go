@@ -164,7 +164,7 @@ func (c *cli) replayProgress() func(admin.ReplayProgress) {
 // printReplayPlan prints what a replay would do.
 func printReplayPlan(w io.Writer, p *admin.ReplayPlan) error {
 	tw := terminal.NewColumns(w)
-	_, _ = fmt.Fprintln(tw, "TOPIC\tREASON\tBECOME ROWS\tFAIL AGAIN\tWHY") // Flush has the error
+	_, _ = fmt.Fprintln(tw, "TOPIC\tREASON\tBECOME ROWS\tFAIL AGAIN\tWHY") // Flush returns the error
 	for _, o := range p.Outcomes {
 		_, _ = terminal.Printf(tw, "%s\t%s\t%d\t%d\t%s\n", o.Topic, o.Reason, o.Rows, o.Fails, strings.ReplaceAll(o.Detail, "\n", " "))
 	}

@@ -89,7 +89,7 @@ func printHolds(w io.Writer, r *admin.HoldReport) error {
 	}
 	lines := holdLines(r.Holds)
 	tw := terminal.NewColumns(w)
-	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush has the error
+	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush returns the error
 	for _, l := range lines {
 		since := "-"
 		if l.since != nil {

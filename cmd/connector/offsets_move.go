@@ -76,7 +76,7 @@ func effect(s *admin.PlannedMove) string {
 // printPlan prints a plan as a table, and its outcome after the move.
 func printPlan(w io.Writer, p *admin.MovePlan) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = terminal.Printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
+	_, _ = terminal.Printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush returns the error
 	for _, s := range p.Moves {
 		from := "-"
 		if s.From >= 0 {

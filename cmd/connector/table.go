@@ -125,7 +125,7 @@ func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.
 // printInspection prints the description of a table.
 func printInspection(w io.Writer, i *admin.Inspection) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	row := func(name, format string, args ...any) { _, _ = terminal.Printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
+	row := func(name, format string, args ...any) { _, _ = terminal.Printf(tw, name+"\t"+format+"\n", args...) } // Flush returns the error
 	row("table", "%s", i.URL)
 	row("id", "%s", i.ID)
 	if i.Created != nil {
