@@ -111,7 +111,7 @@ func (c *cli) sayLetters(cfg *config.Config) error {
 	for _, name := range cfg.TopicNames() {
 		t := cfg.Topics[name]
 		topic := strings.ReplaceAll(t.DeadLetters.Topic, config.TopicPlaceholder, name)
-		letters, _, _ := cfg.Route(topic) // no error: the configuration was checked
+		letters, _, _ := cfg.Route(topic) // no error is possible, because the configuration was checked
 		say(&t, name, topic, letters.Table)
 	}
 	for _, p := range cfg.Patterns {
