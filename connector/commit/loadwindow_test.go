@@ -209,7 +209,7 @@ func runAt(p connector.Partition, session uint64, first, last, from, to int64) p
 	return plan.Run{Partition: p, Session: session, First: first, Last: last, From: from, To: to}
 }
 
-// floods are decisions that allow the floods of all topics (true) or of none (false).
+// floods are decisions that allow the flood of each topic (true) or refuse it (false).
 type floods bool
 
 func (f floods) FloodAllowed(string) bool { return bool(f) }

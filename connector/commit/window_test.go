@@ -113,7 +113,8 @@ func TestWindow_IDs(t *testing.T) {
 }
 
 // TestWindow_SharedAndReset: members share the fingerprint store. A duplicate is found although another member resets
-// the window of the partition during the look-up. If this happens at each attempt, the load fails with class Fenced.
+// the window of the partition while the fingerprints are looked up. If this happens at each attempt, the load fails
+// with class Fenced.
 func TestWindow_SharedAndReset(t *testing.T) {
 	a := connectortest.Partition(0)
 	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {

@@ -127,7 +127,7 @@ func TestLongTexts(t *testing.T) {
 	base, _ := start(t, c)
 	for _, text := range []string{
 		strings.Repeat(" and so on", 10_000),
-		strings.Repeat("x", 8180) + "postgres://sluice:" + hush + "@db", // the cut is within the address
+		strings.Repeat("x", 8180) + "postgres://sluice:" + hush + "@db", // the limit falls within the address
 		strings.Repeat("x ", 4090) + "postgres://sluice:" + hush + "@db",
 		"redis://" + strings.Repeat(hush, 10_000) + "@db",
 		strings.Repeat("☃", 5000),

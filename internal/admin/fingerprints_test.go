@@ -11,7 +11,7 @@ import (
 )
 
 // TestWindowsOf_TopicCreatedAgain: if a table has two positions of a partition, under two topic ids, that with the
-// newest record counts, whatever the order of the txns. A position without a record counts only if there is no other.
+// newest record counts, in any order of the txns. A position without a record counts only if there is no other.
 func TestWindowsOf_TopicCreatedAgain(t *testing.T) {
 	partition := func(id byte) idempotency.Partition {
 		return idempotency.Partition{Cluster: "c", Topic: "orders", TopicID: [16]byte{id}, ID: 3}

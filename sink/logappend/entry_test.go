@@ -177,7 +177,7 @@ func TestRecent(t *testing.T) {
 			t.Errorf("after %v: %v", d, got)
 		}
 	}
-	// The monotonic clock stood still, or the wall clock was set back.
+	// The monotonic clock stopped, or the wall clock was set back.
 	wall := at.Round(0)
 	if logappend.Recent(wall, wall.Add(-time.Minute)) {
 		t.Error("a wall clock that was set back is trusted")
