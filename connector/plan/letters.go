@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// floodMin is how many bad records a topic must have in a sealed batch before it can be a flood, whatever their
-	// share is.
+	// floodMin is how many bad records a topic must have in a sealed batch before they can be a flood. Fewer are none,
+	// even if all records of the topic are bad.
 	floodMin = 100
 	// detailBytes and traceBytes bound the error texts in a dead letter.
 	detailBytes, traceBytes = 500, 500

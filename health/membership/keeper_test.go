@@ -541,8 +541,8 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// TestBoundedSeries: there are few series, whatever number and content the ids of other members have. The series of
-// missing members are among them.
+// TestBoundedSeries: the number of series is small, even if there are thousands of other members or their ids are long.
+// The series of missing members are among them.
 func TestBoundedSeries(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.other("oldest", membership.Running, time.Second)

@@ -121,7 +121,8 @@ func TestWhatIsToldStays(t *testing.T) {
 	}
 }
 
-// TestLongTexts: a long text is cut. No part of a secret remains, even if the cut is within it.
+// TestLongTexts: a long text is shortened. No part of a secret remains, even if the text is shortened within the
+// secret.
 func TestLongTexts(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)

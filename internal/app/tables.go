@@ -158,8 +158,8 @@ func (s *Member) matches(topic string) bool {
 	return meant && err == nil
 }
 
-// beyond returns the names that exceed max_topics of their pattern, each with the reason. In a run until current, these
-// are the topics that exceeded it at the start, whatever the names are.
+// beyond returns the names that exceed max_topics of their pattern, each with the reason. In a run until current, it
+// returns those of the names that exceeded it at the start.
 func (s *Member) beyond(names []string) map[string]string {
 	over := s.over.Load()
 	if over == nil {

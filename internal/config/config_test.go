@@ -256,7 +256,7 @@ topics: {orders: {}}
 	}
 }
 
-// TestSecretsStayHidden: a Config shows no secret, in whichever way it is printed.
+// TestSecretsStayHidden: a Config shows no secret as YAML, as JSON or with a verb of package fmt.
 func TestSecretsStayHidden(t *testing.T) {
 	c := mustLoad(t, write(t, `
 pipeline: p

@@ -249,7 +249,7 @@ func noOrphans(t *testing.T, store objstore.Store) {
 }
 
 // TestManyWritersUnderFaults: several processes write, some of them the same partition. Operations fail at random, take
-// effect late or hang, and now and then a process dies. Whatever the order, the table is exact.
+// effect late or hang, and now and then a process dies. The table then has the expected rows.
 func TestManyWritersUnderFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -81,7 +81,7 @@ func TestBounds_Line(t *testing.T) {
 	}
 }
 
-// TestBounds_SideBySide: commits that are read in parallel stay within their common budget, whatever they contain. A
+// TestBounds_SideBySide: commits that are read in parallel stay within their common budget, also with long lines. A
 // commit that does not fit beside the others is read alone.
 func TestBounds_SideBySide(t *testing.T) {
 	tab := newTable(t)
