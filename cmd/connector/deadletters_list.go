@@ -94,7 +94,7 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
 func printLetters(w io.Writer, l *admin.LetterList) error {
 	if len(l.Listed) > 0 {
 		tw := terminal.NewColumns(w)
-		_, _ = fmt.Fprintln(tw, "RECORD\tSTATE\tREASON\tFAILED AT\tCOPIES\tDEAD LETTER\tDETAIL") // Flush has the error
+		_, _ = fmt.Fprintln(tw, "RECORD\tSTATE\tREASON\tFAILED AT\tCOPIES\tDEAD LETTER\tDETAIL") // Flush returns the error
 		for _, s := range l.Listed {
 			failed := "-"
 			if s.Failed != nil {

@@ -12,7 +12,7 @@ const module = "sluice/"
 // layers lists the packages of Sluice that each package may import: only those below it. cmd may import all of them,
 // tests may import any, and no package imports cmd or test. Keep it equal to the picture in docs/architecture.md.
 var layers = map[string][]string{
-	// Policy: decides; no vendor, no I/O.
+	// Policy: decides without a vendor's library and without I/O.
 	"classify":               {},
 	"classify/classtest":     {"classify"},
 	"classify/postgres":      {"classify", "secure/pgconfig"},

@@ -91,7 +91,7 @@ func TestEveryCode(t *testing.T) {
 	classtest.Check(t, "kafka", known)
 }
 
-// TestClassify_KafkaRetriable: an error that Kafka's own clients retry never stops the member.
+// TestClassify_KafkaRetriable: an error code that Kafka's own clients retry has no class that would stop the member.
 func TestClassify_KafkaRetriable(t *testing.T) {
 	for code := int16(-1); code < 2000; code++ {
 		err := kerr.TypedErrorForCode(code)
@@ -104,7 +104,7 @@ func TestClassify_KafkaRetriable(t *testing.T) {
 	}
 }
 
-// TestOneListEach: no code is in two lists, because only the first list would count.
+// TestOneListEach: no code is in two of the lists of codes, because only the first list would count.
 func TestOneListEach(t *testing.T) {
 	seen := map[int]int{}
 	for _, list := range [][]kafka.Error{passing[:], fenced[:], refusals[:], hopeless[:]} {

@@ -16,14 +16,14 @@ import (
 // secretEvery is the pause between two reads of a secret file.
 const secretEvery = 5 * time.Second
 
-// heldSecret is the content of a secret file. The last usable secret stays in force while the file is unusable, for
-// example while another process writes it.
+// heldSecret is the content of a secret file. While the file cannot be used, for example because another process is
+// writing it, the last usable content stays in force.
 type heldSecret struct {
 	path  string
 	value atomic.Pointer[string]
 
-	mu     sync.Mutex // serializes refresh
-	broken string     // the error logged last, so that each one is logged once
+	mu     sync.Mutex // held during refresh, so that only one runs
+	broken string     // the text of the error that was logged last; an equal one is not logged again
 }
 
 // get returns the secret. Any goroutine may call it.
@@ -34,7 +34,7 @@ func (h *heldSecret) get() string {
 	return ""
 }
 
-// refresh reads the file again. It returns an error only if the file has never been usable.
+// refresh reads the file again. It returns an error only if the file has never been usable; later errors are logged.
 func (h *heldSecret) refresh(ctx context.Context, logger *slog.Logger) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +96,7 @@ func (s heldSecrets) watch(ctx context.Context, logger *slog.Logger) {
 			return
 		}
 		for _, h := range s {
-			_ = h.refresh(ctx, logger) // cannot fail: openSecrets found the file usable
+			_ = h.refresh(ctx, logger) // cannot fail, because openSecrets found the file usable
 		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"sluice/internal/config"
 )
 
-// TestHealthSecretFile: an unusable file is an error at the start and a log line later; neither shows the secret.
+// TestHealthSecretFile: a secret file that cannot be used is an error at the start of a member. Later it is a log line,
+// and the old secret stays in force; neither text shows a secret.
 func TestHealthSecretFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	write := func(text string) {
@@ -37,7 +38,7 @@ func TestHealthSecretFile(t *testing.T) {
 		{"geheim one\r\n", "geheim one", ""},
 		{"geheim one", "geheim one", ""},
 		{"", "geheim one", "failed to read a changed secret file"},
-		{" ", "geheim one", ""}, // logged already
+		{" ", "geheim one", ""}, // the failure was logged already
 		{"geheim two", "geheim two", "using the new secret"},
 		{"", "geheim two", "failed to read a changed secret file"},
 	} {
@@ -87,9 +88,9 @@ topics: {guarded: {}}`)
 	}
 	write("first\n")
 	l.Create("guarded", 1)
-	l.Produce("guarded", 1, 0) // 0
-	check("first")             // 1
-	check("second")            // 2
+	l.Produce("guarded", 1, 0) // offset 0
+	check("first")             // offset 1
+	check("second")            // offset 2
 	s := l.start()
 	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 2}})
 	look := func() {
@@ -101,16 +102,16 @@ topics: {guarded: {}}`)
 		}
 	}
 
-	write("") // as while another process writes the file
+	write("") // an empty file, as while another process writes it
 	look()
-	check("first")             // 3
-	l.Produce("guarded", 1, 0) // 4
+	check("first")             // offset 3
+	l.Produce("guarded", 1, 0) // offset 4
 	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 2, 4}})
 
 	write("second\n")
 	look()
-	check("first")             // 5
-	check("second")            // 6
-	l.Produce("guarded", 1, 0) // 7
+	check("first")             // offset 5
+	check("second")            // offset 6
+	l.Produce("guarded", 1, 0) // offset 7
 	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 2, 4, 5, 7}})
 }

@@ -29,8 +29,8 @@ import (
 )
 
 const (
-	// pollLetters is the shortest pause between two counts of the dead letters. To keep its load low, the watch rests
-	// restLetters times as long as it worked, but at most maxRest.
+	// pollLetters is the shortest pause between two counts of the dead letters. To keep its load low, the watch pauses
+	// restLetters times as long as the last count took, but at most maxRest.
 	pollLetters = 15 * time.Second
 	restLetters = 20
 	maxRest     = 10 * time.Minute
@@ -69,12 +69,12 @@ type letterWatch struct {
 	logger *slog.Logger
 	reader *lookup.Reader
 	tables objstore.Store
-	guard  *reliability.Guard                      // of requests to the tables
-	match  func(context.Context) ([]string, error) // the topics that match a pattern now; nil without patterns
+	guard  *reliability.Guard                      // for requests to the tables
+	match  func(context.Context) ([]string, error) // returns the topics that match a pattern now; nil if there are no patterns
 	find   func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error)
-	stands func(table string) error // an error while the breaker of the table's store is open; "" means Kafka
-	// What operators decided about dead letters: the newest state of the operations log, nil before it was read, and a
-	// channel that is closed once there is a newer one.
+	stands func(table string) error // returns an error while the breaker of the table's store is open; "" stands for Kafka
+	// decisions returns the state of the operations log with the decisions about dead letters, nil before the log was
+	// read. The channel that decided returns is closed once there is a newer state.
 	decisions func() *opslog.State
 	decided   func() <-chan struct{}
 	rate      *lettercount.Rate
@@ -82,20 +82,20 @@ type letterWatch struct {
 
 	// Owned by poll:
 	tally     *lettercount.Tally
-	followers map[string]*delta.Follower // by table
-	ids       map[string]string          // by topic name: the topic ids for which the table has positions
-	unlogged  map[string]time.Time       // by topic: the time at which its table could not show which records have rows
+	followers map[string]*delta.Follower // the follower of each table
+	ids       map[string]string          // the topic ids for which the table has positions, by topic name
+	unlogged  map[string]time.Time       // for each topic, when its table last could not show which records have rows
 	atOnce    int                        // the largest number of dead letters that one read of a table judges
 	matched   []string
 	failing   reliability.FailureLog
 	sound     []string        // the topics that the last poll counted without an error
 	asOf      int64           // [opslog.State.LettersChanged] of the decisions in the last count
-	rises     map[string]rise // by topic: the number that was logged
+	rises     map[string]rise // for each topic, the number that was logged
 	riseLog   *reliability.Sparse
 
 	mu      sync.Mutex
-	counted map[string]map[classify.Class]int64 // by topic, once it was counted
-	classes map[string]string                   // dead_letters.class by topic
+	counted map[string]map[classify.Class]int64 // the last count of each topic that was counted
+	classes map[string]string                   // the value of dead_letters.class, by topic
 	at      time.Time                           // the end of the last count without an error
 	polled  bool
 	trouble string
@@ -135,9 +135,9 @@ func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func())
 	return w, end
 }
 
-// breaker returns an error while a circuit breaker is open: that of the store of a table or, if table is "", that of
-// Kafka. The watch then sends no requests to that dependency: they can wait, and would only load it. It returns nil for
-// a table that is not open.
+// breaker returns an error while a circuit breaker is open: that of the store of the named table, or that of Kafka if
+// table is "". The watch then sends no requests to that dependency, because its work can wait. It returns nil for a
+// table that is not open.
 func (s *Member) breaker(table string) error {
 	g := s.kafkaGuard
 	if table != "" {
@@ -153,7 +153,7 @@ func (s *Member) breaker(table string) error {
 	return nil
 }
 
-// run polls until ctx ends, first at once, then with pauses.
+// run polls until ctx ends: first at once, then after pauses.
 func (w *letterWatch) run(ctx context.Context) {
 	for {
 		began := time.Now()
@@ -170,13 +170,13 @@ func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
 	over := time.NewTimer(pause)
 	defer over.Stop()
 	for {
-		changed := w.decided() // before the decisions are read, so that none is missed
+		changed := w.decided() // taken before the decisions are read, so that no change is missed
 		w.recount(ctx)
 		select {
 		case <-ctx.Done():
 			return false
 		case <-over.C:
-			return ctx.Err() == nil // both may have happened at once
+			return ctx.Err() == nil // both cases may have been ready
 		case <-changed:
 		}
 	}
@@ -185,14 +185,14 @@ func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
 // outlook is the result of one poll.
 type outlook struct {
 	topics   map[string]config.Topic // the topics whose records can become dead letters
-	dead     map[string][]string     // by dead-letter topic: the topics that write to it
-	failures map[string]error        // by topic: why it cannot be counted now
-	notes    []string                // further notes for the operator
+	dead     map[string][]string     // the topics that write to each dead-letter topic
+	failures map[string]error        // the reason why a topic cannot be counted now
+	notes    []string                // notes for the operator
 	counts   map[string]map[classify.Class]int64
-	state    *opslog.State // with the decisions that the count takes into account
+	state    *opslog.State // has the decisions that the count takes into account
 }
 
-// fail records why topics cannot be counted. It keeps the first reason of each topic.
+// fail records err as the reason why topics cannot be counted. If a topic has a reason already, it keeps that.
 func (o *outlook) fail(err error, topics ...string) {
 	for _, name := range topics {
 		if o.failures[name] == nil {
@@ -243,8 +243,8 @@ func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 	}
 }
 
-// sourcesOf returns the topics that write to a dead-letter topic, as far as the configuration alone determines their
-// names. It leaves out a pattern whose topics share the dead-letter topic.
+// sourcesOf returns the topics that write to a dead-letter topic, as far as their names follow from the configuration
+// alone. It leaves out a pattern whose topics all share the dead-letter topic.
 func (w *letterWatch) sourcesOf(dead string) (names []string) {
 	for _, s := range w.config.Sources(dead) {
 		if s.Name != "" {
@@ -294,7 +294,7 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		}
 	}
 	for topic := range counted {
-		if w.classes[topic] == "" { // Kafka does not have it, and a pattern matches
+		if w.classes[topic] == "" { // Kafka does not have this topic, but a pattern matches its name
 			t, _, _ := w.config.Route(topic)
 			w.classes[topic] = t.DeadLetters.Class
 		}
@@ -341,9 +341,9 @@ func resolvedBy(state *opslog.State) func(idempotency.Partition) offsets.Set {
 	}
 }
 
-// rise says when the next line about a topic is due: once it has more than n unresolved dead letters, and riseEvery has
-// passed since the last line. n is the number of that line, or a smaller one that was counted since; at is the time of
-// that line.
+// rise says when the next log line about a topic is due: once the topic has more than n unresolved dead letters and
+// riseEvery has passed since at. at is the time of the last line. n is the number in that line, or a smaller one that
+// was counted since.
 type rise struct {
 	n  int64
 	at time.Time

@@ -12,7 +12,7 @@ import (
 func TestDivide(t *testing.T) {
 	for _, tt := range []struct {
 		limit, cgroup int64
-		want          string // "" for an error
+		want          string // "" if Divide returns an error
 	}{
 		{0, 0, "512MiB, no cgroup limit: 76MiB to fetch, 204MiB for batches"},
 		{0, 1 << 30, "819MiB, 80% of the cgroup's 1GiB: 122MiB to fetch, 327MiB for batches"},
@@ -60,7 +60,8 @@ func TestEncoders(t *testing.T) {
 	}
 }
 
-// TestRoomForTables: the number of tables for which a limit has room, and the limit that has room for more.
+// TestRoomForTables compares the number of tables for which a limit has room, and the limit that a greater number
+// needs.
 func TestRoomForTables(t *testing.T) {
 	for _, tt := range []struct {
 		limit, fingerprints int64
@@ -109,7 +110,7 @@ func TestRuntime_SmallLimit(t *testing.T) {
 	}
 }
 
-// TestLimitRuntime: the garbage collector gets a limit from the budget, unless GOMEMLIMIT sets one.
+// TestLimitRuntime: the Go runtime gets a memory limit from the budget, unless GOMEMLIMIT sets one.
 func TestLimitRuntime(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)

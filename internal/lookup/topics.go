@@ -46,7 +46,7 @@ func NewReader(ctx context.Context, c *config.Config, within time.Duration) (r *
 
 // Through returns a reader that uses an existing client. The caller calls end after the last use; the client stays open.
 func Through(ctx context.Context, client *kafka.Client, o kafka.LogConfig, patient reliability.Config, within time.Duration) (r *Reader, end func()) {
-	quiet := slog.New(slog.DiscardHandler) // failures come back as errors, so they need no log lines
+	quiet := slog.New(slog.DiscardHandler) // failures are returned as errors, so they are not logged
 	log := kafka.NewLog(client, o, quiet, prometheus.NewRegistry())
 	reading, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -159,7 +159,7 @@ func (r *Reader) Fetch(ctx context.Context, p connector.Partition, at int64) (co
 				return f, f.Err
 			}
 			release(&f)
-		case <-poll.C: // do not wait for a partition that Kafka denies
+		case <-poll.C: // a partition to which Kafka denies access ends the wait
 			if trouble, ok := r.Log.TroubleOf(p); ok && trouble.Partition == p && trouble.Reason == hold.KafkaDenied {
 				return connector.Fetched{}, trouble.Err
 			}

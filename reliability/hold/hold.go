@@ -75,8 +75,8 @@ type Hold struct {
 // is Fatal.
 type Error struct {
 	Reason Reason
-	Detail string // what was found and what to do, for an operator; never bytes of a record
-	Err    error  // the cause, or nil
+	Detail string // the cause and what to do about it, for an operator; never bytes of a record
+	Err    error  // the error that led to the hold, or nil
 }
 
 // New returns an [Error], marked Fatal. cause may be nil.

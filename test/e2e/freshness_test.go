@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// freshness reads the gauge sluice_partition_freshness_seconds of members every 200 ms, in phases.
+// freshness reads the gauge sluice_partition_freshness_seconds of members every 200 ms. It keeps the values by phase of
+// the test.
 type freshness struct {
 	s       *scene
 	members []*member
@@ -20,12 +21,12 @@ type freshness struct {
 	done    sync.WaitGroup
 
 	mu      sync.Mutex
-	now     string // "" while nothing disturbs the members
+	now     string // the current phase; "" while nothing disturbs the members
 	scrapes map[string]int
-	values  map[string][]float64 // by phase, of all partitions of the scene's topic
+	values  map[string][]float64 // the values of all partitions of the scene's topic, by phase
 }
 
-// watchFreshness starts to read the freshness of members, until end. Failed reads are left out.
+// watchFreshness reads the freshness of members until end is called. It leaves out reads that fail.
 func (s *scene) watchFreshness(members ...*member) *freshness {
 	f := &freshness{s: s, members: members, stop: make(chan struct{}), scrapes: map[string]int{}, values: map[string][]float64{}}
 	f.done.Go(func() {
@@ -48,7 +49,7 @@ func (f *freshness) end() {
 	f.done.Wait()
 }
 
-// phase begins a phase.
+// phase begins a phase of the test: later values belong to it.
 func (f *freshness) phase(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +75,7 @@ func (f *freshness) scrape() {
 				values = append(values, v)
 			}
 		}
-		_ = resp.Body.Close() // it was read
+		_ = resp.Body.Close() // the body has been read, so an error of Close means nothing
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,9 +95,9 @@ func (f *freshness) calm() {
 	f.s.await("the freshness was read often enough", func() (bool, error) { return count() >= enough, nil })
 }
 
-// compare expects the median of the phase "replaying" to be at most twice that of the calm phases before and after
-// it. Both come from the same run, so the speed of the machine hardly matters. It does not judge the 99th percentile,
-// because one pause of a busy machine decides it.
+// compare expects the median of the phase "replaying" to be at most twice that of the calm phases before and after it.
+// All phases come from the same run, so the speed of the machine hardly matters. compare does not judge the 99th
+// percentile, because one pause of a busy machine decides it.
 func (f *freshness) compare() {
 	f.s.t.Helper()
 	calm, busy := f.values[""], f.values["replaying"]

@@ -213,7 +213,7 @@ func (s *scene) untilCurrentWithin(change ...setting) {
 	}
 }
 
-// passed returns the sum of dead letters that the ranges of all commits count.
+// passed returns how many dead letters the ranges of all commits count together.
 func (s *scene) passed() (n int64) {
 	s.t.Helper()
 	for _, c := range s.commits() {
