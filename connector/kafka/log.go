@@ -261,12 +261,12 @@ func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 }
 
 // Trouble is a problem that currently prevents reading: the cluster, a broker or a partition does not answer, or denies
-// access. The Log repeats its requests and stops no claim. The status nevertheless lists the claims as held, with
+// access, or is too old. The Log repeats its requests and stops no claim. The status nevertheless lists the claims as held, with
 // Reason.
 type Trouble struct {
 	Broker    int32               // -1 if it is not about one broker
 	Partition connector.Partition // zero if it is not about one partition
-	Reason    hold.Reason         // kafka_down or kafka_denied
+	Reason    hold.Reason         // kafka_down, kafka_denied or kafka_incompatible
 	Since     time.Time
 	Err       error // the newest error
 }
