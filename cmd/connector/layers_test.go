@@ -94,8 +94,8 @@ var layers = map[string][]string{
 	"internal/app": {
 		"classify", "connector", "connector/pipeline", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
 		"health/liveness", "health/membership", "health/ops", "idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open",
-		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse", "sink/delta", "sink/delta/datafile", "sink/delta/deltalog",
-		"sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse", "secure/reload", "sink/delta", "sink/delta/datafile",
+		"sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
 	},
 	"internal/fail": {},
 	"internal/replay": {

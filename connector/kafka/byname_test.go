@@ -78,7 +78,7 @@ func TestLogOldBroker(t *testing.T) {
 		r := w.read(LogConfig{})
 		_, err := r.Topic(t.Context(), "t")
 		var h *hold.Error
-		if !errors.As(err, &h) || !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "needed is v10 to v10 (Kafka 2.8") {
+		if !errors.As(err, &h) || h.Reason != hold.KafkaIncompatible || !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "needed is v10 to v10 (Kafka 2.8") {
 			t.Error(err)
 		}
 	}, kfake.MaxVersions(kversion.V2_7_0()))
@@ -91,7 +91,7 @@ func TestLogOldBroker(t *testing.T) {
 		r.from(r.partitions("t")[0], 0, -1)
 		r.within(time.Minute, func() bool { return false })
 		status := r.Status()
-		if r.answers > 0 || len(status) != 1 || !errors.Is(status[0].Err, errVersion) ||
+		if r.answers > 0 || len(status) != 1 || status[0].Reason != hold.KafkaIncompatible || !errors.Is(status[0].Err, errVersion) ||
 			!strings.Contains(status[0].Err.Error(), "Fetch v4 to v10, needed is v11") {
 			t.Errorf("%d answers, status %+v", r.answers, status)
 		}
@@ -145,7 +145,7 @@ func TestTopicWithoutID(t *testing.T) {
 		r := w.read(LogConfig{})
 		_, err := r.Topic(t.Context(), "t")
 		var h *hold.Error
-		if !errors.As(err, &h) || !errors.Is(err, errNoTopicID) || h.Reason != hold.KafkaDown {
+		if !errors.As(err, &h) || !errors.Is(err, errNoTopicID) || h.Reason != hold.KafkaIncompatible {
 			t.Error(err)
 		}
 	})

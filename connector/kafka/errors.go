@@ -170,8 +170,8 @@ func Classify(err error) error {
 	return err
 }
 
-// AsHold turns a Fatal error into a hold: kafka_denied if the cluster denies access or no connection can be opened
-// until a person or a file changes something, else kafka_down. doing describes the failed operation for people, such as
+// AsHold turns a Fatal error into a hold: kafka_incompatible if a server is no Kafka broker or is too old, kafka_denied
+// if the cluster denies access or no connection can be opened until a person or a file changes something, else kafka_down. doing describes the failed operation for people, such as
 // "reading the metadata of topic orders". Errors of another class come back classified.
 func AsHold(doing string, err error) error {
 	err = Classify(err)
@@ -183,6 +183,8 @@ func AsHold(doing string, err error) error {
 	}
 	code, ok := errors.AsType[kafka.Error](err)
 	switch {
+	case incompatible(err):
+		return holdError{hold.New(hold.KafkaIncompatible, doing+" cannot work: "+err.Error(), nil), err}
 	case ok && denied(code), untrusted(err):
 		return holdError{hold.New(hold.KafkaDenied, doing+" is refused: "+err.Error(), nil), err}
 	case code == kafka.InconsistentGroupProtocol:
@@ -201,6 +203,15 @@ type holdError struct {
 }
 
 func (h holdError) Unwrap() []error { return []error{h.error, h.cause} }
+
+// incompatible reports whether err shows that a server does not speak Kafka's protocol, or that a broker or the protocol
+// version of its cluster is too old.
+func incompatible(err error) bool {
+	if e, ok := errors.AsType[*dial.Error](err); ok {
+		return e.Cause == dial.NotKafka || e.Cause == dial.TooOld
+	}
+	return errors.Is(err, errVersion) || errors.Is(err, errNoTopicID)
+}
 
 // untrusted reports whether err is a [dial.Error] that returns at each attempt until an operator or a file changes
 // something, such as refused credentials or a port that is not Kafka's. It also returns true for other TLS errors by

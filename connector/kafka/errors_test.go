@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"sluice/classify"
@@ -124,6 +125,9 @@ func TestHeld(t *testing.T) {
 		{kafka.GroupAuthorizationFailed, hold.KafkaDenied},
 		{tls.RecordHeaderError{}, hold.KafkaDenied},
 		{&dial.Error{Cause: dial.NoTLS}, hold.KafkaDenied},
+		{&dial.Error{Cause: dial.NotKafka}, hold.KafkaIncompatible},
+		{fmt.Errorf("metadata: %w", &dial.Error{Cause: dial.TooOld}), hold.KafkaIncompatible},
+		{tooOld(protocol.Metadata, versionRange{0, 9}, metadataVersion, metadataVersion), hold.KafkaIncompatible},
 		{&dial.Error{Cause: dial.Unreachable}, ""},
 		{kafka.InvalidSessionTimeout, hold.KafkaDown},
 		{hold.New(hold.TopicMissing, "", nil), hold.TopicMissing},

@@ -260,13 +260,13 @@ func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 	wake(l.deliver)
 }
 
-// Trouble is a problem that currently prevents reading: the cluster, a broker or a partition does not answer, or denies
-// access. The Log repeats its requests and stops no claim. The status nevertheless lists the claims as held, with
-// Reason.
+// Trouble is a problem that currently prevents reading: the cluster, a broker or a partition does not answer, denies
+// access, or is too old. The Log repeats its requests and stops no claim. The status nevertheless lists the claims as
+// held, with Reason.
 type Trouble struct {
 	Broker    int32               // the id of the broker; -1 if the trouble is not about one broker
 	Partition connector.Partition // zero if the trouble is not about one partition
-	Reason    hold.Reason         // kafka_down or kafka_denied
+	Reason    hold.Reason         // kafka_down, kafka_denied or kafka_incompatible
 	Since     time.Time
 	Err       error // the newest error
 }

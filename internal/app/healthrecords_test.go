@@ -26,26 +26,30 @@ func TestHealthSecretFile(t *testing.T) {
 	}
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))
-	h := &heldSecret{path: path}
-	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
-		t.Errorf("no file: %v, %q", err, h.get())
+	if _, err := openSecret(t.Context(), path, logger); err == nil {
+		t.Error("a missing file is accepted")
 	}
 	write("\n")
-	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
-		t.Errorf("an empty file: %v, %q", err, h.get())
+	if _, err := openSecret(t.Context(), path, logger); err == nil || out.Len() > 0 {
+		t.Errorf("an empty file: %v, the log says %q", err, out.String())
 	}
+	write("geheim one\r\n")
+	f, err := openSecret(t.Context(), path, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := heldSecrets{path: f}.of(config.Topic{HealthRecords: config.HealthRecords{Drop: true, SecretFile: path}}).Secret
 	for _, c := range []struct{ text, want, line string }{
-		{"geheim one\r\n", "geheim one", ""},
 		{"geheim one", "geheim one", ""},
-		{"", "geheim one", "failed to read a changed secret file"},
+		{"", "geheim one", "failed to read a changed file"},
 		{" ", "geheim one", ""}, // the failure was logged already
 		{"geheim two", "geheim two", "using the new secret"},
-		{"", "geheim two", "failed to read a changed secret file"},
+		{"", "geheim two", "failed to read a changed file"},
 	} {
 		out.Reset()
 		write(c.text)
-		if err := h.refresh(t.Context(), logger); err != nil || h.get() != c.want {
-			t.Errorf("%q: %v, %q", c.text, err, h.get())
+		if err := f.Refresh(t.Context()); err != nil || secret() != c.want {
+			t.Errorf("%q: %v, %q", c.text, err, secret())
 		}
 		if got := out.String(); (got != "") != (c.line != "") || !strings.Contains(got, c.line) || strings.Contains(got, "geheim") {
 			t.Errorf("%q: the log says %q, want %q", c.text, got, c.line)
@@ -96,7 +100,7 @@ topics: {guarded: {}}`)
 	look := func() {
 		t.Helper()
 		for _, h := range s.secrets {
-			if err := h.refresh(t.Context(), s.logger); err != nil {
+			if err := h.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}

@@ -36,7 +36,7 @@ func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 	// The trouble of a broker or of a claim takes precedence over the open breaker of Kafka. Trouble stays while the
 	// breaker lets a probe pass, and it has the exact start of the failures.
 	trouble, ok := s.log.TroubleOf(p)
-	if ok && (trouble.Reason == hold.KafkaDenied || time.Since(trouble.Since) >= troubling) {
+	if ok && (trouble.Reason != hold.KafkaDown || time.Since(trouble.Since) >= troubling) {
 		return &hold.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
 	}
 	return waiting(s.kafkaGuard, hold.KafkaDown)

@@ -85,7 +85,7 @@ func (s *Member) Run(ctx context.Context) error {
 		return err
 	}
 	background.Go(func() { s.operations.Run(lasting) })
-	background.Go(func() { s.secrets.watch(lasting, logger) })
+	background.Go(func() { s.secrets.watch(lasting) })
 	if err := s.awaitOperations(ctx); err != nil {
 		return nil // stopped before the pipeline started
 	}

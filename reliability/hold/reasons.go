@@ -77,6 +77,8 @@ var rules = map[Reason]rule{
 	OperationsLog: {level: slog.LevelError, dependency: Operations, ends: "an operator: put the entry that connector audit verify names back as it was; until then pauses are unknown"},
 	KafkaDenied: {level: slog.LevelError, dependency: Kafka, ends: "by itself once Kafka accepts the connector: the certificate, password or token that the " +
 		"detail names is right, or its user may Read and Describe the topic and Read the group. Checked every minute"},
+	KafkaIncompatible: {level: slog.LevelError, dependency: Kafka, ends: "by itself once the address that the detail names is that of a Kafka broker of version 2.8 or newer: " +
+		"correct kafka.brokers and advertised.listeners, or upgrade the broker. Checked every minute"},
 }
 
 // Reasons returns all reasons, sorted.

@@ -25,7 +25,7 @@ const (
 	replayed = 20_000
 	// liveRate is the number of records per second beside a replay.
 	liveRate = 200
-	// calmScrapes is how often the freshness is read before and after the replays.
+	// calmScrapes is how often the freshness is read in a phase.
 	calmScrapes = 60
 )
 
@@ -200,7 +200,7 @@ func TestReplay_Killed(t *testing.T) {
 		m.await("it has partitions", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
 	}
 	watch := s.watchFreshness(members...)
-	watch.calm()
+	watch.read(calmScrapes)
 
 	watch.phase("replaying")
 	all := []string{"--rate", "0"}
@@ -250,7 +250,7 @@ func TestReplay_Killed(t *testing.T) {
 		t.Errorf("there are dead letters left: %s", out.Tail())
 	}
 	watch.phase("")
-	watch.calm()
+	watch.read(calmScrapes)
 	watch.end()
 	end()
 	s.awaitPassed()
@@ -272,7 +272,7 @@ func TestReplay_Killed(t *testing.T) {
 	if rows != replayed || intents[""] > 0 {
 		t.Errorf("%d rows of replays, want %d; %d intents have no outcome", rows, replayed, intents[""])
 	}
-	watch.compare()
+	watch.compare("replaying")
 }
 
 // countsLetters waits until a member counts n unresolved dead letters, and returns how long that took.

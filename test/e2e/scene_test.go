@@ -149,6 +149,7 @@ type settings struct {
 	timeout string // the key storage.s3.timeout
 	bad     string // the key bad_records, and keys that make more records bad
 	health  string // the keys below health, except listen
+	ops     string // the keys below ops
 }
 
 // alsoReads adds entries to the topics.
@@ -176,7 +177,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	c := settings{
 		brokers: strings.Join(s.addrs, ", "), group: s.name, store: s.minio.Endpoint, listen: listen, start: "earliest",
 		memory: "auto", commit: "{every: 1s, rows: 20000}", timeout: "30s", bad: "hold",
-		log:     "info",
+		log: "info", ops: `listen: ""`,
 		paced:   "session: 6s, offset_commit_interval: 1s",
 		patient: "retry: {initial: 100ms, max: 1s}\nbreaker: {open_for: 2s, successes: 1}",
 	}
@@ -205,10 +206,10 @@ defaults:
   bad_records: %[16]s
 topics: {%[1]s: {%[17]s}%[10]s}
 health: {listen: %[7]q%[19]s}
-ops: {listen: ""}
+ops: {%[22]s}
 shutdown: {drain: 10s}
 `, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout,
-		c.bad, c.own, c.sasl, c.health, c.log, c.paced)
+		c.bad, c.own, c.sasl, c.health, c.log, c.paced, c.ops)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}

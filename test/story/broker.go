@@ -216,6 +216,14 @@ func valueOf(k Kind, epoch int32) []byte {
 	return []byte{byte(k), epochMark, byte(epoch)}
 }
 
+// valueAt returns the value of a record. The caller holds the lock.
+func (b *Broker) valueAt(p *partition, offset int64) []byte {
+	if b.Value != nil {
+		return b.Value(p.kinds[offset], offset)
+	}
+	return valueOf(p.kinds[offset], p.epochs[offset])
+}
+
 // epochOf returns the leader epoch in a record's value, 0 if it has none.
 func epochOf(value []byte) int32 {
 	if len(value) == 3 && value[1] == epochMark {

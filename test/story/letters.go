@@ -175,11 +175,7 @@ func (d *DeadLetters) append(l *deadletter.Letter) {
 func (b *Broker) value(topic string, id int32, offset int64) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k := b.topics[topic].partitions[id].kinds[offset]
-	if b.Value != nil {
-		return b.Value(k, offset)
-	}
-	return []byte{byte(k)}
+	return b.valueAt(b.topics[topic].partitions[id], offset)
 }
 
 // kind returns the kind of the record at an offset.

@@ -475,6 +475,21 @@ func TestLetters_WithinPool(t *testing.T) {
 	}
 }
 
+// TestLetters_AfterElection has bad records of two leader epochs. Each letter must hold its record, whose value has the
+// epoch.
+func TestLetters_AfterElection(t *testing.T) {
+	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		h.Broker.Produce(story.Topic, 0, "rp", "k")
+		h.Broker.Elect(story.Topic, 0)
+		h.Broker.Produce(story.Topic, 0, "rp", "k")
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 2})
+		wantLetters(t, h, 0, 1, 3)
+	})
+}
+
 // TestLetters_LargerThanPool expects a bad record that is larger than the batch pool to become a letter.
 func TestLetters_LargerThanPool(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {

@@ -364,10 +364,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 			break
 		}
 		f.Next = o + 1
-		rec := connector.Record{Offset: o, Timestamp: p.times[o].UnixMilli(), Key: []byte(p.keys[o]), Value: valueOf(p.kinds[o], p.epochs[o])}
-		if b.Value != nil {
-			rec.Value = b.Value(p.kinds[o], o)
-		}
+		rec := connector.Record{Offset: o, Timestamp: p.times[o].UnixMilli(), Key: []byte(p.keys[o]), Value: b.valueAt(p, o)}
 		switch p.kinds[o] {
 		case Control:
 			continue
