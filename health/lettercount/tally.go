@@ -75,7 +75,7 @@ type source struct {
 	fresh  []int64     // offsets below judged about which a letter was read later
 	slices int         // number of slices that have letters about the source
 
-	last *count // the last count, nil if anything has changed since
+	last *count // the last count; nil if letters or judgements have changed since
 }
 
 // count is the number of unresolved dead letters of one source, by class, and what it was computed from.
@@ -83,13 +83,14 @@ type count struct {
 	at       Position
 	resolved offsets.Set
 	beyond   bool // true if there are letters about offsets from at.Next on
+	replayed bool // true if a replay has added rows since, so counts is too high
 	counts   map[classify.Class]int64
 }
 
 // of reports whether the count is still right for this position and these resolved letters. It is false for a nil
 // count.
 func (c *count) of(at Position, resolved offsets.Set) bool {
-	return c != nil && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
+	return c != nil && !c.replayed && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
 }
 
 // Span are the offsets [From, To).
@@ -419,9 +420,16 @@ func (t *Tally) Judged(part Part, void []int64) {
 }
 
 // HasRows records that dead letters of a partition are void, because a replay added the rows of their records.
+// [Tally.Recount] still has the position of the last count.
 func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
-	if s := t.sources[p]; s != nil {
-		t.setVoid(s, offsets.Union(s.void, at))
+	s := t.sources[p]
+	if s == nil {
+		return
+	}
+	last := s.last
+	t.setVoid(s, offsets.Union(s.void, at))
+	if last != nil {
+		s.last = &count{at: last.at, replayed: true}
 	}
 }
 
@@ -442,8 +450,9 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 	return counts
 }
 
-// Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators. ok is
-// false if there was no such Count, or if the letters of the topic have changed since.
+// Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators and the rows
+// of replays since. ok is false if there was no such Count, or if the letters of the topic or what was judged about them
+// have changed since.
 func (t *Tally) Recount(topic string, resolved func(idempotency.Partition) offsets.Set) (counts map[classify.Class]int64, ok bool) {
 	at := map[idempotency.Partition]Position{}
 	for _, s := range t.of(topic) {
