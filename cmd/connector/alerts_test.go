@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -198,19 +197,14 @@ func TestMetricNames(t *testing.T) {
 }
 
 // TestAlerts compares the alert rules with the code and docs/alerts.md. A connector must have each metric and label,
-// each alert must have a description and an instruction, and each hold reason must raise an alert.
+// each alert must have a description and a section that says what to look at and what to type, and each hold reason must raise an alert.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	var rules ruleFile
 	strictYAML(t, alertsFile, &rules)
 	k := knownMetrics(t, rules)
 	inTemplate := regexp.MustCompile(`\$labels\.([a-z_]+)`)
-	row := regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| ([a-z]+) \\|")
-	page := read(t, "../../docs/alerts.md")
-	documented := map[string]string{}
-	for _, m := range row.FindAllStringSubmatch(page, -1) {
-		documented[m[1]] = m[2]
-	}
+	documented, q := runbooks(read(t, "../../docs/alerts.md")), newQueries(t)
 	seen := map[string]bool{}
 	raised := map[string]bool{}
 	for _, r := range rules.recorded() {
@@ -226,9 +220,10 @@ func TestAlerts(t *testing.T) {
 		if !slices.Contains([]string{"critical", "warning", "info"}, severity) || len(a.Labels) != 1 {
 			t.Errorf("%s: labels %v, want a severity", a.Alert, a.Labels)
 		}
-		if documented[a.Alert] != severity {
-			t.Errorf("%s is %s, docs/alerts.md says %q", a.Alert, severity, documented[a.Alert])
+		if !strings.HasPrefix(documented[a.Alert].text, "\n`"+severity+"`: ") {
+			t.Errorf("%s is %s, its section in docs/alerts.md says %.20q", a.Alert, severity, documented[a.Alert].text)
 		}
+		checkRunbook(t, a.Alert, documented[a.Alert], q)
 		delete(documented, a.Alert)
 		if got := slices.Sorted(maps.Keys(a.Annotations)); !slices.Equal(got, []string{"description", "runbook", "summary"}) {
 			t.Errorf("%s has the annotations %v", a.Alert, got)
@@ -240,9 +235,8 @@ func TestAlerts(t *testing.T) {
 				}
 			}
 		}
-		file, anchor, _ := strings.Cut(a.Annotations["runbook"], "#")
-		if !slices.Contains(anchors(read(t, filepath.Join("../..", file))), anchor) {
-			t.Errorf("%s: %s has no %s", a.Alert, file, anchor)
+		if got, want := a.Annotations["runbook"], "docs/alerts.md#"+strings.ToLower(a.Alert); got != want {
+			t.Errorf("%s: runbook is %s, its section is %s", a.Alert, got, want)
 		}
 		for _, s := range parseQuery(t, a.Expr).selectors {
 			for _, m := range s.matchers {

@@ -33,28 +33,37 @@ func (c *cli) demoCommand() *cobra.Command {
 	var (
 		records int
 		dir     string
+		keep    bool
 	)
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Fill a table on the local disk from a broker inside this process",
 		Long: `Starts a Kafka broker inside this process, produces orders to it, moves them
 into a Delta table in a directory, and prints how to query it. It needs no
-Kafka, no store and no Docker. It refuses a directory that already has a table.`,
+Kafka, no store and no Docker. It refuses a directory that already has a table.
+
+With --keep the member runs on until Ctrl-C, with the ops API on a free port of
+127.0.0.1; the command prints a token for it and requests to try.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if records < 1 {
 				return fail.Usage(fmt.Errorf("--records %d: write 1 or more", records))
 			}
-			return c.demo(cmd.Context(), records, dir)
+			return c.demo(cmd.Context(), records, dir, keep)
 		},
 	}
 	cmd.Flags().IntVar(&records, "records", 200_000, "the number of orders to produce")
 	cmd.Flags().StringVar(&dir, "dir", "sluice-demo", "the directory of the table")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the member and its ops API running until Ctrl-C")
 	return cmd
 }
 
-// demo runs a member with the wiring of the command run until the table has all orders.
-func (c *cli) demo(ctx context.Context, records int, dir string) error {
+// demoLog is the log of the demo's members: what its output does not say.
+var demoLog = config.Log{Level: "warn", Format: "text"}
+
+// demo runs a member with the wiring of the command run until the table has all orders; with keep, another one until ctx
+// ends.
+func (c *cli) demo(ctx context.Context, records int, dir string, keep bool) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return fail.Usage(fmt.Errorf("--dir: %w", err))
@@ -79,7 +88,7 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	produced := time.Since(began)
 
 	cfg := demoConfig(broker.ListenAddrs(), dir)
-	logger, err := terminal.NewLogger(config.Log{Level: "warn", Format: "text"}, c.stderr)
+	logger, err := terminal.NewLogger(demoLog, c.stderr)
 	if err != nil {
 		return err
 	}
@@ -105,6 +114,9 @@ func (c *cli) demo(ctx context.Context, records int, dir string) error {
 	}
 	if info.Rows != int64(records) {
 		return fail.Found(fmt.Errorf("%d records became %d rows", records, info.Rows))
+	}
+	if keep {
+		return c.keep(ctx, cfg, dir)
 	}
 	return nil
 }

@@ -3,10 +3,15 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -47,6 +52,48 @@ func TestDemo(t *testing.T) {
 	}
 	if code, _, errs := runHere(t, "demo", "--records", "10", "--dir", dir); code != exitRefused || !strings.Contains(errs, "already has a table") {
 		t.Errorf("a second demo in the same directory: exit code %d, %q", code, errs)
+	}
+}
+
+// TestDemo_Keep tries the requests that the demo prints with its token, and ends the member.
+func TestDemo_Keep(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	dir := t.TempDir()
+	out, printed := io.Pipe()
+	defer func() { _ = out.Close() }()
+	ended := make(chan int, 1)
+	var errs bytes.Buffer
+	go func() {
+		ended <- run(ctx, []string{"demo", "--records", "100", "--dir", dir, "--keep"}, printed, &errs)
+		_ = printed.Close()
+	}()
+	lines, token, requests := bufio.NewScanner(out), "", 0
+	for requests < 5 && lines.Scan() {
+		command := strings.TrimSpace(lines.Text())
+		if secret, found := strings.CutPrefix(command, "TOKEN="); found {
+			token = secret
+		}
+		if !strings.HasPrefix(command, "curl ") {
+			continue
+		}
+		requests++
+		address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(command)
+		if code, body := apiCurl(t, strings.Replace(command, address, "localhost:8090", 1), token, address); code != http.StatusOK {
+			t.Errorf("%s: %d %s", command, code, body)
+		}
+	}
+	content := read(t, filepath.Join(dir, "tokens"))
+	if requests != 5 || token == "" || strings.Contains(content, token) {
+		t.Errorf("%d requests, token %q, file of tokens %q", requests, token, content)
+	}
+	stop()
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+	if _, err := os.Stat(filepath.Join(dir, "tokens")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of tokens stays: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,42 +17,42 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestSecurityPage_Keys expects each key that SECURITY.md names to be a key of the configuration.
+// TestSecurityPage_Keys expects each key that docs/security.md names to be a key of the configuration.
 func TestSecurityPage_Keys(t *testing.T) {
 	paths, seen := map[string]bool{}, 0
 	for _, path := range documentedKeys(t) {
 		paths[strings.TrimPrefix(path, "defaults.")] = true
 	}
 	sections := regexp.MustCompile("`((?:kafka|storage|fingerprints|members|health|ops|dead_letters)\\.[a-z0-9_.]+)(?:: [a-z]+)?`")
-	for _, m := range sections.FindAllStringSubmatch(read(t, filepath.Join("..", "..", "SECURITY.md")), -1) {
+	for _, m := range sections.FindAllStringSubmatch(read(t, filepath.Join("..", "..", "docs", "security.md")), -1) {
 		seen++
 		if !paths[m[1]] {
-			t.Errorf("SECURITY.md names the key %s, which does not exist", m[1])
+			t.Errorf("docs/security.md names the key %s, which does not exist", m[1])
 		}
 	}
 	if seen < 20 {
 		t.Errorf("only %d keys found", seen)
 	}
 	for path := range paths {
-		if strings.HasSuffix(path, ".insecure_plaintext") && !strings.Contains(read(t, filepath.Join("..", "..", "SECURITY.md")), "`"+path+"`") {
-			t.Errorf("SECURITY.md does not name the exception %s", path)
+		if strings.HasSuffix(path, ".insecure_plaintext") && !strings.Contains(read(t, filepath.Join("..", "..", "docs", "security.md")), "`"+path+"`") {
+			t.Errorf("docs/security.md does not name the exception %s", path)
 		}
 	}
 }
 
-// kafkaRights returns the operations by resource from the table of Kafka's permissions in SECURITY.md, with or without
+// kafkaRights returns the operations by resource from the table of Kafka's permissions in docs/security.md, with or without
 // the optional ones.
 func kafkaRights(t *testing.T, optional bool) map[string][]string {
 	t.Helper()
-	_, section, found := strings.Cut(read(t, filepath.Join("..", "..", "SECURITY.md")), "\n### Kafka\n")
+	_, section, found := strings.Cut(read(t, filepath.Join("..", "..", "docs", "security.md")), "\n## Rights in Kafka\n")
 	if !found {
-		t.Fatal("SECURITY.md has no section Kafka")
+		t.Fatal("docs/security.md has no section Rights in Kafka")
 	}
-	section, _, _ = strings.Cut(section, "\n### ")
+	section, _, _ = strings.Cut(section, "\n## ")
 	rights := map[string][]string{}
 	for line := range strings.Lines(section) {
 		cells := strings.Split(line, "|")
-		if len(cells) != 5 || !strings.Contains(cells[2], "`") || !optional && strings.Contains(cells[3], "optional") {
+		if len(cells) != 5 || strings.HasPrefix(line, "| `") || !strings.Contains(cells[2], "`") || !optional && strings.Contains(cells[3], "optional") {
 			continue
 		}
 		resource, _, _ := strings.Cut(strings.TrimSpace(cells[1]), " (")
@@ -63,7 +64,7 @@ func kafkaRights(t *testing.T, optional bool) map[string][]string {
 }
 
 // TestSecurityPage_KafkaRights runs a member, with dead letters, their table and a canary, and the command check, with
-// the rights that SECURITY.md asks for. All must work. Without any one right there must be a hold, or the canary must
+// the rights that docs/security.md asks for. All must work. Without any one right there must be a hold, or the canary must
 // fail.
 func TestSecurityPage_KafkaRights(t *testing.T) {
 	rights := kafkaRights(t, false)
@@ -118,7 +119,7 @@ func lakeWithRights(t *testing.T, rights map[string][]string, resource, without 
 		}
 		for _, op := range slices.DeleteFunc(slices.Clone(ops), func(op string) bool { return r == resource && op == without }) {
 			if _, known := operations[op]; !known {
-				t.Fatalf("SECURITY.md names the operation %q, which Kafka does not have", op)
+				t.Fatalf("docs/security.md names the operation %q, which Kafka does not have", op)
 			}
 			acls = append(acls, kfake.ACL{Resource: kind, Name: names[r], Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operations[op], Allow: true})
 		}
@@ -134,4 +135,65 @@ func lakeWithRights(t *testing.T, rights map[string][]string, resource, without 
 		t.Fatal(err)
 	}
 	return l
+}
+
+// TestSecurityPage_CommandRights runs each command of the table of rights as a user who has exactly its rights, and as users
+// who lack one of them.
+func TestSecurityPage_CommandRights(t *testing.T) {
+	arguments := map[string][]string{
+		"holds": {"holds"}, "offsets show": {"offsets", "show"}, "deadletters list": {"deadletters", "list"}, "deadletters show": {"deadletters", "show", "orders:0@1"},
+		"deadletters replay": {"deadletters", "replay", "orders:0@1", "--value-file", "FILE", "--reason", "test", "--yes"},
+		"verify --kafka":     {"verify", "--kafka"},
+	}
+	rights := map[string]map[string][]string{}
+	for _, row := range tableRows(t, read(t, filepath.Join("..", "..", "docs", "security.md")), "command | resource") {
+		for _, command := range codes(row[0]) {
+			if rights[command] == nil {
+				rights[command] = map[string][]string{}
+			}
+			for resource := range strings.SplitSeq(row[1], ", ") {
+				rights[command][resource] = append(rights[command][resource], codes(row[2])...)
+			}
+		}
+	}
+	run := func(t *testing.T, command, resource, without string) (code int, text string) {
+		t.Helper()
+		l := lakeWithRights(t, rights[command], resource, without).as(", canary: {topic: p-canary, every: 1s}", "")
+		root := l.as("username: sluice, password: secret", "username: root, password: root")
+		for range 2 { // the second run moves the dead letter into its table
+			root.runs(exitOK, "run", "--until-current")
+		}
+		args := slices.Clone(arguments[command])
+		if i := slices.Index(args, "FILE"); i >= 0 {
+			args[i] = filepath.Join(t.TempDir(), "value")
+			if err := os.WriteFile(args[i], []byte(`{"n":7}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, out, errs := connectorRun(t, append(args, "--config", l.Config)...)
+		return code, out + errs
+	}
+	for command := range arguments {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			if code, text := run(t, command, "", ""); code != exitOK {
+				t.Errorf("exit code %d: %s", code, text)
+			}
+			for resource, ops := range rights[command] {
+				for _, op := range ops {
+					if code, text := run(t, command, resource, op); code == exitOK {
+						t.Errorf("without %s on %s it succeeds: %s", op, resource, text)
+					}
+				}
+			}
+		})
+		if len(rights[command]) == 0 {
+			t.Errorf("the page has no rights of %s", command)
+		}
+	}
+	for command := range rights {
+		if arguments[command] == nil {
+			t.Errorf("no test runs %s", command)
+		}
+	}
 }

@@ -28,7 +28,7 @@ import (
 )
 
 // These tests execute the pages that a new reader starts with: the tutorial, the configuration in the README, and the
-// pages about column types, symptoms and other connectors. TestCommandsInDocs executes the blocks marked sh,
+// pages about column types, troubleshooting and other connectors. TestCommandsInDocs executes the blocks marked sh,
 // TestTutorial those marked console.
 
 // A block is a fenced block of a page.
@@ -585,58 +585,36 @@ func TestDocsSchema_Changes(t *testing.T) {
 	}
 }
 
-// TestDocsSymptoms compares docs/symptoms.md with the code: metrics in queries, texts and keys of log lines, and alerts
-// must exist.
-func TestDocsSymptoms(t *testing.T) {
+// TestDocsTroubleshooting compares docs/troubleshooting.md with the code: metrics in queries, texts and keys of log lines,
+// and alerts must exist.
+func TestDocsTroubleshooting(t *testing.T) {
 	t.Parallel()
-	page := read(t, "../../docs/symptoms.md")
-	var rules ruleFile
-	strictYAML(t, alertsFile, &rules)
-	metrics, lines := knownMetrics(t, rules), spokenLines(t)
-	keys := map[string]bool{"msg": true}
-	for row := range strings.Lines(read(t, "../../docs/operations.md")) { // TestLogTable compares the tables of that page with the sources
-		if cells := strings.Split(row, "|"); strings.HasPrefix(row, "| `") && len(cells) == 6 {
-			for _, key := range codes(cells[3]) {
-				keys[key] = true
-			}
-		}
-	}
+	page, q := read(t, "../../docs/troubleshooting.md"), newQueries(t)
 	promql, logql := 0, strings.Count(page, "|=")
 	for _, b := range blocks(page) {
 		for query := range strings.Lines(b.text) {
-			if b.lang == "promql" {
+			switch {
+			case strings.TrimSpace(query) == "":
+			case b.lang == "promql":
 				promql++
-				metrics.check(t, "docs/symptoms.md", query)
+				q.metrics.check(t, "docs/troubleshooting.md", query)
+			case b.lang == "logql":
+				if !q.check(t, "docs/troubleshooting.md", query) {
+					t.Errorf("no query: %s", query)
+				}
 			}
 		}
 	}
-	words := regexp.MustCompile(`\|= "([^"]+)"`).FindAllStringSubmatch(page, -1)
+	for _, span := range spans(page) {
+		q.check(t, "docs/troubleshooting.md", span)
+	}
+	words := inLog.FindAllStringSubmatch(page, -1)
 	if promql < 10 || len(words) < 10 || len(words) != logql {
-		t.Errorf("%d queries in PromQL, %d in LogQL", promql, len(words))
-	}
-	for _, m := range words {
-		said := m[1] == "internal error" && strings.Contains(read(t, "main.go"), m[1])
-		for msg := range lines {
-			said = said || strings.Contains(msg, m[1])
-		}
-		if !said {
-			t.Errorf("no line of the log has %q", m[1])
-		}
-	}
-	for _, m := range regexp.MustCompile(`{{\.([a-z_]+)}}`).FindAllStringSubmatch(page, -1) {
-		if !keys[m[1]] {
-			t.Errorf("no line of the log has the key %s", m[1])
-		}
+		t.Errorf("%d queries in PromQL, %d in LogQL, %d of them read", promql, logql, len(words))
 	}
 	for _, m := range regexp.MustCompile("the log says `([^`]+)`").FindAllStringSubmatch(page, -1) {
-		if lines[m[1]] == nil {
+		if q.lines[m[1]] == nil {
 			t.Errorf("the log never says %q", m[1])
-		}
-	}
-	alerts := rules.alerts()
-	for _, m := range regexp.MustCompile("`((?:Consumer|Sluice|Worker|DLQ)[A-Z][A-Za-z]+)`").FindAllStringSubmatch(page, -1) {
-		if !slices.ContainsFunc(alerts, func(r rule) bool { return r.Alert == m[1] }) {
-			t.Errorf("there is no alert %s", m[1])
 		}
 	}
 	for _, keyword := range []string{"UNHEALTHY", "BACKPRESSURE", "DEAD LETTER", "Readiness check FAILED"} {
@@ -644,6 +622,34 @@ func TestDocsSymptoms(t *testing.T) {
 			t.Errorf("no query for %s", keyword)
 		}
 	}
+	recoveries := runbooks(page)
+	for _, title := range []string{"Replay dead letters", "A circuit breaker does not close", "Reset the fingerprints"} {
+		checkRunbook(t, title, recoveries[title], q)
+	}
+	paths := documentedKeys(t)
+	for _, row := range tableRows(t, page, "practice | here") {
+		for _, key := range codes(row[2]) {
+			if !hasKey(paths, key) {
+				t.Errorf("there is no key %s", key)
+			}
+		}
+	}
+	var rules ruleFile
+	strictYAML(t, alertsFile, &rules)
+	alerts := rules.alerts()
+	for _, m := range regexp.MustCompile("`((?:Consumer|Sluice|Worker|DLQ)[A-Z][A-Za-z]+)`").FindAllStringSubmatch(page, -1) {
+		if !slices.ContainsFunc(alerts, func(r rule) bool { return r.Alert == m[1] }) {
+			t.Errorf("there is no alert %s", m[1])
+		}
+	}
+}
+
+// hasKey reports whether a key is one of the configuration, or has keys below it.
+func hasKey(paths []string, key string) bool {
+	return slices.ContainsFunc(paths, func(path string) bool {
+		path = strings.TrimPrefix(path, "defaults.")
+		return path == key || strings.HasPrefix(path, key+".")
+	})
 }
 
 // TestDocsComingFrom expects each key that docs/coming-from.md names to be a key of the configuration. Each environment
@@ -651,17 +657,11 @@ func TestDocsSymptoms(t *testing.T) {
 func TestDocsComingFrom(t *testing.T) {
 	page := read(t, "../../docs/coming-from.md")
 	paths := documentedKeys(t)
-	exists := func(key string) bool {
-		return slices.ContainsFunc(paths, func(path string) bool {
-			path = strings.TrimPrefix(path, "defaults.")
-			return path == key || strings.HasPrefix(path, key+".")
-		})
-	}
 	records, operators, _ := strings.Cut(page, "\n## What operators notice\n")
 	for _, part := range []string{records, operators} {
 		for _, row := range tableRows(t, part, "what you had") {
 			for _, key := range codes(row[len(row)-1]) {
-				if !exists(key) {
+				if !hasKey(paths, key) {
 					t.Errorf("there is no key %s", key)
 				}
 			}

@@ -267,15 +267,27 @@ func (k *Kafka) Pid() int { return k.proc.Pid() }
 
 // Groups runs Kafka's own kafka-consumer-groups.sh and returns what it printed.
 func (k *Kafka) Groups(ctx context.Context, args ...string) (string, error) {
-	args = append([]string{
-		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.configurationFile=" + k.log4j(), "-cp", k.libs + "/*",
-		"org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", k.Addr,
-	}, args...)
-	out, err := exec.CommandContext(ctx, "java", args...).CombinedOutput()
+	command := append(k.tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"), "--bootstrap-server", k.Addr)
+	command = append(command, args...)
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("kafka-consumer-groups: %w: %s", err, out)
 	}
 	return string(out), nil
+}
+
+// WriteTool writes a shell script that runs one of Kafka's own tools, by its class, as the scripts of Kafka's archive do.
+func (k *Kafka) WriteTool(path, class string) error {
+	script := "#!/bin/sh\nexec '" + strings.Join(k.tool(class), "' '") + "' \"$@\"\n"
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		return fmt.Errorf("write a script: %w", err)
+	}
+	return nil
+}
+
+// tool returns the command that runs one of Kafka's own tools.
+func (k *Kafka) tool(class string) []string {
+	return []string{"java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.configurationFile=" + k.log4j(), "-cp", k.libs + "/*", class}
 }
 
 // CreateTopic creates a topic without retention and waits until each partition has a leader.
