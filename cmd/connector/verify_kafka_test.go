@@ -118,6 +118,38 @@ func TestVerifyKafka_Deleted(t *testing.T) {
 	}
 }
 
+// TestVerifyKafka_LostBesideDeleted expects a record that a commit passed without a row to count as lost, also after another
+// program deleted rows: only as many records as deleted rows are excused.
+func TestVerifyKafka_LostBesideDeleted(t *testing.T) {
+	b := newBroker(t) // five records in each of two partitions
+	w := newTable(t, b.topic, b.addresses...).create()
+	w.append(0, 0, 2, 2, 0, 1)
+	w.append(0, 2, 5, 5, 2, 4) // 3 is lost
+	state, err := deltalog.Load(t.Context(), w.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for f, err := range deltalog.Files(t.Context(), w.store, state) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row, err := range delta.Offsets(t.Context(), w.store, f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row.Offset != 0 {
+				continue
+			}
+			text := fmt.Sprintf("%s\n"+`{"remove":{"path":%q,"deletionTimestamp":1,"dataChange":true}}`, `{"commitInfo":{"operation":"DELETE"}}`, f.Path)
+			if err := w.store.Put(t.Context(), fmt.Sprintf("_delta_log/%020d.json", state.Version+1), strings.NewReader(text), objstore.IfAbsent); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expect(t, exitFound, "lost: orders:0: 1 committed records of the topic have neither a row nor a dead letter, beside 2 whose rows other programs deleted; "+
+		"the first one of both is at offset 0\n", "", "verify", "--kafka", "--config", w.config)
+}
+
 func findingsOf(v admin.Verification) (lines []string) {
 	for _, f := range v.Findings {
 		lines = append(lines, f.String())

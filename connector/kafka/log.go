@@ -102,7 +102,8 @@ type questions struct {
 	epochs  *leaderEpochs
 }
 
-// NewLog returns a Log, which reads while [Log.Run] runs. It registers its metrics with reg, which must not be nil.
+// NewLog returns a Log, which reads while [Log.Run] runs. It registers its metrics with reg, which
+// may be nil.
 func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.Registerer) *Log {
 	if cfg.Memory == nil {
 		cfg.Memory = bytepool.New(128 << 20)

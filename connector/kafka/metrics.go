@@ -22,9 +22,7 @@ type logMetrics struct {
 
 func newLogMetrics(reg prometheus.Registerer) *logMetrics {
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-		reg.MustRegister(c)
-		return c
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &logMetrics{
 		requests:      counter("sluice_fetch_requests_total", "Fetch requests that a broker answered."),
@@ -38,7 +36,9 @@ func newLogMetrics(reg prometheus.Registerer) *logMetrics {
 			Help: "Errors met while reading from Kafka, by kind. They are retried, or lead to a hold.",
 		}, []string{"kind"}),
 	}
-	reg.MustRegister(m.errors)
+	if reg != nil {
+		reg.MustRegister(m.requests, m.byName, m.responseBytes, m.records, m.recordBytes, m.throttled, m.errors)
+	}
 	return m
 }
 

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sluice/connector/kafka"
 	"sluice/internal/config"
 	"sluice/internal/lookup"
@@ -32,7 +30,7 @@ func newKafkaQueries(ctx context.Context, c *config.Config) (*kafkaQueries, erro
 	return &kafkaQueries{
 		retry:  lookup.Patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
 		client: client,
-		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch}, quiet, prometheus.NewRegistry()), // these metrics are not exported
+		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch}, quiet, nil),
 		group: kafka.NewGroup(client, kafka.GroupConfig{
 			Group: k.Group, Optional: c.LaterTopics, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.Route(topic); return meant && err == nil },
 			Beyond: c.Beyond,

@@ -24,6 +24,7 @@ type topicCheck struct {
 	records, tombstones int64
 	health              int64 // records with a value and the health-check header that have no row
 	lost, foreign       int64
+	excused             int64 // records without a row that no longer count as lost: other programs deleted as many rows
 	firstHealth         int64
 	firstLost           int64
 	firstForeign        int64
@@ -121,6 +122,7 @@ func (c *topicCheck) letter(offset int64) bool {
 func (c *topicCheck) deleted(rows int64) int64 {
 	n := min(c.lost, max(rows, 0))
 	c.lost -= n
+	c.excused += n
 	return n
 }
 
@@ -141,8 +143,12 @@ func (c *topicCheck) findings(at source, compacted bool) []VerifyFinding {
 			c.health, connector.HealthHeader, connector.HealthValue, c.firstHealth, dropped)})
 	}
 	if c.lost > 0 {
-		all = append(all, VerifyFinding{at.Topic, at.Partition, "lost", fmt.Sprintf(
-			"%d committed records of the topic have neither a row nor a dead letter, the first one at offset %d", c.lost, c.firstLost)})
+		detail := fmt.Sprintf("%d committed records of the topic have neither a row nor a dead letter, the first one at offset %d", c.lost, c.firstLost)
+		if c.excused > 0 {
+			detail = fmt.Sprintf("%d committed records of the topic have neither a row nor a dead letter, beside %d whose rows other programs deleted; "+
+				"the first one of both is at offset %d", c.lost, c.excused, c.firstLost)
+		}
+		all = append(all, VerifyFinding{at.Topic, at.Partition, "lost", detail})
 	}
 	if c.foreign > 0 && !compacted {
 		all = append(all, VerifyFinding{at.Topic, at.Partition, "foreign", fmt.Sprintf(

@@ -247,6 +247,10 @@ func TestTopicCheck_Deleted(t *testing.T) {
 	if n := c.deleted(-1); n != 0 || c.lost != 3 {
 		t.Errorf("%d are taken for more rows than were committed", n)
 	}
+	want := []string{"lost: orders:3: 3 committed records of the topic have neither a row nor a dead letter, beside 2 whose rows other programs deleted; the first one of both is at offset 3"}
+	if d := cmp.Diff(want, texts(c.findings(source{"orders", 3}, false))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
 }
 
 // TestTopicCheck_Replayed: the commit that passed a record counts its dead letter. A row that a replay made uses up one

@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/internal/config"
@@ -62,7 +60,7 @@ func TestLagWatch_OutageOpensTheBreaker(t *testing.T) {
 				}
 				defer client.Close()
 				quiet := slog.New(slog.DiscardHandler)
-				log := kafka.NewLog(client, kafka.LogConfig{Memory: bytepool.New(1 << 20)}, quiet, prometheus.NewRegistry())
+				log := kafka.NewLog(client, kafka.LogConfig{Memory: bytepool.New(1 << 20)}, quiet, nil)
 				guard := reliability.NewGuard("kafka", cfg.Guard(), quiet, nil)
 
 				s := newLagScene(t, "")

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sluice/connector"
 	"sluice/connector/kafka"
 	"sluice/idempotency/offsets"
@@ -48,7 +46,7 @@ func NewReader(ctx context.Context, c *config.Config, within time.Duration) (r *
 // Through returns a reader that uses an existing client. The caller calls end after the last use; the client stays open.
 func Through(ctx context.Context, client *kafka.Client, o kafka.LogConfig, patient reliability.Config, within time.Duration) (r *Reader, end func()) {
 	quiet := slog.New(slog.DiscardHandler) // failures are returned as errors, so they are not logged
-	log := kafka.NewLog(client, o, quiet, prometheus.NewRegistry())
+	log := kafka.NewLog(client, o, quiet, nil)
 	reading, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { _ = log.Run(reading) }) // Run returns when its context ends

@@ -198,9 +198,16 @@ func hasKafkaColumns(m deltalog.Metadata) bool {
 // State returns the table as of the last call, nil if there is none.
 func (f *Follower) State() *deltalog.State { return f.state }
 
-// Places calls [Places] with the state of the last call. bytes bounds the memory for data files. If a checkpoint or
-// commit of that state is gone, it returns the error, and the next call of [Follower.Follow] starts anew.
+// errNoState means that a follower knows no table whose rows it could read.
+var errNoState = errors.New("no table is known: Follow has found none, or has to start anew")
+
+// Places calls [Places] with the state of the last call; it is an error if there is none. bytes bounds the memory for data
+// files. If a checkpoint or commit of that state is gone, it returns the error, and the next call of [Follower.Follow]
+// starts anew.
 func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(topic string, partition int32, offset int64) error) error {
+	if f.state == nil {
+		return errNoState
+	}
 	// Without the hint, all commits since a much older checkpoint might be read.
 	if found, ok := deltalog.Hint(ctx, f.store); ok {
 		f.state = f.state.Know(found)

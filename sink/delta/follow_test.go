@@ -99,6 +99,34 @@ func TestFollower(t *testing.T) {
 	changed("and that is all", delta.Change{})
 }
 
+// TestFollower_PlacesWithoutTable: a follower that knows no table returns an error, before and after it has found none.
+func TestFollower_PlacesWithoutTable(t *testing.T) {
+	store := objstore.NewMem()
+	f := delta.NewFollower(store, guard())
+	places := func() error {
+		return f.Places(t.Context(), 1<<20, nil, func(string, int32, int64) error { return nil })
+	}
+	follow := func() {
+		t.Helper()
+		if _, err := f.Follow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const refused = "no table is known"
+	if err := places(); err == nil || !strings.Contains(err.Error(), refused) {
+		t.Errorf("before the first call of Follow: %v", err)
+	}
+	follow()
+	if err := places(); err == nil || !strings.Contains(err.Error(), refused) {
+		t.Errorf("without a table: %v", err)
+	}
+	appendCommits(t, open(t, store), 3)
+	follow()
+	if err := places(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFollower_TableDeleted: the follower notices that the table was deleted, and that another one replaced it, even if
 // both happen between two calls. It does not apply versions of the new table to the state of the old one.
 func TestFollower_TableDeleted(t *testing.T) {

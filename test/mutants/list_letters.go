@@ -160,4 +160,10 @@ var ofLetters = []mutant{
 		old:  "return max(r.Schedule[n-1], 0)", new: "return Backoff{Initial: r.Schedule[n-1], Max: r.Schedule[n-1], Jitter: 0.25}.Pause(1)",
 		pkg: "./reliability", test: "^TestWorkers$",
 	},
+	{
+		name: "verify excuses lost records once another program has deleted rows",
+		file: "internal/admin/verify_topic.go",
+		old:  "n := min(c.lost, max(rows, 0))", new: "n := c.lost",
+		pkg: "./cmd/connector", test: "^TestVerifyKafka_LostBesideDeleted$",
+	},
 }
