@@ -138,6 +138,24 @@ func recordOf(r deadletter.Record, offset int64) *connector.Record {
 	return out
 }
 
+// TestLetters_TopicID: the row of a dead letter has the id of the dead-letter topic, beside that of the record's topic.
+func TestLetters_TopicID(t *testing.T) {
+	b := letterBuilderOf(t, letterTable(t, DeadLetterDDL).WithTopicID())
+	letter := deadletter.Letter{Class: classify.Poison, Reason: "syntax", Source: idempotency.Coordinates{Partition: idempotency.Partition{Topic: "orders", TopicID: idempotency.TopicID{1}}}}
+	for i, id := range []idempotency.TopicID{{2}, {}} {
+		if err := b.Add(connector.Partition{Topic: "orders-dlq", TopicID: id}, recordOf(deadletter.Form{}.Encode(letter), int64(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	batch := b.Seal()
+	defer batch.Release()
+	for i, want := range []any{"AgAAAAAAAAAAAAAAAAAAAA", nil} {
+		if got := cells(t, batch, i); got["_kafka_topic_id"] != want || got["topic_id"] != "AQAAAAAAAAAAAAAAAAAAAA" {
+			t.Errorf("row %d: %v", i, got)
+		}
+	}
+}
+
 // TestLettersKeepEverything: the row of a dead letter has every byte of the record, and its columns agree with the
 // JSON rendering.
 func TestLettersKeepEverything(t *testing.T) {

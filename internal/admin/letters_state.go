@@ -234,14 +234,16 @@ func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string
 			proven[l.Source.Partition] = lookup.HasItsRows(state, l.Source.Partition)
 		}
 	}
-	err := delta.Places(ctx, o.store, state, where, func(rowTopic string, partition int32, offset int64) error {
-		for _, l := range byPlace[at{partition, offset}] {
-			switch {
-			case rowTopic != topic:
-			case proven[l.Source.Partition]:
-				l.state = LetterVoid
-			default:
-				l.state, l.why = LetterUnknown, "a row has these coordinates, and the topic was created again: it may be a row of the other one"
+	err := delta.Places(ctx, o.store, state, where, func(row scan.Place) error {
+		for _, l := range byPlace[at{row.Partition, row.Offset}] {
+			switch lookup.OwnerOf(row, l.Source.Partition, proven[l.Source.Partition]) {
+			case lookup.ItsRow:
+				l.state, l.why = LetterVoid, ""
+			case lookup.UnknownRow:
+				if l.state != LetterVoid {
+					l.state, l.why = LetterUnknown, "a row has these coordinates and no topic id, and the topic was created again: it may be a row of the other one"
+				}
+			case lookup.OtherRow:
 			}
 		}
 		return nil

@@ -157,7 +157,8 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 }
 
 // followReplays makes those dead letters void for which a replay added rows; it learns them from the commits, without a
-// read of the table. As in judgeParts, rows count only if the table proves that they have this topic id.
+// read of the table. As in judgeParts, rows count only if the table proves that they have this topic id: rows have it
+// themselves if the table had a column for it in all of these commits.
 func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) {
 	proven := map[idempotency.Partition]bool{}
 	for _, r := range change.Replayed {
@@ -166,7 +167,7 @@ func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) 
 			continue
 		}
 		if _, known := proven[p]; !known {
-			proven[p] = lookup.HasItsRows(state, p)
+			proven[p] = lookup.HasItsRows(state, p) || !change.Anew && !change.Others && delta.HasTopicIDs(state)
 		}
 		if proven[p] {
 			w.tally.HasRows(p, r.Offsets)
@@ -193,12 +194,10 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 		proven[i] = lookup.HasItsRows(f.State(), part.Source)
 	}
 	rows, resting := 0, newPace()
-	err := f.Places(ctx, judgeBytes, where, func(rowTopic string, partition int32, offset int64) error {
-		if rowTopic == topic {
-			for _, i := range at[partition] {
-				if proven[i] && parts[i].Has(offset) {
-					void[i] = append(void[i], offset)
-				}
+	err := f.Places(ctx, judgeBytes, where, func(row scan.Place) error {
+		for _, i := range at[row.Partition] {
+			if lookup.OwnerOf(row, parts[i].Source, proven[i]) == lookup.ItsRow && parts[i].Has(row.Offset) {
+				void[i] = append(void[i], row.Offset)
 			}
 		}
 		if rows++; rows%100_000 == 0 {

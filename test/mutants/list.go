@@ -7,6 +7,7 @@ var list = slices.Concat(
 	ofRecords,
 	ofLetters,
 	ofReplays,
+	ofTopicIDs,
 	ofPipeline,
 	ofHealth,
 	ofAlerts,

@@ -95,7 +95,7 @@ var ofLetters = []mutant{
 	{
 		name: "a dead letter whose record has a row is not void",
 		file: "internal/admin/letters_state.go",
-		old:  "l.state = LetterVoid", new: "l.state = LetterUnresolved",
+		old:  "l.state, l.why = LetterVoid, \"\"", new: "l.state = LetterUnresolved",
 		pkg: "./cmd/connector", test: "^TestDeadLettersList$",
 	},
 	{
