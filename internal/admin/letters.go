@@ -111,7 +111,10 @@ func (q *LetterQuery) selects(l *deadletter.Letter) bool {
 // judgedLetters reads the dead letters of a scope that want accepts, with their states. decisions is the state of the
 // operations log before the tables are read.
 func judgedLetters(ctx context.Context, a *Access, r *lookup.Reader, scope *letterScope, decisions *opslog.State, want func(*deadletter.Letter) bool) (*letterBook, error) {
-	book, err := readLetters(ctx, r, scope.topics, a.LetterBytes, func(l *deadletter.Letter) bool { return scope.wants(l) && want(l) })
+	s := newLetterReader(a, r)
+	s.brief = true
+	defer s.close()
+	book, err := readLetters(ctx, s, scope.topics, a.LetterBytes, func(l *deadletter.Letter) bool { return scope.wants(l) && want(l) })
 	if fail.Of(err) != 0 {
 		return nil, err
 	}
@@ -148,6 +151,7 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
 			list.note("%s of topic %s: no dead letter, first at %s", Counting(of.n, "record"), name, of.first)
 		}
 	}
+	list.Notes = append(list.Notes, b.notes...)
 	for why, n := range whys {
 		list.note("%s: %s", Counting(n, "dead letter"), why)
 	}

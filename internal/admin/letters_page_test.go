@@ -73,12 +73,7 @@ func TestLetterBook_Bound(t *testing.T) {
 		letter := deadletter.Letter{
 			Source: idempotency.Coordinates{Partition: connector.Partition{Topic: "orders"}, Offset: offset}, Reason: "syntax", Detail: detail, Trace: "a long trace",
 		}
-		encoded := deadletter.Form{}.Encode(letter)
-		r := &connector.Record{Value: encoded.Value}
-		for _, h := range encoded.Headers {
-			r.Headers = append(r.Headers, connector.Header(h))
-		}
-		book.add(connector.Partition{Topic: "orders-dlq"}, r, func(*deadletter.Letter) bool { return true })
+		book.add(connector.Partition{Topic: "orders-dlq"}, offset, &letter, nil, func(*deadletter.Letter) bool { return true })
 	}
 	add(1, "x")
 	add(1, "x") // a copy takes no more memory

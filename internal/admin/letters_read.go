@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"sluice/connector"
-	"sluice/connector/decode"
 	"sluice/idempotency"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
@@ -20,7 +19,7 @@ import (
 )
 
 // The commands about dead letters read the dead-letter topics: a dead letter is there before any position passes its
-// record, and no member needs to run.
+// record, and no member needs to run. What retention has deleted from them they read from the letter tables.
 
 // foundLetter is a dead letter without the content of its record. It stands for all copies of the dead letter, and has
 // the coordinates of the newest.
@@ -47,6 +46,7 @@ type letterBook struct {
 	count  int64 // repeats included
 	others map[string]*notLetters
 	absent []string // dead-letter topics that do not exist
+	notes  []string // about dead letters that cannot be read
 	free   int64    // memory left for more dead letters; without meaning if there is no bound
 }
 
@@ -59,7 +59,8 @@ func (l *foundLetter) size() int64 {
 
 // readLetters reads dead-letter topics from start to end. It keeps the dead letters that want accepts. If they need more
 // than bound bytes, it returns an error of [fail.KindRefused]; 0 is no bound.
-func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound int64, want func(*deadletter.Letter) bool) (*letterBook, error) {
+func readLetters(ctx context.Context, s *letterReader, topics []string, bound int64, want func(*deadletter.Letter) bool) (*letterBook, error) {
+	r := s.reader
 	book := &letterBook{all: map[idempotency.Coordinates]*foundLetter{}, others: map[string]*notLetters{}, free: bound}
 	for _, name := range topics {
 		var topic connector.Topic
@@ -73,8 +74,8 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound i
 		}
 		for _, id := range topic.Partitions {
 			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
-			err := r.Each(ctx, p, func(record *connector.Record) error {
-				book.add(p, record, want)
+			err := s.each(ctx, p, 0, toEnd, func(offset int64, l *deadletter.Letter, notOne error) error {
+				book.add(p, offset, l, notOne, want)
 				if bound > 0 && book.free < 0 {
 					return fail.Refused(fmt.Errorf("the dead letters need more than %d MiB of memory: select fewer by topic, code or time, or use the command line", bound>>20))
 				}
@@ -85,27 +86,27 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound i
 			}
 		}
 	}
+	book.notes = s.notes
 	return book, nil
 }
 
 // add adds a record of a dead-letter topic if it is a dead letter that want accepts; of several copies it keeps the
 // newest. Other records of the topic are counted in b.others.
-func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*deadletter.Letter) bool) {
-	l, err := decode.ParseLetter(r)
-	if err != nil {
+func (b *letterBook) add(p connector.Partition, offset int64, l *deadletter.Letter, notOne error, want func(*deadletter.Letter) bool) {
+	if notOne != nil {
 		of := b.others[p.Topic]
 		if of == nil {
-			of = &notLetters{first: fmt.Sprintf("%v@%d: %v", p, r.Offset, err)}
+			of = &notLetters{first: fmt.Sprintf("%v@%d: %v", p, offset, notOne)}
 			b.others[p.Topic] = of
 		}
 		of.n++
 		return
 	}
-	if !want(&l) {
+	if !want(l) {
 		return
 	}
 	b.count++
-	f := &foundLetter{Letter: l, topic: p.Topic, partition: p.ID, offset: r.Offset, copies: 1, linked: l.Link.Key != ""}
+	f := &foundLetter{Letter: *l, topic: p.Topic, partition: p.ID, offset: offset, copies: 1, linked: l.Link.Key != ""}
 	f.Key, f.Value, f.Headers, f.Trace = nil, nil, nil, "" // the content shares the memory of the fetch result
 	f.Source.Topic = strings.Clone(f.Source.Topic)
 	if before := b.all[f.Source]; before != nil {

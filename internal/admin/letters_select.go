@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"sluice/connector"
-	"sluice/connector/decode"
 	"sluice/idempotency"
 	"sluice/idempotency/offsets"
 	"sluice/internal/fail"
@@ -82,6 +80,7 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 	for _, name := range book.absent {
 		c.notes = append(c.notes, fmt.Sprintf("topic %s does not exist yet", name))
 	}
+	c.notes = append(c.notes, book.notes...)
 	found := map[RecordPlace]int{}
 	for _, l := range book.bySource() {
 		place := RecordPlace{Topic: l.Source.Topic, Partition: l.Source.ID, Offset: l.Source.Offset}
@@ -219,6 +218,8 @@ func (c *chosenLetters) contents(ctx context.Context, a *Access, r *lookup.Reade
 			s.From, s.Next = min(s.From, l.offset), max(s.Next, l.offset+1)
 		}
 	}
+	source := newLetterReader(a, r)
+	defer source.close()
 	for _, name := range slices.Sorted(maps.Keys(spans)) {
 		var topic connector.Topic
 		if err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err }); err != nil {
@@ -226,26 +227,21 @@ func (c *chosenLetters) contents(ctx context.Context, a *Access, r *lookup.Reade
 		}
 		for _, id := range slices.Sorted(maps.Keys(spans[name])) {
 			p, s := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}, spans[name][id]
-			err := r.Span(ctx, p, s.From, s.Next, func(record *connector.Record) error {
-				if !chosen[copyAt{name, id, record.Offset}] {
+			err := source.each(ctx, p, s.From, s.Next, func(offset int64, l *deadletter.Letter, notOne error) error {
+				if !chosen[copyAt{name, id, offset}] {
 					return nil
 				}
-				l, err := decode.ParseLetter(record)
-				if err != nil {
-					return fail.Found(fmt.Errorf("%v@%d: %w", p, record.Offset, err))
+				if notOne != nil {
+					return fail.Found(fmt.Errorf("%v@%d: %w", p, offset, notOne))
 				}
-				whole, err := WholeLetter(ctx, a, &l)
+				whole, err := WholeLetter(ctx, a, l)
 				if err != nil {
 					return err
 				}
 				return each(whole)
-			}, func(int64) error { return nil })
-			switch {
-			case err == nil:
-			case fail.Of(err) != 0 || errors.Is(err, context.Canceled):
+			})
+			if err != nil {
 				return err
-			default:
-				return fail.Dependency(fmt.Errorf("dead-letter topic %v: %w", p, err))
 			}
 		}
 	}

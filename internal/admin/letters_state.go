@@ -55,7 +55,8 @@ func (s LetterState) counts() bool {
 	return s == LetterUnresolved || s == LetterUnknown || s == LetterReplaying || s == LetterParked
 }
 
-// judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules.
+// judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules, but only
+// the dead letters that Kafka still has.
 // decisions is the state of the operations log.
 func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader, decisions *opslog.State) error {
 	byTopic := map[string][]*foundLetter{}

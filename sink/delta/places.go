@@ -47,10 +47,10 @@ func places(ctx context.Context, store objstore.Store, state *deltalog.State, by
 	return scan.Run(ctx, store, state, q, func(rows scan.Rows) error { return eachPlace(rows, each) })
 }
 
-// kafkaPlaces returns the columns that [eachPlace] reads.
+// kafkaPlaces returns the columns that [eachPlace] reads. With a nil table it leaves out the topic id.
 func kafkaPlaces(table *schema.Schema) [][]string {
 	columns := [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}}
-	if table.HasTopicID() {
+	if table != nil && table.HasTopicID() {
 		columns = append(columns, []string{schema.KafkaTopicID})
 	}
 	return columns
