@@ -73,7 +73,7 @@ type source struct {
 	fresh  []int64     // offsets below judged with a letter that was read later
 	slices int         // number of slices with letters about it
 
-	last *count // the last count, nil if anything has changed since
+	last *count // the last count; nil if letters or judgements have changed since
 }
 
 // count is a count of dead letters of one source.
@@ -81,13 +81,14 @@ type count struct {
 	at       Position
 	resolved offsets.Set
 	beyond   bool // there are letters from at.Next on
+	replayed bool // a replay added rows since, so counts is too high
 	counts   map[classify.Class]int64
 }
 
 // of reports whether the count is still right for this position and these resolved letters. It is false for a nil
 // count.
 func (c *count) of(at Position, resolved offsets.Set) bool {
-	return c != nil && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
+	return c != nil && !c.replayed && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
 }
 
 // Span are the offsets [From, To).
@@ -416,9 +417,16 @@ func (t *Tally) Judged(part Part, void []int64) {
 }
 
 // HasRows records that dead letters of a partition are void, because a replay added the rows of their records.
+// [Tally.Recount] still has the position of the last count.
 func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
-	if s := t.sources[p]; s != nil {
-		t.setVoid(s, offsets.Union(s.void, at))
+	s := t.sources[p]
+	if s == nil {
+		return
+	}
+	last := s.last
+	t.setVoid(s, offsets.Union(s.void, at))
+	if last != nil {
+		s.last = &count{at: last.at, replayed: true}
 	}
 }
 
@@ -439,8 +447,9 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 	return counts
 }
 
-// Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators. ok is
-// false if there was no such Count, or if the letters of the topic have changed since.
+// Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators and the rows
+// of replays since. ok is false if there was no such Count, or if the letters of the topic or what was judged about them
+// have changed since.
 func (t *Tally) Recount(topic string, resolved func(idempotency.Partition) offsets.Set) (counts map[classify.Class]int64, ok bool) {
 	at := map[idempotency.Partition]Position{}
 	for _, s := range t.of(topic) {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/idempotency/offsets"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
@@ -164,6 +166,64 @@ func kafkaFailed(p connector.Partition, err error) error {
 		return err
 	}
 	return fail.Dependency(fmt.Errorf("kafka: dead-letter topic %v: %w", p, err))
+}
+
+// at calls each for the records at some offsets, which are sorted, of a partition of a dead-letter topic, first for those
+// that retention has deleted. It leaves out those that neither topic nor letter table has.
+func (s *letterReader) at(ctx context.Context, p connector.Partition, sorted []int64, each eachLetter) error {
+	bounds, err := s.reader.Bounds(p)
+	if err != nil {
+		return kafkaFailed(p, err)
+	}
+	gone, _ := slices.BinarySearch(sorted, bounds.LogStart)
+	if err := s.expiredAt(ctx, p, sorted[:gone], each); err != nil {
+		return err
+	}
+	left, own := sorted[gone:], false // left has the offsets that the topic had none of, then those that follow
+	var skipped []int64
+	err = s.reader.At(ctx, p, offsets.Of(left...), func(record *connector.Record) error {
+		n, found := slices.BinarySearch(left, record.Offset)
+		skipped = append(skipped, left[:n]...)
+		if left = left[n:]; found {
+			left = left[1:]
+		}
+		l, notOne := decode.ParseLetter(record)
+		var err error
+		if notOne != nil {
+			err = each(record.Offset, nil, notOne)
+		} else {
+			err = each(record.Offset, &l, nil)
+		}
+		own = err != nil
+		return err
+	})
+	switch {
+	case own:
+		return err
+	case err != nil:
+		return kafkaFailed(p, err)
+	}
+	if skipped = append(skipped, left...); len(skipped) == 0 {
+		return nil
+	}
+	if bounds, err = s.reader.Bounds(p); err != nil { // retention moved the start of the log meanwhile
+		return kafkaFailed(p, err)
+	}
+	gone, _ = slices.BinarySearch(skipped, bounds.LogStart)
+	return s.expiredAt(ctx, p, skipped[:gone], each)
+}
+
+// expiredAt is expired for some offsets, which are sorted.
+func (s *letterReader) expiredAt(ctx context.Context, p connector.Partition, sorted []int64, each eachLetter) error {
+	if len(sorted) == 0 {
+		return nil
+	}
+	return s.expired(ctx, p, sorted[0], sorted[len(sorted)-1]+1, func(offset int64, l *deadletter.Letter, notOne error) error {
+		if _, wanted := slices.BinarySearch(sorted, offset); !wanted {
+			return nil
+		}
+		return each(offset, l, notOne)
+	})
 }
 
 // expired calls each for the records of [from, next), which the topic has no more, and notes those that the letter table

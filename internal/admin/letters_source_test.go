@@ -197,6 +197,51 @@ func TestLetterSources(t *testing.T) {
 	}
 }
 
+// TestLetterReader_At reads some dead letters by their offsets: each comes once, whatever retention has deleted.
+func TestLetterReader_At(t *testing.T) {
+	const n = 60
+	l := laketest.New(t, "topics: {orders: {bad_records: dead_letter}}")
+	l.Create("orders-dlq", 1)
+	topic, err := l.PartitionsOf("orders-dlq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}
+	var all []*deadletter.Letter
+	var letters []deadletter.Letter
+	for i := range n {
+		all = append(all, letterAt(i))
+		letters = append(letters, *letterAt(i))
+	}
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", letters...)
+	archiveLetters(t, objstore.Sub(l.Store, "orders_letters"), p, all)
+	cfg := laketest.Load(t, l.Config)
+	r, end, err := lookup.NewReader(t.Context(), cfg, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	s := newLetterReader(&Access{Config: cfg}, r)
+	defer s.close()
+	want := []int64{0, 3, 9, 10, 11, 30, 58, 59}
+	for _, start := range []int64{0, 10, 40, n} {
+		var got []int64
+		moved := false
+		l.DeleteTo("orders-dlq", start)
+		err := s.at(t.Context(), p, want, func(offset int64, _ *deadletter.Letter, notOne error) error {
+			if got = append(got, offset); start == 10 && !moved { // retention deletes more during the read
+				moved = true
+				l.DeleteTo("orders-dlq", 31)
+			}
+			return notOne
+		})
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("log start %d: %v, %v", start, got, err)
+		}
+	}
+}
+
 // movingStart is a topicLetters whose log start moves during a read: the records from moves on below start are gone by then.
 type movingStart struct {
 	letterSource

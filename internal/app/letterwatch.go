@@ -58,6 +58,8 @@ const (
 	// some. riseLines bounds the lines about all topics in that time.
 	riseEvery = 10 * time.Minute
 	riseLines = 100
+	// followAgain is the pause after the commits of replays could not be read.
+	followAgain = 10 * time.Second
 )
 
 // letterWatch counts the unresolved dead letters of the pipeline, for the metric sluice_unresolved_dead_letters and for
@@ -88,9 +90,11 @@ type letterWatch struct {
 	atOnce    int                        // the largest number of dead letters that one read of a table judges
 	matched   []string
 	failing   reliability.FailureLog
-	sound     []string        // the topics that the last poll counted without an error
-	asOf      int64           // [opslog.State.LettersChanged] of the decisions in the last count
-	rises     map[string]rise // by topic: the number that was logged
+	sound     []string            // the topics that the last poll counted without an error
+	feeds     map[string][]string // by table: the topics with dead letters in the last poll
+	asOf      int64               // [opslog.State.LettersChanged] of the decisions in the last count
+	replayed  map[string]int64    // [opslog.State.Replayed] of the replays whose rows the last count knows
+	rises     map[string]rise     // by topic: the number that was logged
 	riseLog   *reliability.Sparse
 
 	mu      sync.Mutex
@@ -164,11 +168,12 @@ func (w *letterWatch) run(ctx context.Context) {
 	}
 }
 
-// rest waits between two polls. When operators decide about dead letters meanwhile, it counts again, which takes no
-// request. It returns false when ctx ends.
+// rest waits between two polls. When operators decide about dead letters or replay some meanwhile, it counts again. It
+// returns false when ctx ends.
 func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
-	over := time.NewTimer(pause)
+	over, again := time.NewTimer(pause), time.NewTicker(followAgain)
 	defer over.Stop()
+	defer again.Stop()
 	for {
 		changed := w.decided() // before the decisions are read, so that none is missed
 		w.recount(ctx)
@@ -178,6 +183,7 @@ func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
 		case <-over.C:
 			return ctx.Err() == nil // both may have happened at once
 		case <-changed:
+		case <-again.C: // the commits of a replay could not be read, maybe
 		}
 	}
 }
@@ -278,7 +284,7 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	trouble := strings.Join(slices.Concat(texts, o.notes), "; ")
 	w.mu.Lock()
 	counted := map[string]map[classify.Class]int64{}
-	w.classes, w.sound, w.asOf = map[string]string{}, nil, o.state.LettersChanged()
+	w.classes, w.sound, w.asOf, w.replayed = map[string]string{}, nil, o.state.LettersChanged(), o.state.Replayed()
 	for topic, t := range o.topics {
 		w.classes[topic] = t.DeadLetters.Class
 		if before := w.counted[topic]; before != nil {
@@ -314,11 +320,13 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		"topics", failed[:min(len(failed), 10)], "err", trouble)
 }
 
-// recount repeats the last count without a request, if operators have decided about dead letters since. It leaves out
-// topics that the last poll could not count.
+// recount repeats the last count if operators have decided about dead letters since, or replayed some. For replays it
+// reads the new commits of their tables, and nothing else takes a request. It leaves out topics that the last poll could
+// not count.
 func (w *letterWatch) recount(ctx context.Context) {
 	state := w.decisions()
-	if state.LettersChanged() == w.asOf {
+	followed := w.followReplayed(ctx, state)
+	if state.LettersChanged() == w.asOf && !followed || ctx.Err() != nil {
 		return
 	}
 	w.mu.Lock()

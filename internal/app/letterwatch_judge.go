@@ -11,12 +11,14 @@ import (
 	"sluice/classify"
 	"sluice/health/lettercount"
 	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 	"sluice/internal/lookup"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
+	"sluice/sink/opslog"
 )
 
 // judge counts the unresolved dead letters by topic, and stores the counts in o. It searches the tables for rows of
@@ -41,6 +43,7 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	for topic := range o.topics {
 		o.counts[topic] = make(map[classify.Class]int64) // zero unless the tally has its dead letters
 	}
+	w.feeds = byTable
 	maps.DeleteFunc(w.followers, func(table string, _ *delta.Follower) bool { return byTable[table] == nil })
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		if err := w.judgeTable(ctx, o, table, byTable[table]); err != nil {
@@ -156,21 +159,43 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 	return nil
 }
 
+// followReplayed follows the tables for which the operations log has replays that the last count does not know, and
+// reports whether it followed any. A table that cannot be read now is left for the next call.
+func (w *letterWatch) followReplayed(ctx context.Context, state *opslog.State) (followed bool) {
+	now := state.Replayed()
+	for _, table := range slices.Sorted(maps.Keys(w.feeds)) {
+		topics := w.feeds[table]
+		f := w.followers[table]
+		unknown := func(topic string) bool { return now[topic] != w.replayed[topic] && slices.Contains(w.sound, topic) }
+		if f == nil || !slices.ContainsFunc(topics, unknown) || w.stands(table) != nil || w.followTable(ctx, f, topics) != nil {
+			continue // the next poll reports an error
+		}
+		for _, topic := range topics {
+			w.replayed[topic] = now[topic]
+		}
+		followed = true
+	}
+	return followed
+}
+
 // followReplays makes those dead letters void for which a replay added rows; it learns them from the commits, without a
 // read of the table. As in judgeParts, rows count only if the table proves that they have this topic id: rows have it
-// themselves if the table had a column for it in all of these commits.
+// themselves if the table has a column for it. If another program has changed rows or this column, too, those of the
+// replays may be gone or without one: then all dead letters are judged again.
 func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) {
-	proven := map[idempotency.Partition]bool{}
+	if change.Others {
+		return
+	}
+	added := map[idempotency.Partition][]offsets.Set{}
 	for _, r := range change.Replayed {
 		p, ok := r.Source()
-		if _, cannot := w.unlogged[p.Topic]; !ok || cannot {
-			continue
+		if _, cannot := w.unlogged[p.Topic]; ok && !cannot {
+			added[p] = append(added[p], r.Offsets)
 		}
-		if _, known := proven[p]; !known {
-			proven[p] = lookup.HasItsRows(state, p) || !change.Anew && !change.Others && delta.HasTopicIDs(state)
-		}
-		if proven[p] {
-			w.tally.HasRows(p, r.Offsets)
+	}
+	for p, sets := range added {
+		if lookup.HasItsRows(state, p) || delta.HasTopicIDs(state) {
+			w.tally.HasRows(p, offsets.Union(sets...))
 		}
 	}
 }

@@ -27,6 +27,18 @@ var ofArchive = []mutant{
 		pkg: "./internal/admin", test: "^TestLetterReader_RetentionDuringARead$",
 	},
 	{
+		name: "a chosen dead letter before the log start is missing",
+		file: "internal/admin/letters_source.go",
+		old:  "s.expiredAt(ctx, p, sorted[:gone], each)", new: "s.expiredAt(ctx, p, sorted[:0], each)",
+		pkg: "./internal/admin", test: "^TestLetterReader_At$",
+	},
+	{
+		name: "a chosen dead letter that retention deletes during the read is missing",
+		file: "internal/admin/letters_source.go",
+		old:  "s.expiredAt(ctx, p, skipped[:gone], each)", new: "s.expiredAt(ctx, p, skipped[:0], each)",
+		pkg: "./internal/admin", test: "^TestLetterReader_At$",
+	},
+	{
 		name: "the letter table's rows of an earlier dead-letter topic count",
 		file: "internal/admin/letters_source.go",
 		old:  "case l.TopicID != \"\" && l.TopicID != p.TopicID.String():", new: "case l.TopicID == \"-\":",
