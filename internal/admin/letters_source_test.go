@@ -197,7 +197,7 @@ func TestLetterSources(t *testing.T) {
 	}
 }
 
-// TestLetterReader_At reads some dead letters by their offsets: each comes once, whatever retention has deleted.
+// TestLetterReader_At reads some dead letters by their offsets: each comes once, before and after retention has deleted some.
 func TestLetterReader_At(t *testing.T) {
 	const n = 60
 	l := laketest.New(t, "topics: {orders: {bad_records: dead_letter}}")
