@@ -121,7 +121,7 @@ func (s *letterReader) close() {
 }
 
 // each calls each for every record of [from, next) of a partition of a dead-letter topic, first for those that retention
-// has deleted. Records that it deletes during the read come from the letter table, too.
+// has deleted. Records that it deletes during the read come from the letter table, too, mostly as the last.
 func (s *letterReader) each(ctx context.Context, p connector.Partition, from, next int64, each eachLetter) error {
 	defer s.reader.Log.Forget(p)
 	bounds, err := s.reader.Bounds(p)
@@ -132,15 +132,28 @@ func (s *letterReader) each(ctx context.Context, p connector.Partition, from, ne
 		return err
 	}
 	at, end := max(from, bounds.LogStart), min(next, bounds.LastStable)
-	passed := func(to int64) error { // the topic has no record at [at, to)
-		if at >= to {
-			return nil
-		}
+	var gaps []Interval // offsets without a record: transactions leave some, retention leaves those before the new log start
+	fill := func() error {
 		bounds, err := s.reader.Bounds(p)
 		if err != nil {
 			return kafkaFailed(p, err)
 		}
-		return s.expired(ctx, p, at, min(to, bounds.LogStart), each)
+		for _, gap := range gaps {
+			if err := s.expired(ctx, p, gap.From, min(gap.Next, bounds.LogStart), each); err != nil {
+				return err
+			}
+		}
+		gaps = gaps[:0]
+		return nil
+	}
+	passed := func(to int64) error {
+		if at < to {
+			gaps = append(gaps, Interval{at, to})
+		}
+		if len(gaps) < maxGaps {
+			return nil
+		}
+		return fill()
 	}
 	own := false // the error is one of each or of the letter table
 	err = s.topic.letters(ctx, p, at, end, func(offset int64, l *deadletter.Letter, notOne error) error {
@@ -153,13 +166,19 @@ func (s *letterReader) each(ctx context.Context, p connector.Partition, from, ne
 		return err
 	})
 	switch {
-	case err == nil:
-		return passed(end)
 	case own:
 		return err
+	case err != nil:
+		return kafkaFailed(p, err)
 	}
-	return kafkaFailed(p, err)
+	if err := passed(end); err != nil || len(gaps) == 0 {
+		return err
+	}
+	return fill()
 }
+
+// maxGaps is the number of gaps in a topic after which its bounds are requested.
+const maxGaps = 1000
 
 func kafkaFailed(p connector.Partition, err error) error {
 	if fail.Of(err) != 0 || errors.Is(err, context.Canceled) {

@@ -23,7 +23,7 @@ var ofArchive = []mutant{
 	{
 		name: "the last dead letters that retention deletes during a read are missing",
 		file: "internal/admin/letters_source.go",
-		old:  "return passed(end)", new: "return passed(at)",
+		old:  "err := passed(end)", new: "err := passed(at)",
 		pkg: "./internal/admin", test: "^TestLetterReader_RetentionDuringARead$",
 	},
 	{
