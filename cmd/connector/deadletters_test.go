@@ -240,7 +240,7 @@ func TestDeadLettersList(t *testing.T) {
 // TestDeadLettersList_TableWithoutCoordinates has a table without the columns by which the command finds rows. Its dead
 // letters must be unknown, with a note that names the column.
 func TestDeadLettersList_TableWithoutCoordinates(t *testing.T) {
-	l := newLake(t, `topics: {orders: {bad_records: dead_letter}}`)
+	l := newLake(t, `topics: {orders: {bad_records: dead_letter, metadata_columns: [topic, partition, offset, timestamp]}}`)
 	l.Create("orders", 1)
 	l.Create("orders-dlq", 1)
 	l.Produce("orders", 3, 0)

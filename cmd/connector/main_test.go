@@ -201,7 +201,7 @@ func TestConfigPrint(t *testing.T) {
 			}
 		case "topics.orders.metadata_columns":
 			found++
-			if d := cmp.Diff([]any{"topic", "partition", "offset", "timestamp"}, r.Value); d != "" {
+			if d := cmp.Diff([]any{"topic", "partition", "offset", "timestamp", "topic_id"}, r.Value); d != "" {
 				t.Error(d)
 			}
 		}

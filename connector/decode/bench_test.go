@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
 )
 
@@ -87,13 +88,15 @@ const benchRows = 65_000
 // BenchmarkDecode decodes and seals chunks of orders on one core.
 func BenchmarkDecode(b *testing.B) {
 	records, bytes := orders(benchRows)
-	p := idempotency.Partition{Topic: "orders", ID: 3}
+	p := idempotency.Partition{Topic: "orders", TopicID: idempotency.TopicID{1, 2, 3}, ID: 3}
+	columns := parse(b, orderDDL)
 	for _, c := range []struct {
 		name     string
+		columns  *schema.Schema
 		distinct int
-	}{{"dictionaries", maxDistinct}, {"plain", 0}} {
+	}{{"dictionaries", columns, maxDistinct}, {"topic id", columns.WithTopicID().WithKafkaColumns(), maxDistinct}, {"plain", columns, 0}} {
 		b.Run(c.name, func(b *testing.B) {
-			d := open(b, parse(b, orderDDL), JSON{}, c.distinct)
+			d := open(b, c.columns, JSON{}, c.distinct)
 			b.ReportAllocs()
 			b.SetBytes(int64(bytes / benchRows))
 			i := 0

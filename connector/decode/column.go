@@ -4,6 +4,7 @@ package decode
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -138,6 +139,24 @@ func (c *column) putIndex(i int32, b []byte, start, end int) {
 	c.indices = append(c.indices, i)
 	c.offsets = append(c.offsets, c.offsets[len(c.offsets)-1]+int32(end-start))
 	c.n++
+}
+
+// putTexts appends the text b[:end] to count rows; b is padded.
+func (c *column) putTexts(b []byte, end, count int) {
+	c.putText(b, 0, end)
+	if c.dict == nil {
+		for range count - 1 {
+			c.putPlain(b, 0, end)
+		}
+		return
+	}
+	index, at := c.indices[len(c.indices)-1], c.offsets[len(c.offsets)-1]
+	c.indices, c.offsets = slices.Grow(c.indices, count-1), slices.Grow(c.offsets, count-1)
+	for range count - 1 {
+		at += int32(end)
+		c.indices, c.offsets = append(c.indices, index), append(c.offsets, at)
+	}
+	c.n += count - 1
 }
 
 // putPlain appends b[start:end]; b is padded.

@@ -289,6 +289,7 @@ func (d *jsonDecoder) Bytes() (size int64) {
 	if !d.open {
 		return 0
 	}
+	d.kafka.endRun(d.rows)
 	for _, c := range d.columns {
 		size += c.size(d.rows)
 	}
@@ -314,6 +315,7 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 	if d.sealed = 0; d.rows == 0 {
 		return nil
 	}
+	d.kafka.endRun(d.rows)
 	fields, arrays := make([]arrow.Field, len(d.columns)), make([]arrow.Array, len(d.columns))
 	for i, c := range d.columns {
 		var data arrow.ArrayData

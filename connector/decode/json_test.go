@@ -445,6 +445,40 @@ func TestIgnored_NamesAreBounded(t *testing.T) {
 	d.Seal().Release()
 }
 
+// TestTopicIDs: each row has the id of its topic as Kafka's tools print it, or null if it is unknown; also in the next
+// chunk, and without a dictionary.
+func TestTopicIDs(t *testing.T) {
+	s := parse(t, "a int").WithTopicID().WithKafkaColumns()
+	one, two := idempotency.TopicID{1, 2, 3}, idempotency.TopicID{0xff, 15: 0xfe}
+	if one.String() != "AQIDAAAAAAAAAAAAAAAAAA" || two.String() != "_wAAAAAAAAAAAAAAAAAA_g" {
+		t.Fatal(one, two)
+	}
+	for _, distinct := range []int{maxDistinct, 0, 1} {
+		d := open(t, s, JSON{}, distinct)
+		for _, chunk := range [][]idempotency.TopicID{{one, one, {}, one, two, two, one, {}, {}}, {{}, one, one}, {one, two}, {{}}, {two, two}} {
+			for i, id := range chunk {
+				p := idempotency.Partition{Topic: "orders", TopicID: id, ID: 3}
+				if err := d.Add(p, &connector.Record{Offset: int64(i), Timestamp: 1, Value: []byte(`{"a":1}`)}); err != nil {
+					t.Fatal(err)
+				}
+				checkError(t, d.Add(p, &connector.Record{Value: []byte(`{"a":x}`)}), Syntax, "a")
+			}
+			batch := d.Seal()
+			checkSchema(t, s, batch)
+			for i, id := range chunk {
+				want := []any{"orders", int64(3), int64(i), int64(1000), nil, int64(1)}
+				if id != (idempotency.TopicID{}) {
+					want[4] = id.String()
+				}
+				if got := rowOf(batch, i); !same(got, want) {
+					t.Errorf("%d distinct, row %d of %v\n got %v\nwant %v", distinct, i, chunk, got, want)
+				}
+			}
+			batch.Release()
+		}
+	}
+}
+
 func TestKafkaColumns(t *testing.T) {
 	// The Kafka columns need not come first in an existing table.
 	s, err := schema.FromDelta([]byte(`{"type":"struct","fields":[` +

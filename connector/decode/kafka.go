@@ -6,6 +6,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/idempotency"
 )
 
 // noTimestamp is Kafka's value for a record without a timestamp.
@@ -14,23 +15,26 @@ const noTimestamp = -1
 // kafkaColumns are the columns beside those of the record's value: where the record is in Kafka, its timestamp, and its
 // fingerprint.
 type kafkaColumns struct {
-	topic, partition, offset, timestamp *column
-	fingerprint                         *column // nil if the table has no such column
+	partition, offset, timestamp *column
+	fingerprint                  *column // nil if the table has no such column
+	topic, topicID               repeated
 
-	name string // topic of the last record
-	text []byte // name with padding
+	name string              // topic of the last record
+	id   idempotency.TopicID // the id of that topic
 }
 
 func (k *kafkaColumns) set(c *column) {
 	switch c.name {
 	case schema.KafkaTopic:
-		k.topic = c
+		k.topic.column = c
 	case schema.KafkaPartition:
 		k.partition = c
 	case schema.KafkaOffset:
 		k.offset = c
 	case schema.KafkaTimestamp:
 		k.timestamp = c
+	case schema.KafkaTopicID:
+		k.topicID.column = c
 	case schema.KafkaFingerprint:
 		k.fingerprint = c
 	}
@@ -54,14 +58,52 @@ func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 // put fills the Kafka columns of a row. Append calls it last, when the record can no longer be refused, so these
 // columns are never rolled back.
 func (k *kafkaColumns) put(p connector.Partition, r *connector.Record) {
-	if p.Topic != k.name || k.text == nil {
-		k.name, k.text = p.Topic, append([]byte(p.Topic), zeroPadding[:]...)
+	if row := k.offset.n; p.Topic != k.name || p.TopicID != k.id || row == 0 {
+		k.startRun(p, row)
 	}
-	k.topic.putText(k.text, 0, len(k.name))
 	k.partition.put32(uint32(p.ID))
 	k.offset.put64(uint64(r.Offset))
 	if r.Timestamp != noTimestamp {
 		k.timestamp.fillMissed(k.offset.n - 1)
 		k.timestamp.put64(uint64(r.Timestamp * 1000))
 	}
+}
+
+// startRun begins a run of rows that have the same topic, at a row.
+func (k *kafkaColumns) startRun(p connector.Partition, row int) {
+	k.endRun(row)
+	k.name, k.id = p.Topic, p.TopicID
+	k.topic.start(p.Topic, row)
+	id := ""
+	if p.TopicID != (idempotency.TopicID{}) {
+		id = p.TopicID.String()
+	}
+	k.topicID.start(id, row)
+}
+
+// endRun fills the columns of the topic up to a row.
+func (k *kafkaColumns) endRun(row int) {
+	k.topic.end(row)
+	k.topicID.end(row)
+}
+
+// repeated fills a column whose text seldom changes: not row by row, but for a run of rows at its end.
+type repeated struct {
+	column *column // nil: the table has none
+	text   []byte  // with padding; nothing else for null
+	from   int     // first row of the run that is not filled yet
+}
+
+func (r *repeated) start(text string, row int) {
+	r.text, r.from = append(append(r.text[:0], text...), zeroPadding[:]...), row
+}
+
+func (r *repeated) end(row int) {
+	n := len(r.text) - len(zeroPadding)
+	if r.column == nil || n <= 0 || row <= r.from {
+		return
+	}
+	r.column.fillMissed(r.from)
+	r.column.putTexts(r.text, n, row-r.from)
+	r.from = row
 }

@@ -16,6 +16,7 @@ import (
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/connector/schema"
+	"sluice/idempotency"
 	"sluice/reliability/deadletter"
 	"sluice/reliability/hold"
 )
@@ -99,7 +100,7 @@ func (b *letterBuilder) Add(p connector.Partition, r *connector.Record) error {
 		return err
 	}
 	row := letterRow(&letter)
-	row.kafka = kafkaRow{p.Topic, p.ID, r.Offset, r.Timestamp}
+	row.kafka = kafkaRow{p.Topic, p.TopicID, p.ID, r.Offset, r.Timestamp}
 	size := row.size()
 	switch {
 	case size > maxLetters:
@@ -218,6 +219,7 @@ type row struct {
 // kafkaRow has the coordinates of the dead letter's own record.
 type kafkaRow struct {
 	topic     string
+	topicID   idempotency.TopicID
 	partition int32
 	offset    int64
 	timestamp int64 // in milliseconds since 1970

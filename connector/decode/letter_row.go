@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"sluice/connector/schema"
+	"sluice/idempotency"
 )
 
 // put appends the value of a column, null for a column that dead letters do not have.
@@ -23,6 +24,12 @@ func (r *row) put(name string, to array.Builder) {
 		to.(*array.Int64Builder).Append(r.kafka.offset)
 	case schema.KafkaTimestamp:
 		putMillis(to, r.kafka.timestamp)
+	case schema.KafkaTopicID:
+		if r.kafka.topicID == (idempotency.TopicID{}) {
+			to.AppendNull()
+			return
+		}
+		putText(to, r.kafka.topicID.String())
 	case "original_topic":
 		putText(to, l.Source.Topic)
 	case "original_partition":

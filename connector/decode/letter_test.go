@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"sluice/classify"
@@ -138,6 +139,24 @@ func recordOf(r deadletter.Record, offset int64) *connector.Record {
 	return out
 }
 
+// TestLetters_TopicID: the row of a dead letter has the id of the dead-letter topic, beside that of the record's topic.
+func TestLetters_TopicID(t *testing.T) {
+	b := letterBuilderOf(t, letterTable(t, DeadLetterDDL).WithTopicID())
+	letter := deadletter.Letter{Class: classify.Poison, Reason: "syntax", Source: idempotency.Coordinates{Partition: idempotency.Partition{Topic: "orders", TopicID: idempotency.TopicID{1}}}}
+	for i, id := range []idempotency.TopicID{{2}, {}} {
+		if err := b.Add(connector.Partition{Topic: "orders-dlq", TopicID: id}, recordOf(deadletter.Form{}.Encode(letter), int64(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	batch := b.Seal()
+	defer batch.Release()
+	for i, want := range []any{"AgAAAAAAAAAAAAAAAAAAAA", nil} {
+		if got := cells(t, batch, i); got["_kafka_topic_id"] != want || got["topic_id"] != "AQAAAAAAAAAAAAAAAAAAAA" {
+			t.Errorf("row %d: %v", i, got)
+		}
+	}
+}
+
 // TestLettersKeepEverything: the row of a dead letter has every byte of the record, and its columns agree with the
 // JSON rendering.
 func TestLettersKeepEverything(t *testing.T) {
@@ -195,6 +214,60 @@ func TestLettersKeepEverything(t *testing.T) {
 			if _, linked := got["original_value_link"]; linked {
 				t.Error("a link out of nothing")
 			}
+		}
+	})
+}
+
+// TestReadLetters: a row of a letter table becomes the dead letter again that it was made of, with every byte of its
+// record.
+func TestReadLetters(t *testing.T) {
+	s := letterTable(t, DeadLetterDDL).WithTopicID()
+	rapid.Check(t, func(t *rapid.T) {
+		letters := rapid.SliceOfN(someLetter, 1, 4).Draw(t, "letters")
+		form := deadletter.Form{Pipeline: "p", Envelope: rapid.SampledFrom([]deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON}).Draw(t, "envelope")}
+		b := letterBuilderOf(t, s)
+		var want []deadletter.Letter
+		for i, l := range letters {
+			record := recordOf(form.Encode(l), int64(i))
+			if err := b.Add(connector.Partition{Topic: "orders-dlq", TopicID: idempotency.TopicID{1}, ID: 3}, record); err != nil {
+				t.Fatal(err)
+			}
+			parsed, err := ParseLetter(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, parsed)
+		}
+		batch := b.Seal()
+		defer batch.Release()
+		got, err := ReadLetters(batch, func(topic string, partition int32, offset int64) bool {
+			return topic == "orders-dlq" && partition == 3 && offset != 1
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := 0
+		for i, l := range want {
+			if i == 1 { // not wanted
+				continue
+			}
+			g := got[next]
+			next++
+			if g.Topic != "orders-dlq" || g.TopicID != "AQAAAAAAAAAAAAAAAAAAAA" || g.Partition != 3 || g.Offset != int64(i) || g.Err != nil {
+				t.Fatalf("%+v", g)
+			}
+			for _, at := range []*time.Time{&l.FirstFailure, &l.LastFailure, &l.Written} {
+				*at = at.Truncate(time.Microsecond)
+			}
+			if d := cmp.Diff(l, g.Letter, cmpopts.EquateEmpty()); d != "" {
+				t.Fatalf("(-want +got):\n%s", d)
+			}
+			if (l.Key == nil) != (g.Letter.Key == nil) || (l.Value == nil) != (g.Letter.Value == nil) {
+				t.Fatal("null became empty, or the other way round")
+			}
+		}
+		if next != len(got) {
+			t.Fatalf("%d dead letters", len(got))
 		}
 	})
 }

@@ -40,6 +40,8 @@ func fieldsFit(table, rows []Field, above string) error {
 		path := above + r.Name
 		f, ok := byName[r.Name]
 		switch {
+		case !ok && path == KafkaTopicID:
+			return conflict("column %s is not in the table any more, and the rows have it: add it again with ALTER TABLE … ADD COLUMNS (%s string)", path, path)
 		case !ok && path == KafkaFingerprint:
 			return conflict("column %s is not in the table, and the identity that is configured needs it: add it with ALTER TABLE … ADD COLUMNS (%s string), or let another table be created", path, path)
 		case !ok:

@@ -14,12 +14,7 @@ import (
 )
 
 // WithFingerprint returns the schema of a table whose rows store their fingerprint, in an additional Kafka column.
-func (s *Schema) WithFingerprint() *Schema {
-	if slices.ContainsFunc(s.fields, func(f Field) bool { return f.Name == KafkaFingerprint }) {
-		return s
-	}
-	return &Schema{append(slices.Clone(s.fields), fingerprintColumn()), s.partitions}
-}
+func (s *Schema) WithFingerprint() *Schema { return s.withOptional(KafkaFingerprint) }
 
 // Identifier computes the fingerprints of rows only from columns of the table. So rows have the same fingerprints when
 // they are built and when they are read back. It is for one goroutine.

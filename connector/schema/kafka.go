@@ -15,8 +15,11 @@ const (
 	KafkaPartition = "_kafka_partition"
 	KafkaOffset    = "_kafka_offset"
 	KafkaTimestamp = "_kafka_timestamp"
-	// KafkaFingerprint is the only optional column: the fingerprint of a row whose identity is in no other column, as
-	// 32 hexadecimal digits.
+	// KafkaTopicID is an optional column: the topic id as Kafka's tools print it. It tells rows of a topic from those of
+	// a topic that was created again under the same name. Rows from before the column was added have null.
+	KafkaTopicID = "_kafka_topic_id"
+	// KafkaFingerprint is an optional column: the fingerprint of a row whose identity is in no other column, as 32
+	// hexadecimal digits.
 	KafkaFingerprint = "_kafka_fingerprint"
 
 	kafkaPrefix = "_kafka_"
@@ -34,8 +37,12 @@ func kafkaColumns() []Field {
 	}
 }
 
-func fingerprintColumn() Field {
-	return kafkaColumn(KafkaFingerprint, String, "fingerprint of what makes two Kafka records the same")
+// optionalColumns are the Kafka columns that a table need not have, in the order of a new table.
+func optionalColumns() []Field {
+	return []Field{
+		kafkaColumn(KafkaTopicID, String, "id of the Kafka record's topic"),
+		kafkaColumn(KafkaFingerprint, String, "fingerprint of what makes two Kafka records the same"),
+	}
 }
 
 func kafkaColumn(name string, k Kind, comment string) Field {
@@ -43,22 +50,55 @@ func kafkaColumn(name string, k Kind, comment string) Field {
 }
 
 // WithKafkaColumns returns the schema of a new table: the Kafka columns come first, so that statistics always cover
-// them. Existing columns of these names are dropped from their old place. An existing column for fingerprints stays,
-// as the last of them.
+// them. Existing columns of these names are dropped from their old place. The optional ones stay if the schema has
+// them, as the last of them.
 func (s *Schema) WithKafkaColumns() *Schema {
 	first := kafkaColumns()
-	if slices.ContainsFunc(s.fields, func(f Field) bool { return f.Name == KafkaFingerprint }) {
-		first = append(first, fingerprintColumn())
+	for _, f := range optionalColumns() {
+		if s.has(f.Name) {
+			first = append(first, f)
+		}
 	}
 	rest := slices.DeleteFunc(slices.Clone(s.fields), func(f Field) bool { return IsKafkaColumn(f.Name) })
 	return &Schema{append(first, rest...), s.partitions}
+}
+
+// WithTopicID returns the schema of a table whose rows store the topic id of their records, in an additional Kafka
+// column.
+func (s *Schema) WithTopicID() *Schema { return s.withOptional(KafkaTopicID) }
+
+// withOptional returns the schema with one of the optional Kafka columns.
+func (s *Schema) withOptional(name string) *Schema {
+	for _, f := range optionalColumns() {
+		if f.Name == name && !s.has(name) {
+			return &Schema{append(slices.Clone(s.fields), f), s.partitions}
+		}
+	}
+	return s
+}
+
+// HasTopicID reports whether rows have a column for the topic id of their records.
+func (s *Schema) HasTopicID() bool { return s.has(KafkaTopicID) }
+
+func (s *Schema) has(name string) bool {
+	return slices.ContainsFunc(s.fields, func(f Field) bool { return f.Name == name })
+}
+
+// Accepts is [Schema.Fits] for the configured columns of the table. A table without the column for topic ids is
+// accepted, because it may be older than the column: its rows have no topic id then.
+func (s *Schema) Accepts(configured *Schema) error {
+	if !s.HasTopicID() {
+		fields := slices.DeleteFunc(slices.Clone(configured.fields), func(f Field) bool { return f.Name == KafkaTopicID })
+		configured = &Schema{fields, configured.partitions}
+	}
+	return s.Fits(configured)
 }
 
 // IsKafkaColumn reports whether this program fills a column from the record's coordinates or its fingerprint, not
 // from its value.
 func IsKafkaColumn(name string) bool {
 	switch name {
-	case KafkaTopic, KafkaPartition, KafkaOffset, KafkaTimestamp, KafkaFingerprint:
+	case KafkaTopic, KafkaPartition, KafkaOffset, KafkaTimestamp, KafkaTopicID, KafkaFingerprint:
 		return true
 	}
 	return false
@@ -79,7 +119,7 @@ func (s *Schema) HasKafkaColumns() error {
 		}
 	}
 	for _, f := range s.fields {
-		if f.Name == KafkaFingerprint && f.Type.Kind != String {
+		if (f.Name == KafkaTopicID || f.Name == KafkaFingerprint) && f.Type.Kind != String {
 			return conflict("column %s is %s and must be string", f.Name, f.Type)
 		}
 	}

@@ -21,6 +21,17 @@ func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	}
 }
 
+// topicIDs warns of a table without the column for topic ids that metadata_columns names: it is older than the column.
+func (k *checks) topicIDs(t *checkedTable, snapshot *connector.Snapshot) {
+	table, ok := snapshot.Schema.(*schema.Schema)
+	if !ok || table.HasTopicID() || !t.table.HasTopicID() || t.table.IsLetters() {
+		return
+	}
+	k.add(StatusWarning, "table", t.URL,
+		"add it with ALTER TABLE … ADD COLUMNS ("+schema.KafkaTopicID+" string), or remove topic_id from metadata_columns: see docs/schema.md",
+		"the table has no column %s: once the topic is created again, earlier dead letters cannot be replayed", schema.KafkaTopicID)
+}
+
 // looser returns the paths of fields that are NOT NULL in the configuration but nullable in the table; each path begins
 // with above. It ignores fields that only one of the two has, which [schema.Schema.Fits] checks.
 func looser(table, configured []schema.Field, above string) (paths []string) {

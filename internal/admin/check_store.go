@@ -112,6 +112,7 @@ func (k *checks) table(ctx context.Context, t *checkedTable) {
 	default:
 		k.add(StatusOK, "table", t.URL, "", "version %d, has the columns of the schema and can be written", snapshot.Version)
 		k.nullability(t, snapshot)
+		k.topicIDs(t, snapshot)
 	}
 	t.snapshot, t.known = snapshot, true
 }

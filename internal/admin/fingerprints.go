@@ -63,7 +63,7 @@ func Fingerprints(ctx context.Context, o *Table, operations *opslog.State) (*Win
 	}
 	all := windowsOf(o, &info, operations)
 	memory := idempotency.NewMemory(cmp.Or(w.Limit, math.MaxInt64), nil)
-	if err := all.fill(ctx, o, identifier, memory); err != nil {
+	if err := all.fill(ctx, o, identifier, info.Schema.HasTopicID(), memory); err != nil {
 		return nil, err
 	}
 	w.Partitions = append(w.Partitions, all.sorted(memory)...)
@@ -119,9 +119,12 @@ func windowsOf(o *Table, info *delta.Info, operations *opslog.State) windows {
 }
 
 // fill reads the rows whose timestamps are within the bounds of a window, for all windows, and adds their fingerprints
-// to memory.
-func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identifier, memory *idempotency.Memory) error {
+// to memory. topicIDs says that the table has a column for topic ids.
+func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identifier, topicIDs bool, memory *idempotency.Memory) error {
 	q := scan.Query{Columns: append([][]string{identifier.Path()}, kafkaPaths...)}
+	if topicIDs {
+		q.Columns = append(q.Columns, []string{schema.KafkaTopicID})
+	}
 	oldest := int64(math.MaxInt64)
 	for _, w := range all {
 		if w.dated {
@@ -134,9 +137,9 @@ func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identi
 	}
 	q.Since = time.UnixMilli(oldest)
 	return delta.Scan(ctx, o.store, q, func(rows scan.Rows) error {
-		return delta.EntriesOf(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
-			w := all[source{topic, partition}]
-			if w == nil || !w.dated {
+		return delta.EntriesOf(identifier, rows, func(of scan.Place, entries []idempotency.Entry) error {
+			w := all[source{of.Topic, of.Partition}]
+			if w == nil || !w.dated || of.TopicID != "" && of.TopicID != w.scope.Partition.TopicID.String() {
 				return nil
 			}
 			return memory.Remember(ctx, w.scope, 0, 0, w.inBounds(entries, rows.Written))

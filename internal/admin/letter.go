@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/connector"
-	"sluice/connector/decode"
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
@@ -37,9 +37,6 @@ var ErrNoLetter = errors.New("there is no dead letter")
 // ErrNoLetters means that no topic of the pipeline makes dead letters.
 var ErrNoLetters = errors.New("no topic has bad_records: dead_letter, so there are no dead letters")
 
-// errFound ends the reading of a partition once the dead letter is found.
-var errFound = errors.New("found")
-
 // DeadLetter returns the selected dead letter. If several match, it returns the newest, and a note about the older
 // ones.
 func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadletter.Letter, notes []string, err error) {
@@ -52,12 +49,15 @@ func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadlet
 		return nil, nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer end()
-	return o.find(ctx, r, scope)
+	s := newLetterReader(a, r)
+	defer s.close()
+	return o.find(ctx, s, scope)
 }
 
 // find reads the dead-letter topics in scope and returns the newest dead letter about the record of the search. It
 // returns an error of [fail.KindFound] if there is none.
-func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letterScope) (*deadletter.Letter, []string, error) {
+func (o *LetterSearch) find(ctx context.Context, s *letterReader, scope *letterScope) (*deadletter.Letter, []string, error) {
+	r := s.reader
 	var found *deadletter.Letter
 	ids := map[idempotency.TopicID]bool{}
 	for _, name := range scope.topics {
@@ -74,40 +74,34 @@ func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letter
 				continue
 			}
 			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
-			err := r.Each(ctx, p, func(record *connector.Record) error {
-				if scope.source == "" { // without a source, the search has the coordinates of the dead letter itself
-					if record.Offset == o.Offset {
-						l, err := decode.ParseLetter(record)
-						if err != nil {
-							return fail.Found(fmt.Errorf("%v@%d: %w", p, o.Offset, err))
-						}
-						found = keep(&l)
-					}
-					if record.Offset >= o.Offset {
-						return errFound
-					}
-					return nil
-				}
-				l, err := decode.ParseLetter(record)
-				if err != nil || !o.means(&l) {
+			from, next := int64(0), int64(toEnd)
+			if scope.source == "" { // without a source, the search has the coordinates of the dead letter itself
+				from, next = o.Offset, o.Offset+1
+			}
+			err := s.each(ctx, p, from, next, func(offset int64, l *deadletter.Letter, notOne error) error {
+				switch {
+				case scope.source == "" && notOne != nil:
+					return fail.Found(fmt.Errorf("%v@%d: %w", p, o.Offset, notOne))
+				case notOne != nil || scope.source != "" && !o.means(l):
 					return nil //nolint:nilerr // deadletters list shows records that are no dead letters
 				}
 				ids[l.Source.TopicID] = true
 				if found == nil || !l.LastFailure.Before(found.LastFailure) {
-					found = keep(&l)
+					found = keep(l)
 				}
 				return nil
 			})
-			switch {
-			case fail.Of(err) != 0:
+			if err != nil {
 				return nil, nil, err
-			case err != nil && !errors.Is(err, errFound):
-				return nil, nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %v: %w", p, err))
 			}
 		}
 	}
 	if found == nil {
-		return nil, nil, fail.Found(fmt.Errorf("%w for %s:%d@%d", ErrNoLetter, o.Topic, o.Partition, o.Offset))
+		err := fmt.Errorf("%w for %s:%d@%d", ErrNoLetter, o.Topic, o.Partition, o.Offset)
+		if len(s.notes) > 0 {
+			err = fmt.Errorf("%w; %s", err, strings.Join(s.notes, "; "))
+		}
+		return nil, nil, fail.Found(err)
 	}
 	var notes []string
 	if len(ids) > 1 {

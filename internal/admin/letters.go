@@ -109,7 +109,10 @@ func DeadLetters(ctx context.Context, a *Access, q LetterQuery) (*LetterList, er
 		return nil, err
 	}
 	list, shown := book.list(scope, q)
-	return list, book.show(ctx, r, list, shown)
+	s := newLetterReader(a, r)
+	s.brief = true
+	defer s.close()
+	return list, book.show(ctx, s, list, shown)
 }
 
 // selects reports whether a query without its states selects a dead letter.
@@ -120,7 +123,10 @@ func (q *LetterQuery) selects(l *deadletter.Letter) bool {
 // judgedLetters reads the dead letters of a scope that want accepts, with their states. decisions is the state of the
 // operations log before the tables are read.
 func judgedLetters(ctx context.Context, a *Access, r *lookup.Reader, scope *letterScope, decisions *opslog.State, want func(*deadletter.Letter) bool) (*letterBook, error) {
-	book, err := readLetters(ctx, r, scope.topics, a.LetterBytes, func(l *deadletter.Letter) bool { return scope.wants(l) && want(l) })
+	s := newLetterReader(a, r)
+	s.brief = true
+	defer s.close()
+	book, err := readLetters(ctx, s, scope.topics, a.LetterBytes, func(l *deadletter.Letter) bool { return scope.wants(l) && want(l) })
 	if fail.Of(err) != 0 {
 		return nil, err
 	}
@@ -177,6 +183,7 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) (*LetterList, []let
 			list.note("%s of topic %s: no dead letter, first at %s", Counting(of.n, "record"), name, of.first)
 		}
 	}
+	list.Notes = append(list.Notes, b.notes...)
 	for why, n := range whys {
 		list.note("%s: %s", Counting(n, "dead letter"), why)
 	}
@@ -188,7 +195,7 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) (*LetterList, []let
 }
 
 // show lists dead letters with their facts, which it reads again from Kafka.
-func (b *letterBook) show(ctx context.Context, r *lookup.Reader, list *LetterList, shown []letterRef) error {
+func (b *letterBook) show(ctx context.Context, s *letterReader, list *LetterList, shown []letterRef) error {
 	type at struct {
 		idempotency.Coordinates
 		offset int64
@@ -199,7 +206,7 @@ func (b *letterBook) show(ctx context.Context, r *lookup.Reader, list *LetterLis
 		list.Listed = append(list.Listed, b.shown(ref))
 	}
 	left := len(shown)
-	err := b.read(ctx, r, slices.Values(shown), func(l *deadletter.Letter, offset int64) error {
+	err := b.read(ctx, s, slices.Values(shown), func(l *deadletter.Letter, offset int64) error {
 		i, ok := places[at{l.Source, offset}]
 		if ok {
 			list.Listed[i].add(l)

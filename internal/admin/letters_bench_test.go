@@ -7,6 +7,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/decode"
 	"sluice/idempotency"
 	"sluice/reliability/deadletter"
 )
@@ -47,7 +48,8 @@ func BenchmarkLetterBook(b *testing.B) {
 	b.ResetTimer()
 	for i := range b.N {
 		r := *records[i%sources][i/sources%1000]
-		book.parse(p, &r, func(l *deadletter.Letter) bool { l.Source.Offset = int64(i); return true })
+		parsed, err := decode.ParseLetter(&r)
+		book.parse(p, r.Offset, &parsed, err, func(l *deadletter.Letter) bool { l.Source.Offset = int64(i); return true })
 	}
 	book.settle()
 	book.list(&letterScope{}, LetterQuery{Limit: 100, States: []LetterState{""}})

@@ -26,6 +26,7 @@ type letterBook struct {
 	count    int64 // repeats included
 	others   map[string]*notLetters
 	absent   []string // dead-letter topics that do not exist
+	notes    []string // about dead letters that cannot be read
 	bounded  bool
 	free     int64 // memory left for more dead letters, if the book is bounded
 	full     bool  // true if the bound was too low

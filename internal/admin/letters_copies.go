@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"sluice/connector"
-	"sluice/connector/decode"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
@@ -42,14 +41,16 @@ func LettersAt(ctx context.Context, a *Access, o LetterSearch) (found []LetterAt
 	if err != nil && lookup.ReasonOf(err) != hold.TopicMissing {
 		return nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", o.Topic, err))
 	}
+	s := newLetterReader(a, r)
+	defer s.close()
 	for _, id := range slices.Sorted(slices.Values(topic.Partitions)) {
 		if o.Partition >= 0 && id != o.Partition {
 			continue
 		}
 		p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
-		l, err := letterIn(ctx, r, p, o.Offset)
+		l, err := letterIn(ctx, s, p, o.Offset)
 		if err != nil {
-			return nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %v: %w", p, err))
+			return nil, err
 		}
 		if l != nil {
 			s := l.Source
@@ -63,16 +64,12 @@ func LettersAt(ctx context.Context, a *Access, o LetterSearch) (found []LetterAt
 }
 
 // letterIn returns the dead letter at an offset of a partition, nil if there is none.
-func letterIn(ctx context.Context, r *lookup.Reader, p connector.Partition, offset int64) (found *deadletter.Letter, err error) {
-	bounds, err := r.Bounds(p)
-	if err != nil || offset < bounds.LogStart || offset >= bounds.LastStable {
-		return nil, err
-	}
-	err = r.Span(ctx, p, offset, offset+1, func(record *connector.Record) error {
-		if l, err := decode.ParseLetter(record); err == nil && record.Offset == offset {
-			found = keep(&l)
+func letterIn(ctx context.Context, s *letterReader, p connector.Partition, offset int64) (found *deadletter.Letter, err error) {
+	err = s.each(ctx, p, offset, offset+1, func(_ int64, l *deadletter.Letter, notOne error) error {
+		if notOne == nil {
+			found = keep(l)
 		}
 		return nil
-	}, func(int64) error { return nil })
+	})
 	return found, err
 }

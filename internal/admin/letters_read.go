@@ -2,15 +2,12 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
 
 	"sluice/connector"
-	"sluice/connector/decode"
-	"sluice/idempotency/offsets"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
@@ -18,12 +15,12 @@ import (
 )
 
 // The commands about dead letters read the dead-letter topics: a dead letter is there before any position passes its
-// record, and no member needs to run.
+// record, and no member needs to run. What retention has deleted from them they read from the letter tables.
 
 // readLetters reads dead-letter topics from start to end. It keeps the dead letters that want accepts. If they need more
 // than bound bytes, it returns an error of [fail.KindRefused]; 0 is no bound.
-func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound int64, want func(*deadletter.Letter) bool) (*letterBook, error) {
-	book := newLetterBook(bound)
+func readLetters(ctx context.Context, s *letterReader, topics []string, bound int64, want func(*deadletter.Letter) bool) (*letterBook, error) {
+	r, book := s.reader, newLetterBook(bound)
 	for _, name := range topics {
 		var topic connector.Topic
 		err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err })
@@ -37,8 +34,8 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound i
 		for _, id := range topic.Partitions {
 			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
 			book.dead = append(book.dead, p)
-			err := r.Each(ctx, p, func(record *connector.Record) error {
-				book.parse(p, record, want)
+			err := s.each(ctx, p, 0, toEnd, func(offset int64, l *deadletter.Letter, notOne error) error {
+				book.parse(p, offset, l, notOne, want)
 				if book.full {
 					return fail.Refused(fmt.Errorf("the dead letters need more than %d MiB of memory: select fewer by topic, code or time, or use the command line", bound>>20))
 				}
@@ -50,30 +47,30 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound i
 		}
 	}
 	book.settle()
+	book.notes = s.notes
 	return book, nil
 }
 
 // parse adds a record of a dead-letter topic if it is a dead letter that want accepts. It counts other records in b.others.
-func (b *letterBook) parse(p connector.Partition, r *connector.Record, want func(*deadletter.Letter) bool) {
-	l, err := decode.ParseLetter(r)
-	if err != nil {
+func (b *letterBook) parse(p connector.Partition, offset int64, l *deadletter.Letter, notOne error, want func(*deadletter.Letter) bool) {
+	if notOne != nil {
 		of := b.others[p.Topic]
 		if of == nil {
-			of = &notLetters{first: fmt.Sprintf("%v@%d: %v", p, r.Offset, err)}
+			of = &notLetters{first: fmt.Sprintf("%v@%d: %v", p, offset, notOne)}
 			b.others[p.Topic] = of
 		}
 		of.n++
 		return
 	}
-	if want(&l) {
-		b.add(&l, r.Offset)
+	if want(l) {
+		b.add(l, offset)
 	}
 }
 
 // read calls do with the newest copies of some dead letters, in the order in which they are in the dead-letter topics:
 // those of one source partition come in the order of their offsets. It leaves out those that retention has deleted since
 // the book was read. offset is the one in the dead-letter topic. The letter is valid until do returns.
-func (b *letterBook) read(ctx context.Context, r *lookup.Reader, letters iter.Seq[letterRef], do func(l *deadletter.Letter, offset int64) error) error {
+func (b *letterBook) read(ctx context.Context, s *letterReader, letters iter.Seq[letterRef], do func(l *deadletter.Letter, offset int64) error) error {
 	at := make([][]int64, len(b.dead))
 	for ref := range letters {
 		at[ref.l.dead] = append(at[ref.l.dead], ref.l.offset)
@@ -84,7 +81,7 @@ func (b *letterBook) read(ctx context.Context, r *lookup.Reader, letters iter.Se
 			continue
 		}
 		if topic.Name != p.Topic {
-			err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, p.Topic); return err })
+			err := s.reader.Ask(func(ctx context.Context) (err error) { topic, err = s.reader.Log.Topic(ctx, p.Topic); return err })
 			if err != nil {
 				return fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", p.Topic, err))
 			}
@@ -93,21 +90,16 @@ func (b *letterBook) read(ctx context.Context, r *lookup.Reader, letters iter.Se
 			return fail.Refused(fmt.Errorf("dead-letter topic %s was deleted or created again since its dead letters were read: try again", p.Topic))
 		}
 		slices.Sort(at[i])
-		err := r.At(ctx, p, offsets.Of(at[i]...), func(record *connector.Record) error {
-			l, err := decode.ParseLetter(record)
-			if err != nil {
-				return fail.Found(fmt.Errorf("%v@%d: %w", p, record.Offset, err))
+		err := s.at(ctx, p, at[i], func(offset int64, l *deadletter.Letter, notOne error) error {
+			if notOne != nil {
+				return fail.Found(fmt.Errorf("%v@%d: %w", p, offset, notOne))
 			}
-			return do(&l, record.Offset)
+			return do(l, offset)
 		})
-		at[i] = nil
-		switch {
-		case err == nil:
-		case fail.Of(err) != 0 || errors.Is(err, context.Canceled):
+		if err != nil {
 			return err
-		default:
-			return fail.Dependency(fmt.Errorf("kafka: dead-letter topic %v: %w", p, err))
 		}
+		at[i] = nil
 	}
 	return nil
 }

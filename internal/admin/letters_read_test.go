@@ -15,13 +15,15 @@ import (
 )
 
 // found reads the dead letters of topic orders. end frees the reader.
-func found(t *testing.T, l *laketest.Lake) (r *lookup.Reader, book *letterBook, end func()) {
+func found(t *testing.T, l *laketest.Lake) (s *letterReader, book *letterBook, end func()) {
 	t.Helper()
-	r, end, err := lookup.NewReader(t.Context(), laketest.Load(t, l.Config), time.Minute)
+	cfg := laketest.Load(t, l.Config)
+	r, end, err := lookup.NewReader(t.Context(), cfg, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err = readLetters(t.Context(), r, []string{"orders-dlq"}, 0, func(*deadletter.Letter) bool { return true })
+	s = newLetterReader(&Access{Config: cfg}, r)
+	book, err = readLetters(t.Context(), s, []string{"orders-dlq"}, 0, func(*deadletter.Letter) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +32,7 @@ func found(t *testing.T, l *laketest.Lake) (r *lookup.Reader, book *letterBook, 
 			book.set(&s.letters[i], LetterUnresolved, "")
 		}
 	}
-	return r, book, end
+	return s, book, end
 }
 
 // TestLetterBook_ShowsWhatIsDeleted: if retention deletes dead letters between the two reads of a list, they are listed

@@ -77,6 +77,7 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 	for _, name := range c.absent {
 		c.notes = append(c.notes, fmt.Sprintf("topic %s does not exist yet", name))
 	}
+	c.notes = append(c.notes, c.letterBook.notes...)
 	accepts := func(state LetterState) bool {
 		return slices.Contains(accepted, state) && (q.States == nil || slices.Contains(q.States, state))
 	}
@@ -225,7 +226,9 @@ func (c *chosenLetters) tables(a *Access) (paths []string) {
 // contents calls each with the chosen dead letters and the content of their records, in the order of [letterBook.read].
 // The letter is valid until each returns.
 func (c *chosenLetters) contents(ctx context.Context, a *Access, r *lookup.Reader, each func(*deadletter.Letter) error) error {
-	return c.read(ctx, r, c.all(), func(l *deadletter.Letter, _ int64) error {
+	s := newLetterReader(a, r)
+	defer s.close()
+	return c.read(ctx, s, c.all(), func(l *deadletter.Letter, _ int64) error {
 		whole, err := WholeLetter(ctx, a, l)
 		if err != nil {
 			return err

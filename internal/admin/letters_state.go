@@ -54,7 +54,8 @@ func (s LetterState) counts() bool {
 	return s == LetterUnresolved || s == LetterUnknown || s == LetterReplaying || s == LetterParked
 }
 
-// judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules.
+// judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules, but only
+// the dead letters that Kafka still has.
 // decisions is the state of the operations log.
 func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader, decisions *opslog.State) error {
 	byTopic := map[string][]*sourceLetters{}
@@ -125,7 +126,7 @@ func (b *letterBook) judgeTopic(ctx context.Context, cfg *config.Config, r *look
 		}
 	}
 	if anyPassed {
-		if err := b.haveRows(ctx, o, state, topic, sources); err != nil {
+		if err := b.haveRows(ctx, o, state, sources); err != nil {
 			return err
 		}
 	}
@@ -217,23 +218,26 @@ func (b *letterBook) isPassed(s *sourceLetters, l *foundLetter) bool {
 // haveRows makes those passed dead letters void whose records have rows in the table. A dead letter becomes unknown if
 // it cannot be proven that the row is of its record; all become unknown if the table cannot show its records. sources
 // are all of one topic.
-func (b *letterBook) haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, sources []*sourceLetters) error {
+func (b *letterBook) haveRows(ctx context.Context, o *Table, state *deltalog.State, sources []*sourceLetters) error {
 	byID, proven := map[int32][]*sourceLetters{}, map[*sourceLetters]bool{}
 	for _, s := range sources {
 		byID[s.ID] = append(byID[s.ID], s)
 		proven[s] = lookup.HasItsRows(state, s.Partition)
 	}
-	err := delta.Places(ctx, o.store, state, b.whereRows(sources), func(rowTopic string, partition int32, offset int64) error {
-		if rowTopic != topic {
-			return nil
-		}
-		for _, s := range byID[partition] {
-			switch l := s.find(offset); {
-			case l == nil || !b.isPassed(s, l):
-			case proven[s]:
+	err := delta.Places(ctx, o.store, state, b.whereRows(sources), func(row scan.Place) error {
+		for _, s := range byID[row.Partition] {
+			l := s.find(row.Offset)
+			if l == nil || !b.isPassed(s, l) {
+				continue
+			}
+			switch lookup.OwnerOf(row, s.Partition, proven[s]) {
+			case lookup.ItsRow:
 				b.set(l, LetterVoid, "")
-			default:
-				b.set(l, LetterUnknown, "a row has these coordinates, and the topic was created again: it may be a row of the other one")
+			case lookup.UnknownRow:
+				if b.verdict(l).state != LetterVoid {
+					b.set(l, LetterUnknown, "a row has these coordinates and no topic id, and the topic was created again: it may be a row of the other one")
+				}
+			case lookup.OtherRow:
 			}
 		}
 		return nil

@@ -16,7 +16,6 @@ import (
 	"sluice/connector"
 	"sluice/connector/commit"
 	"sluice/connector/plan"
-	"sluice/connector/schema"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/internal/open"
@@ -223,7 +222,7 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 func (p *MovePlan) open(store objstore.Store, guard *reliability.Guard, version string) (*delta.Table, error) {
 	o := delta.Options{Pipeline: p.of.config.Pipeline, Engine: "sluice/" + version, Guard: guard}
 	if p.tableID == "" {
-		columns, err := schema.ParseDDL(p.of.table.Schema)
+		columns, err := p.of.table.Columns()
 		if err != nil {
 			return nil, fail.Usage(fmt.Errorf("schema: %w", err))
 		}

@@ -121,7 +121,7 @@ func (o *Table) fits(table *schema.Schema) error {
 	if err != nil {
 		return err
 	}
-	return table.Fits(configured.WithKafkaColumns())
+	return table.Accepts(configured.WithKafkaColumns())
 }
 
 // positions returns the positions of a topic in the table with the state of its partitions in Kafka.

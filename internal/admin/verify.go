@@ -41,7 +41,9 @@ type VerifiedPartition struct {
 	Letters   int64      `json:"letters"`            // dead letters in the ranges of the commits
 	Replayed  int64      `json:"replayed,omitempty"` // the number of Letters of which replays made rows
 	Twins     int64      `json:"duplicates"`         // duplicates in the ranges of the commits
-	Rows      int64      `json:"rows"`               // rows in the table, of all pipelines and topic ids
+	// Rows are the rows in the table: of its topic id if each row has one, else of all topic ids. Other pipelines may
+	// have written some of them.
+	Rows int64 `json:"rows"`
 	// Compared is the comparison with the topic; null if the operator did not ask for it with --kafka.
 	Compared *Comparison `json:"compared,omitempty"`
 }
@@ -77,7 +79,7 @@ func verifyLog(ctx context.Context, o *Table) (*Verification, map[source]*rowChe
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(ranges), compareChains) {
 		in := ranges[at]
-		p := VerifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Letters: in.letters, Replayed: in.replays, Twins: in.twins, Rows: checks[at.source].rows}
+		p := VerifiedPartition{Topic: at.Topic, Partition: at.Partition, AppID: at.appID, Ranges: in.intervals, Committed: in.rows, Letters: in.letters, Replayed: in.replays, Twins: in.twins, Rows: checks[at.source].rowsOf(at.topicID())}
 		if p.Ranges == nil {
 			p.Ranges = []Interval{}
 		}
@@ -175,10 +177,23 @@ func appIDOf(txns []deltalog.Txn, r connector.Range) (appID string) {
 func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.State, ranges coverage) (map[source]*rowCheck, error) {
 	checks := map[source]*rowCheck{}
 	for at, in := range ranges {
-		if checks[at.source] == nil {
-			checks[at.source] = &rowCheck{}
+		check := checks[at.source]
+		if check == nil {
+			check = &rowCheck{ids: map[string][]*covered{}}
+			checks[at.source] = check
 		}
-		checks[at.source].chains = append(checks[at.source].chains, in)
+		check.chains = append(check.chains, in)
+		check.ids[at.topicID()] = append(check.ids[at.topicID()], in)
+	}
+	for appID, txn := range state.Txns { // of topics whose commits the log no longer has
+		id, err := idempotency.ParseAppID(appID)
+		if err != nil || id.TableID != "" || v.Oldest == 0 {
+			continue
+		}
+		at := chain{source{id.Partition.Topic, id.Partition.ID}, appID}
+		if check := checks[at.source]; check != nil && ranges[at] == nil {
+			check.ids[at.topicID()] = append(check.ids[at.topicID()], &covered{next: txn.Version})
+		}
 	}
 	var others int64
 	for f, err := range deltalog.Files(ctx, o.store, state) {
@@ -207,7 +222,7 @@ func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.S
 					checks[at] = check
 				}
 			}
-			check.add(row.Offset)
+			check.addRow(row.TopicID, row.Offset)
 		}
 	}
 	if others > 0 {

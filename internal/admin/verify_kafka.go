@@ -42,11 +42,11 @@ func (v *Verification) compareTopic(ctx context.Context, o *Table, name string, 
 	for i := range v.Partitions {
 		p := &v.Partitions[i]
 		of := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: p.Partition}
-		switch check := checks[source{p.Topic, p.Partition}]; {
+		switch check := checks[source{p.Topic, p.Partition}].of(topic.ID.String()); {
 		case p.Topic != topic.Name || p.Position == nil:
 		case p.AppID != of.AppID(o.config.Pipeline):
 			v.note("%s:%d: rows of %s are not compared: the topic is another one now, or another pipeline's", p.Topic, p.Partition, p.AppID)
-		case len(check.chains) > 1:
+		case check == nil || len(check.chains) > 1:
 			v.note("%s:%d: rows are not compared: several pipelines or topics of this name filled it", p.Topic, p.Partition)
 		default:
 			c, err := compareRecords(ctx, r, of, *p.Position, check, o.table.IsLetters())

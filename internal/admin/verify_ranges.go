@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sluice/connector"
+	"sluice/idempotency"
 )
 
 // source is a topic name and a partition, as in the columns of a table.
@@ -71,6 +72,14 @@ type lettered struct {
 type chain struct {
 	source
 	appID string // "" if the commit has no txn for its range
+}
+
+// topicID returns the topic id as rows have it, "" if it is unknown.
+func (c chain) topicID() string {
+	if id, err := idempotency.ParseAppID(c.appID); err == nil && id.Partition.TopicID != (idempotency.TopicID{}) {
+		return id.Partition.TopicID.String()
+	}
+	return ""
 }
 
 // coverage collects the ranges of all commits, oldest first.
@@ -245,15 +254,65 @@ func (s *offsetSet) from(offset int64) (at int64, ok bool) {
 	return 0, false
 }
 
-// rowCheck checks the rows of one partition against its commits.
+// rowCheck checks the rows of one partition against its commits. If the topic was created again, rows that have a topic
+// id are checked against the commits of their own id, by a check in byID.
 type rowCheck struct {
-	chains     []*covered // the commits by pipeline and topic id; nearly always one chain
+	chains []*covered            // the commits by pipeline and topic id; nearly always one chain
+	ids    map[string][]*covered // the chains by topic id, with chains whose commits the log no longer has
+	byID   map[string]*rowCheck  // nil if all rows are checked together
+
 	rows       int64
 	seen       offsetSet
 	repeated   int64
 	uncovered  int64
 	firstTwice int64
 	firstBare  int64
+}
+
+// addRow adds the next row of the partition. id is its topic id, "" if it has none.
+func (r *rowCheck) addRow(id string, offset int64) {
+	if id == "" || len(r.ids) == 0 || r.only(id) {
+		r.add(offset)
+		return
+	}
+	of := r.byID[id]
+	if of == nil {
+		if r.byID == nil {
+			r.byID = map[string]*rowCheck{}
+		}
+		of = &rowCheck{chains: r.ids[id]}
+		r.byID[id] = of
+	}
+	of.add(offset)
+}
+
+// only reports whether all commits are of one topic id: then rows without an id have it, too.
+func (r *rowCheck) only(id string) bool { return len(r.ids) == 1 && r.ids[id] != nil }
+
+// of returns the check of the rows of a topic id. It is the one of all rows if they are checked together, and nil if
+// some rows may be of this id or of another one.
+func (r *rowCheck) of(id string) *rowCheck {
+	switch {
+	case r.byID == nil || r.only(id):
+		return r
+	case r.rows > 0:
+		return nil
+	case r.byID[id] == nil:
+		return &rowCheck{chains: r.ids[id]}
+	}
+	return r.byID[id]
+}
+
+// rowsOf returns the number of rows of a topic id, or of all rows if some may be of this id or of another one.
+func (r *rowCheck) rowsOf(id string) int64 {
+	if of := r.of(id); of != nil {
+		return of.rows
+	}
+	n := r.rows
+	for _, of := range r.byID {
+		n += of.rows
+	}
+	return n
 }
 
 // add adds the next row of the partition. It counts the row if it repeats an offset or if no commit covers it.
@@ -282,7 +341,7 @@ func (r *rowCheck) again(offset int64) bool {
 
 // findings returns the contradictions between rows and commits. If altered is set, other programs changed the table, so
 // missing rows are no contradiction. Each chain, of which there are several for two pipelines or a topic that was
-// created again, may have one row of an offset.
+// created again and whose rows have no topic id, may have one row of an offset.
 func (r *rowCheck) findings(at source, altered bool) []VerifyFinding {
 	var all []VerifyFinding
 	find := func(kind, format string, args ...any) {
@@ -293,15 +352,21 @@ func (r *rowCheck) findings(at source, altered bool) []VerifyFinding {
 		committed += in.rows + in.replays
 		whole = whole && in.whole
 	}
-	if r.repeated > 0 && len(r.chains) < 2 {
-		find("duplicate", "%d rows repeat an offset, the first one %d", r.repeated, r.firstTwice)
+	found := int64(0)
+	judge := func(of *rowCheck, rows string) {
+		if found += of.rows; len(of.chains) < 2 {
+			found -= of.repeated
+			if of.repeated > 0 {
+				find("duplicate", "%d %s repeat an offset, the first one %d", of.repeated, rows, of.firstTwice)
+			}
+		}
+		if of.uncovered > 0 {
+			find("uncovered", "%d %s have an offset that no commit covers, the first one %d", of.uncovered, rows, of.firstBare)
+		}
 	}
-	if r.uncovered > 0 {
-		find("uncovered", "%d rows have an offset that no commit covers, the first one %d", r.uncovered, r.firstBare)
-	}
-	found := r.rows
-	if len(r.chains) < 2 {
-		found -= r.repeated
+	judge(r, "rows")
+	for _, id := range slices.Sorted(maps.Keys(r.byID)) {
+		judge(r.byID[id], "rows of topic id "+id)
 	}
 	if whole && !altered && found < committed {
 		find("missing", "the commits hold %d rows, the table has %d", committed, found)

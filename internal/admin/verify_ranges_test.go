@@ -164,6 +164,56 @@ func TestTwoChains(t *testing.T) {
 	}
 }
 
+// TestTopicIDs: rows with a topic id are checked against the commits of their own id, so that a topic that was created
+// again hides no duplicates. Rows without an id may be of either.
+func TestTopicIDs(t *testing.T) {
+	first, second := followRanges(t, "0 -1 0 0\n1 0 3 3"), followRanges(t, "4 -1 0 0\n5 0 2 2")
+	of := func(rows string) *rowCheck {
+		r := &rowCheck{chains: []*covered{first, second}, ids: map[string][]*covered{"A": {first}, "B": {second}}}
+		for row := range strings.FieldsSeq(rows) {
+			r.addRow(strings.Trim(row, "-0123456789"), int64(row[len(row)-1]-'0'))
+		}
+		return r
+	}
+	const missing = "missing: orders:3: the commits hold 5 rows, the table has 4"
+	for rows, want := range map[string][]string{
+		"A0 A1 A2 B0 B1":       nil,
+		"-0 -1 -2 -0 -1":       nil,
+		"-0 A1 A2 -0 B1":       nil,
+		"A0 A1 A2 B0 B0":       {"duplicate: orders:3: 1 rows of topic id B repeat an offset, the first one 0", missing},
+		"A0 A1 A2 B0":          {missing},
+		"A0 A1 A2 B0 B1 B2":    {"uncovered: orders:3: 1 rows of topic id B have an offset that no commit covers, the first one 2"},
+		"A0 A1 A2 B0 B1 C1":    {"uncovered: orders:3: 1 rows of topic id C have an offset that no commit covers, the first one 1"},
+		"A0 A1 A1 A2 B0 B1 -1": {"duplicate: orders:3: 1 rows of topic id A repeat an offset, the first one 1"},
+	} {
+		if d := cmp.Diff(want, texts(of(rows).findings(source{"orders", 3}, false))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", rows, d)
+		}
+	}
+	if r := of("A0 A1 A2 B0"); r.rowsOf("A") != 3 || r.rowsOf("B") != 1 || r.of("B") == nil || len(r.of("B").chains) != 1 || r.rowsOf("C") != 0 {
+		t.Errorf("%d and %d rows", r.rowsOf("A"), r.rowsOf("B"))
+	}
+	if r := of("A0 A1 -1 B0"); r.of("A") != nil || r.rowsOf("A") != 4 {
+		t.Error("a row without a topic id may be of either topic")
+	}
+	// With one topic id, rows from before the table had the column are of this id.
+	r := &rowCheck{chains: []*covered{first}, ids: map[string][]*covered{"A": {first}}}
+	for _, id := range []string{"", "A", "A", ""} {
+		r.addRow(id, r.rows%3)
+	}
+	if d := cmp.Diff([]string{"duplicate: orders:3: 1 rows repeat an offset, the first one 0"}, texts(r.findings(source{"orders", 3}, false))); d != "" || r.of("A") != r {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	// The log no longer has the commits of the earlier topic, only its position.
+	r = &rowCheck{chains: []*covered{second}, ids: map[string][]*covered{"A": {{next: 3}}, "B": {second}}}
+	for _, row := range []string{"A0", "A2", "B0", "B1"} {
+		r.addRow(row[:1], int64(row[1]-'0'))
+	}
+	if got := r.findings(source{"orders", 3}, false); got != nil {
+		t.Error(got)
+	}
+}
+
 // TestOffsetSet: an offsetSet has exactly the offsets that were added to it, as a map would. The offsets cross page
 // borders and fill pages.
 func TestOffsetSet(t *testing.T) {

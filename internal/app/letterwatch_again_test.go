@@ -13,7 +13,10 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-const lettersAgain = "topics: {orders: {dead_letters: {archive: none}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}, dead_letters: {hold_above: 100%}}"
+const lettersAgain = "topics: {orders: {dead_letters: {archive: none}}}\ndefaults:\n  schema: n int not null\n  commit: {every: 100ms}\n  dead_letters: {hold_above: 100%}"
+
+// lettersUnnamed is lettersAgain for a table whose rows have no topic id.
+const lettersUnnamed = lettersAgain + "\n  metadata_columns: [topic, partition, offset, timestamp]"
 
 // badOrders produces n records to partition 0 of topic orders. Every second one is bad.
 func (l *lake) badOrders(n int) {
@@ -62,7 +65,7 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 	for _, tableStays := range []bool{true, false} {
 		t.Run(fmt.Sprintf("TableStays=%v", tableStays), func(t *testing.T) {
 			t.Parallel()
-			l := newLake(t, lettersAgain)
+			l := newLake(t, lettersUnnamed)
 			l.Create("orders", 1)
 			l.badOrders(10)
 			l.run()
@@ -94,6 +97,33 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 			l.counts("retention", w, 0, 0, 0)
 		})
 	}
+}
+
+// TestLettersOfATopicThatWasCreatedAgain_TopicIDs: rows with a topic id show which dead letters have rows. Those of the
+// deleted topic are replayed, each once, beside rows of the new topic at the same offsets.
+func TestLettersOfATopicThatWasCreatedAgain_TopicIDs(t *testing.T) {
+	l := newLake(t, lettersAgain)
+	l.Create("orders", 1)
+	l.badOrders(10)
+	l.run()
+	w := l.knowing()
+	l.counts("before", w, 5, 0, 0)
+	l.CreateAgain("orders")
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 0, nil))
+	l.Produce("orders", 10, 0) // all of them good, at the same offsets
+	l.begin("orders")
+	l.run()
+	l.counts("started", w, 5, 0, 0) // the dead letter of the new topic is void
+	for _, s := range l.listed().Listed {
+		if s.State != admin.LetterUnresolved || s.Why != "" {
+			t.Errorf("%+v", s)
+		}
+	}
+	l.replayCorrected(3)
+	l.counts("one replayed", w, 4, 0, 0)
+	l.Has("orders", map[string][]int64{"orders:0": {0, 0, 1, 2, 2, 3, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9}})
+	l.DeleteTo("orders-dlq", 6)
+	l.counts("retention", w, 0, 0, 0)
 }
 
 // TestLettersOfATableThatWasDeleted: after a table was deleted, members read the records again that Kafka still has.

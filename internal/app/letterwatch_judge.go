@@ -180,8 +180,9 @@ func (w *letterWatch) followReplayed(ctx context.Context, state *opslog.State) (
 }
 
 // followReplays makes those dead letters void for which a replay added rows; it learns them from the commits, without a
-// read of the table. As in judgeParts, rows count only if the table proves that they have this topic id. If another
-// program has changed rows, too, those of the replays may be gone: then all dead letters are judged again.
+// read of the table. As in judgeParts, rows count only if the table proves that they have this topic id: rows have it
+// themselves if the table has a column for it. If another program has changed rows or this column, too, those of the
+// replays may be gone or without one: then all dead letters are judged again.
 func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) {
 	if change.Others {
 		return
@@ -194,7 +195,7 @@ func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) 
 		}
 	}
 	for p, sets := range added {
-		if lookup.HasItsRows(state, p) {
+		if lookup.HasItsRows(state, p) || delta.HasTopicIDs(state) {
 			w.tally.HasRows(p, offsets.Union(sets...))
 		}
 	}
@@ -219,12 +220,10 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 		proven[i] = lookup.HasItsRows(f.State(), part.Source)
 	}
 	rows, resting := 0, newPace()
-	err := f.Places(ctx, judgeBytes, where, func(rowTopic string, partition int32, offset int64) error {
-		if rowTopic == topic {
-			for _, i := range at[partition] {
-				if proven[i] && parts[i].Has(offset) {
-					void[i] = append(void[i], offset)
-				}
+	err := f.Places(ctx, judgeBytes, where, func(row scan.Place) error {
+		for _, i := range at[row.Partition] {
+			if lookup.OwnerOf(row, parts[i].Source, proven[i]) == lookup.ItsRow && parts[i].Has(row.Offset) {
+				void[i] = append(void[i], row.Offset)
 			}
 		}
 		if rows++; rows%100_000 == 0 {

@@ -409,7 +409,7 @@ func TestLetterWatch_ReadDenied(t *testing.T) {
 func TestUnresolvedLettersOfPatterns(t *testing.T) {
 	l := newLake(t, `
 topics: {sales: {pattern: 'sales\..+|orders', deny: [], bad_records: dead_letter, dead_letters: {topic: "dead", archive: none}}}
-defaults: {schema: "n int not null", commit: {every: 100ms}}`)
+defaults: {schema: "n int not null", commit: {every: 100ms}, metadata_columns: [topic, partition, offset, timestamp]}`)
 	l.Create("orders", 1)
 	l.Create("dead", 1)
 	w := l.watch()

@@ -141,8 +141,8 @@ func (l *loader) set(topic, name string) string {
 
 // checkTopic checks an entry of topics, except for its table.
 func (l *loader) checkTopic(name string, t *Topic) {
-	if at := l.set(name, "metadata_columns"); len(t.MetadataColumns) != len(metadataColumns) && !l.failed(at) {
-		l.report(l.at(at), "this version writes all four columns: write [%s], or remove it", strings.Join(metadataColumns[:], ", "))
+	if at := l.set(name, "metadata_columns"); !l.failed(at) {
+		l.checkMetadataColumns(at, t.MetadataColumns)
 	}
 	l.checkStart(name, t)
 	if at := l.set(name, "health_records.secret_file"); !l.failed(at) {
@@ -160,6 +160,18 @@ func (l *loader) checkTopic(name string, t *Topic) {
 	l.checkIdentity(name, t)
 	if at == "defaults.schema" {
 		l.config.Defaults.Schema, l.config.Defaults.SchemaFile = t.Schema, t.SchemaFile
+	}
+}
+
+// checkMetadataColumns reports a column that is missing.
+func (l *loader) checkMetadataColumns(at string, columns []string) {
+	all := append(slices.Clone(metadataColumns[:]), topicIDColumn)
+	for _, name := range metadataColumns {
+		if !slices.Contains(columns, name) {
+			l.report(l.at(at), "lacks %s, without which rows cannot be told apart: write [%s]; only %s may be left out",
+				name, strings.Join(all, ", "), topicIDColumn)
+			return
+		}
 	}
 }
 

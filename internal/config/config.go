@@ -208,7 +208,7 @@ func Default() *Config {
 		Breaker:      Breaker{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
 		Defaults: Topic{
 			Table: "{topic}", Format: decode.FormatJSON, Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
-			MetadataColumns: slices.Clone(metadataColumns[:]), BadRecords: "dead_letter", DeadLetters: defaultDeadLetters(),
+			MetadataColumns: append(slices.Clone(metadataColumns[:]), topicIDColumn), BadRecords: "dead_letter", DeadLetters: defaultDeadLetters(),
 			HealthRecords: HealthRecords{Drop: true}, Identity: defaultIdentity(),
 			Commit:      Commit{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
 			RecordRetry: RecordRetry{Max: 3, Wait: time.Second, Backoff: string(reliability.Exponential)},
@@ -223,8 +223,12 @@ func Default() *Config {
 	}
 }
 
-// metadataColumns are the columns with the origin of a row; in the table they are _kafka_topic and so on.
+// metadataColumns are the columns with the origin of a row that each table has; in the table they are _kafka_topic and
+// so on.
 var metadataColumns = [...]string{"topic", "partition", "offset", "timestamp"}
+
+// topicIDColumn is the column that new tables have unless metadata_columns leaves it out.
+const topicIDColumn = "topic_id"
 
 // Guard returns the settings for all guards: retries and circuit breaker.
 func (c *Config) Guard() reliability.Config {
@@ -337,7 +341,7 @@ func (t *Topic) keys() []key {
 		{"unknown_fields", choice(&t.UnknownFields, []string{"add"}, "ignore", "dead_letter"), ""},
 		{"tombstones", choice(&t.Tombstones, []string{"row"}, "skip", "dead_letter"), ""},
 		{"keys", choice(&t.Keys, nil, "any", "required"), ""},
-		{"metadata_columns", list(&t.MetadataColumns, "topic, partition, offset, timestamp", metadataColumn), ""},
+		{"metadata_columns", list(&t.MetadataColumns, "topic, partition, offset, timestamp, topic_id", metadataColumn), ""},
 		{"commit.every", duration(&t.Commit.Every, 100*time.Millisecond, 24*time.Hour), ""},
 		{"commit.rows", count(&t.Commit.Rows, 1, 1_000_000_000), ""},
 		{"commit.bytes", size(&t.Commit.Bytes, 64<<10, 16<<30), ""},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,14 +54,24 @@ func (t *Topic) ProducerIdentity() idempotency.Identity {
 	return id
 }
 
-// Columns returns the columns of a topic's table without those of the Kafka coordinates. If the identity is stored in
-// the table, the fingerprint column is one of them.
+// HasTopicID reports whether a new table of the topic gets a column for the topic id.
+func (t *Topic) HasTopicID() bool { return slices.Contains(t.MetadataColumns, topicIDColumn) }
+
+// Columns returns the columns of a topic's table without those of the Kafka coordinates that each table has. If the
+// identity is stored in the table, the fingerprint column is one of them, and so is that of the topic id by
+// metadata_columns.
 func (t *Topic) Columns() (*schema.Schema, error) {
 	columns, err := schema.ParseDDL(t.Schema)
-	if err == nil && t.ProducerIdentity().Stored() {
+	if err != nil {
+		return nil, err
+	}
+	if t.ProducerIdentity().Stored() {
 		columns = columns.WithFingerprint()
 	}
-	return columns, err
+	if t.HasTopicID() {
+		columns = columns.WithTopicID()
+	}
+	return columns, nil
 }
 
 // checkIdentity reports a problem if the schema lacks the column that the identity names.

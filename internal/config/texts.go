@@ -156,13 +156,14 @@ func schemaText(s string) error {
 }
 
 func metadataColumn(s string) error {
+	all := append(slices.Clone(metadataColumns[:]), topicIDColumn)
 	switch {
-	case slices.Contains(metadataColumns[:], s):
+	case slices.Contains(all, s):
 		return nil
-	case slices.Contains([]string{"topic_id", "key", "headers"}, s):
-		return fmt.Errorf("%s comes in a later version: write [%s]", s, strings.Join(metadataColumns[:], ", "))
+	case s == "key", s == "headers":
+		return fmt.Errorf("%s comes in a later version: write [%s]", s, strings.Join(all, ", "))
 	}
-	return fmt.Errorf("%q is unknown: write [%s]", s, strings.Join(metadataColumns[:], ", "))
+	return fmt.Errorf("%q is unknown: write [%s]", s, strings.Join(all, ", "))
 }
 
 // tablePath fills the topic into the template of a table's path and checks the path.

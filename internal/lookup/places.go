@@ -19,17 +19,45 @@ import (
 const apart = 100_000
 
 // AddPlace adds an offset to the ranges of a scan: it extends the last range if that is of the same partition and the
-// offset is not [apart] from it, else it begins a new one. The caller adds the offsets of a partition in ascending order.
+// offset is not [apart] from it, else it begins a new one. The caller adds the offsets of a partition in ascending order;
+// those of another topic id begin anew.
 func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []scan.Where {
-	if n := len(all); n > 0 && all[n-1].Topic == topic && all[n-1].Partition == partition && offset-all[n-1].Next < apart {
+	if n := len(all); n > 0 && all[n-1].Topic == topic && all[n-1].Partition == partition && all[n-1].From <= offset && offset-all[n-1].Next < apart {
 		all[n-1].Next = max(all[n-1].Next, offset+1)
 		return all
 	}
 	return append(all, scan.Where{Topic: topic, Partition: partition, From: offset, Next: offset + 1})
 }
 
-// HasItsRows reports whether all rows of a topic name in a table belong to the topic id of p. Rows have no topic id, so the
-// table must have positions of this topic id and of no other one with the name.
+// Owner says whether a row is of a certain partition.
+type Owner int8
+
+// The values of Owner.
+const (
+	OtherRow   Owner = iota // the row is of another topic id
+	ItsRow                  // the row is of the partition
+	UnknownRow              // the row has no topic id, and the table has positions of several
+)
+
+// OwnerOf returns whether a row is of a partition, if topic name and partition number are the same. only is the result
+// of [HasItsRows]: it decides about rows without a topic id.
+func OwnerOf(row scan.Place, p idempotency.Partition, only bool) Owner {
+	switch {
+	case row.Topic != p.Topic || row.Partition != p.ID:
+		return OtherRow
+	case row.TopicID != "" && p.TopicID != (idempotency.TopicID{}):
+		if row.TopicID == p.TopicID.String() {
+			return ItsRow
+		}
+		return OtherRow
+	case only:
+		return ItsRow
+	}
+	return UnknownRow
+}
+
+// HasItsRows reports whether all rows of a topic name in a table belong to the topic id of p, also those without a topic
+// id: the table must have positions of this topic id and of no other one with the name.
 func HasItsRows(state *deltalog.State, p idempotency.Partition) bool {
 	return OnlyItsRows(state.Txns, p)
 }

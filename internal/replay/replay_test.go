@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -258,6 +259,81 @@ func TestAdd_LeavesOut(t *testing.T) {
 	result = add(t, l.replayer(l.store), slices.Concat(good(0, 8), []replay.Record{foreign})...)
 	if result.Rows != 0 || len(result.Left) != 2 || result.Left[0].Why != replay.Unproven || result.Left[1].Why != replay.Unproven {
 		t.Errorf("%+v", result)
+	}
+}
+
+// TestAdd_CreatedAgain: rows with a topic id show which records of an earlier topic have rows, beside rows of the new
+// one at the same offsets. A row without one, from before the table had the column, may be of either.
+func TestAdd_CreatedAgain(t *testing.T) {
+	l := newLake(t)
+	add(t, l.replayer(l.store), good(0, 3, 4)...) // without topic ids
+	l.addTopicIDs()
+	other := partition(0)
+	other.TopicID = idempotency.TopicID{2}
+	of := func(p idempotency.Partition, offsets ...int64) []replay.Record {
+		all := good(p.ID, offsets...)
+		for i := range all {
+			all[i].At = p
+		}
+		return all
+	}
+	add(t, l.replayer(l.store), good(0, 5)...)
+	l.commit(&connector.Commit{Txns: []connector.Txn{{AppID: other.AppID(pipeline), Version: passed}}})
+	if result := add(t, l.replayer(l.store), slices.Concat(of(other, 5, 6, 50), good(0, 7))...); result.Rows != 4 {
+		t.Errorf("%+v", result)
+	}
+	l.loseOperations()
+	result := add(t, l.replayer(l.store), slices.Concat(good(0, 3, 4, 5, 6, 7), of(other, 4, 5, 6, 7, 50))...)
+	got := map[string]string{}
+	for _, left := range result.Left {
+		got[left.At.TopicID.String()[:2]+"@"+fmt.Sprint(left.At.Offset)] = string(left.Why)
+	}
+	first, second := partition(0).TopicID.String()[:2], other.TopicID.String()[:2]
+	want := map[string]string{
+		first + "@3": "unproven", first + "@4": "unproven", first + "@5": "has_row", first + "@7": "has_row",
+		second + "@4": "unproven", second + "@5": "has_row", second + "@6": "has_row", second + "@50": "has_row",
+	}
+	if d := cmp.Diff(want, got); d != "" || result.Rows != 2 {
+		t.Errorf("%d rows, left out (-want +got):\n%s", result.Rows, d)
+	}
+	if d := cmp.Diff(map[string]int{
+		"orders:0@3": 1, "orders:0@4": 1, "orders:0@5": 2, "orders:0@6": 2, "orders:0@7": 2, "orders:0@50": 1,
+	}, l.rows()); d != "" {
+		t.Errorf("rows (-want +got):\n%s", d)
+	}
+
+	// Rows are also found if the offsets of the second topic are below those of the first.
+	l.loseOperations()
+	result = add(t, l.replayer(l.store), slices.Concat(good(0, 60), of(other, 5))...)
+	if result.Rows != 1 || len(result.Left) != 1 || result.Left[0].Why != replay.HasRow {
+		t.Errorf("%+v", result)
+	}
+
+	// A dead letter that does not name its topic id stays out.
+	nameless := partition(0)
+	nameless.TopicID = idempotency.TopicID{}
+	l.commit(&connector.Commit{Txns: []connector.Txn{{AppID: nameless.AppID(pipeline), Version: passed}}})
+	if result := add(t, l.replayer(l.store), of(nameless, 9)...); result.Rows != 0 || len(result.Left) != 1 || result.Left[0].Why != replay.Unproven {
+		t.Errorf("%+v", result)
+	}
+}
+
+// addTopicIDs adds the column for topic ids to the table, as another program does.
+func (l *lake) addTopicIDs() {
+	l.t.Helper()
+	store := objstore.Sub(l.store, path)
+	state, err := deltalog.Load(l.t.Context(), store)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	m := state.Metadata
+	m.SchemaString = strings.TrimSuffix(m.SchemaString, "]}") + `,{"name":"_kafka_topic_id","type":"string","nullable":true,"metadata":{}}]}`
+	entry, err := deltalog.Encode([]deltalog.Action{m})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if err := store.Put(l.t.Context(), deltalog.CommitKey(state.Version+1), bytes.NewReader(entry), objstore.IfAbsent); err != nil {
+		l.t.Fatal(err)
 	}
 }
 

@@ -28,13 +28,15 @@ func (t *Table) choose(ctx context.Context, s *connector.Snapshot, state *opslog
 	leave := func(r *Record, why Why) { result.Left = append(result.Left, Left{r.coordinates(), why}) }
 	var of idempotency.Partition // of the record before, whose facts follow
 	var next int64               // its position, 0 without one
-	var proven bool              // all rows with its topic and partition are its own
+	var proven bool              // all rows with its topic and partition are its own, or rows have a topic id
 	var done offsets.Cursor      // its resolved dead letters
+	topicIDs := t.Table.HasTopicIDs(s)
 	for i := range records {
 		r := &records[i]
 		if i == 0 || r.At != of {
 			of, next = r.At, s.Positions[r.At.AppID(t.Pipeline)]
-			proven, done = lookup.OnlyItsRows(s.Positions, of), resolved(state, of).From(0)
+			proven = lookup.OnlyItsRows(s.Positions, of) || topicIDs && of.TopicID != (idempotency.TopicID{})
+			done = resolved(state, of).From(0)
 		}
 		switch {
 		case t.failed[r.coordinates()]: // in an earlier try
@@ -56,32 +58,45 @@ func (t *Table) choose(ctx context.Context, s *connector.Snapshot, state *opslog
 		return nil, err
 	}
 	return slices.DeleteFunc(todo, func(r Record) bool {
-		if present[r.coordinates()] {
-			leave(&r, HasRow)
-			return true
+		why := present[r.coordinates()]
+		if why != "" {
+			leave(&r, why)
 		}
-		return false
+		return why != ""
 	}), nil
 }
 
-// present returns which of the records have rows in the table.
-func (t *Table) present(ctx context.Context, s *connector.Snapshot, records []Record) (map[idempotency.Coordinates]bool, error) {
+// present returns the records that the table has a row of, and those for which it has a row that may be of another topic
+// of the same name, with the reason to leave them out.
+func (t *Table) present(ctx context.Context, s *connector.Snapshot, records []Record) (map[idempotency.Coordinates]Why, error) {
 	type place struct {
 		topic     string
 		partition int32
 		offset    int64
 	}
-	wanted := map[place]idempotency.Coordinates{}
+	wanted, only := map[place][]idempotency.Coordinates{}, map[idempotency.Partition]bool{}
 	var where []scan.Where
 	for i := range records {
 		c := records[i].coordinates()
-		wanted[place{c.Topic, c.ID, c.Offset}] = c
+		at := place{c.Topic, c.ID, c.Offset}
+		wanted[at] = append(wanted[at], c) // a topic that was created again has the same offsets
 		where = lookup.AddPlace(where, c.Topic, c.ID, c.Offset)
+		if _, known := only[c.Partition]; !known {
+			only[c.Partition] = lookup.OnlyItsRows(s.Positions, c.Partition)
+		}
 	}
-	present := map[idempotency.Coordinates]bool{}
-	err := t.Table.Places(ctx, s, where, func(topic string, partition int32, offset int64) error {
-		if c, ok := wanted[place{topic, partition, offset}]; ok {
-			present[c] = true
+	present := map[idempotency.Coordinates]Why{}
+	err := t.Table.Places(ctx, s, where, func(row scan.Place) error {
+		for _, c := range wanted[place{row.Topic, row.Partition, row.Offset}] {
+			switch lookup.OwnerOf(row, c.Partition, only[c.Partition]) {
+			case lookup.ItsRow:
+				present[c] = HasRow
+			case lookup.UnknownRow:
+				if present[c] == "" {
+					present[c] = Unproven
+				}
+			case lookup.OtherRow:
+			}
 		}
 		return nil
 	})

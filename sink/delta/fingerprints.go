@@ -38,23 +38,31 @@ func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQ
 		},
 		Since: time.UnixMilli(q.Since), Bytes: readBytes,
 	}
+	if table.HasTopicID() {
+		query.Columns = append(query.Columns, []string{schema.KafkaTopicID})
+	}
+	claims := map[string]bool{} // topic ids
 	for p, span := range q.Claims {
 		query.Where = append(query.Where, scan.Where{Topic: p.Topic, Partition: p.ID, From: span.From, Next: span.Next})
+		claims[p.TopicID.String()] = true
 	}
 	read := t.scanner(s)
 	return func(ctx context.Context, each func(connector.PastRows) error) error {
 		return read(ctx, query, func(rows scan.Rows) error {
-			return EntriesOf(identifier, rows, func(topic string, partition int32, entries []idempotency.Entry) error {
-				return each(connector.PastRows{Topic: topic, Partition: partition, Written: rows.Written, Entries: entries})
+			return EntriesOf(identifier, rows, func(of scan.Place, entries []idempotency.Entry) error {
+				if of.TopicID != "" && !claims[of.TopicID] { // the topic was created again, and these rows are older
+					return nil
+				}
+				return each(connector.PastRows{Topic: of.Topic, Partition: of.Partition, Written: rows.Written, Entries: entries})
 			})
 		})
 	}, nil
 }
 
 // EntriesOf turns the rows of a scan into fingerprint entries. It calls each with runs of adjacent rows of one
-// partition. The columns of the scan must be those that identifier names, then topic, partition, offset and
-// timestamp.
-func EntriesOf(identifier *schema.Identifier, rows scan.Rows, each func(topic string, partition int32, entries []idempotency.Entry) error) error {
+// partition, and with the place of the first row of the run. The columns of the scan must be those that identifier
+// names, then topic, partition, offset and timestamp; the topic id may follow.
+func EntriesOf(identifier *schema.Identifier, rows scan.Rows, each func(of scan.Place, entries []idempotency.Entry) error) error {
 	columns := rows.Batch.Columns()
 	entries, err := identifier.Entries(columns[0], columns[3], columns[4], nil)
 	if err != nil {
@@ -65,10 +73,23 @@ func EntriesOf(identifier *schema.Identifier, rows scan.Rows, each func(topic st
 	if !isText || !isInteger {
 		return fmt.Errorf("%s: columns of %s and %s are no topics and partitions", rows.Path, columns[1].DataType(), columns[2].DataType())
 	}
+	id := func(int) string { return "" }
+	if len(columns) > 5 {
+		ids, isText := columns[5].(*array.String)
+		if !isText {
+			return fmt.Errorf("%s: a column of %s is no topic ids", rows.Path, columns[5].DataType())
+		}
+		id = func(row int) string {
+			if ids.IsNull(row) {
+				return ""
+			}
+			return ids.Value(row)
+		}
+	}
 	for from := 0; from < len(entries); {
 		same := func(row int) bool {
 			return topics.IsValid(row) && partitions.IsValid(row) && columns[3].IsValid(row) &&
-				topics.Value(row) == topics.Value(from) && partitions.Value(row) == partitions.Value(from)
+				topics.Value(row) == topics.Value(from) && partitions.Value(row) == partitions.Value(from) && id(row) == id(from)
 		}
 		to := from + 1
 		if !same(from) {
@@ -78,7 +99,8 @@ func EntriesOf(identifier *schema.Identifier, rows scan.Rows, each func(topic st
 		for to < len(entries) && same(to) {
 			to++
 		}
-		if err := each(topics.Value(from), partitions.Value(from), entries[from:to]); err != nil {
+		of := scan.Place{Topic: topics.Value(from), TopicID: id(from), Partition: partitions.Value(from), Offset: entries[from].Offset}
+		if err := each(of, entries[from:to]); err != nil {
 			return err
 		}
 		from = to

@@ -1,6 +1,7 @@
 package delta_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,9 @@ import (
 	"sluice/idempotency"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
+	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/scan"
 )
 
 var byOrder = idempotency.Identity{By: idempotency.ByField, Name: "order_id"}
@@ -110,6 +113,88 @@ func (t *recallTable) recalled(id int32, q connector.FingerprintQuery) (entries 
 	}
 	slices.SortFunc(entries, func(a, b idempotency.Entry) int { return int(a.Offset - b.Offset) })
 	return entries
+}
+
+// TestReadFingerprints_CreatedAgain: rows of an earlier topic of the same name are not in the window of the new one, if
+// they have a topic id. Rows without one are.
+func TestReadFingerprints_CreatedAgain(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		store := objstore.NewMem()
+		if named {
+			table, err := delta.Open(store, delta.Options{Pipeline: "p", Engine: "test", Schema: parse(t, "order_id string not null, n bigint").WithTopicID(), Guard: guard()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := table.Load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			table.Close()
+		}
+		table := openRecallTable(t, store)
+		at := func(o int64) int64 { return time.Now().UnixMilli() - 1000 + o }
+		table.topic.TopicID = idempotency.TopicID{1}
+		want := table.add(3, 0, 20, 30, at)
+		table.topic.TopicID = idempotency.TopicID{2}
+		second := table.add(3, 0, 30, 10, at)
+		if named {
+			want = second
+		} else {
+			want = append(want, second...)
+		}
+		got := table.recalled(3, connector.FingerprintQuery{Identity: byOrder, Claims: map[connector.Partition]connector.Offsets{table.topic: {Next: 30}}})
+		if len(got) != len(want) {
+			t.Errorf("with topic ids %v: %d entries, want %d", named, len(got), len(want))
+		}
+	}
+}
+
+// TestPlaces_TopicIDs: places and offsets have the topic id of a row, also of rows from before the table had the column.
+func TestPlaces_TopicIDs(t *testing.T) {
+	store := objstore.NewMem()
+	table := openRecallTable(t, store)
+	at := func(int64) int64 { return 1 }
+	table.topic.TopicID = idempotency.TopicID{1}
+	table.add(3, 0, 2, 30, at)
+	m := alter(t, store, "order_id string not null, n bigint")
+	m.SchemaString = parse(t, "order_id string not null, n bigint").WithTopicID().WithKafkaColumns().DeltaJSON()
+	foreign(t, store, m)
+	table.Close()
+	table = openRecallTable(t, store)
+	for id := range byte(2) {
+		table.topic.TopicID = idempotency.TopicID{1 + id}
+		table.add(3, int64(id), 3, 30, at)
+	}
+	table.topic.TopicID = idempotency.TopicID{}
+	table.add(3, 7, 8, 30, at)
+	want := []string{"- 0", "- 1", "- 7", "AQAAAAAAAAAAAAAAAAAAAA 0", "AQAAAAAAAAAAAAAAAAAAAA 1", "AQAAAAAAAAAAAAAAAAAAAA 2", "AgAAAAAAAAAAAAAAAAAAAA 1", "AgAAAAAAAAAAAAAAAAAAAA 2"}
+	state, err := deltalog.Load(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places, offsets []string
+	line := func(id string, offset int64) string { return fmt.Sprint(cmp.Or(id, "-"), " ", offset) }
+	if err := delta.Places(t.Context(), store, state, []scan.Where{{Topic: "orders", Partition: 3, Next: 100}}, func(p scan.Place) error {
+		places = append(places, line(p.TopicID, p.Offset))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for f, err := range deltalog.Files(t.Context(), store, state) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for row, err := range delta.Offsets(t.Context(), store, f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			offsets = append(offsets, line(row.TopicID, row.Offset))
+		}
+	}
+	slices.Sort(places)
+	slices.Sort(offsets)
+	if !slices.Equal(places, want) || !slices.Equal(offsets, want) {
+		t.Errorf("places  %q\noffsets %q\nwant    %q", places, offsets, want)
+	}
 }
 
 func TestReadFingerprints_EqualsLanes(t *testing.T) {

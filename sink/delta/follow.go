@@ -34,7 +34,7 @@ type Change struct {
 	// back that far, or another table is in the place of the old one.
 	Anew bool
 	// Others is true if rows may have changed otherwise than by an append of a member: another program added rows, a
-	// commit removed some, the protocol was set, or the table gained or lost the Kafka columns.
+	// commit removed some, the protocol was set, or the table gained or lost a Kafka column.
 	Others bool
 	// Back maps each appId whose position was moved back to its lowest position since.
 	Back map[string]int64
@@ -158,7 +158,7 @@ func (c *Change) note(s *deltalog.State, commit deltalog.Commit, left *int64) {
 				}
 			}
 		case deltalog.Metadata:
-			c.Others = c.Others || hasKafkaColumns(a) != hasKafkaColumns(s.Metadata)
+			c.Others = c.Others || hasKafkaColumns(a) != hasKafkaColumns(s.Metadata) || hasTopicIDs(a) != hasTopicIDs(s.Metadata)
 		case deltalog.Protocol:
 			c.Others = true
 		case deltalog.Add:
@@ -204,7 +204,7 @@ var errNoState = errors.New("no table is known: Follow has found none, or has to
 // Places calls [Places] with the state of the last call; it is an error if there is none. bytes bounds the memory for data
 // files. If a checkpoint or commit of that state is gone, it returns the error, and the next call of [Follower.Follow]
 // starts anew.
-func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(topic string, partition int32, offset int64) error) error {
+func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(scan.Place) error) error {
 	if f.state == nil {
 		return errNoState
 	}

@@ -76,19 +76,26 @@ func TestFollower(t *testing.T) {
 	m.SchemaString = `{"type":"struct","fields":[]}`
 	foreign(t, store, m)
 	changed("columns that tell nothing", delta.Change{Others: true})
-	err := f.Places(t.Context(), 0, []scan.Where{{Topic: "t", Next: 1}}, func(string, int32, int64) error { return nil })
+	err := f.Places(t.Context(), 0, []scan.Where{{Topic: "t", Next: 1}}, func(scan.Place) error { return nil })
 	holds(t, err, hold.SchemaConflict, "_kafka_topic")
 	m.SchemaString = told
 	foreign(t, store, m)
 	changed("columns that tell", delta.Change{Others: true})
 
+	m.SchemaString = strings.TrimSuffix(told, "]}") + `,{"name":"_kafka_topic_id","type":"string","nullable":true,"metadata":{}}]}`
+	foreign(t, store, m)
+	changed("a column for topic ids", delta.Change{Others: true})
+	m.SchemaString = told
+	foreign(t, store, m)
+	changed("no such column any more", delta.Change{Others: true})
+
 	places := 0
 	stop := errors.New("stop")
-	count := func(string, int32, int64) error { places++; return nil }
+	count := func(scan.Place) error { places++; return nil }
 	if err := f.Places(t.Context(), 1<<20, []scan.Where{{Topic: "orders", Next: 1 << 40}}, count); err != nil || places != 15 {
 		t.Errorf("%d rows, %v", places, err)
 	}
-	err = f.Places(t.Context(), 1<<20, []scan.Where{{Topic: "orders", Next: 1 << 40}}, func(string, int32, int64) error { return stop })
+	err = f.Places(t.Context(), 1<<20, []scan.Where{{Topic: "orders", Next: 1 << 40}}, func(scan.Place) error { return stop })
 	if !errors.Is(err, stop) {
 		t.Error(err)
 	}
@@ -104,7 +111,7 @@ func TestFollower_PlacesWithoutTable(t *testing.T) {
 	store := objstore.NewMem()
 	f := delta.NewFollower(store, guard())
 	places := func() error {
-		return f.Places(t.Context(), 1<<20, nil, func(string, int32, int64) error { return nil })
+		return f.Places(t.Context(), 1<<20, nil, func(scan.Place) error { return nil })
 	}
 	follow := func() {
 		t.Helper()

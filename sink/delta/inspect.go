@@ -236,6 +236,7 @@ func entry(c deltalog.Commit) Entry {
 // Row identifies the Kafka record of a row.
 type Row struct {
 	Topic     string
+	TopicID   string // "" if the row has none
 	Partition int32
 	Offset    int64
 	// FromKafka is false if one of the Kafka columns is null: another program wrote the row.
@@ -269,9 +270,12 @@ func offsets(ctx context.Context, store objstore.Store, key string, yield func(R
 	if err := content.Open(1 << 20); err != nil {
 		return err
 	}
-	columns := make([]int, 3)
-	for i, name := range []string{schema.KafkaTopic, schema.KafkaPartition, schema.KafkaOffset} {
-		if columns[i] = content.Content().MetaData().Schema.ColumnIndexByName(name); columns[i] < 0 {
+	var columns []int
+	for _, name := range []string{schema.KafkaTopic, schema.KafkaPartition, schema.KafkaOffset, schema.KafkaTopicID} {
+		switch at := content.Content().MetaData().Schema.ColumnIndexByName(name); {
+		case at >= 0:
+			columns = append(columns, at)
+		case name != schema.KafkaTopicID:
 			return fmt.Errorf("there is no column %s", name)
 		}
 	}
@@ -297,7 +301,7 @@ func offsets(ctx context.Context, store objstore.Store, key string, yield func(R
 // offsetsBytes bounds the memory for one data file while its Kafka columns are read.
 const offsetsBytes = 64 << 20
 
-// readRows yields the rows of a batch that has the three Kafka columns, in any order of columns. more is false if yield
+// readRows yields the rows of a batch that has the Kafka columns, in any order of columns. more is false if yield
 // returned false.
 func readRows(batch arrow.RecordBatch, yield func(Row) bool) (more bool, err error) {
 	more = true
@@ -305,12 +309,16 @@ func readRows(batch arrow.RecordBatch, yield func(Row) bool) (more bool, err err
 	return more, err
 }
 
-// columnsOf calls each for the rows of a batch that has the three Kafka columns, in any order of columns.
+// columnsOf calls each for the rows of a batch that has the Kafka columns, in any order of columns. Only the one of the
+// topic id may be missing.
 func columnsOf(batch arrow.RecordBatch, each func(r Row, i int)) error {
 	column := func(name string) arrow.Array {
-		return batch.Column(batch.Schema().FieldIndices(name)[0])
+		if at := batch.Schema().FieldIndices(name); len(at) > 0 {
+			return batch.Column(at[0])
+		}
+		return nil
 	}
-	topics := column(schema.KafkaTopic)
+	topics, ids := column(schema.KafkaTopic), column(schema.KafkaTopicID)
 	partitions, ok1 := column(schema.KafkaPartition).(*array.Int32)
 	offsets, ok2 := column(schema.KafkaOffset).(*array.Int64)
 	if !ok1 || !ok2 {
@@ -319,7 +327,10 @@ func columnsOf(batch arrow.RecordBatch, each func(r Row, i int)) error {
 	for i := range int(batch.NumRows()) {
 		r := Row{}
 		if topics.IsValid(i) && partitions.IsValid(i) && offsets.IsValid(i) {
-			r = Row{topics.ValueStr(i), partitions.Value(i), offsets.Value(i), true}
+			r = Row{Topic: topics.ValueStr(i), Partition: partitions.Value(i), Offset: offsets.Value(i), FromKafka: true}
+			if ids != nil && ids.IsValid(i) {
+				r.TopicID = ids.ValueStr(i)
+			}
 		}
 		each(r, i)
 	}

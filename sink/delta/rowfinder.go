@@ -42,7 +42,7 @@ func (l *RowFinder) has(ctx context.Context, topic string, partition int32, offs
 	found := false
 	err = scan.Run(ctx, l.store, now, q, func(r scan.Rows) error {
 		return columnsOf(r.Batch, func(row Row, i int) {
-			found = found || row == Row{topic, partition, offset, true} && r.Batch.Column(3).IsValid(i) && r.Batch.Column(3).ValueStr(i) == text
+			found = found || row == Row{Topic: topic, Partition: partition, Offset: offset, FromKafka: true} && r.Batch.Column(3).IsValid(i) && r.Batch.Column(3).ValueStr(i) == text
 		})
 	})
 	if err != nil {

@@ -137,7 +137,7 @@ func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
 		return nil, err
 	}
 	if t.opt.Schema != nil {
-		if err := t.head.schema.Fits(t.opt.Schema); err != nil {
+		if err := t.head.schema.Accepts(t.opt.Schema); err != nil {
 			return nil, fmt.Errorf("the configured schema and the table's: %w", err)
 		}
 	}

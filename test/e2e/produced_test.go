@@ -71,6 +71,7 @@ func (s *scene) wantSchema() {
 	}
 	want := []string{
 		"_kafka_topic string true", "_kafka_partition integer true", "_kafka_offset long true", "_kafka_timestamp timestamp true",
+		"_kafka_topic_id string true",
 		"order_id string false", "customer_id string true", "store_id long true", "quantity integer true", "total double true",
 		"discount double true", "created_at timestamp true", "paid boolean true", "status string true", "coupon string true",
 		"shipping struct true", "tags array true",

@@ -7,6 +7,8 @@ var list = slices.Concat(
 	ofRecords,
 	ofLetters,
 	ofReplays,
+	ofTopicIDs,
+	ofArchive,
 	ofPipeline,
 	ofHealth,
 	ofAlerts,

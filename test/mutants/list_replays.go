@@ -53,7 +53,7 @@ var ofReplays = []mutant{
 	{
 		name: "a replay repeats a row that the table has",
 		file: "internal/replay/rows.go",
-		old:  "if present[r.coordinates()] {", new: "if present[r.coordinates()] && r.Record.Offset < 0 {",
+		old:  "return why != \"\"", new: "return why != \"\" && why != HasRow",
 		pkg: "./internal/replay", test: "^TestAdd_LeavesOut$",
 	},
 	{

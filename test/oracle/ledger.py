@@ -1,10 +1,12 @@
 """The ledger of produced records, and the comparison of a table's rows with it."""
 
 import csv
+import re
 
 import canon
 
 EXAMPLES = 5
+TOPIC_ID = re.compile("[A-Za-z0-9_-]{22}")
 
 
 class Ledger:
@@ -35,20 +37,31 @@ class Ledger:
 
         for batch in batches:
             found["rows"] += batch.num_rows
+            ids, batch = topic_ids(batch)
             rows = zip(
                 batch.column("_kafka_topic").to_pylist(),
                 batch.column("_kafka_partition").to_pylist(),
                 batch.column("_kafka_offset").to_pylist(),
+                ids,
                 canon.hashes(batch),
             )
-            for topic, partition, offset, row_hash in rows:
+            for topic, partition, offset, topic_id, row_hash in rows:
                 want = left.get((topic, partition), {}).pop(offset, None)
                 if want is None:
                     known = offset in self.entries.get((topic, partition), {})
                     finding("duplicate" if known else "foreign", topic, partition, offset)
-                elif want != row_hash:
+                elif want != row_hash or not TOPIC_ID.fullmatch(topic_id or ""):
                     finding("altered", topic, partition, offset)
         for (topic, partition), offsets in left.items():
             for offset in offsets:
                 finding("missing", topic, partition, offset)
         return found
+
+
+def topic_ids(batch):
+    """Returns the topic ids of the rows, and the batch without them: the ledger does not know them. A table without the
+    column counts as if each row had one."""
+    if "_kafka_topic_id" not in batch.schema.names:
+        return ["A" * 22] * batch.num_rows, batch
+    rest = [name for name in batch.schema.names if name != "_kafka_topic_id"]
+    return batch.column("_kafka_topic_id").to_pylist(), batch.select(rest)

@@ -59,6 +59,14 @@ type Where struct {
 	Next      int64
 }
 
+// Place has the coordinates of a row. Its texts are valid only during the call that gets it.
+type Place struct {
+	Topic     string
+	TopicID   string // as Kafka's tools print it; "" if the row has none
+	Partition int32
+	Offset    int64
+}
+
 // Rows are some rows of one data file, in its order.
 type Rows struct {
 	Path    string // path of the data file, as the log names it

@@ -1,0 +1,116 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"sluice/sink/delta/bounded"
+	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/objstore"
+	"sluice/sink/delta/scan"
+)
+
+const (
+	// wholeBytes bounds the memory for one data file while whole rows are read.
+	wholeBytes = 256 << 20
+	// wholeRows is the number of rows in a batch: a row may be as large as a record.
+	wholeRows = 64
+)
+
+// WholeRows calls each with batches of rows that have the wanted columns, lists and structs included. It reads every data
+// file that has a row in where, so the batches have all these rows and maybe others. A column that a file lacks is missing
+// in its batches; columns come in any order. A batch is valid until each returns. An error of each ends the read and is
+// returned unchanged; other errors are those of [Places].
+func WholeRows(
+	ctx context.Context, store objstore.Store, state *deltalog.State, where []scan.Where, columns []string, each func(arrow.RecordBatch) error,
+) error {
+	var paths []string
+	q := scan.Query{Columns: kafkaPlaces(nil), Where: where}
+	err := scan.Run(ctx, store, state, q, func(rows scan.Rows) error {
+		found := false
+		err := eachPlace(rows, func(p scan.Place) error {
+			found = found || slices.ContainsFunc(where, func(w scan.Where) bool {
+				return p.Topic == w.Topic && p.Partition == w.Partition && p.Offset >= w.From && p.Offset < w.Next
+			})
+			return nil
+		})
+		if found && !slices.Contains(paths, rows.Path) {
+			paths = append(paths, rows.Path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if err := wholeFile(ctx, store, deltalog.Key(path), columns, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachError is an error of the caller's callback, which passes through unchanged.
+type eachError struct{ error }
+
+func wholeFile(ctx context.Context, store objstore.Store, key string, columns []string, each func(arrow.RecordBatch) error) error {
+	err := readWhole(ctx, store, key, columns, func(rows arrow.RecordBatch) error {
+		if err := each(rows); err != nil {
+			return eachError{err}
+		}
+		return nil
+	})
+	if of, ok := errors.AsType[eachError](err); ok {
+		return of.error
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	return nil
+}
+
+func readWhole(ctx context.Context, store objstore.Store, key string, columns []string, each func(arrow.RecordBatch) error) error {
+	object, err := deltalog.OpenObject(ctx, store, key)
+	if err != nil {
+		return err
+	}
+	content := bounded.NewParquet(object, bounded.New(wholeBytes), func(err error) error { return fmt.Errorf("not a sound Parquet file: %w", err) })
+	if err := content.Open(1 << 20); err != nil {
+		return err
+	}
+	var leaves []int
+	err = content.Do(func() error {
+		s := content.Content().MetaData().Schema
+		for i := range s.NumColumns() {
+			if slices.Contains(columns, s.Column(i).ColumnPath()[0]) {
+				leaves = append(leaves, i)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	rows, err := content.Rows(ctx, leaves, wholeRows)
+	if err != nil {
+		return err
+	}
+	defer rows.Release()
+	for {
+		batch, err := rows.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(batch); err != nil {
+			return err
+		}
+	}
+}
