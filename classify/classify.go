@@ -20,11 +20,11 @@ const (
 	// Transient is a failure of a dependency that passes: a timeout, a reset, 5xx, throttling, 409, a leader change, a
 	// full disk, and every unknown error. The guard retries it without limit.
 	Transient Class = iota
-	// Poison is a record that can never become a row: not decodable, wrong type, required field missing, out of range,
-	// too large or too deep. It never counts towards opening a circuit breaker.
+	// Poison is a record that can never become a row: it cannot be decoded, has a wrong type, lacks a required field,
+	// is out of range, or is too large or too deep. It never counts towards opening a circuit breaker.
 	Poison
-	// Fatal needs a person: 401, 403, a missing bucket, an unsupported table, a position outside the log. The claims
-	// are held and checked again each minute; nothing is skipped and no process exits.
+	// Fatal is an error that needs a person: 401, 403, a missing bucket, an unsupported table, a position outside the
+	// log. The claims are held and checked again each minute; nothing is skipped and no process exits.
 	Fatal
 	// Fenced means that another writer moved the position or owns it now. The work is dropped and resumed from the
 	// table.
@@ -43,7 +43,7 @@ func (c Class) String() string {
 	return names[c]
 }
 
-// marked is an error with the class that an adapter gave it.
+// marked is an error together with the class that an adapter gave it.
 type marked struct {
 	error
 	class Class
@@ -86,7 +86,8 @@ func Known(err error) (class Class, known bool) {
 	case errors.As(err, &status):
 		return OfStatus(status.HTTPStatusCode())
 	case errors.As(err, &name):
-		return Transient, true // the name may appear later: of a pod that starts, of a DNS record that propagates
+		// A name that does not exist may appear later, with a pod that starts or a DNS record that propagates.
+		return Transient, true
 	case errors.As(err, &timed) && timed.Timeout(), errors.As(err, &passes) && passes.Temporary():
 		return Transient, true
 	}

@@ -23,7 +23,7 @@ type status int
 func (s status) Error() string       { return fmt.Sprintf("answered %d", int(s)) }
 func (s status) HTTPStatusCode() int { return int(s) }
 
-// temporary is an error with a method Temporary, as some errors of package net have.
+// temporary is an error with a method Temporary, such as some errors of package net have.
 type temporary struct{ error }
 
 func (temporary) Temporary() bool { return true }
@@ -32,7 +32,8 @@ func refused(call string, e syscall.Errno) error {
 	return &url.Error{Op: "Put", URL: "http://store", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError(call, e)}}
 }
 
-// alert is a peer's alert as package tls reports it: the type of the alert itself is private and prints like this one.
+// alert returns a TLS alert of a peer as package tls reports it: the alert's own type is private, and its text is like
+// the text of this error.
 func alert(code tls.AlertError) error {
 	return &net.OpError{Op: "remote error", Err: errors.New(code.Error())}
 }
@@ -99,7 +100,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	classtest.Check(t, "http", known)
-	for code := 500; code < 600; code++ { // servers may invent codes
+	for code := 500; code < 600; code++ { // servers may respond with codes that no standard has
 		if class, known := classify.OfStatus(code); !known || class != classify.Transient && code != 501 && code != 505 {
 			t.Errorf("%d: %v, %v", code, class, known)
 		}

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// passing are errors of the system that end by themselves, or once there is room again.
+// passing are errors of the operating system that end by themselves, or once there is room again.
 var passing = [...]error{
 	io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed,
 	syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT, syscall.ENETRESET,
@@ -16,10 +16,10 @@ var passing = [...]error{
 	syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.EIO, syscall.ESTALE,
 }
 
-// denied are errors of the system that a person has to fix.
+// denied are errors of the operating system that a person has to fix.
 var denied = [...]error{syscall.EACCES, syscall.EPERM, syscall.EROFS}
 
-// ofSyscall returns the class of a system error and reports whether err is one of those listed above.
+// ofSyscall returns the class of a system error. known is false if err is in neither passing nor denied.
 func ofSyscall(err error) (class Class, known bool) {
 	for _, e := range denied {
 		if errors.Is(err, e) {

@@ -22,7 +22,7 @@ func Untrusted(err error) bool {
 	return known && class == Fatal
 }
 
-// ofTLS returns the class of a TLS or certificate error and reports whether err is one.
+// ofTLS returns the class of a TLS or certificate error. known is false if err is none.
 func ofTLS(err error) (class Class, known bool) {
 	if alert, ok := alertOf(err); ok {
 		for _, a := range passingAlerts {
@@ -44,8 +44,8 @@ func ofTLS(err error) (class Class, known bool) {
 	return Transient, false
 }
 
-// alertOf returns the text that package tls gives an alert of the peer. Package tls wraps such an alert in a
-// [net.OpError], and the type of the alert in it is private; so the text is all that can be compared.
+// alertOf returns the text that package tls gives a TLS alert of the peer; ok is false if err is none. Package tls
+// wraps such an alert in a [net.OpError], and the type of the alert is private; so only its text can be compared.
 func alertOf(err error) (name string, ok bool) {
 	if a, ok := errors.AsType[tls.AlertError](err); ok {
 		return a.Error(), true

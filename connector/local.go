@@ -13,7 +13,7 @@ import (
 // isolate.go in package commit searches for the record at fault.
 type LocalError struct {
 	Doing string // the step that failed, "decode" or "encode"
-	Err   error  // the cause; its text never contains bytes of a record
+	Err   error  // the cause; its text contains no bytes of a record
 }
 
 // Error returns the step and the cause.

@@ -92,7 +92,7 @@ type Position struct {
 // Bounds are the first and last offsets of a partition's log.
 type Bounds struct {
 	LogStart      int64
-	LastStable    int64 // end of what a read_committed consumer sees
+	LastStable    int64 // the end of what a read_committed consumer sees
 	HighWatermark int64
 	LeaderEpoch   int32
 	// DivergedAt is the offset, below the position, from which the leader's log differs from the log that was read; -1
@@ -130,8 +130,8 @@ func (e *UnreadError) Error() string {
 // Unwrap returns the cause that Error names.
 func (e *UnreadError) Unwrap() error { return e.Causes[e.first()] }
 
-// first returns the first partition with a transient cause, or else the first of all: a cause that an operator must end
-// must not hide one that ends by itself.
+// first returns the first partition with a transient cause, or else the first of all. So a cause that an operator must
+// end does not hide one that ends by itself.
 func (e *UnreadError) first() Partition {
 	all := slices.SortedFunc(maps.Keys(e.Causes), Partition.Compare)
 	for _, p := range all {
@@ -161,7 +161,7 @@ type Fetched struct {
 	Epoch int32
 	// Records are the committed records before Next, nil if there are none.
 	Records Records
-	Bytes   int // memory that Records hold
+	Bytes   int // the memory of Records, in bytes
 	// Err is a [hold.Error] if the partition cannot be read beyond Next. Records before that offset are still in
 	// Records.
 	Err error

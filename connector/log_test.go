@@ -20,9 +20,10 @@ func TestBounds_Unreadable(t *testing.T) {
 		{same, 5, ""},
 		{same, 10, ""},
 		{same, 11, hold.AheadOfLogEnd},
-		{parted, 4, hold.BehindLogStart}, // the records are lost, and where the logs part does not matter
+		// The position is before the log's start, so it does not matter where the epochs diverge.
+		{parted, 4, hold.BehindLogStart},
 		{parted, 8, hold.Truncated},
-		{parted, 7, ""}, // nothing from offset 7 on was read
+		{parted, 7, ""}, // the logs differ from offset 7 on, and the position is not past it
 	} {
 		if got := c.bounds.Unreadable(c.next); got != c.want {
 			t.Errorf("position %d in %+v: %q, want %q", c.next, c.bounds, got, c.want)

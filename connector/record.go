@@ -23,7 +23,7 @@ type Records interface {
 // Record is a Kafka record. A null Key or Value is nil.
 type Record struct {
 	Offset    int64
-	Timestamp int64 // milliseconds since 1970, set by the producer or the broker
+	Timestamp int64 // milliseconds since 1970, set by the producer or by the broker
 	Key       []byte
 	Value     []byte
 	Headers   []Header

@@ -30,8 +30,8 @@ func (f Refusals) Of(r *Record) error {
 // RefusedError says why a record cannot become a row although its format is right. Its class is Poison.
 type RefusedError struct {
 	Reason deadletter.Reason
-	Detail string // for a person; never contains bytes of the record
-	Err    error  // the cause, or nil; never contains bytes of the record
+	Detail string // a text for people, without bytes of the record
+	Err    error  // the cause, or nil; its text has no bytes of the record
 }
 
 func refuse(reason deadletter.Reason, detail string) error {

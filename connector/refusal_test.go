@@ -14,16 +14,16 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		refuse Refusals
 		record Record
-		want   deadletter.Reason // "" for none
+		want   deadletter.Reason // "" if the record is not refused
 	}{
 		{Refusals{}, Record{}, ""},
 		{Refusals{}, Record{Key: key, Value: value}, ""},
 		{Refusals{NullKeys: true}, Record{Key: key}, ""},
-		{Refusals{NullKeys: true}, Record{Key: none, Value: value}, ""}, // empty is not null
+		{Refusals{NullKeys: true}, Record{Key: none, Value: value}, ""}, // an empty key is not null
 		{Refusals{NullKeys: true}, Record{Value: value}, deadletter.NullKey},
 		{Refusals{NullKeys: true}, Record{}, deadletter.NullKey},
 		{Refusals{Tombstones: true}, Record{Value: value}, ""},
-		{Refusals{Tombstones: true}, Record{Value: none}, ""}, // the decoder refuses it
+		{Refusals{Tombstones: true}, Record{Value: none}, ""}, // an empty value is not null; the decoder refuses it later
 		{Refusals{Tombstones: true}, Record{Key: key}, deadletter.Tombstone},
 		{Refusals{NullKeys: true, Tombstones: true}, Record{Key: key}, deadletter.Tombstone},
 		{Refusals{NullKeys: true, Tombstones: true}, Record{}, deadletter.NullKey},

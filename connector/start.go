@@ -16,10 +16,11 @@ type StartPolicy string
 
 // The policies. A partition added to a topic later starts at its first record under every policy.
 const (
-	StartEarliest  StartPolicy = "earliest"  // the first record that the log still has
-	StartLatest    StartPolicy = "latest"    // the last stable offset: after every record committed by now
-	StartTimestamp StartPolicy = "timestamp" // the first record at or after a time; if there is none, as latest
-	StartExplicit  StartPolicy = "explicit"  // offsets from the configuration
+	StartEarliest StartPolicy = "earliest" // the first record that the log still has
+	StartLatest   StartPolicy = "latest"   // the last stable offset, which is after every record committed by now
+	// The first record whose timestamp is at least a given time; if there is none, as latest.
+	StartTimestamp StartPolicy = "timestamp"
+	StartExplicit  StartPolicy = "explicit" // offsets from the configuration
 )
 
 // Start says where the member begins to read a topic that has no position in the table. The zero value is earliest.

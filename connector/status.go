@@ -9,12 +9,12 @@ import (
 // Status is a snapshot of a member for health checks and operators.
 type Status struct {
 	At       time.Time
-	Joined   bool // whether a generation is valid
-	Resumed  bool // whether every claim knows its position or is held
-	Started  bool // whether Joined and Resumed have been true at the same time
+	Joined   bool // true while a generation is valid
+	Resumed  bool // true if every claim knows its position or is held
+	Started  bool // true once Joined and Resumed have been true at the same time
 	Draining bool
-	Paused   bool  // whether backpressure stops reading for at least one table
-	Queued   int64 // records that wait for a lane
+	Paused   bool  // true if backpressure stops reading for at least one table
+	Queued   int64 // the number of records that wait for a lane
 	Claims   []ClaimStatus
 	// Left lists, in a run that ends once it is current, the holds of paused partitions that are no claims of this
 	// member and whose position is before the end that the log had at the start of the run.
@@ -28,9 +28,9 @@ type ClaimStatus struct {
 	// Since is when the member got the claim. A claim that was lost and comes back has a new Since.
 	Since    time.Time
 	State    string // "resuming", "reading" or "held"
-	Position int64  // in the table
-	Next     int64  // next offset to read
-	End      int64  // last stable offset
+	Position int64  // the position in the table
+	Next     int64  // the next offset to be read
+	End      int64  // the last stable offset
 	Lag      int64  // End - Position
 	Hold     *hold.Hold
 	// Consumed is the offset after the records that the table, the open batch or the sealed batch has passed, as rows

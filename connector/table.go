@@ -71,7 +71,7 @@ type FingerprintQuery struct {
 	Identity idempotency.Identity
 	Claims   map[Partition]Offsets
 	Since    int64
-	IDs      bool // also read the producer's ids, if the table has them
+	IDs      bool // true to read the producer's ids as well, if the table has them
 }
 
 // Offsets are the offsets [From, Next) of a partition.
@@ -127,7 +127,7 @@ type Piece struct {
 // Staged are data files that are in the store but not yet in the log. Only the table reads Files.
 type Staged struct {
 	Files any
-	Count int // number of files
+	Count int // the number of files
 	Rows  int64
 	Bytes int64
 }
@@ -135,10 +135,10 @@ type Staged struct {
 // Commit is the content of one version of the table.
 type Commit struct {
 	Operation string // "STREAMING UPDATE", "SLUICE START", …
-	Batch     string // the id of the sealed batch, "" without one
-	Moved     *Moved // who moved positions; nil unless an operator did
+	Batch     string // the id of the sealed batch; "" if there is none
+	Moved     *Moved // the operator who moved positions; nil if no operator did
 	Txns      []Txn
-	Staged    *Staged // nil for a commit without rows
+	Staged    *Staged // nil if the commit has no rows
 	Ranges    []Range
 	// Ignored are the fields of the records that the schema does not have.
 	Ignored []IgnoredFields
@@ -190,9 +190,9 @@ type Moved struct {
 type Replayed struct {
 	Cluster   string      `json:"cluster,omitempty"`
 	Topic     string      `json:"topic"`
-	TopicID   string      `json:"topic_id"` // "-" if unknown
+	TopicID   string      `json:"topic_id"` // "-" if it is unknown
 	Partition int32       `json:"partition"`
-	Offsets   offsets.Set `json:"offsets"` // as text, such as "12-15,20"
+	Offsets   offsets.Set `json:"offsets"` // the offsets as text, such as "12-15,20"
 }
 
 // MaxReplayed is the largest number of dead letters that one commit may name in [Commit.Replayed].
@@ -213,5 +213,5 @@ const AnyPartition int32 = -1
 // RowsOf selects rows of a table by the topic and partition in their Kafka columns.
 type RowsOf struct {
 	Topic     string
-	Partition int32 // or AnyPartition
+	Partition int32 // one partition, or AnyPartition
 }

@@ -10,7 +10,7 @@ import (
 // TopicConfig is the configuration of one topic and the name of the table that it feeds.
 type TopicConfig struct {
 	Topic  string
-	Table  string // many topics may feed one table if they agree on Commit
+	Table  string // several topics may feed one table if they agree on Commit
 	Start  Start
 	Refuse Refusals
 	// Rare says that the topic gets few records. Its table is not counted when the batch pool is divided among the
@@ -30,7 +30,7 @@ type TopicConfig struct {
 type Limits struct {
 	Every time.Duration
 	Rows  int64
-	Bytes int64 // of Arrow buffers
+	Bytes int64 // bytes of Arrow buffers
 }
 
 // Target is a table with the decoder for its rows.
@@ -72,6 +72,6 @@ type Duplicates struct {
 
 // QueueConfig bounds the records between enqueueing and decoding.
 type QueueConfig struct {
-	PauseAt, ResumeAt int64 // backpressure thresholds: queued records
-	PerKey            int64 // queued records of one key
+	PauseAt, ResumeAt int64 // the numbers of queued records at which backpressure begins and ends
+	PerKey            int64 // the largest number of queued records of one key
 }

@@ -33,15 +33,15 @@ func (r Report) Components() (all []Component) {
 	return all
 }
 
-// trouble is the status of a dependency, as its requests and the holds that wait for it show it. reason is "" if the
-// status is OK.
+// trouble is the status of a dependency, derived from its requests and from the holds that wait for it. reason is "" if
+// the status is OK.
 type trouble struct {
 	status Status
 	reason string
 }
 
-// trouble searches for failures of a dependency. It is Degraded if any is found, and Down if all of its breakers are
-// open or a hold of all topics waits for it.
+// trouble searches for failures of a dependency. The status is Degraded if any is found, and Down if all of the
+// dependency's breakers are open or a hold of all topics waits for the dependency.
 func (r Report) trouble(of hold.Dependency) trouble {
 	t := trouble{status: OK}
 	breakers, open := 0, 0
@@ -162,7 +162,7 @@ func (r Report) holdsPart() (Component, bool) {
 		byReason[h.Reason]++
 	}
 	c := Component{Name: "holds", Status: OK, Details: struct {
-		Held       int            `json:"held"` // partitions of this member
+		Held       int            `json:"held"` // number of partitions of this member that are held
 		Partitions int            `json:"partitions"`
 		ByReason   map[string]int `json:"by_reason"`
 	}{len(held), len(r.Partitions), byReason}}
@@ -207,7 +207,7 @@ func (r Report) lagPart() (Component, bool) {
 		if level && c.Status == OK {
 			c.Status, c.Reason = Degraded, fmt.Sprintf("topic %s: the lag is %s", p.Topic, p.Level)
 		}
-		current := p.Adjusted != nil && *p.Adjusted == 0 // the level of the topic then comes from other partitions
+		current := p.Adjusted != nil && *p.Adjusted == 0 // if the level of the topic is not ok, other partitions cause that
 		if !verdict && (!level || current) {
 			continue
 		}
@@ -231,7 +231,7 @@ func (r Report) lagPart() (Component, bool) {
 		PartitionLags map[string]int64 `json:"partition_lags"`
 		LastCheckTime *time.Time       `json:"last_check_time"`
 		Error         string           `json:"error,omitempty"`
-		Conspicuous   []lagging        `json:"conspicuous"` // verdict neither OK nor HELD, or behind in a topic whose level is not ok
+		Conspicuous   []lagging        `json:"conspicuous"` // the partitions with a verdict other than OK and HELD, and those that lag in a topic whose level is not ok
 	}{r.Lag.Healthy, r.TotalLag(), r.Lag.lags(), r.Lag.checked(), r.Lag.Error, conspicuous}
 	return c, true
 }
@@ -262,7 +262,7 @@ func (r Report) membersPart() (Component, bool) {
 	}{list(r.Members.Members), list(r.Members.Findings)}}
 	switch r.Members.Status {
 	case MembersOK, MembersDegraded, MembersUnknown:
-	default: // the store was not polled yet
+	default: // true for a store that was not polled yet
 		c.Status = Starting
 	}
 	return c, true
@@ -355,7 +355,7 @@ func (r Report) operationsPart() (Component, bool) {
 	c := Component{Name: "operations_log", Status: t.status, Reason: t.reason, Details: *r.Operations}
 	switch {
 	case r.Operations.Known && c.Status == Down:
-		c.Status = Degraded // the last known state stays in force
+		c.Status = Degraded // the last known state of the operations log stays in force
 	case r.Operations.Known:
 	case c.Status != OK:
 		c.Status = Down
@@ -365,7 +365,7 @@ func (r Report) operationsPart() (Component, bool) {
 	return c, true
 }
 
-// list returns an empty list for nil: in JSON it is [], not null.
+// list returns all, or an empty list for nil: in JSON it is then [], not null.
 func list[T any](all []T) []T {
 	if all == nil {
 		return []T{}

@@ -15,7 +15,7 @@ type Report struct {
 	Group    string
 	// Joined is true while the member has a generation of the group.
 	Joined bool
-	// Resumed is true once every claim has its position from the table, or a hold instead.
+	// Resumed is true once every claim of the member has its position from the table, or is held.
 	Resumed bool
 	// Draining is true from the first signal to stop.
 	Draining bool
@@ -23,7 +23,7 @@ type Report struct {
 	Started bool
 	// Tested is true once the store passed its self-test.
 	Tested       bool
-	Brokers      []string // addresses, as configured
+	Brokers      []string // addresses of Kafka's brokers, as configured
 	Holds        []Hold
 	Partitions   []Partition
 	Dependencies []Dependency
@@ -35,12 +35,12 @@ type Report struct {
 	Letters *Letters
 	// Members is nil if members do not register anywhere.
 	Members *Members
-	// Fingerprints are the counts of this member for each topic that declares an identity.
+	// Fingerprints are the counts of this member, one entry for each topic that declares an identity.
 	Fingerprints []Fingerprints
 	Memory       []Pool
-	// Queued are records that were enqueued and are not rows yet. Paused is true while backpressure stops reading, for
-	// one table at least: too many records are queued, no memory is left, or a batch is full while the one before it
-	// commits.
+	// Queued is the number of records that were enqueued and are not rows yet. Paused is true while backpressure stops
+	// reading, for one table at least: too many records are queued, no memory is left, or a batch is full while the one
+	// before it commits.
 	Queued int64
 	Paused bool
 	// Operations is nil if no operations log is followed.
@@ -51,11 +51,11 @@ type Report struct {
 type Hold struct {
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
-	Reason    string    `json:"reason"` // a code; docs/operations.md has a section for each
+	Reason    string    `json:"reason"` // code of the reason; docs/operations.md has a section for each
 	Detail    string    `json:"detail"`
 	Since     time.Time `json:"since"`
 	Offset    int64     `json:"offset"` // the position of the hold, -1 if unknown
-	// Ending is the command line that ends the hold, "" for the usual one of its reason: see [Hold.Held].
+	// Ending is the command line that ends the hold; with "" it is the command of its reason: see [Hold.Held].
 	Ending string `json:"-"`
 }
 
@@ -63,11 +63,11 @@ type Hold struct {
 type Partition struct {
 	Topic string
 	ID    int32
-	// Position is the next offset to read, as the table knows it. -1 if unknown.
+	// Position is the next offset to read according to the table, -1 if unknown.
 	Position int64
 	// End is the last stable offset, where a reader of committed records ends. -1 if unknown.
 	End int64
-	// Table is the path of the table that it feeds.
+	// Table is the path of the table that the partition feeds.
 	Table string
 	// Verdict and Level are from the last check of the lag, "" before the first one. Level is that of the topic: it
 	// judges the sum of the adjusted lags of the topic's partitions that this member has.
@@ -85,7 +85,7 @@ type Partition struct {
 // Dependency is the state of Kafka or of a store.
 type Dependency struct {
 	Name string `json:"name"`
-	// Table is the path of the only table that depends on it, "" if all tables do.
+	// Table is the path of the table if only that one depends on the dependency, "" if all tables do.
 	Table string `json:"table,omitempty"`
 	// Open is true while the circuit breaker lets no requests through, because too many failed.
 	Open bool `json:"open"`
@@ -141,7 +141,8 @@ func (r Report) Ready() error {
 	return nil
 }
 
-// because adds to err the trouble of a dependency that may be its cause, if there is any.
+// because adds t, the trouble of a dependency that may be the cause of err, to err. It returns err unchanged if there
+// is no trouble.
 func because(err error, t trouble) error {
 	if t.status == OK {
 		return err

@@ -49,7 +49,7 @@ func TestReadinessFollowsLag(t *testing.T) {
 func TestLag(t *testing.T) {
 	r := health.Report{Partitions: []health.Partition{
 		{Position: 100, End: 105},
-		{Position: 7, End: 5}, // the end is older than the position
+		{Position: 7, End: 5}, // the end was read before the position, so it is smaller
 		{Position: -1, End: 9},
 		{Position: 3, End: -1},
 		{Position: 0, End: 2},

@@ -13,7 +13,7 @@ type LagStatus struct {
 	Reason string `json:"reason,omitempty"`
 	// PartitionLags are end - position, by topic-partition.
 	PartitionLags map[string]int64 `json:"partition_lags"`
-	// LastCheckTime is when the log ends were last fetched; the lags are as old as this.
+	// LastCheckTime is when the log ends were last fetched: the lags are those of that time.
 	LastCheckTime time.Time `json:"last_check_time"`
 	// Error says why the last request for the log ends failed for some or all partitions, "" if it succeeded.
 	Error string `json:"error,omitempty"`
@@ -23,15 +23,15 @@ type LagStatus struct {
 // Rules").
 type Verdict string
 
-// The verdicts. A partition moves if its position rises, or if rows are added to those on their way to the table while
-// their commit is not overdue.
+// The verdicts about a partition. It moves if its position rises, or if rows are added to those on their way to the
+// table while the commit of those rows is not overdue.
 const (
 	VerdictOK     Verdict = "OK"
-	VerdictWarn   Verdict = "WARN"   // it moves, and over a whole window the lag never shrinks
-	VerdictStall  Verdict = "STALL"  // it did not move over a whole window, and there was a lag all along
-	VerdictStop   Verdict = "STOP"   // a STALL, and it has not moved for longer than two windows
-	VerdictRewind Verdict = "REWIND" // the position is below an earlier one of the window
-	VerdictHeld   Verdict = "HELD"   // the partition is held: the hold says why, and what ends it
+	VerdictWarn   Verdict = "WARN"   // the partition moves, and over a whole window its lag never shrinks
+	VerdictStall  Verdict = "STALL"  // the partition did not move over a whole window, and had a lag at each check
+	VerdictStop   Verdict = "STOP"   // as STALL, and the partition has not moved for longer than two windows
+	VerdictRewind Verdict = "REWIND" // the position is below an earlier position in the window
+	VerdictHeld   Verdict = "HELD"   // the partition is held: the hold has the reason, and what ends it
 )
 
 // Level is how the lag of a topic compares with its thresholds.

@@ -19,19 +19,19 @@ type MembersStatus string
 const (
 	MembersOK       MembersStatus = "ok"
 	MembersDegraded MembersStatus = "degraded" // at least one member is stale
-	MembersUnknown  MembersStatus = "unknown"  // the store does not answer, or its last response is too old
+	MembersUnknown  MembersStatus = "unknown"  // the store does not answer, or its last response is too old to be used
 )
 
 // Member is a member as its last beat shows it.
 type Member struct {
 	ID     string `json:"id"`
 	Status string `json:"status"` // RUNNING or SHUTTING_DOWN
-	// Seconds is the age of its last beat by the store's clock.
+	// Seconds is the age of the member's last heartbeat by the store's clock.
 	Seconds float64 `json:"heartbeat_age_seconds"`
-	Active  bool    `json:"active"` // registered, and its last beat is younger than its TTL
-	// LastRecord is when it last took a record, nil if never.
+	Active  bool    `json:"active"` // the member is registered, and its last heartbeat is younger than its TTL
+	// LastRecord is when the member last took a record, nil if it never did.
 	LastRecord *time.Time `json:"last_message_at"`
-	// Lag is its total lag, nil if unknown.
+	// Lag is the sum of the lags of the member's partitions, nil if unknown.
 	Lag *int64 `json:"consumer_lag"`
 }
 

@@ -10,7 +10,7 @@ import (
 
 // LagRules decide when a lag makes a member unhealthy.
 type LagRules struct {
-	Max    int64         // largest healthy adjusted lag of a partition
+	Max    int64         // largest adjusted lag of a partition that is healthy
 	Every  time.Duration // interval between two checks
 	Window int           // number of checks that a verdict covers
 	Rises  int           // number of rises of the lag in a row that mean a stuck partition
@@ -25,13 +25,13 @@ type LagSample struct {
 	// it. If it changes, earlier samples do not count.
 	Identity any
 	Table    string
-	End      int64 // last stable offset
-	Position int64 // in the table
+	End      int64 // last stable offset of the partition
+	Position int64 // position of the partition in the table
 	Consumed int64 // offset after the last decoded record, whether it became a row or not
 	// Hold is the reason of the partition's hold, "" if it is not held.
 	Hold string
-	// Waiting is the time since which rows of the table have waited for their commit, the zero time if none wait.
-	// CommitEvery is the longest time that rows should wait.
+	// Waiting is the time since which rows of the table have waited for their commit, zero if none wait. CommitEvery is
+	// the longest time that rows should wait.
 	Waiting     time.Time
 	CommitEvery time.Duration
 	Thresholds  LagThresholds
@@ -43,7 +43,7 @@ type PartitionLag struct {
 	Lag, Adjusted int64
 	// Overdue is true if the commit of rows of the partition is overdue: see [LagSample.overdue].
 	Overdue bool
-	Verdict Verdict // "" before the first known lag
+	Verdict Verdict // "" before the lag was known for the first time
 	// Level is that of the topic: it judges the sum of the adjusted lags of the topic's partitions that this member
 	// has.
 	Level Level
@@ -141,18 +141,18 @@ func bounded(reasons []string) string {
 
 // lagHistory is the history of a partition.
 type lagHistory struct {
-	sample LagSample  // the newest one
-	window []lagPoint // of the last checks in which the lag was known, the oldest first; empty during a hold
+	sample LagSample  // the sample of the last check
+	window []lagPoint // one point for each of the last checks in which the lag was known, the oldest first; empty during a hold
 	moved  time.Time  // time of the last point with more progress than the point before it, or without one before it
 	lag    PartitionLag
 }
 
-// lagPoint is what one check adds to the window.
+// lagPoint is what a check adds to the window of a partition.
 type lagPoint struct {
 	at       time.Time
-	position int64 // in the table
-	progress int64 // position, or the next offset after rows on their way if their commit is not overdue
-	lag      int64 // adjusted
+	position int64 // position in the table
+	progress int64 // position; or, while the commit of rows on their way is not overdue, the offset after those rows
+	lag      int64 // the adjusted lag
 }
 
 // observe takes a sample and reports whether the sample has a lag, so both position and end.
@@ -175,14 +175,14 @@ func (h *lagHistory) observe(now time.Time, s LagSample, rules LagRules) (known 
 	case known:
 		h.add(point, rules.Window)
 		h.lag.Verdict = h.verdict(rules.Window)
-	case h.lag.Verdict == VerdictHeld: // the hold has just ended
+	case h.lag.Verdict == VerdictHeld: // the hold ended between the last check and this one
 		h.lag.Verdict = VerdictOK
 	}
 	return known
 }
 
-// overdue reports whether rows of the table have waited for their commit longer than twice CommitEvery, and longer than
-// every, the interval between two checks.
+// overdue reports whether rows of the table have waited for their commit longer than twice CommitEvery, and also longer
+// than every, the interval between two checks.
 func (s *LagSample) overdue(now time.Time, every time.Duration) bool {
 	return !s.Waiting.IsZero() && now.Sub(s.Waiting) > max(2*s.CommitEvery, every)
 }

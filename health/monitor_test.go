@@ -12,19 +12,19 @@ import (
 	"sluice/health"
 )
 
-// usual are the rules that config.yaml has by default, for a pipeline of one topic.
+// usual has the default rules of config.yaml, for a pipeline of one topic.
 var usual = health.LagRules{Max: 10_000, Every: 10 * time.Second, Window: 5, Rises: 3, Topic: "orders"}
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// seen is one poll of a partition; polls are ten seconds apart. Zero values mean that no rows wait.
+// seen is the result of one poll of a partition; polls are ten seconds apart. A zero waiting means that no rows wait.
 type seen struct {
 	end, position, consumed int64
-	waiting                 time.Duration // how long rows wait, 0: none do
+	waiting                 time.Duration // how long rows have waited for their commit; 0 if none wait
 	hold                    string
 }
 
-// lags returns samples of a partition whose position stays at the start.
+// lags returns the results of polls of a partition whose position stays 0, with these lags.
 func lags(lags ...int64) (all []seen) {
 	for _, lag := range lags {
 		all = append(all, seen{end: lag})
@@ -43,7 +43,7 @@ func (s seen) sample(now time.Time) health.LagSample {
 	return l
 }
 
-// TestLagHistories checks the verdict and the reason for a partition after the last poll of a history.
+// TestLagHistories compares the verdict and the reason for a partition after the last poll of each history.
 func TestLagHistories(t *testing.T) {
 	const (
 		rising  = "Partition 0 lag consistently increasing"
@@ -56,7 +56,7 @@ func TestLagHistories(t *testing.T) {
 		reason  string
 	}{
 		// The examples of the requirement for the lag check.
-		{"a healthy one", lags(3, 4, 5, 4, 5), "STALL", ""}, // its position does not move; "reads on" below is the same with one that does
+		{"a healthy one", lags(3, 4, 5, 4, 5), "STALL", ""}, // the position does not move here; the case "reads on" below is the same with one that moves
 		{"two rises", lags(1000, 1500, 2100), "OK", ""},
 		{"three rises", lags(1000, 1500, 2100, 2800), "OK", rising},
 		{"four points rise three times", lags(100, 150, 200, 280), "OK", rising},
@@ -174,7 +174,7 @@ func TestLagHistories(t *testing.T) {
 // TestLagOfPartitions covers several partitions in one poll.
 func TestLagOfPartitions(t *testing.T) {
 	rules := usual
-	rules.Topic = "" // several
+	rules.Topic = "" // a pipeline of several topics
 	m := health.NewMonitor(rules)
 	sample := func(topic string, id int32, end int64) health.LagSample {
 		return health.LagSample{
@@ -209,7 +209,7 @@ func TestLagOfPartitions(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
-	// Kafka does not answer: LastCheckTime stays. Partitions without a sample are removed nevertheless.
+	// Kafka does not answer, so LastCheckTime stays. Partitions without a sample are removed nevertheless.
 	l = m.Observe(midnight.Add(time.Minute), []health.LagSample{unread})
 	if len(l.Partitions) != 1 || len(l.Status.PartitionLags) != 0 || !l.Status.Healthy || !l.Status.LastCheckTime.Equal(midnight) {
 		t.Errorf("%+v", l)
@@ -230,8 +230,8 @@ func TestLagOfPartitions(t *testing.T) {
 	}
 }
 
-// TestLagOfAnotherPartition: a partition that was lost and is claimed again starts with an empty window, and so does
-// another partition of the same name.
+// TestLagOfAnotherPartition: the window of a partition that was lost and assigned again begins empty. So does that of a
+// partition with the same name in another topic id.
 func TestLagOfAnotherPartition(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -294,7 +294,7 @@ func TestLagProperties(t *testing.T) {
 		rules.Window = rules.Rises + rapid.IntRange(1, 3).Draw(t, "more")
 		m := health.NewMonitor(rules)
 		type known struct {
-			lags   []int64 // adjusted lags of the present window
+			lags   []int64 // the adjusted lags in the current window
 			newest int64
 		}
 		all := map[int32]*known{}
@@ -367,7 +367,8 @@ func TestLagProperties(t *testing.T) {
 	})
 }
 
-// TestMoreLagIsNeverHealthier: if a series of end offsets is unhealthy, it is still unhealthy with a higher last end offset.
+// TestMoreLagIsNeverHealthier: if a history of end offsets makes a partition unhealthy, so does the same history with a
+// greater last end offset.
 func TestMoreLagIsNeverHealthier(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ends := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 1, 8).Draw(t, "ends")

@@ -13,7 +13,7 @@ type Letters struct {
 
 // UnresolvedLetters is the number of unresolved records of one topic and one class of error.
 type UnresolvedLetters struct {
-	Topic string `json:"topic"` // of the records
+	Topic string `json:"topic"` // the topic of the records
 	Class string `json:"class"`
 	Count int64  `json:"count"`
 }
@@ -28,14 +28,14 @@ type Fingerprints struct {
 // Pool is a memory pool with a fixed size.
 type Pool struct {
 	Name string `json:"name"`
-	Size int64  `json:"size"` // bytes, like Used
+	Size int64  `json:"size"` // size in bytes, like Used
 	Used int64  `json:"used"`
 }
 
 // Operations is what a member has read of the operations log.
 type Operations struct {
-	// Known is true once the log was read whole. Seq is the number of the newest entry that this member has read, 0 if
-	// there is none.
+	// Known is true once the operations log was read completely. Seq is the number of the newest entry that this member
+	// has read, 0 if there is none.
 	Known bool  `json:"known"`
 	Seq   int64 `json:"seq"`
 }

@@ -10,14 +10,14 @@ import (
 // Status is the state of a connector, or of a component, in one word.
 type Status string
 
-// The statuses.
+// The statuses of the connector and of its components.
 const (
 	OK       Status = "ok"
-	Unknown  Status = "unknown"  // the source of the status does not answer
-	Degraded Status = "degraded" // something is wrong and work continues
-	Down     Status = "down"     // connector: unhealthy lag, or not joined or resumed any more; component: nothing of it works
-	Starting Status = "starting" // connector: never yet joined and resumed; component: not checked yet
-	Draining Status = "draining" // stopping, committing the open batch
+	Unknown  Status = "unknown"  // the source that the status comes from does not answer
+	Degraded Status = "degraded" // something is wrong, and the work continues
+	Down     Status = "down"     // of the connector: unhealthy lag, or no longer joined or resumed; of a component: nothing of it works
+	Starting Status = "starting" // of the connector: never joined and resumed so far; of a component: not checked yet
+	Draining Status = "draining" // the member stops and commits the open batch
 )
 
 // Status summarises the report. It is Draining, Starting or Down exactly if [Report.Ready] returns an error. Otherwise
@@ -41,7 +41,7 @@ func (r Report) status(components []Component) Status {
 			return Degraded
 		case Unknown:
 			whole = Unknown
-		case OK, Starting, Draining: // a component that was not checked yet says nothing
+		case OK, Starting, Draining: // the status of a component that was not checked yet means nothing
 		}
 	}
 	return whole

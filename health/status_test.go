@@ -79,8 +79,8 @@ func anyReport() *rapid.Generator[health.Report] {
 	})
 }
 
-// TestStatusesAgree: for any report, the status of the member, of its components and readiness do not contradict each
-// other, and each status but the best has a reason.
+// TestStatusesAgree: for any report, the readiness and the statuses of the member and of its components do not
+// contradict each other. Each status except the best one has a reason.
 func TestStatusesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyReport().Draw(t, "report")
@@ -97,7 +97,7 @@ func TestStatusesAgree(t *testing.T) {
 			names[c.Name] = true
 			switch c.Status {
 			case health.OK:
-				continue // some components have a reason although they are well
+				continue // a component that is OK may have a reason or not
 			case health.Unknown:
 				if worst == health.OK {
 					worst = health.Unknown
@@ -154,8 +154,8 @@ func TestAComponentThatIsDown(t *testing.T) {
 	}
 }
 
-// TestReady_NamesTheDependency: a member that has worked does not count as starting when Kafka fails, and reports the
-// failure at once.
+// TestReady_NamesTheDependency: when Kafka fails, a member that has worked before is not ready because of Kafka, at
+// once. It does not count as starting.
 func TestReady_NamesTheDependency(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	gone := health.Dependency{Name: "kafka group", Failing: &since, Error: "connection refused"}

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// scheme starts every appId that Sluice writes; the number changes if their meaning ever does.
+// scheme starts every appId that Sluice writes; the number changes if the meaning of appIds ever changes.
 const scheme = "kd1"
 
 // TopicID is the UUID that Kafka gives a topic at its creation (KIP-516). A topic that is deleted and created again
@@ -47,7 +47,7 @@ func ParseTopicID(s string) (TopicID, error) {
 // Partition is a partition of a topic as it exists in one cluster: a topic created again is another one. It can be a
 // map key.
 type Partition struct {
-	Cluster string // Kafka's cluster id, "" if unknown
+	Cluster string // Kafka's cluster id, "" if it is unknown
 	Topic   string
 	TopicID TopicID
 	ID      int32
@@ -186,7 +186,7 @@ func escape(s string) string {
 	if s == "" {
 		return "-"
 	}
-	if s == "-" { // must not be taken for the unknown one
+	if s == "-" { // must not be mistaken for the unknown topic id
 		return "%2D"
 	}
 	return url.QueryEscape(s)

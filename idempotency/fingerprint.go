@@ -39,7 +39,8 @@ func ParseFingerprint(s string) (Fingerprint, error) {
 	return f, nil
 }
 
-// domain keeps these hashes apart from all others; its number changes if the encoding ever does.
+// domain makes these hashes differ from those of other programs; its number changes if the encoding of hashed values
+// ever changes.
 const domain = "sluice identity 1\x00"
 
 // Tags of the types of hashed values: values of two types never have the same fingerprint. Integers of all widths share
@@ -144,15 +145,15 @@ func (h *Hasher) bytes(tag byte, v []byte) Fingerprint {
 	return h.sum(v)
 }
 
-// sum hashes the buffer followed by rest. rest needs no length because it comes last.
+// sum hashes the buffer followed by rest. rest needs no length prefix because it comes last.
 func (h *Hasher) sum(rest []byte) Fingerprint {
 	h.hash.Reset()
-	h.hash.Write(h.buffer) // never fails
+	h.hash.Write(h.buffer) // a hash never returns an error
 	h.hash.Write(rest)
 	h.buffer = h.hash.Sum(h.buffer[:0])
 	f := Fingerprint(h.buffer[:16])
 	if f.IsZero() {
-		f[15] = 1 // zero means none
+		f[15] = 1 // a fingerprint of zeros would mean none
 	}
 	return f
 }

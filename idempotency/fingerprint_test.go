@@ -36,8 +36,8 @@ func TestParseIdentity(t *testing.T) {
 	}
 }
 
-// Fingerprints are computed again from the rows of existing tables and must match stored ones, so they must never
-// change.
+// TestFingerprintsStayWhatTheyAre: fingerprints must never change, because they are computed again from the rows of
+// existing tables and must equal the stored ones.
 func TestFingerprintsStayWhatTheyAre(t *testing.T) {
 	field := func(s string) *idempotency.Hasher { return idempotency.NewHasher(identity(t, s)) }
 	for _, c := range []struct {
@@ -64,7 +64,8 @@ func TestFingerprintsStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// All of these identities differ, although most contain the same bytes, so their fingerprints differ, too.
+// TestIdentitiesNeverMeet: all of these identities are different, although most contain the same bytes. So their
+// fingerprints must be different.
 func TestIdentitiesNeverMeet(t *testing.T) {
 	seen := map[idempotency.Fingerprint]string{}
 	add := func(what string, f idempotency.Fingerprint) {

@@ -21,7 +21,7 @@ func TestIsID(t *testing.T) {
 
 func TestIDs(t *testing.T) {
 	var ids idempotency.IDs
-	for range 2 { // the same IDs for two chunks in turn
+	for range 2 { // one IDs, used for two chunks one after the other
 		text := []byte("evt-1")
 		for _, v := range [][]byte{text, nil, []byte("\x00"), []byte("evt-2"), []byte("evt-3")} {
 			ids.Add(v)

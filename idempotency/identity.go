@@ -9,12 +9,12 @@ import (
 // By is the part of a record by which its producer identifies it.
 type By uint8
 
-// The zero value declares nothing: coordinates alone identify a record.
+// The ways to identify a record. The zero value declares no identity: only its coordinates identify a record.
 const (
 	ByNone    By = iota
-	ByField      // a column of the table
-	ByHeader     // the last header with a given name
-	ByContent    // key and value
+	ByField      // by a column of the table
+	ByHeader     // by the last header with a given name
+	ByContent    // by key and value
 )
 
 // Identity distinguishes the repeats of a producer from new records: two records of one partition with the same

@@ -14,8 +14,8 @@ import (
 // one pass in order. Shards grow one at a time and by an eighth, so the index never needs twice its memory. A small
 // index has one shard.
 type index struct {
-	base   int64   // milliseconds; the times of slots count from here
-	count  int     // of entries
+	base   int64   // in milliseconds since 1970; the times of slots count from here
+	count  int     // number of entries
 	shift  uint8   // the first shift bits of a fingerprint are the number of its shard
 	shards []shard // nil while the index is empty
 }
@@ -23,7 +23,7 @@ type index struct {
 const (
 	slotBytes  = 20
 	shardBytes = 40
-	// indexBytes is the size of an empty index in bytes.
+	// indexBytes is the size in bytes of an index without entries.
 	indexBytes = 128
 	// An index with splitAt entries is split into 2^splitBits shards.
 	splitAt, splitBits = 8192, 6
@@ -32,14 +32,14 @@ const (
 )
 
 type slot struct {
-	f  Fingerprint // zero: empty
-	at uint32      // milliseconds after base
+	f  Fingerprint // zero if the slot is empty
+	at uint32      // time in milliseconds after base
 }
 
 type shard struct {
-	slots []slot // the home slots, then a tail for entries that find the last home slots taken
-	n     int    // of entries
-	shift uint8  // number of leading bits that all of its entries share
+	slots []slot // the home slots, then a tail for entries that do not fit among the last home slots
+	n     int    // number of entries
+	shift uint8  // number of leading bits that all entries of the shard share
 }
 
 // newIndex returns an index with room for this number of entries. Below 1000 entries per shard it is empty and grows.
@@ -64,7 +64,7 @@ func width(entries int) int {
 	return homes + tail(homes)
 }
 
-// tail returns the number of slots after the home slots.
+// tail returns the number of slots that follow this number of home slots.
 func tail(homes int) int { return homes/128 + 16 }
 
 // homes returns the number of home slots of a shard: the inverse of tail.
@@ -79,7 +79,7 @@ func (s *shard) home(f *Fingerprint) int {
 	return int(hi)                                                                  //nolint:gosec // below homes
 }
 
-// find returns the slot of a fingerprint, or with ok = false the slot where it must be inserted.
+// find returns the slot of a fingerprint with ok = true, or with ok = false the slot where it must be inserted.
 func (s *shard) find(f *Fingerprint) (i int, ok bool) {
 	hi, lo := words(f)
 	for i = s.home(f); i < len(s.slots); i++ {
@@ -184,8 +184,8 @@ const span = int64(math.MaxUint32)
 // MaxWindow is the longest window.
 const MaxWindow = 12 * 24 * time.Hour
 
-// insert puts an entry into slot i. It moves the entries from i up to the next empty slot on by one, and returns false
-// if there is no empty slot.
+// insert puts an entry into slot i. It moves the entries from i up to the next empty slot by one slot towards the end,
+// and returns false if there is no empty slot.
 func (s *shard) insert(i int, e slot) bool {
 	j := i
 	for ; j < len(s.slots) && !s.slots[j].f.IsZero(); j++ {
@@ -199,7 +199,7 @@ func (s *shard) insert(i int, e slot) bool {
 	return true
 }
 
-// resize gives a shard room for this number of entries.
+// resize gives a shard room for the given number of entries.
 func (s *shard) resize(entries int) {
 	old := s.slots
 	for {
@@ -208,7 +208,7 @@ func (s *shard) resize(entries int) {
 			*s = to
 			return
 		}
-		entries += entries/8 + 8 // too many of the entries belong near the end
+		entries += entries/8 + 8 // too many of the entries belong near the end of the shard
 	}
 }
 

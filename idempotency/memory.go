@@ -28,7 +28,7 @@ type Memory struct {
 type Forgotten struct {
 	Scope   Scope
 	Entries int64
-	// Before is the time, in milliseconds, from which on the window is still whole.
+	// Before is the time from which on the window still has all entries, in milliseconds.
 	Before int64
 }
 
@@ -37,7 +37,7 @@ type window struct {
 	index
 	through int64
 	hours   map[int64]int64 // number of entries by the hour of their time
-	bytes   int64           // as counted in Memory
+	bytes   int64           // size of the window, as counted in Memory.bytes
 }
 
 const hour = int64(time.Hour / time.Millisecond)
@@ -58,7 +58,7 @@ const BytesPerEntry = 24
 
 // SizeOf is the memory in bytes that a rate of records per second needs over a window.
 func SizeOf(rate float64, length time.Duration) int64 {
-	const slack = 1 // in hours: entries stay until the next sweep
+	const slack = 1 // in hours: expired entries stay until the next sweep
 	return int64(rate * (length.Seconds() + slack*time.Hour.Seconds()) * BytesPerEntry)
 }
 
@@ -112,7 +112,7 @@ func (m *Memory) remember(s Scope, from, next int64, entries iter.Seq[Entry]) (t
 	n := 0
 	for e := range entries {
 		w.remember(e)
-		if n++; n%1024 == 0 { // so that the limit is never exceeded by much
+		if n++; n%1024 == 0 { // shortens every 1024 entries, so that the limit is never exceeded by much
 			m.account(w)
 			told = append(told, m.shorten()...)
 		}
@@ -133,7 +133,7 @@ func (w *window) remember(e Entry) {
 	w.hours[e.At/hour]++
 }
 
-// forget records that an entry with the time at was removed.
+// forget adjusts the counts of w after an entry with the time at was removed.
 func (w *window) forget(at int64) {
 	if w.hours[at/hour]--; w.hours[at/hour] == 0 {
 		delete(w.hours, at/hour)
@@ -158,7 +158,7 @@ func (m *Memory) shorten() (told []Forgotten) {
 			}
 		}
 		if largest == nil {
-			return told // all windows are empty and still exceed the limit
+			return told // all windows are empty and together still exceed the limit
 		}
 		// A step deletes about an eighth of the window, because each sweep is a pass over the whole window.
 		before, count, going := int64(0), largest.count, int64(0)
@@ -242,7 +242,7 @@ type MemoryStats struct {
 	Entries int64
 	Bytes   int64
 	Limit   int64
-	Lost    int64 // entries that were deleted because of the limit, since the start
+	Lost    int64 // number of entries deleted because of the limit since the start
 }
 
 // Stats returns the present numbers.

@@ -16,7 +16,7 @@ func TestMemory(t *testing.T) {
 	storetest.Run(t, func(*testing.T) idempotency.Store { return idempotency.NewMemory(1<<30, nil) })
 }
 
-// hashed returns a random-looking fingerprint, a different one for each number.
+// hashed returns the fingerprint number n. It looks random and differs for each n.
 func hashed(n int64) idempotency.Fingerprint {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(n))
@@ -24,7 +24,7 @@ func hashed(n int64) idempotency.Fingerprint {
 	return idempotency.Fingerprint(sum[:16])
 }
 
-// stream yields the entries of offsets [from, to) of one partition, perHour entries for each hour.
+// stream yields the entries of the offsets [from, to) of one partition. There are perHour entries in each hour.
 func stream(from, to, perHour int64) func(func(idempotency.Entry) bool) {
 	return func(yield func(idempotency.Entry) bool) {
 		for i := from; i < to; i++ {
@@ -84,7 +84,7 @@ func TestTheLimitForgetsTheOldestAndSaysSo(t *testing.T) {
 	m := (*idempotency.Memory)(nil)
 	m = idempotency.NewMemory(limit, func(f idempotency.Forgotten) {
 		told = append(told, f)
-		_ = m.Stats() // must not change the result
+		_ = m.Stats() // allowed here, and without an effect
 	})
 	small := scope
 	small.Partition.ID = 4
@@ -111,7 +111,7 @@ func TestTheLimitForgetsTheOldestAndSaysSo(t *testing.T) {
 	if len(told) == 0 || gone != s.Lost || s.Entries+gone != n+100 {
 		t.Fatalf("told of %d in %d times, lost %d, %d are left of %d", gone, len(told), s.Lost, s.Entries, n+100)
 	}
-	// The remaining entries are exactly those not older than the reported time.
+	// The entries that are left are exactly those that are not older than the time that was reported last.
 	before := told[len(told)-1].Before
 	seen, err := m.Seen(t.Context(), scope, stream(0, n, perHour))
 	if err != nil {
@@ -140,7 +140,8 @@ func TestALimitBelowEverythingStillWorks(t *testing.T) {
 	}
 }
 
-// BenchmarkTenMillion fills a window of a day with ten million fingerprints, as a rebuild does, and looks up in it.
+// BenchmarkTenMillion fills a window of a day with ten million fingerprints, as after a loss of the store, and looks
+// some up.
 func BenchmarkTenMillion(b *testing.B) {
 	const n = 10_000_000
 	all := slices.Collect(stream(0, n, n/24))
@@ -187,7 +188,7 @@ func BenchmarkTenMillion(b *testing.B) {
 	})
 }
 
-// The window of a partition with few records takes little memory.
+// TestASmallWindowIsSmall: the window of a partition with few records takes little memory.
 func TestASmallWindowIsSmall(t *testing.T) {
 	m := idempotency.NewMemory(1<<30, nil)
 	for id := range int32(1000) {

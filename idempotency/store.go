@@ -11,7 +11,7 @@ import (
 type Scope struct {
 	Pipeline  string
 	TableID   string
-	Identity  Identity // fingerprints of two identities cannot be compared
+	Identity  Identity // fingerprints of different identities cannot be compared
 	Partition Partition
 }
 
@@ -39,16 +39,17 @@ type Store interface { //nolint:interfacebloat // two methods read, four write, 
 	// Through to next, which may equal from. Through moves only if all entries are added. The error is ErrMoved if
 	// Through is not from; nothing has changed then.
 	Remember(ctx context.Context, s Scope, from, next int64, entries iter.Seq[Entry]) error
-	// Sweep deletes entries older than before, in milliseconds.
+	// Sweep deletes the entries of a scope that are older than before, in milliseconds.
 	Sweep(ctx context.Context, s Scope, before int64) error
 	// Reset forgets a scope: Through is 0 again.
 	Reset(ctx context.Context, s Scope) error
-	// Release says that this member no longer works on the scope. A store that only this process uses deletes the
-	// scope; a store that members share keeps it for them.
+	// Release says that this member no longer works on the scope. A store that only this process uses deletes its
+	// entries of the scope; a store that members share keeps them for the other members.
 	Release(s Scope)
 	// For returns the same store for a batch: its log lines about retries name the batch.
 	For(batch string) Store
 }
 
-// ErrMoved means that Through has another value than the caller expected: the caller must fill the gap first.
+// ErrMoved means that Through has another value than the caller expected: before the caller can add rows, it must add
+// those in between.
 var ErrMoved = errors.New("the fingerprints are remembered up to another offset")

@@ -8,8 +8,8 @@ type Entry struct {
 	Fingerprint Fingerprint
 	Offset      int64
 	At          int64
-	// ID is the producer's own id, "" if the store does not keep ids, the identity has none, or [IsID] refuses it.
-	// People search by it; duplicates are found by the fingerprint alone.
+	// ID is the id that the producer gave, "" if the store does not keep ids, the identity has none, or [IsID] refuses
+	// it. People search by it; duplicates are found by the fingerprint alone.
 	ID string
 }
 
@@ -53,10 +53,10 @@ type Judge struct {
 
 // Counts are the counts of a Judge.
 type Counts struct {
-	Hits    int64 // duplicates
-	Misses  int64 // records with an identity that the window did not have
-	None    int64 // records without an identity
-	Undated int64 // records with an identity and without a timestamp that counts: see [Effective]
+	Hits    int64 // number of duplicates
+	Misses  int64 // number of records with an identity that the window did not have
+	None    int64 // number of records without an identity
+	Undated int64 // number of records with an identity and without a timestamp that counts: see [Effective]
 }
 
 // NewJudge returns a Judge for a window of a length. newest is the newest timestamp among the rows of the partition,

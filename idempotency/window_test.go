@@ -36,7 +36,7 @@ func TestTheWindowIsExact(t *testing.T) {
 		name  string
 		twin  int64
 		dup   bool
-		after int64 // newest timestamp after it
+		after int64 // the newest timestamp of a row afterwards
 	}{
 		{"the same moment", at, true, at},
 		{"a second later", at + 1000, true, at},
@@ -112,7 +112,8 @@ type record struct {
 	now int64
 }
 
-// naive returns which records become rows, by the definition: it compares each with all rows before it.
+// naive returns for each record whether it becomes a row, by the definition: it compares the record with all rows
+// before it.
 func naive(length int64, records []record) (kept []bool) {
 	type row struct {
 		f  idempotency.Fingerprint
@@ -143,8 +144,8 @@ func naive(length int64, records []record) (kept []bool) {
 	return kept
 }
 
-// The same records become rows, however they are divided into batches, and whenever the store is swept, or emptied and
-// filled again from the rows.
+// TestCutsSweepsAndRebuildsDecideAlike: the same records become rows, however they are divided into batches. It does
+// not matter either when the store is swept, or emptied and filled again from the rows.
 func TestCutsSweepsAndRebuildsDecideAlike(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		const length = 24 * time.Hour
@@ -165,7 +166,7 @@ func TestCutsSweepsAndRebuildsDecideAlike(t *testing.T) {
 			case 2:
 				t = 0
 			}
-			t = min(t, now+hour) // later timestamps count as now, which depends on the batch
+			t = min(t, now+hour) // a timestamp that is later counts as now, and now depends on the batch, so the test avoids it
 			records[i] = record{idempotency.Entry{Fingerprint: fingerprint(rapid.Uint64Range(0, 6).Draw(r, "fingerprint")), Offset: int64(i), At: t}, now}
 		}
 		want := naive(length.Milliseconds(), records)
@@ -173,7 +174,7 @@ func TestCutsSweepsAndRebuildsDecideAlike(t *testing.T) {
 		for from := 0; from < n; {
 			next := min(from+rapid.IntRange(1, 20).Draw(r, "cut"), n)
 			cut := records[from:next]
-			now := cut[0].now // no record is ahead of it, so it does not change the result
+			now := cut[0].now // no record is later than this, so now does not change the result
 			for i := range cut {
 				now = max(now, cut[i].now)
 			}
@@ -199,7 +200,7 @@ func TestCutsSweepsAndRebuildsDecideAlike(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(r, "then") {
 			case 0:
 				_ = store.Sweep(t.Context(), scope, newest-length.Milliseconds())
-			case 1: // another process fills its store from the rows, in any order
+			case 1: // the partition moves to another process, whose store is filled from the rows, in any order
 				store = idempotency.NewMemory(1<<30, nil)
 				rows := rapid.Permutation(kept).Draw(r, "rows")
 				rows = slices.DeleteFunc(rows, func(e idempotency.Entry) bool { return e.At < newest-length.Milliseconds() })

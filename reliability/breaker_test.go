@@ -20,18 +20,18 @@ import (
 	"sluice/reliability"
 )
 
-// dependency records what the dependency of a guard sees: when requests arrive, and the state of the breaker that the
-// guard's log gives.
+// dependency records what the dependency of a guard observes: when requests arrive, and the state of the breaker, which
+// it takes from the guard's log.
 type dependency struct {
 	successes int
 
 	mu        sync.Mutex
 	began     time.Time
-	state     string // of the breaker, from the log
+	state     string // the state of the breaker, from the log
 	changes   []string
-	first     time.Duration   // from began to when the breaker first opened
-	asked     []time.Duration // from began to each request
-	flying    int             // requests under way that began in the present half-open state
+	first     time.Duration   // the time from began until the breaker first opened
+	asked     []time.Duration // the times from began until each request
+	flying    int             // requests in flight that began in the current half-open state
 	round     int             // number of state changes of the breaker
 	whileOpen int             // requests that began while the breaker was open
 	crowded   int             // requests beyond the allowed probes while it was half-open
@@ -41,7 +41,7 @@ func watch(successes int) *dependency {
 	return &dependency{successes: successes, began: time.Now(), state: "closed"}
 }
 
-// guard returns a guard that logs to d, so that d learns the state of the breaker.
+// guard returns a guard that logs to d, which so learns the state of the breaker.
 func (d *dependency) guard(c reliability.Config, reg prometheus.Registerer) *reliability.Guard {
 	return reliability.NewGuard("store", c, slog.New(d), reg, errGone)
 }
@@ -73,7 +73,7 @@ func (d *dependency) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// enter notes the beginning of a request, leave its end.
+// enter records the beginning of a request, leave its end.
 func (d *dependency) enter() (round int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,9 +102,9 @@ type simulation struct {
 	config  reliability.Config
 	callers int
 	seed    uint64
-	downs   []time.Duration // when the dependency goes down, up, down, …; it is up in the end
+	downs   []time.Duration // the times at which the dependency goes down, up, down, and so on; at the end it is up
 	slowest time.Duration   // longest duration of a request
-	deaf    bool            // requests continue although their callers have canceled them
+	deaf    bool            // true if requests continue after their callers have canceled them
 }
 
 func drawSimulation(t *rapid.T) simulation {
@@ -175,7 +175,8 @@ func (w simulation) run(t *testing.T) (waited time.Duration, d *dependency, stat
 		random := rand.New(rand.NewPCG(w.seed, uint64(i)))
 		all.Go(func() {
 			for work.Err() == nil {
-				ctx, cancel := context.WithCancel(work) // a deadline would be a failure of the dependency
+				// Canceled, because a deadline would count as a failure of the dependency.
+				ctx, cancel := context.WithCancel(work)
 				gone := time.AfterFunc(upTo(random, 100*time.Second), cancel)
 				_ = g.Do(ctx, request(random))
 				gone.Stop()
@@ -204,8 +205,8 @@ func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(d)))
 }
 
-// TestBreakerProperties: with random cancellations, durations and errors, no request is sent while the breaker is open,
-// and while it is half-open only the allowed probes are. A caller that stays is served in bounded time, and only
+// TestBreakerProperties: cancellations, durations and errors are random. No request is sent while the breaker is open,
+// and only the allowed probes while it is half-open. A caller that does not cancel is served in bounded time, and only
 // failures of the dependency open the breaker.
 func TestBreakerProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -261,7 +262,7 @@ func TestOpenMeansQuiet(t *testing.T) {
 			stop()
 			all.Wait()
 			for _, at := range d.asked {
-				if at > d.first { // earlier requests opened the breaker
+				if at > d.first { // the requests before opened the breaker
 					asked = append(asked, at)
 				}
 			}
@@ -314,7 +315,7 @@ func TestMembersDoNotProbeInStep(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range members {
-			g := guard(t) // one that does not log to d, which only counts requests here
+			g := guard(t) // this guard does not log to d, which only counts its requests
 			for range config.Failures {
 				_ = g.Try(ctx, func(context.Context) error { return hiccup })
 			}
@@ -333,7 +334,7 @@ func TestMembersDoNotProbeInStep(t *testing.T) {
 	})
 }
 
-// most returns the largest number of moments within one window.
+// most returns the largest number of moments in at that lie within a window of this length.
 func most(at []time.Duration, window time.Duration) (n int) {
 	slices.Sort(at)
 	for i, from := range at {
@@ -458,13 +459,13 @@ func TestCancelledCallsDoNotCount(t *testing.T) {
 	})
 }
 
-// TestASlowProbeIsNoEnd: while a slow probe is under way, the status stays open, with the time and the error of the
+// TestASlowProbeIsNoEnd: while a slow probe is in flight, the status stays open, with the time and the error of the
 // failure. A late success of an earlier request changes nothing.
 func TestASlowProbeIsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, began := guard(t), time.Now()
 		slow := make(chan error, 1)
-		go func() { // begins before the breaker opens, and succeeds during the probe
+		go func() { // this request begins before the breaker opens, and succeeds during the probe
 			slow <- g.Try(t.Context(), func(context.Context) error {
 				time.Sleep(config.OpenFor + 30*time.Second)
 				return nil
@@ -496,8 +497,8 @@ func TestASlowProbeIsNoEnd(t *testing.T) {
 	})
 }
 
-// TestALeftBreakerIsNotOpen: when OpenFor is over and no caller waits, the status is not open, and the next request
-// passes.
+// TestALeftBreakerIsNotOpen: once OpenFor is over and no caller waits, the status is no longer open, and the next
+// request is sent.
 func TestALeftBreakerIsNotOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(t)

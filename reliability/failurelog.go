@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Intervals between the lines of one failure: the first line at once, the second after secondLine, then one every
-// laterLines.
+// Intervals between the lines about one failure: the first line is written at once, the second after secondLine, then
+// one every laterLines.
 const (
 	secondLine = time.Minute
 	laterLines = 5 * time.Minute
@@ -27,13 +27,13 @@ const (
 type FailureLog struct {
 	mu      sync.Mutex
 	failing bool
-	since   time.Time // start of the failure; kept when it ends
+	since   time.Time // start of the last failure; kept after its end
 	ended   time.Time
-	next    time.Time  // earliest time of the next line
-	level   slog.Level // highest level of the failure
-	lines   int        // written for this failure
-	left    int64      // lines left out since the last one
-	open    bool       // whether a line was written since the last success
+	next    time.Time  // earliest time for the next line
+	level   slog.Level // highest level of the failure so far
+	lines   int        // number of lines written about this failure
+	left    int64      // number of lines left out since the last one that was written
+	open    bool       // true if a line about a failure was written since the last success
 }
 
 // Failed logs a failure at the given level. A line that is left out is counted and logged at DEBUG instead.
@@ -70,7 +70,7 @@ func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, le
 	if !f.failing && (f.lines == 0 || now.Sub(f.ended) >= secondLine) {
 		f.since, f.next, f.lines, f.left, f.level = now, now, 0, 0, level
 	}
-	if level > f.level { // a worse failure: an operator may have to act now
+	if level > f.level { // the failure is worse than before: an operator may have to act now
 		f.next, f.lines, f.level = now, 0, level
 	}
 	f.failing = true
@@ -88,8 +88,7 @@ func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, le
 	return f.since, left, f.lines == 1, true
 }
 
-// over ends the failure. was reports whether there was one, tell reports whether a line was written since the last
-// success.
+// over ends the failure. was is false if there was none, and tell is true if a line was written since the last success.
 func (f *FailureLog) over(now time.Time) (after time.Duration, left int64, was, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

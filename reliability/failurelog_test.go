@@ -41,7 +41,7 @@ func (l *failureLines) lines() []string {
 func TestFailureLog_TenHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFailureLines(t)
-		l.works() // no failure has begun, so this logs nothing
+		l.works() // no failure has begun, so this must not log
 		began := time.Now()
 		var at []time.Duration
 		for time.Since(began) < 10*time.Hour {
@@ -81,8 +81,8 @@ func TestFailureLog_TenHours(t *testing.T) {
 	})
 }
 
-// TestFailureLog_NowAndThen: a dependency that fails and works in turn for ten hours causes at most twice as many lines
-// as one that fails for ten hours. A failure with a higher level than the one before is logged at once.
+// TestFailureLog_NowAndThen: a dependency that fails and works in turns for ten hours causes at most twice as many
+// lines as one that fails all the time. A failure with a higher level than the one before is logged at once.
 func TestFailureLog_NowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFailureLines(t)

@@ -20,9 +20,9 @@ import (
 // Config sets the retries and the circuit breaker of a guard. config.yaml lists the defaults.
 type Config struct {
 	Backoff
-	Failures  uint32        // consecutive failures that open the breaker, by default 5
+	Failures  uint32        // number of consecutive failures that open the breaker, by default 5
 	OpenFor   time.Duration // time until a waiting request may probe, by default 60s
-	Successes uint32        // consecutive successes that close the breaker, by default 3
+	Successes uint32        // number of consecutive successes that close the breaker, by default 3
 }
 
 // Guard protects one dependency, for example the store of a table. It retries Transient errors without limit, and its
@@ -41,15 +41,15 @@ type Guard struct {
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	log     *slog.Logger
 	metrics metrics
-	failing FailureLog // lines about retries
-	opening FailureLog // lines about the breaker
+	failing FailureLog // limits the lines about retries
+	opening FailureLog // limits the lines about the breaker
 
 	mu      sync.Mutex
 	status  Status
 	state   gobreaker.State
-	round   int       // number of state changes
-	opened  time.Time // last time the breaker opened
-	wanting int       // callers inside Do
+	round   int       // number of changes of the breaker's state so far
+	opened  time.Time // when the breaker last opened
+	wanting int       // number of callers inside Do
 }
 
 // Status describes the state of a dependency.
@@ -100,7 +100,7 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ..
 	loop := pulse.Of(ctx)
 	loop.Wait()
 	defer loop.Done()
-	var last error // error of the previous attempt
+	var last error // error of the attempt before
 	for failures := 1; ; failures++ {
 		err := g.Try(ctx, op)
 		pause := g.backoff.Pause(failures)
@@ -129,8 +129,8 @@ func (g *Guard) Do(ctx context.Context, op func(context.Context) error, about ..
 	}
 }
 
-// explained adds the last failure to err, the error of a wait or an attempt that ended early, so that it says why the
-// caller waited. The class stays that of err.
+// explained adds last, the last failure of the dependency, to err, the error of a wait or an attempt that ended early.
+// So the text says why the caller waited; the class stays that of err.
 func explained(err, last error) error {
 	if last == nil {
 		return err
@@ -183,7 +183,7 @@ func (g *Guard) untilProbe(ctx context.Context) error {
 	g.mu.Lock()
 	left := time.Until(g.opened.Add(g.openFor))
 	g.mu.Unlock()
-	// One millisecond more, because OpenFor must be exceeded, not just reached.
+	// One millisecond is added because the breaker allows a probe only after OpenFor, not exactly at it.
 	return Wait(ctx, max(left, 0)+rand.N(g.ramp+1)+time.Millisecond)
 }
 
@@ -194,8 +194,8 @@ func (g *Guard) wants(n int) {
 	g.wanting += n
 }
 
-// now returns the current round. A request remembers the round in which it began, so that note recognizes a late
-// result.
+// now returns the number of the current round. A request remembers the round in which it began, so that note recognizes
+// a result of an earlier round.
 func (g *Guard) now() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -251,7 +251,7 @@ func (g *Guard) changed(_ string, from, to gobreaker.State) {
 	ctx := context.Background() //nolint:forbidigo // gobreaker passes no context, and a log line needs none
 	about := []any{"dependency", g.name, "from", from.String(), "to", to.String()}
 	switch to {
-	case gobreaker.StateOpen: // also after each failed probe
+	case gobreaker.StateOpen: // this state also begins after each failed probe
 		g.opening.Failed(ctx, g.log, slog.LevelWarn, "circuit breaker", about...)
 	case gobreaker.StateClosed:
 		g.opening.Over(ctx, g.log, "circuit breaker", about...)
@@ -272,7 +272,7 @@ func Wait(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-t.C:
-		if ctx.Err() != nil { // both happened at once
+		if ctx.Err() != nil { // the timer and the end of ctx came at the same time
 			return context.Cause(ctx)
 		}
 		return nil

@@ -83,7 +83,7 @@ func TestGuardReturnsWhatDoesNotPass(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g, n := guard(t), 0
-			for range 10 { // none of them may open the breaker
+			for range 10 { // so many errors of this class must not open the breaker
 				err := g.Do(t.Context(), func(context.Context) error { n++; return want })
 				if !errors.Is(err, want) {
 					t.Errorf("got %v, want %v", err, want)
@@ -128,7 +128,7 @@ func TestBreakerOpensHoldsProbesAndCloses(t *testing.T) {
 		if s := g.Status(); !s.Open || n != 5 || s.Failing != began || s.Err == nil {
 			t.Fatalf("after 5 failures: %d tries, %+v", n, s)
 		}
-		time.Sleep(60 * time.Second) // one probe, which fails
+		time.Sleep(60 * time.Second) // one probe is sent, which fails
 		if n := tried(); !g.Status().Open || n != 6 {
 			t.Fatalf("after a failed probe: %d tries, open %v", n, g.Status().Open)
 		}
@@ -198,8 +198,8 @@ func TestCancellationIsNotAFailure(t *testing.T) {
 	})
 }
 
-// TestGuard_NoAnswerInTime: a dependency that stays silent until the deadline of the caller has failed. A caller that
-// cancels its call says nothing about the dependency.
+// TestGuard_NoAnswerInTime: if a dependency does not answer before the deadline of the caller, this counts as a failure
+// of the dependency. If the caller cancels its call, this counts neither as failure nor as success.
 func TestGuard_NoAnswerInTime(t *testing.T) {
 	silent := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	type op = func(context.Context) error
@@ -235,9 +235,9 @@ func TestGuard_NoAnswerInTime(t *testing.T) {
 				g := guard(t)
 				for range 2 * config.Failures {
 					ctx, cancel := context.WithCancel(t.Context())
-					asking, end := context.WithTimeout(ctx, 10*time.Second) // a deadline that is not reached changes nothing
+					asking, end := context.WithTimeout(ctx, 10*time.Second) // there is a deadline, but the call is canceled before
 					time.AfterFunc(time.Second, cancel)
-					broken := func(ctx context.Context) error { <-ctx.Done(); return hiccup } // the end closed the connection
+					broken := func(ctx context.Context) error { <-ctx.Done(); return hiccup } // the request fails because its connection was closed when ctx ended
 					if err := ask(g, asking, broken); classify.Of(err) != classify.Canceled {
 						t.Errorf("%v", err)
 					}
@@ -288,7 +288,8 @@ func expired(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestGuard_OpenBreakerNamesTheFailure: an error of an open breaker says why the breaker is open.
+// TestGuard_OpenBreakerNamesTheFailure: the error of a call that the open breaker refuses names the failure that opened
+// the breaker.
 func TestGuard_OpenBreakerNamesTheFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guard(t)

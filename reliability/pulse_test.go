@@ -10,8 +10,8 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// TestAGuardsLoopWaits: while a guard tries, pauses or waits for its open breaker, the loop that called it counts as
-// waiting, and no longer once the guard returns.
+// TestAGuardsLoopWaits: while a guard makes an attempt, pauses, or waits for its open breaker, the loop that called it
+// counts as waiting. Once the guard has returned, it does not.
 func TestAGuardsLoopWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var loops pulse.Loops
@@ -40,7 +40,7 @@ func TestAGuardsLoopWaits(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		waits("for an answer")
-		for range 5 { // which opens the breaker
+		for range 5 { // so many failures open the breaker
 			answers <- hiccup
 			waits("between attempts")
 		}

@@ -8,16 +8,16 @@ import (
 // RecordRetry sets how often the work on one record is retried, and after which pauses, before the record is given up.
 // It is not for failing dependencies: a [Guard] retries those and never gives up.
 type RecordRetry struct {
-	// Max is the number of attempts after the first failure; 0 means none. With [Scheduled] it is ignored.
+	// Max is the number of attempts after the first failure; 0 means none. [Scheduled] ignores it.
 	Max int
 	// Wait is the first pause of Exponential and Linear.
 	Wait time.Duration
-	// Curve says how the pauses grow.
+	// Curve is the rule by which the pauses grow.
 	Curve Curve
 	// Schedule lists the pause before each attempt. [Scheduled] uses it, with as many attempts as there are pauses.
 	Schedule []time.Duration
-	// Cap bounds the pauses of [Exponential]; Jitter is the fraction by which they are spread after the cap. The other
-	// curves ignore both.
+	// Cap bounds the pauses of [Exponential]. Jitter is the fraction by which those pauses are spread at random after
+	// the bound is applied. The other curves ignore both.
 	Cap    time.Duration
 	Jitter float64
 }
@@ -25,7 +25,7 @@ type RecordRetry struct {
 // Curve says how pauses grow from one attempt to the next.
 type Curve string
 
-// The curves. n counts the attempts from 1.
+// The curves, with the pause before the n-th attempt; n counts from 1.
 const (
 	Exponential Curve = "exponential" // Wait × 2^(n-1), up to Cap, then ± Jitter
 	Linear      Curve = "linear"      // Wait × n

@@ -16,7 +16,7 @@ const (
 	minute = time.Minute
 )
 
-// TestWorkers checks the pauses of seven retry policies that workers use in practice.
+// TestWorkers compares the pauses of seven retry policies that existing workers have.
 func TestWorkers(t *testing.T) {
 	long, deadlines, delivery := []time.Duration{second, 5 * second, 30 * second, 5 * minute, 30 * minute},
 		[]time.Duration{second, 5 * second, 30 * second}, []time.Duration{second, 10 * second, 60 * second}
@@ -45,7 +45,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// waited returns the pauses before all attempts.
+// waited returns the pauses before all attempts of a policy.
 func waited(r reliability.RecordRetry) (pauses []time.Duration) {
 	for n := range r.Attempts() {
 		pauses = append(pauses, r.Pause(n+1))
@@ -53,7 +53,7 @@ func waited(r reliability.RecordRetry) (pauses []time.Duration) {
 	return pauses
 }
 
-// TestLinear: the pause before attempt n is n × wait, without a cap and without a spread.
+// TestLinear: the pause before attempt n is n × wait, without an upper bound and without jitter.
 func TestLinear(t *testing.T) {
 	r := reliability.RecordRetry{Curve: reliability.Linear, Max: 5, Wait: 10 * second, Cap: second, Jitter: 1}
 	if d := cmp.Diff([]time.Duration{10 * second, 20 * second, 30 * second, 40 * second, 50 * second}, waited(r)); d != "" {
@@ -65,7 +65,7 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// TestExponential: the pause before attempt n is wait × 2^(n-1) up to the cap, and is spread afterwards, like the
+// TestExponential: the pause before attempt n is wait × 2^(n-1), at most the maximum, plus or minus jitter, as the
 // pauses of a guard.
 func TestExponential(t *testing.T) {
 	r := reliability.RecordRetry{Curve: reliability.Exponential, Max: 7, Wait: second, Cap: 30 * second}

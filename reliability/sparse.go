@@ -21,8 +21,8 @@ type Sparse struct {
 
 	mu    sync.Mutex
 	ends  time.Time // end of the current interval
-	lines int       // that passed in the interval
-	left  int64     // lines left out since the last one that passed
+	lines int       // number of lines that passed in the interval
+	left  int64     // number of lines left out since the last line that passed
 }
 
 // NewSparse returns a Sparse that lets burst lines, at least one, pass in each interval.

@@ -31,7 +31,7 @@ func TestSparseLeavesOutAndCounts(t *testing.T) {
 		if lines, told := ask(3); lines != 2 || told[0] != 9 || told[1] != 0 {
 			t.Errorf("second interval: %d lines, left out %v, want [9 0]", lines, told)
 		}
-		time.Sleep(time.Hour) // an interval begins with its first line
+		time.Sleep(time.Hour) // the next interval begins only with its first line
 		if lines, told := ask(2); lines != 2 || told[0] != 1 {
 			t.Errorf("later: %d lines, left out %v, want [1 0]", lines, told)
 		}
@@ -40,7 +40,7 @@ func TestSparseLeavesOutAndCounts(t *testing.T) {
 
 func TestSparseLosesNoCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := NewSparse(0, time.Second) // at least one line passes in each interval
+		s := NewSparse(0, time.Second) // with a limit of 0, one line passes in each interval
 		var lines, told atomic.Int64
 		var asking sync.WaitGroup
 		for range 8 {

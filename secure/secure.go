@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// ErrPlaintext means that a secret would travel over a connection that others could read or intercept.
+// ErrPlaintext means that a secret would be sent over a connection that others could read or intercept.
 var ErrPlaintext = errors.New("the secret would travel unprotected")
 
 // maxFile bounds the size of a file of CA certificates, in bytes.

@@ -13,24 +13,24 @@ import (
 var classes = map[string]classify.Class{
 	"08":           classify.Transient, // connection exception
 	"22":           classify.Fatal,     // data exception
-	"23":           classify.Fatal,     // integrity constraint violation: the tables have another shape
+	"23":           classify.Fatal,     // integrity constraint violation: the tables are not as Sluice makes them
 	"25006":        classify.Transient, // read-only transaction: a standby, until the failover has finished
 	"28":           classify.Fatal,     // invalid authorization
 	"3D":           classify.Fatal,     // no such database
 	"3F":           classify.Fatal,     // no such schema
 	"40":           classify.Transient, // transaction rollback: deadlock, serialization
-	"42":           classify.Fatal,     // no privilege, or the tables have another shape
+	"42":           classify.Fatal,     // no privilege, or the tables are not as Sluice makes them
 	undefinedTable: classify.Transient, // the next try creates the table again
 	"53":           classify.Transient, // insufficient resources
 	"54":           classify.Fatal,     // program limit exceeded
-	"55":           classify.Transient, // object not in prerequisite state: locks
+	"55":           classify.Transient, // object not in prerequisite state: for example locked
 	"57":           classify.Transient, // operator intervention: shutdown, start, canceled statement
 	"57P04":        classify.Fatal,     // the database was dropped
-	"58":           classify.Transient, // system error: disk
+	"58":           classify.Transient, // system error: for example of the disk
 	"XX":           classify.Transient, // internal error
 }
 
-// The SQLSTATEs that Sluice tests for by themselves, beside their class.
+// The SQLSTATEs that Sluice compares errors with, beside the class of the error.
 const (
 	insufficientPrivilege = "42501"
 	undefinedTable        = "42P01"

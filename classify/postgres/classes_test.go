@@ -23,7 +23,7 @@ func TestClasses(t *testing.T) {
 	}
 	known["any other"] = Classified(&pgconn.PgError{Code: "0A000"})
 	known["no answer"] = Classified(errors.New("unexpected message"))
-	known["the window moved"] = Classified(classify.Mark(errors.New("moved"), classify.Fenced)) // a store marks this error itself
+	known["the window moved"] = Classified(classify.Mark(errors.New("moved"), classify.Fenced)) // a store marks this error with its class itself
 	classtest.Check(t, "postgres", known)
 	for code := range classes {
 		found := false

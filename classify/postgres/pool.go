@@ -1,5 +1,5 @@
 // Package postgres holds what the stores in PostgreSQL share: connection settings, error classes, and migrations of
-// their tables. It knows no table by name; each store describes its own in a [Tables].
+// tables. It knows no table by name: each store describes its tables in a [Tables].
 package postgres
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sluice/secure/pgconfig"
 )
 
-// connectionLife bounds the life of a connection: after a failover, an old one may still reach the old server.
+// connectionLife bounds the life of a connection: after a failover, an old connection may still reach the old server.
 const connectionLife = 5 * time.Minute
 
 // Config returns the configuration of a pool with at most maxConnections connections; connect bounds the time to open

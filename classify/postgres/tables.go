@@ -25,44 +25,45 @@ const lockTimeout = 30 * time.Second
 // Tables describes the tables of a store and the migrations that create them. Each migration leaves existing tables
 // alone, so all migrations may run again over tables that an earlier version made, with or without goose.
 type Tables struct {
-	Migrations fs.FS  // files 00001_name.sql and so on
+	Migrations fs.FS  // the migrations, in files 00001_name.sql and so on
 	Latest     int64  // number of the last migration
-	Versions   string // table where goose records the applied migrations; never renamed
-	Lock       int64  // key of the advisory lock for migrations; one that other programs are unlikely to use
+	Versions   string // table where goose records the applied migrations; its name never changes
+	Lock       int64  // key of the advisory lock for migrations: a number that other programs are unlikely to use
 
-	Columns   []string // that exist after the last migration, as table.column
-	First     []string // those of Columns that the first migration makes
-	Unnoted   []string // those of Columns that an existing table of Sluice has even if goose has recorded no migration
-	Functions []string // that members call, each with the number of its arguments: "name/2"
-	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote. It tells rows of other
-	// programs from ours. "" for none.
+	Columns   []string // all columns that exist after the last migration, as table.column
+	First     []string // those of Columns that exist after the first migration
+	Unnoted   []string // those of Columns that a table of Sluice has even if goose has recorded no migration of it
+	Functions []string // all functions that members call, each with the number of its arguments: "name/2"
+	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote: it distinguishes rows of
+	// other programs. "" for none.
 	Filled string
-	// Command is the command line that a user with the rights to create tables runs once.
+	// Command is the command line that creates the tables: a user with the rights to do so runs it once.
 	Command string
 }
 
 // found is the state of some tables in the database.
 type found struct {
 	schema  string   // the schema where the tables are, or where they would be created
-	create  bool     // the user may create tables in the schema
-	owned   bool     // the user may alter the tables that exist
-	tables  []string // the tables that exist
-	columns []string // their columns, as table.column
-	missing []string // the functions that do not exist
-	noted   bool     // the table of applied migrations exists
+	create  bool     // true if the user may create tables in the schema
+	owned   bool     // true if the user may alter the tables that exist
+	tables  []string // names of the tables that exist
+	columns []string // columns of those tables, as table.column
+	missing []string // functions of Tables that do not exist
+	noted   bool     // true if the table of applied migrations exists
 	version int64    // number of the last applied migration: 0 for none, -1 if the user may not read it
 }
 
-// lacks returns those of the given columns that do not exist.
+// lacks returns the columns in of that do not exist.
 func (f found) lacks(of []string) []string {
 	return slices.DeleteFunc(slices.Clone(of), func(c string) bool { return slices.Contains(f.columns, c) })
 }
 
-// whole reports whether a member can work with the tables as they are.
+// whole reports whether a member can work with the tables as they are: all columns and functions exist.
 func (t *Tables) whole(f found) bool { return len(f.lacks(t.Columns)) == 0 && len(f.missing) == 0 }
 
-// current reports whether no migration is needed. A user who may not read the applied migrations cannot apply any, so
-// the existing tables count. The same is true if no migration is recorded and the user may not alter the tables.
+// current reports whether no migration is needed. For a user who may not read the applied migrations, and so cannot
+// apply any, it reports whether the tables are whole. If no migration is recorded, the same is true for a user who may
+// not create tables or may not alter these.
 func (t *Tables) current(f found) bool {
 	return t.whole(f) && (f.version < 0 || f.version >= t.Latest || !f.noted && (!f.create || !f.owned))
 }
@@ -77,7 +78,7 @@ func (t *Tables) lost(f found) bool {
 func (t *Tables) foreign(f found) error {
 	want := t.Unnoted
 	if f.version > 0 {
-		want = t.First // a later migration adds the others
+		want = t.First // a later migration adds the other columns
 	}
 	lacking := slices.DeleteFunc(f.lacks(want), func(c string) bool {
 		table, _, _ := strings.Cut(c, ".")
@@ -90,7 +91,7 @@ func (t *Tables) foreign(f found) error {
 	return fatal("table %s of schema %s belongs to another program: it has no column %s: %s", table, f.schema, column, ownSchema)
 }
 
-// ownSchema tells the operator what to do if another program uses the tables.
+// ownSchema is the advice to the operator if another program uses the tables.
 const ownSchema = "give the connector a schema of its own, by search_path in the URL (postgres://…&search_path=sluice)"
 
 // names returns the names of the tables, without duplicates.
@@ -114,7 +115,7 @@ func (t *Tables) Prepare(ctx context.Context, pool *pgxpool.Pool) error {
 	return t.migrate(ctx, pool)
 }
 
-// rower runs a query that returns one row: a pool or a transaction.
+// rower runs a query that returns one row; a pool and a transaction both do.
 type rower interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -174,7 +175,7 @@ func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 			return t.mayNot(pool, there)
 		}
 		if err := t.apply(ctx, pool, there); err != nil {
-			if code(err) == insufficientPrivilege { // the tables belong to another user and have an earlier version
+			if code(err) == insufficientPrivilege { // another user owns the tables, and an earlier version made them
 				return fmt.Errorf("%w: %w", t.mayNot(pool, there), err)
 			}
 			return fmt.Errorf("migrate the tables: %w", err)
@@ -205,7 +206,7 @@ func (t *Tables) lock(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// ours returns a Fatal error if another program created the tables or writes to them.
+// ours returns a Fatal error if the tables are not Sluice's: another program created them or writes to them.
 func (t *Tables) ours(ctx context.Context, tx pgx.Tx, there found) error {
 	if err := t.foreign(there); err != nil || !slices.Contains(there.columns, t.Filled) {
 		return err

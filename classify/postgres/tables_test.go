@@ -8,15 +8,15 @@ import (
 	"sluice/secure/pgconfig"
 )
 
-// sample returns tables with two versions: the first migration creates a; the second one adds a column to a and creates
-// b.
+// sample returns Tables with two migrations, and their columns after the first and after both. The first migration
+// creates table a, the second one adds a column to a and creates table b.
 func sample() (t Tables, first, columns []string) {
 	first = []string{"a.id", "a.at"}
 	columns = append(slices.Clip(first), "a.status", "b.id", "b.at")
 	return Tables{Latest: 2, Columns: columns, First: first, Unnoted: columns, Functions: []string{"f/0"}}, first, columns
 }
 
-// TestFound covers which states of the database count as foreign, lost or current.
+// TestFound: for each state of the database, the tables count as foreign, lost or current.
 func TestFound(t *testing.T) {
 	tables, first, columns := sample()
 	both, function := []string{"a", "b"}, []string{"f/0"}
@@ -63,7 +63,7 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// TestConfig covers the settings that all stores share, and the limits that differ.
+// TestConfig compares the settings that all stores share, and the limits that differ between stores.
 func TestConfig(t *testing.T) {
 	c, err := Config(pgconfig.Options{URL: "postgres://u:x@127.0.0.1/db"}, 7, connectionLife)
 	if err != nil || c.MaxConns != 7 || c.MaxConnLifetime != connectionLife || c.ConnConfig.ConnectTimeout != connectionLife || c.ConnConfig.RuntimeParams["application_name"] != "sluice" {

@@ -57,19 +57,20 @@ func strictYAML(t *testing.T, path string, v any) {
 	}
 }
 
-// known has the labels of each metric that expressions may use.
+// known has, for each metric that expressions may use, its labels.
 type known map[string][]string
 
 // targetLabels are the labels that Prometheus adds to each scraped series.
 var targetLabels = []string{"job", "instance", "namespace", "pod", "container"}
 
-// knownMetrics returns the metrics of a connector with all features, those of the rules, and a few of other programs.
+// knownMetrics returns the metrics that expressions may use: those of a connector with all features, those that the
+// recording rules make, and a few of other programs.
 func knownMetrics(t *testing.T, rules ruleFile) known {
 	t.Helper()
 	k := known{
 		"up":     nil,
-		"ALERTS": {"alertname", "alertstate", "severity", "reason"}, // Prometheus' own
-		"kube_pod_container_status_restarts_total": {"namespace", "pod", "container"}, // kube-state-metrics
+		"ALERTS": {"alertname", "alertstate", "severity", "reason"}, // made by Prometheus itself
+		"kube_pod_container_status_restarts_total": {"namespace", "pod", "container"}, // exported by kube-state-metrics
 	}
 	maps.Copy(k, describedMetrics(t))
 	for _, r := range rules.recorded() {
@@ -111,7 +112,8 @@ func describedMetrics(t *testing.T) known {
 	return k
 }
 
-// labels returns the labels of a metric. The name may be a histogram's with _bucket, _sum or _count; then le is added.
+// labels returns the labels of a metric; ok is false if the metric is not known. For a histogram's name with _bucket,
+// _sum or _count it adds le.
 func (k known) labels(metric string) ([]string, bool) {
 	if labels, ok := k[metric]; ok {
 		return labels, true
@@ -125,8 +127,8 @@ func (k known) labels(metric string) ([]string, bool) {
 	return nil, false
 }
 
-// check fails the test for each wrong name in an expression: metrics, labels, hold reasons, and metrics under rate that
-// are no counters. It returns the labels that the result may have.
+// check fails the test for each wrong name in an expression: an unknown metric, label or hold reason, or a metric under
+// rate that is not a counter. It returns the labels that the result of the expression may have.
 func (k known) check(t *testing.T, where, expr string) (labels []string) {
 	t.Helper()
 	q := parseQuery(t, expr)
@@ -284,7 +286,7 @@ func TestAlertTests(t *testing.T) {
 	strictYAML(t, alertsFile, &rules)
 	var tests ruleTests
 	strictYAML(t, alertTestsFile, &tests)
-	made := map[string][]string{} // the metrics from which each recorded metric is computed
+	made := map[string][]string{} // maps each recorded metric to the metrics from which it is computed
 	for _, r := range rules.recorded() {
 		for _, s := range parseQuery(t, r.Expr).selectors {
 			made[r.Record] = append(append(made[r.Record], s.metric), made[s.metric]...)

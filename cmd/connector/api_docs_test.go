@@ -37,7 +37,7 @@ func TestAPIPage(t *testing.T) {
 	if _, err := tokens.Read(file); err != nil {
 		t.Fatal(err)
 	}
-	// The page makes an operator. Its last section needs the next role.
+	// The page creates an operator, but its last section needs the role above it.
 	line := read(t, file)
 	if err := os.WriteFile(file, []byte(strings.Replace(line, "ada operator ", "ada replayer ", 1)), 0o600); err != nil {
 		t.Fatal(err)
@@ -117,8 +117,8 @@ func apiCurl(t *testing.T, command, token, address string) (code int, body strin
 	return got.StatusCode, string(b)
 }
 
-// TestOpsAPI_AddressInUse expects an address that an operator chose to be free: otherwise the run ends with an error.
-// If the default address is in use, the member runs without the API.
+// TestOpsAPI_AddressInUse: if an address that an operator configured is in use, the run ends with an error. If the
+// default address is in use, the member runs without the API.
 func TestOpsAPI_AddressInUse(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {}}")
@@ -133,7 +133,7 @@ func TestOpsAPI_AddressInUse(t *testing.T) {
 	if _, errs := other.runs(exitUsage, "run", "--until-current"); !strings.Contains(errs, "ops.listen: listen on "+busy.Addr().String()) {
 		t.Error(errs)
 	}
-	if held, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:8090"); err == nil { // else another program has it
+	if held, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:8090"); err == nil { // if this fails, another program uses the address, which serves the test as well
 		defer func() { _ = held.Close() }()
 	}
 	usual := l.as("ops: {listen: \"\"}\n", "")

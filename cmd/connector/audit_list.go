@@ -64,7 +64,7 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 // printAudit prints the operations log as a table.
 func printAudit(w io.Writer, r *admin.AuditReport) error {
 	tw := terminal.NewColumns(w)
-	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush has the error
+	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush returns the error
 	for _, e := range r.Entries {
 		who := e.Operator
 		if e.Host != "" {

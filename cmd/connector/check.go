@@ -42,7 +42,8 @@ configuration, 3 if something failed.`,
 	return cmd
 }
 
-// result returns an error without text for the exit code of the findings; nil if none has failed and none is a problem.
+// result returns an error without text that has the exit code of the findings. It returns nil if no finding has the
+// status failed or problem.
 func result(findings []admin.Finding) (err error) {
 	for _, f := range findings {
 		switch f.Status {
@@ -83,7 +84,7 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 	return result(findings)
 }
 
-// report prints the findings in the chosen format.
+// report prints the findings in the format of the flag --output.
 func (c *cli) report(findings []admin.Finding) error {
 	if c.output == "json" {
 		return writeJSON(c.stdout, map[string]any{"findings": findings})
@@ -94,7 +95,7 @@ func (c *cli) report(findings []admin.Finding) error {
 func printFindings(w io.Writer, findings []admin.Finding) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, f := range findings {
-		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, f.Text) // Flush has the error
+		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, f.Text) // Flush returns the error
 		if f.Hint != "" {
 			_, _ = terminal.Printf(tw, "\t\t\tto do: %s\n", f.Hint)
 		}

@@ -30,7 +30,7 @@ func TestCheckForeignGroup(t *testing.T) {
 		!strings.Contains(out, "to do: another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)") {
 		t.Error(out)
 	}
-	l.Broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.InconsistentGroupProtocol, Count: -1}) // as Kafka responds then
+	l.Broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.InconsistentGroupProtocol, Count: -1}) // the response of Kafka in this case
 	const why = "joining the group p is refused: another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)"
 	m := l.start()
 	l.Await("the member says why", func() bool {

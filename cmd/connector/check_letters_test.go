@@ -51,7 +51,8 @@ func TestCheckLetters(t *testing.T) {
 	}
 }
 
-// TestCheckLettersDenied expects check to report missing rights on a dead-letter topic before the first dead letter.
+// TestCheckLettersDenied expects check to report missing permissions for a dead-letter topic before there is a dead
+// letter.
 func TestCheckLettersDenied(t *testing.T) {
 	topic := func(name string, op kmsg.ACLOperation) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true}
@@ -87,7 +88,7 @@ func TestCheckLettersDenied(t *testing.T) {
 			w := newTable(t, connector.Topic{}, cluster.ListenAddrs()[0])
 			rewrite(t, w.config, "session: 10s}", "session: 10s, sasl: {mechanism: plain, username: sluice, password: secret, insecure_plaintext: true}}")
 			rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none, topic: "+name+"}}}")
-			lines, _ := checkFound(t, 1, w.config) // 1 because of the committed offset without a position
+			lines, _ := checkFound(t, 1, w.config) // exit code 1, because there is a committed offset but no position
 			hasLine(t, lines, want[0], want[1])
 		})
 	}

@@ -24,7 +24,7 @@ func TestCheckStore(t *testing.T) {
 		name          string
 		status        int
 		code, message string
-		storage       string // of storage.s3, instead of what leads to the server
+		storage       string // keys of storage.s3 that replace those which lead to the test's server
 		text, hint    string
 	}{
 		{

@@ -28,7 +28,8 @@ import (
 func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines []string, all []admin.Finding) {
 	t.Helper()
 	timeout := "5s"
-	if wantCode == exitOK || wantCode == exitFound { // all servers respond, however slow the machine is
+	// The command may take longer, because all servers respond, even on a slow machine.
+	if wantCode == exitOK || wantCode == exitFound {
 		timeout = "5m"
 	}
 	code, out, errs := connectorRun(t, append([]string{"check", "--config", cfg, "-o", "json", "--timeout", timeout}, args...)...)
@@ -112,14 +113,14 @@ func TestCheck_MeantTopic(t *testing.T) {
 		}
 	}
 	w := newTable(t, b.topic, b.addresses...)
-	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {}, ordres: {}}") // orders is configured, so ordres is not a typo of it
+	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {}, ordres: {}}") // now orders has an entry as well, so ordres is not a misspelled orders
 	if _, all := checkFound(t, 1, w.config); slices.ContainsFunc(all, func(f admin.Finding) bool { return strings.Contains(f.Hint, "did you mean") }) {
 		t.Errorf("%+v", all)
 	}
 }
 
-// TestCheck_NullableInTable expects a warning if a column is not null in the configuration but nullable in the table:
-// the table decides.
+// TestCheck_NullableInTable expects a warning if a column is NOT NULL in the configuration but nullable in the table,
+// because the table decides.
 func TestCheck_NullableInTable(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -328,7 +329,7 @@ func TestCheckSecurity(t *testing.T) {
 	hasLine(t, lines, "ok broker "+at+": ", "TLS 1.3, scram-sha-512 as sluice")
 	hasLine(t, lines, "warning broker "+at+": ", "the broker's certificate ends on ")
 	hasLine(t, lines, "ok topic orders: ", "")
-	hasLine(t, lines, "problem position orders: ", "unknown_history") // because of the committed offset
+	hasLine(t, lines, "problem position orders: ", "unknown_history") // the committed offset that commit made is the cause
 
 	lines, all := checkFound(t, 3, cfg("ca_file: "+strange, right))
 	hasLine(t, lines, "failed broker "+at+": ", "signed by an authority that we do not trust")

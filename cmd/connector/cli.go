@@ -18,8 +18,8 @@ import (
 type cli struct {
 	env            func(string) (string, bool)
 	stdin          io.Reader
-	stdout, stderr io.Writer   // escape terminal control sequences
-	raw            io.Writer   // stdout without escaping; nil if it is a terminal
+	stdout, stderr io.Writer   // write text with escaped control sequences
+	raw            io.Writer   // stdout without escaping; nil if stdout is a terminal
 	terminal       func() bool // reports whether a person can answer questions
 	exit           func(int)   // ends the process at once
 
@@ -29,7 +29,7 @@ type cli struct {
 	loaded *config.Config
 }
 
-// commands is the table of subcommands.
+// commands returns the subcommands of connector.
 func (c *cli) commands() []*cobra.Command {
 	return []*cobra.Command{
 		c.runCommand(),
@@ -69,7 +69,7 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 	root.AddCommand(c.commands()...)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if unknown := cmd.ValidateArgs(cmd.Flags().Args()); cmd.HasSubCommands() && unknown != nil {
-			return unknown // report the misspelled command, not the flags that belong to it
+			return unknown // names the misspelled subcommand rather than its unknown flag
 		}
 		return err
 	})
@@ -117,7 +117,7 @@ func (c *cli) outputFlag(cmd *cobra.Command) {
 	}
 }
 
-// access returns access to the pipeline of the configuration. An error means exit code 2.
+// access returns access to the pipeline that the configuration describes. An error has the exit code 2.
 func (c *cli) access() (*admin.Access, error) {
 	cfg, err := c.load()
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *cli) access() (*admin.Access, error) {
 	return &admin.Access{Config: cfg, Version: readBuild().Version}, nil
 }
 
-// load reads the configuration, once for a command, and prints its problems to stderr. An error means exit code 2.
+// load reads the configuration at its first call, and prints its problems to stderr. An error has the exit code 2.
 func (c *cli) load() (*config.Config, error) {
 	if c.loaded != nil {
 		return c.loaded, nil

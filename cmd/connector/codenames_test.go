@@ -41,7 +41,7 @@ func TestCodeNamesInDocs(t *testing.T) {
 	}
 }
 
-// declares reports whether a file declares a name: a function, a type or a variable, or Type.Method.
+// declares reports whether a file declares a name. The name is a function, a type, a variable, or Type.Method.
 func declares(t *testing.T, file, name string) bool {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)

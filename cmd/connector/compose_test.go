@@ -48,7 +48,7 @@ func TestComposeFitsConfig(t *testing.T) {
 	}
 	kafka, minio, topic := compose.Services["kafka"], compose.Services["minio"], compose.Services["topic"]
 
-	published := map[string]string{} // port in the container, by address on this machine
+	published := map[string]string{} // the port in the container, by the address on this machine
 	for name, s := range compose.Services {
 		image, version, _ := strings.Cut(s.Image, ":")
 		if version == "" || version == "latest" {
@@ -79,7 +79,7 @@ func TestComposeFitsConfig(t *testing.T) {
 			t.Errorf("%s has no healthcheck", name)
 		}
 	}
-	// Redis and Postgres run only with their profile, at the addresses that the comments of the file name.
+	// Redis and Postgres run only if their profile is selected, at the addresses that comments in the file give.
 	for name, said := range map[string]string{"redis": "redis://127.0.0.1:6379", "postgres": "postgres://sluice:sluice@127.0.0.1:5432/sluice"} {
 		address, err := url.Parse(said)
 		if err != nil {
@@ -142,7 +142,7 @@ func TestComposeFitsConfig(t *testing.T) {
 	}
 }
 
-// withoutVariables replaces each ${NAME:-value} by value, as if no variable was set.
+// withoutVariables replaces each ${NAME:-value} by value, as Compose does if no variable is set.
 func withoutVariables(text string) string {
 	return regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`).ReplaceAllString(text, "$1")
 }

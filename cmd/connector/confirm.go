@@ -35,8 +35,8 @@ func (c *cli) changeFlags(cmd *cobra.Command) *change {
 	return ch
 }
 
-// checkChange completes and checks the flags: without --operator, the operator is the system's user. A dry run needs no
-// reason. An error means exit code 2.
+// checkChange checks the flags, and sets --operator to the system's user if it is not given. A dry run needs no reason.
+// An error has the exit code 2.
 func (c *cli) checkChange(ch *change) error {
 	ch.operator, ch.reason = strings.TrimSpace(ch.operator), strings.TrimSpace(ch.reason)
 	if ch.operator == "" {
@@ -56,9 +56,9 @@ func (c *cli) checkChange(ch *change) error {
 	return nil
 }
 
-// confirm reports whether a command shall act. With --dry-run it shows the plan on stdout and returns false; with --yes
-// it returns true. Otherwise it shows the plan on stderr, so that stdout has only the result, and asks the person at
-// the terminal. Without a terminal the error means exit code 2; if the person does not agree, 4.
+// confirm reports whether the command shall act. With --dry-run it prints the plan to stdout and returns false; with
+// --yes it returns true. Otherwise it prints the plan to stderr, which keeps stdout for the result, and asks the
+// operator: without a terminal the error has the exit code 2, and after any answer but yes the exit code 4.
 func (c *cli) confirm(ctx context.Context, ch *change, show func(w io.Writer) error) (do bool, err error) {
 	if ch.dryRun {
 		if err := show(c.stdout); err != nil {
@@ -88,8 +88,8 @@ func (c *cli) confirm(ctx context.Context, ch *change, show func(w io.Writer) er
 	return false, fail.Refused(errors.New("nothing was changed"))
 }
 
-// readLine reads a line from stdin, or returns when ctx ends. The read itself cannot be canceled: then its goroutine
-// lives until the process exits.
+// readLine reads a line from stdin. If ctx ends before, readLine returns, but the read cannot be canceled: its
+// goroutine stays until the process exits.
 func (c *cli) readLine(ctx context.Context) (string, error) {
 	type line struct {
 		text string

@@ -13,7 +13,7 @@ import (
 	"sluice/internal/terminal"
 )
 
-// asked returns a program that runs with or without a terminal and gets answer from stdin.
+// asked returns a cli whose stdin is answer, and its output. terminal says whether it behaves as on a terminal.
 func asked(terminal bool, answer string) (c *cli, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return &cli{
@@ -104,8 +104,8 @@ func TestTerminal_NullDevice(t *testing.T) {
 	}
 }
 
-// TestPlan_ShownOnce expects a command to show its plan once: in the question if it asks one, otherwise with the
-// result.
+// TestPlan_ShownOnce expects a command to show its plan exactly once: before its question if it asks one, otherwise
+// with the result.
 func TestPlan_ShownOnce(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

@@ -33,7 +33,7 @@ type dashboard struct {
 type dashboardVariable struct {
 	Name, Type, AllValue string
 	IncludeAll, Multi    bool
-	Query                json.RawMessage // a string, or an object with the field query
+	Query                json.RawMessage // the query as a string, or an object with the field query
 }
 
 type dashboardAnnotation struct {
@@ -68,7 +68,7 @@ var (
 	grafanaInText = regexp.MustCompile(`\$\{?([a-z_]+)`)
 )
 
-// values returns the query of a variable and the label whose values the variable has.
+// values returns the query from which a variable gets its values, and the label that has these values.
 func (v *dashboardVariable) values(t *testing.T) (query, label string) {
 	t.Helper()
 	m := labelValues.FindStringSubmatch(strings.ReplaceAll(string(v.Query), `\"`, `"`))
@@ -89,7 +89,7 @@ func TestDashboard(t *testing.T) {
 	var rules ruleFile
 	strictYAML(t, alertsFile, &rules)
 	k := knownMetrics(t, rules)
-	sources := map[string]string{} // by name of the variable
+	sources := map[string]string{} // the query of each variable, by its name
 	variables := []string{"__rate_interval", "__all"}
 	for _, v := range d.Templating.List {
 		variables = append(variables, v.Name)
@@ -239,7 +239,8 @@ func TestDashboard_Alerts(t *testing.T) {
 	}
 	names := matchers["alertname"]
 	delete(matchers, "alertname")
-	// The alert that fires when nothing is scraped has no target labels, so the matchers must accept empty ones.
+	// The alert that fires when Prometheus scrapes no member has no target labels, so the matchers must accept series
+	// without them.
 	if d := cmp.Diff(map[string]string{"alertstate": "=firing", "namespace": "=~$namespace|", "job": "=~$job|"}, matchers); d != "" {
 		t.Errorf("annotations %q (-want +got):\n%s", a.Name, d)
 	}
@@ -320,8 +321,8 @@ func (all samples) missing(q promQuery) (missing []string) {
 	return missing
 }
 
-// matches reports whether a sample with these labels passes the matchers. Variables of Grafana and labels that
-// Prometheus adds pass.
+// matches reports whether a sample with these labels passes the selector's matchers. It ignores matchers with a Grafana
+// variable and those of labels that Prometheus adds.
 func (s promSelector) matches(labels map[string]string) bool {
 	for _, m := range s.matchers {
 		if strings.Contains(m.value, "$") || slices.Contains(targetLabels, m.label) {
@@ -339,7 +340,7 @@ func (s promSelector) matches(labels map[string]string) bool {
 }
 
 // troubled returns the scrape of a member after all events that the dashboard shows: rows, duplicates, dead letters, a
-// missing topic, a rebalance, a broken connection.
+// missing topic, a rebalance, and a broken connection.
 func troubled(t *testing.T) samples {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "url")

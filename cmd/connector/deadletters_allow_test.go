@@ -10,8 +10,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// TestDeadLettersAllow gives, shortens, ends and plans an allowance of a topic. The operations log must have each one
-// that was carried out, and the last one must be in force.
+// TestDeadLettersAllow gives, shortens, ends and plans an allowance for floods of a topic. The operations log must have
+// each allowance except the planned one, and the last one must be in force.
 func TestDeadLettersAllow(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter}, users: {bad_records: hold}}`)
 	allow := []string{"deadletters", "allow", "orders", "--operator", "ada", "--reason", "bad deploy", "--yes"}
@@ -51,7 +51,7 @@ func TestDeadLettersAllow(t *testing.T) {
 	}
 }
 
-// state returns the state of the operations log.
+// state returns the state that the entries of the operations log lead to.
 func (l *lake) state() *opslog.State {
 	l.T.Helper()
 	s, err := admin.Operations(l.T.Context(), &admin.Access{Config: mustLoad(l.T, l.Config, nil)})

@@ -52,7 +52,8 @@ Name single records, or select dead letters with --topic and the other flags.`,
 	}, admin.PlanReopen)
 }
 
-// letterDecision completes a command that records a decision about dead letters.
+// letterDecision adds flags and steps to a command that records a decision about dead letters. plan makes the decision
+// from the flags.
 func (c *cli) letterDecision(cmd *cobra.Command, plan func(context.Context, *admin.Access, admin.LetterSelection) (*admin.Decision, error)) *cobra.Command {
 	var q letterSelection
 	ch := c.changeFlags(cmd)

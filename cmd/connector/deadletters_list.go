@@ -94,7 +94,7 @@ func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
 func printLetters(w io.Writer, l *admin.LetterList) error {
 	if len(l.Listed) > 0 {
 		tw := terminal.NewColumns(w)
-		_, _ = fmt.Fprintln(tw, "RECORD\tSTATE\tREASON\tFAILED AT\tCOPIES\tDEAD LETTER\tDETAIL") // Flush has the error
+		_, _ = fmt.Fprintln(tw, "RECORD\tSTATE\tREASON\tFAILED AT\tCOPIES\tDEAD LETTER\tDETAIL") // Flush returns the error
 		for _, s := range l.Listed {
 			failed := "-"
 			if s.Failed != nil {
@@ -133,6 +133,13 @@ func printLetters(w io.Writer, l *admin.LetterList) error {
 	count(l.Pending, "pending")
 	count(l.Foreign, "foreign")
 	b.WriteString("\n")
+	if l.Matching > len(l.Listed) {
+		var reasons []string
+		for _, r := range l.Reasons {
+			reasons = append(reasons, strconv.Itoa(r.Count)+" "+r.Reason)
+		}
+		_, _ = terminal.Printf(&b, "by reason: %s\n", strings.Join(reasons, ", "))
+	}
 	for _, n := range l.Notes {
 		_, _ = terminal.Printf(&b, "note: %s\n", n) // a strings.Builder returns no error
 	}

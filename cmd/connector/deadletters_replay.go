@@ -106,7 +106,7 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 		if err != nil {
 			return fail.Usage(fmt.Errorf("--value-file: %w", err))
 		}
-		q.Value = append([]byte{}, value...) // an empty file is an empty value, not none
+		q.Value = append([]byte{}, value...) // with an empty file the value is empty, not missing
 	}
 	a, err := c.access()
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	return errors.Join(c.showReplay(result), replayOutcome(result, err))
 }
 
-// replayOutcome returns an error of [fail.KindFound] if some records still cannot become rows.
+// replayOutcome returns err, or else an error of [fail.KindFound] if some of the records still cannot become rows.
 func replayOutcome(r *admin.ReplayResult, err error) error {
 	if err == nil && len(r.Failed) > 0 {
 		return fail.Found(nil)
@@ -157,14 +157,15 @@ func (c *cli) replayProgress() func(admin.ReplayProgress) {
 		if p.Done == p.Of {
 			end = "\n"
 		}
-		_, _ = fmt.Fprintf(c.stderr, "%d of %d, %d rows%s", p.Done, p.Of, p.Rows, end) // progress only
+		// An error means only that the progress is not shown.
+		_, _ = fmt.Fprintf(c.stderr, "%d of %d, %d rows%s", p.Done, p.Of, p.Rows, end)
 	}
 }
 
 // printReplayPlan prints what a replay would do.
 func printReplayPlan(w io.Writer, p *admin.ReplayPlan) error {
 	tw := terminal.NewColumns(w)
-	_, _ = fmt.Fprintln(tw, "TOPIC\tREASON\tBECOME ROWS\tFAIL AGAIN\tWHY") // Flush has the error
+	_, _ = fmt.Fprintln(tw, "TOPIC\tREASON\tBECOME ROWS\tFAIL AGAIN\tWHY") // Flush returns the error
 	for _, o := range p.Outcomes {
 		_, _ = terminal.Printf(tw, "%s\t%s\t%d\t%d\t%s\n", o.Topic, o.Reason, o.Rows, o.Fails, strings.ReplaceAll(o.Detail, "\n", " "))
 	}

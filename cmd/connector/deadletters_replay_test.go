@@ -62,7 +62,7 @@ func TestDeadLettersReplay(t *testing.T) {
 	states := func(want ...string) {
 		t.Helper()
 		got := statesOf(listed(t, corrected, 0, "--state", "all"))
-		slices.Sort(got) // several may have failed in the same millisecond
+		slices.Sort(got) // sorted, because several records may have failed in the same millisecond
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}
@@ -87,7 +87,8 @@ func TestDeadLettersReplay(t *testing.T) {
 	l.Has("orders", map[string][]int64{"orders:0": {0, 2, 3, 4, 6}})
 	states("0@1 unresolved 1", "0@3 replayed 1", "0@5 unresolved 1", "0@7 unresolved 1", "0@8 unresolved 1", "0@9 unresolved 1")
 
-	// A replay of all other dead letters: one of their records still cannot become a row, so the exit code is 1.
+	// This replay takes all other dead letters. The record of one of them still cannot become a row, so the exit code
+	// is 1.
 	if r := replayed(t, corrected, 1, "replay-all", "orders"); r.Rows != 4 || r.Failed["type_mismatch"] != 1 || r.First["type_mismatch"].Record != "orders:0@8" {
 		t.Errorf("%+v", r)
 	}

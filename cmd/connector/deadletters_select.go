@@ -27,7 +27,8 @@ func selectFlags(cmd *cobra.Command, q *letterSelection) {
 	cmd.Flags().DurationVar(&q.Within, "timeout", time.Minute, "how long to wait for each response of Kafka and for the store")
 }
 
-// parse completes the selection. records are the arguments TOPIC:PARTITION@OFFSET, which select single dead letters.
+// parse sets the rest of the selection from the flags and from records, the arguments TOPIC:PARTITION@OFFSET, each of
+// which selects one dead letter.
 func (q *letterSelection) parse(records []string) (err error) {
 	now := time.Now()
 	if q.Since, err = admin.ParseSince(q.since, now); err != nil {

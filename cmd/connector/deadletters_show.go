@@ -80,7 +80,8 @@ func (c *cli) showLetter(ctx context.Context, o letterView) error {
 	return err
 }
 
-// writeBytes writes the value of a record and nothing else. It escapes the value for a terminal.
+// writeBytes writes the value of a record and nothing else. If stdout is a terminal, it escapes control sequences in
+// the value.
 func (c *cli) writeBytes(value []byte) error {
 	if value == nil {
 		_, err := fmt.Fprintln(c.stderr, "the value is null")

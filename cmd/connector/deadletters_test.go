@@ -57,8 +57,8 @@ func TestLetterTables(t *testing.T) {
 		t.Error(out)
 	}
 
-	// A record of the dead-letter topic that is not a dead letter holds its partition. It does not become another dead
-	// letter.
+	// A record of the dead-letter topic that is not a dead letter holds its partition. It does not become a dead letter
+	// itself.
 	l.Produce("orders-dlq", 1, 0)
 	_, errs := l.runs(1, "run", "--until-current")
 	if !strings.Contains(errs, `"topic":"orders-dlq","partition":0,"reason":"poison"`) || !strings.Contains(errs, "dead letter: not a dead letter") {
@@ -157,7 +157,7 @@ func listed(t *testing.T, l *lake, code int, args ...string) *admin.LetterList {
 	return &list
 }
 
-// statesOf returns the listed letters, each as "partition@offset state copies".
+// statesOf returns the dead letters in the list, each as "partition@offset state copies".
 func statesOf(l *admin.LetterList) (all []string) {
 	for _, s := range l.Listed {
 		all = append(all, fmt.Sprintf("%d@%d %s %d", s.Partition, s.Offset, s.State, s.Copies))
@@ -185,7 +185,7 @@ func TestDeadLettersList(t *testing.T) {
 		l.LetterAbout(1, 0, []byte("x")),
 	)
 	old := l.LetterAbout(0, 2, []byte("x"))
-	old.Source.TopicID = idempotency.TopicID{7} // of a deleted topic with this name
+	old.Source.TopicID = idempotency.TopicID{7} // the id of a deleted topic of the same name
 	foreign := l.LetterAbout(0, 9, []byte("x"))
 	foreign.Source.Topic, foreign.Reason = "elsewhere", "syntax"
 	l.WriteLetters(form, "orders-dlq", old, foreign)
@@ -247,7 +247,7 @@ func TestDeadLettersList_TableWithoutCoordinates(t *testing.T) {
 	l.runs(0, "run", "--until-current")
 	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 1, []byte("x")))
 	other := l.LetterAbout(0, 1, nil).Source.Partition
-	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
+	other.TopicID = idempotency.TopicID{3} // the id of an earlier topic of the same name
 	l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
 	if of := listed(t, l, 0, "orders"); len(of.Listed) != 1 || of.Listed[0].State != admin.LetterUnknown || !strings.Contains(of.Listed[0].Why, "the topic was created again") {
 		t.Errorf("%+v", of.Listed)

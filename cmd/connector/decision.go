@@ -44,7 +44,8 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	if !do {
 		return err
 	}
-	writing, cancel := context.WithTimeout(ctx, timeout) // a new time limit: the person may have taken long
+	// The time limit begins anew, because the operator may have taken long to answer.
+	writing, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	e, err := admin.Record(writing, a, d, ch.by())
 	if err != nil {

@@ -128,7 +128,7 @@ func demoConfig(brokers []string, dir string) *config.Config {
 	cfg.Pipeline = "demo"
 	cfg.Kafka.Brokers, cfg.Kafka.Group = brokers, "demo"
 	cfg.Storage.URL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String()
-	cfg.Health.Enabled = false // the demo ends within seconds, and a fixed port may be taken
+	cfg.Health.Enabled = false // the demo ends within seconds and needs no health server, whose port may be in use
 	topic := cfg.Defaults
 	topic.Table, topic.Schema = demoTopic, ordersDDL
 	topic.Commit.Rows = 50_000

@@ -68,14 +68,14 @@ func execute(t *testing.T, command string, member func() string) {
 		switch args[0] {
 		case "demo":
 			args = append(args, "--records", "500", "--dir", t.TempDir())
-		case "run": // has no servers, so it only starts and ends: its context is canceled before
+		case "run": // the configured servers do not exist, so the run must only start and end: its context is canceled before
 			cancel()
 		}
 		var out, errs bytes.Buffer
 		if code := run(ctx, args, &out, &errs); code != exitOK {
 			t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
 		}
-	case strings.HasPrefix(command, "TOKEN=") || words[0] == "curl" && strings.Contains(command, "//localhost:8090/"): // TestAPIPage
+	case strings.HasPrefix(command, "TOKEN=") || words[0] == "curl" && strings.Contains(command, "//localhost:8090/"): // TestAPIPage executes these
 		wantText(t, "docs/api.md", command)
 	case words[0] == "curl":
 		curl(t, words[1:], member())
@@ -87,7 +87,7 @@ func execute(t *testing.T, command string, member func() string) {
 		wantText(t, "test/mutants/list_delta.go", strings.Trim(words[4], "'"))
 	case words[0] == "make" && len(words) == 2:
 		wantText(t, "Makefile", "\n"+words[1]+":")
-	case strings.HasPrefix(command, "docker compose -f docker-compose.minio.yml"): // needs Docker; TestCompose reads the file
+	case strings.HasPrefix(command, "docker compose -f docker-compose.minio.yml"): // this needs Docker, so TestComposeFitsConfig only reads the file
 		if !slices.Contains(words, "up") && !slices.Contains(words, "down") {
 			t.Errorf("unknown")
 		}

@@ -64,7 +64,7 @@ func printWindows(out io.Writer, w *admin.WindowReport) error {
 		return err
 	}
 	tw := terminal.NewColumns(out)
-	_, _ = fmt.Fprintln(tw, "PARTITION\tFINGERPRINTS\tROWS WITHOUT IDENTITY\tFROM\tNEWEST\tRESET BELOW") // Flush has the error
+	_, _ = fmt.Fprintln(tw, "PARTITION\tFINGERPRINTS\tROWS WITHOUT IDENTITY\tFROM\tNEWEST\tRESET BELOW") // Flush returns the error
 	for _, p := range w.Partitions {
 		show := func(at *time.Time) string {
 			if at == nil {

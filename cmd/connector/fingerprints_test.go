@@ -64,7 +64,7 @@ func TestDuplicates_AcrossRuns(t *testing.T) {
 		t.Error(out)
 	}
 
-	// A reset drops the fingerprints of the rows in the table and keeps later ones.
+	// A reset forgets the fingerprints of the rows that are in the table now. Fingerprints of later rows count again.
 	out, _ = l.runs(0, "fingerprints", "reset", "orders", "--dry-run", "--output", "json")
 	var plan admin.ResetPlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || plan.Topic != "orders" || plan.Kind != opslog.KindForget || len(plan.Below) != 1 || plan.Below[0].Offset != 4 {

@@ -16,7 +16,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// setBack deletes the log entries of a table after a version.
+// setBack deletes the versions of a table that are greater than to.
 func (l *lake) setBack(table string, to int64) {
 	l.T.Helper()
 	store := objstore.Sub(l.Store, table)
@@ -24,7 +24,7 @@ func (l *lake) setBack(table string, to int64) {
 	if err != nil {
 		l.T.Fatal(err)
 	}
-	for v := state.Version; v > to; v-- { // from the end, so that a reader in between sees no hole
+	for v := state.Version; v > to; v-- { // newest first, so that a concurrent reader sees no gap
 		if err := store.Delete(l.T.Context(), deltalog.CommitKey(v)); err != nil {
 			l.T.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func (l *lake) member() (stop func() string) {
 	}
 }
 
-// until waits until a condition is true. what completes the sentence "waited in vain until".
+// until waits until a condition is true. The text in what completes the sentence "waited in vain until".
 func (l *lake) until(what string, condition func() bool) {
 	l.T.Helper()
 	look := time.NewTicker(50 * time.Millisecond)

@@ -25,7 +25,7 @@ func (l *lake) listens() {
 	}
 }
 
-// listening starts a member, waits until it works, and returns the address of its health server.
+// listening starts a member, waits until its health server responds, and returns the address of that server.
 func listening(t *testing.T) string {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {}}")
@@ -54,7 +54,7 @@ func address(t *testing.T, out *laketest.Log) string {
 	return "http://" + address
 }
 
-// ask requests an address.
+// ask sends a request to a URL and returns the status code and the body of the response.
 func ask(t *testing.T, method, url string) (code int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
@@ -88,7 +88,7 @@ func curl(t *testing.T, args []string, member string) {
 	}
 }
 
-// healthAnswer has the parts of the health response that tests check.
+// healthAnswer has the parts of the response of /health that tests check.
 type healthAnswer struct {
 	Status     string
 	Reason     string
@@ -105,7 +105,7 @@ type healthAnswer struct {
 	}
 }
 
-// askHealth requests the health of a member and checks that its endpoints do not contradict each other.
+// askHealth requests /health and the probes of a member, and fails the test if they contradict each other.
 func askHealth(t *testing.T, base string) (code int, a healthAnswer) {
 	t.Helper()
 	code, body := ask(t, http.MethodGet, base+"/health")
@@ -240,7 +240,7 @@ func TestCommandOfAPause(t *testing.T) {
 	}
 }
 
-// everyMeter requests every metric that the actuator lists.
+// everyMeter requests each metric that /actuator/metrics lists.
 func everyMeter(t *testing.T, base string) {
 	t.Helper()
 	var list struct{ Names []string }

@@ -67,12 +67,12 @@ topics: {orders: {health_records: {secret_file: ""}}, guarded: {}, kept: {health
 	write("first\n")
 	for _, topic := range []string{"orders", "guarded", "kept"} {
 		l.Create(topic, 1)
-		l.Produce(topic, 1, 0)                                                        // 0
-		l.check(topic, "HEALTHCHECK", "TRUE")                                         // 1
-		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first")  // 2
-		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "second") // 3
-		l.check(topic, "HEALTHCHECK", "FALSE", connector.HealthSecretHeader, "first") // 4
-		l.Produce(topic, 1, 0)                                                        // 5
+		l.Produce(topic, 1, 0)                                                        // offset 0
+		l.check(topic, "HEALTHCHECK", "TRUE")                                         // offset 1
+		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "first")  // offset 2
+		l.check(topic, "HEALTHCHECK", "TRUE", connector.HealthSecretHeader, "second") // offset 3
+		l.check(topic, "HEALTHCHECK", "FALSE", connector.HealthSecretHeader, "first") // offset 4
+		l.Produce(topic, 1, 0)                                                        // offset 5
 	}
 	s := l.start()
 	l.Awaits("orders", map[string][]int64{"orders:0": {0, 4, 5}})
@@ -203,5 +203,5 @@ func TestHealthRecords_DeadLetterTopic(t *testing.T) {
 	l.start()
 	l.Awaits("orders", map[string][]int64{"orders:0": {1}})
 	l.Awaits("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
-	l.runs(exitOK, "verify", "--kafka", "--topic", "orders") // the record without the secret is a dead letter, so it is not lost
+	l.runs(exitOK, "verify", "--kafka", "--topic", "orders") // the record without the secret has a dead letter, so it does not count as lost
 }

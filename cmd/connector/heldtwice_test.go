@@ -42,7 +42,7 @@ func TestTableFolderDeleted(t *testing.T) {
 		}
 	}
 
-	// Members of a lake have no HTTP server, so this one answers with the member's holds.
+	// Members of a lake have no HTTP server, so this one responds with the holds of the member.
 	holds := s.Report().Holds
 	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var all []string
@@ -72,7 +72,7 @@ func TestTableFolderDeleted(t *testing.T) {
 	if err := os.WriteFile(l.Config, []byte(alone), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ = l.runs(1, "holds") // only a member knows that the table existed
+	out, _ = l.runs(1, "holds") // without a member, the command cannot know that the table existed
 	if !strings.Contains(out, "the table does not exist or is empty, so its folder was deleted, or another program has used the group") {
 		t.Error(out)
 	}

@@ -74,7 +74,7 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	return nil
 }
 
-// printHolds prints holds as a table, and below it the detail and the end of each.
+// printHolds prints holds as a table. Below the table it prints the detail of each hold and what ends it.
 func printHolds(w io.Writer, r *admin.HoldReport) error {
 	if len(r.Holds) == 0 {
 		text := "nothing is held"
@@ -89,7 +89,7 @@ func printHolds(w io.Writer, r *admin.HoldReport) error {
 	}
 	lines := holdLines(r.Holds)
 	tw := terminal.NewColumns(w)
-	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush has the error
+	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush returns the error
 	for _, l := range lines {
 		since := "-"
 		if l.since != nil {
@@ -104,7 +104,7 @@ func printHolds(w io.Writer, r *admin.HoldReport) error {
 		same := func(o holdLine) bool {
 			return o.Reason == l.Reason && o.Detail == l.Detail && o.Command == l.Command
 		}
-		if slices.IndexFunc(lines, same) < i { // the same text is printed already
+		if slices.IndexFunc(lines, same) < i { // another line has the same text, which is printed already
 			continue
 		}
 		var b strings.Builder
@@ -129,18 +129,18 @@ func ending(endsBy string) string {
 
 // holdLine is a line of the table: a hold, or the same hold of several partitions of a topic.
 type holdLine struct {
-	*admin.Hold // the first one
+	*admin.Hold // the hold of the first partition
 
 	name     string
-	since    *time.Time // the earliest
-	min, max *int64     // offsets, nil if unknown
+	since    *time.Time // the earliest start of these holds
+	min, max *int64     // the smallest and the largest offset of these holds; nil if unknown
 }
 
-// maxSingle is the largest number of partitions with the same hold that get a line each.
+// maxSingle is the largest number of partitions with an equal hold for which the table has a line each.
 const maxSingle = 3
 
-// holdLines returns the lines of the table. The holds of more than maxSingle partitions of a topic share a line if
-// their reason, detail, command and sources are equal.
+// holdLines returns the lines of the table. If more than maxSingle partitions of a topic have holds with the same
+// reason, detail, command and sources, these holds share one line.
 func holdLines(all []*admin.Hold) (lines []holdLine) {
 	type shared struct{ topic, reason, detail, command, from string }
 	of := func(p *admin.Hold) shared {
@@ -180,7 +180,7 @@ func lineOf(name string, holds ...*admin.Hold) holdLine {
 	return l
 }
 
-// ranges formats the partitions of holds, which are sorted: 0-5,7.
+// ranges formats the numbers of the held partitions as ranges, such as 0-5,7. The holds must be sorted by partition.
 func ranges(holds []*admin.Hold) string {
 	var parts []string
 	for i := 0; i < len(holds); {

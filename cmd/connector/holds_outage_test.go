@@ -16,13 +16,13 @@ import (
 	"sluice/internal/laketest"
 )
 
-// refusing is an address at which nothing listens.
+// refusing is an address at which nothing listens, so connections are refused.
 const refusing = "127.0.0.1:1"
 
 // silentServer returns the address of a server that accepts connections and never responds, like a stopped process.
 func silentServer(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections without a call of Accept
+	l, err := net.Listen("tcp", "127.0.0.1:0") // without a call of Accept, the kernel accepts connections and nothing responds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestHolds_Outages(t *testing.T) {
 				l := newOrders(t, 5)
 				l.deleteRecords("orders", 0, 5)
 				l.Produce("orders", 2, 0)
-				l.deleteRecords("orders", 0, 6) // leads to a hold that table and Kafka show
+				l.deleteRecords("orders", 0, 6) // now the position is before the start of the log, which table and Kafka show
 				lost := "orders:0 behind_log_start at 5 from table and Kafka: connector offsets accept-gap orders:0 --reason behind_log_start"
 				var unknown []string
 				switch dependency {
@@ -79,7 +79,7 @@ func TestHolds_Outages(t *testing.T) {
 					rewrite(t, l.Config, fmt.Sprintf("{url: \"file://%s/lake\"}", filepath.ToSlash(l.Dir)),
 						fmt.Sprintf("{url: s3://bucket/lake, s3: {endpoint: \"http://%s\", region: r, access_key: a, secret_key: b}}", address(t)))
 					lost, unknown = "", storeUnknown
-				case "redis", "postgres": // holds does not request the store of registrations
+				case "redis", "postgres": // holds does not use the store of registrations, so its outage changes nothing
 					file := filepath.Join(l.Dir, "url")
 					url := map[string]string{"redis": "redis://" + address(t), "postgres": "postgres://u:p@" + address(t) + "/d"}[dependency]
 					if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
@@ -92,9 +92,9 @@ func TestHolds_Outages(t *testing.T) {
 				}))
 				defer member.Close()
 
-				within := "12s" // each system gets half of it
+				within := "12s" // the command gives each system half of this time
 				if unknown == nil {
-					within = laketest.HangGuard.String() // every system responds, however busy the machine is
+					within = laketest.HangGuard.String() // every system responds, even if the machine is slow
 				}
 				want := []string{"orders:1 kafka_down at 5 from " + member.URL + ": "}
 				if lost != "" {
@@ -130,7 +130,8 @@ func TestHolds_NothingKnown(t *testing.T) {
 	if want := "the member at http://" + silent + " did not respond within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, errs)
 	}
-	rewrite(t, w.config, "127.0.0.1:1\"}", silent+"\"}") // the configured address of the member now accepts and hangs
+	// Now the member's configured address accepts connections and never responds.
+	rewrite(t, w.config, "127.0.0.1:1\"}", silent+"\"}")
 	code, _, errs = connectorRun(t, "holds", "--config", w.config, "--timeout", "3s")
 	if want := "the member at http://" + silent + " did not respond within 1.5s"; code != exitDependency || !strings.Contains(errs, want) {
 		t.Errorf("exit code %d, no %q in\n%s", code, want, errs)

@@ -39,7 +39,7 @@ passes.`,
 		if ch.reason == "" {
 			ch.reason = "check holds now"
 		}
-		ch.yes = ch.yes || !ch.dryRun // no question: members would check within a minute anyway
+		ch.yes = ch.yes || !ch.dryRun // does not ask, because members would check within a minute anyway
 		if err := c.checkChange(ch); err != nil {
 			return err
 		}

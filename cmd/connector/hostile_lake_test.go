@@ -15,11 +15,11 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// tampered is a table of a lake to which another program writes.
+// tampered is a table in a lake, to whose log the test writes as another program would.
 type tampered struct {
 	l     *lake
 	store objstore.Store
-	state *deltalog.State // before
+	state *deltalog.State // the state before the first write of the test
 }
 
 func (l *lake) tamper(table string) *tampered {
@@ -32,7 +32,7 @@ func (l *lake) tamper(table string) *tampered {
 	return &tampered{l, store, state}
 }
 
-// put writes an object of the log, by its name.
+// put writes an object with this name into the folder of the log.
 func (x *tampered) put(name string, body []byte) {
 	x.l.T.Helper()
 	if err := x.store.Put(x.l.T.Context(), deltalog.Dir+name, bytes.NewReader(body), objstore.Replace); err != nil {
@@ -40,7 +40,7 @@ func (x *tampered) put(name string, body []byte) {
 	}
 }
 
-// commit writes the version after the newest one.
+// commit writes these lines as the next version of the log.
 func (x *tampered) commit(lines ...string) {
 	x.l.T.Helper()
 	x.put(fmt.Sprintf("%020d.json", x.state.Version+1), []byte(strings.Join(lines, "\n")))
@@ -64,7 +64,7 @@ func (x *tampered) checkpoint() []byte {
 	return b.Bytes()
 }
 
-// position commits the position of partition 0 of the table's topic, without commitInfo.
+// position commits a txn with this version for partition 0 of the table's topic, without commitInfo.
 func (x *tampered) position(version string) {
 	x.l.T.Helper()
 	for id := range x.state.Txns {

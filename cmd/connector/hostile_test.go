@@ -18,8 +18,8 @@ import (
 	"sluice/internal/terminal"
 )
 
-// hostile returns a string with the number i, in one of many forms that break a program which makes metric labels from
-// the content of records.
+// hostile returns a text that contains the number i, in one of many forms. Such texts break a program that makes metric
+// labels from the content of records.
 func hostile(i int) string {
 	shapes := []string{
 		"%d", "customer-%d", "\",topic=\"%d", "}\n# TYPE x%d counter\nx 1\n", "le=\"%d\"", "\x00\x01%d", "\xff\xfe%d", "\\%d\\\"", "ключ-%d", "🦀%d",
@@ -32,7 +32,7 @@ func hostile(i int) string {
 // are bad.
 func hostileRecord(i int) *kgo.Record {
 	quoted := func(s string) string {
-		text, err := json.Marshal(s) // never fails for a string
+		text, err := json.Marshal(s) // cannot fail for a string
 		if err != nil {
 			panic(err)
 		}
@@ -56,7 +56,7 @@ func hostileRecord(i int) *kgo.Record {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "HEALTHCHECK", Value: []byte("TRUE")}, kgo.RecordHeader{Key: "HEALTHCHECK-SECRET", Value: []byte(odd)})
 	case 6: // bytes that are no text
 		r.Value = bytes.Replace([]byte(`{"n":1,"s":"?"}`), []byte("?"), []byte("\xff"+odd), 1)
-	case 7: // a number out of range
+	case 7: // a number outside the range of its type
 		r.Value = fmt.Appendf(nil, `{"n":1%0*d}`, 30, i)
 	default:
 		r.Value = fmt.Appendf(nil, `{"n":%d,"s":%s}`, i, quoted(odd))
@@ -116,10 +116,11 @@ topics: {loose: {unknown_fields: ignore}, strict: {unknown_fields: dead_letter}}
 			return behind == 0
 		})
 	}
-	// The watches over lag and retention add the series of a partition only at their next poll.
+	// The watches of lag and retention add the series of a partition at their next poll, so these series may come late.
 	looks := regexp.MustCompile(`^sluice_(seconds_to_data_loss|topic_retention_seconds|adjusted_lag_records|partition_(verdict|freshness_seconds))\{` +
 		`(group="p",)?(partition="0",)?topic="(loose|strict)(-dlq)?"(,verdict="[A-Z]+")?\}$`)
-	// On a busy machine slow connections and requests add series. The values of their labels are a fixed list of codes.
+	// On a busy machine, slow connections and requests may add series. Their label values come from a fixed list of
+	// codes.
 	troubles := regexp.MustCompile(`^sluice_(lag_checked_timestamp_seconds|fetch_errors_total|kafka_connects_total|group_rejoins_total|store_operation_seconds_[a-z]+)` +
 		`(\{[a-z]+="[a-zA-Z0-9_+.-]{1,20}"(,[a-z]+="[a-zA-Z0-9_+.-]{1,20}")*\})?$`)
 	seen := func() []string {

@@ -24,7 +24,7 @@ func (l *lake) runs(code int, args ...string) (stdout, stderr string) {
 	return out, errs
 }
 
-// patient raises the time limit of a command that a test expects to succeed, because a busy machine may be slow.
+// patient raises the time limit of a command that must succeed, because a busy machine may be slow.
 func patient(code int, args []string) []string {
 	asks := args[0] == "check" || args[0] == "holds" && !slices.Contains(args, "recheck") || slices.Equal(args[:min(2, len(args))], []string{"offsets", "show"})
 	if code != exitOK && code != exitFound || !asks || slices.Contains(args, "--timeout") {
@@ -77,5 +77,5 @@ func newLakeOn(t *testing.T, sections, section string, producer []kgo.Opt, broke
 	return &lake{*laketest.NewOn(t, sections, section, producer, broker...)}
 }
 
-// as returns the lake with another configuration.
+// as returns the lake with another configuration, in which the text is replaces was.
 func (l *lake) as(was, is string) *lake { return &lake{*l.As(was, is)} }

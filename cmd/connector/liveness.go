@@ -19,5 +19,5 @@ func (c *cli) probeFile(path string) error {
 	return err
 }
 
-// errOnlyLive means that the arguments ask a liveness file for ready or startup, which it cannot show.
+// errOnlyLive means that the operator asked a liveness file for readiness or startup, which it cannot show.
 var errOnlyLive = errors.New("a liveness file only shows whether a process is alive: ask for live, or over HTTP")

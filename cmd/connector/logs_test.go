@@ -31,7 +31,7 @@ import (
 	"sluice/internal/terminal"
 )
 
-// newLogged returns a logger of level debug, made as from a configuration, and the log that it writes.
+// newLogged returns a logger of level debug, made in the way a configuration makes it, and the log that it writes to.
 func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	t.Helper()
 	out := &laketest.Log{}
@@ -60,9 +60,9 @@ var badValues = map[string]string{
 	"bad_utf8":      "{\"n\":1,\"s\":\"hush7f3a\xff\"}",
 	"bad_escape":    `{"n":1,"s":"hush7f3a\ud800"}`,
 	"bad_deep":      `{"n":1,"hush7f3a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`,
-	"bad_field":     `{"n":1,"new":"hush7f3a"}`, // with unknown_fields: dead_letter
-	"bad_key":       `{"n":1,"s":"hush7f3a"}`,   // with keys: required
-	"bad_tombstone": "",                         // with tombstones: dead_letter
+	"bad_field":     `{"n":1,"new":"hush7f3a"}`, // bad with unknown_fields: dead_letter
+	"bad_key":       `{"n":1,"s":"hush7f3a"}`,   // bad with keys: required
+	"bad_tombstone": "",                         // bad with tombstones: dead_letter
 	"bad_twice":     `{"n":1,"n":2,"hush7f3a":"hush7f3a"}`,
 }
 
@@ -127,8 +127,8 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 	return l
 }
 
-// tellsNothing fails the test if the log, the metrics or the HTTP responses of a member contain hush. It returns the
-// response of /health.
+// tellsNothing fails the test if the log, the metrics or the HTTP responses of a member contain the text hush. It
+// returns the response of /health.
 func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (report string) {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)
@@ -294,9 +294,9 @@ func TestLog_ShuttingDown(t *testing.T) {
 // spoken is a log call in the source.
 type spoken struct {
 	where string
-	level string // "" if the level is not a constant
+	level string // the level; "" if it is not a constant
 	keys  []string
-	open  bool // the call passes a slice of attributes, so it may have more keys
+	open  bool // true if the call passes a slice of attributes, so that it may have more keys than these
 }
 
 // spokenLines returns the log calls in the sources of the product, by message.
@@ -346,8 +346,8 @@ func spokenLines(t *testing.T) map[string][]spoken {
 	return found
 }
 
-// speaks returns the level of a log call, "" if that is not a constant, and the index of its message argument, -1 for
-// any other call.
+// speaks returns the level of a log call and the index of its message argument. The level is "" if it is not a
+// constant; the index is -1 if the call is not a log call.
 func speaks(call *ast.CallExpr) (level string, at int) {
 	switch f := call.Fun.(type) {
 	case *ast.SelectorExpr:
@@ -365,7 +365,7 @@ func speaks(call *ast.CallExpr) (level string, at int) {
 		default:
 			return strings.ToUpper(name), 0
 		}
-	case *ast.CallExpr: // a call of the function that Reason.LogFunc returned
+	case *ast.CallExpr: // calls the function that Reason.LogFunc returned
 		if of, ok := f.Fun.(*ast.SelectorExpr); ok && of.Sel.Name == "LogFunc" {
 			return "", 0
 		}
@@ -388,7 +388,7 @@ func TestLog_ReplacedConnectors(t *testing.T) {
 	source := spokenLines(t)
 	for _, c := range []struct{ begins, level string }{
 		{"Scheduled checkpointing", "INFO"},
-		{"Nothing to be checkpointed", "DEBUG"}, // in the replaced connectors it warns of a wrong call; here it only means that no record came
+		{"Nothing to be checkpointed", "DEBUG"}, // in the replaced connectors this line warns of a wrong call; here it means only that no record arrived
 		{"Exception during checkpointing loop", ""},
 		{"Received a healthcheck message. Discarding message", "DEBUG"},
 		{"Skipping duplicate", "INFO"},
@@ -438,7 +438,7 @@ func TestLogTable(t *testing.T) {
 			if len(source[msg]) == 0 {
 				t.Errorf("%q is not in the source", msg)
 			}
-			said := []string{"batch_id", "table"} // keys that a logger may add to each of its lines
+			said := []string{"batch_id", "table"} // keys that a logger may add to all of its lines
 			for _, s := range source[msg] {
 				said = append(said, s.keys...)
 				if s.open {

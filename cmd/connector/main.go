@@ -37,14 +37,15 @@ func main() {
 // run runs the command in args and returns the exit code. Results go to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out, errs := terminal.NewScreen(stdout, os.LookupEnv), terminal.NewScreen(stderr, os.LookupEnv)
-	defer func() { _, _ = out.Close(), errs.Close() }() // no caller could handle the error
+	defer func() { _, _ = out.Close(), errs.Close() }() // there is no caller that could handle an error of Close
 	c := &cli{env: os.LookupEnv, stdin: os.Stdin, stdout: out, stderr: errs, exit: os.Exit}
 	c.terminal = func() bool { return terminal.Is(os.Stdin) && terminal.Is(stderr) }
 	if !terminal.Is(stdout) {
 		c.raw = stdout
 	}
 	root := c.root()
-	root.SetArgs(append([]string{}, signed(args)...)) // cobra takes nil for the arguments of the process
+	// A copy that is never nil, because for nil cobra takes the arguments of the process.
+	root.SetArgs(append([]string{}, signed(args)...))
 	root.SetOut(out)
 	root.SetErr(errs)
 	return exitCodeOf(ctx, root, errs)
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // exitCodeOf runs a command and returns the exit code.
 func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	err := panics.Catch(func() error { return root.ExecuteContext(ctx) })
-	if caught, ok := errors.AsType[*panics.Error](err); ok { // a panic of this goroutine, or one that another goroutine caught
+	if caught, ok := errors.AsType[*panics.Error](err); ok { // a panic of this goroutine or, recovered as an error, of another one
 		_, _ = fmt.Fprintf(stderr, "connector: internal error: %v\n%s\nThis is a bug: report it with these lines.\n", err, caught.Stack)
 		return exitInternal
 	}
@@ -61,7 +62,7 @@ func exitCodeOf(ctx context.Context, root *cobra.Command, stderr io.Writer) int 
 		if failed.Err != nil {
 			_, _ = terminal.Printf(stderr, "connector: %v\n", failed.Err)
 		}
-	} else if err != nil { // an error of cobra about flags or arguments
+	} else if err != nil { // cobra's own error about flags or arguments
 		_, _ = terminal.Printf(stderr, "connector: %v\nRun 'connector help' for usage.\n", err)
 	}
 	return codeOf(err)
@@ -81,5 +82,5 @@ func codeOf(err error) int {
 		return exitRefused
 	case fail.KindUsage:
 	}
-	return exitUsage // also for errors of cobra
+	return exitUsage // errors of cobra about flags and arguments have no kind
 }

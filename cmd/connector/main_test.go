@@ -24,15 +24,15 @@ import (
 )
 
 // TestMain runs eight parallel tests at a time instead of one per core, because most of them wait for a time limit or
-// for a running member. It changes nothing with the race detector, with which they compute for longer than they wait,
-// or if the flag -parallel is given.
+// for a running member. It does not do so with the race detector, with which the tests compute for longer than they
+// wait, nor if the flag -parallel is given.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given && !raceDetector {
 		if err := flag.Set("test.parallel", "8"); err != nil {
-			panic(err) // the testing package has no such flag any more
+			panic(err) // the testing package has this flag, unless it changes
 		}
 	}
 	os.Exit(m.Run())
@@ -70,8 +70,8 @@ func TestUsage(t *testing.T) {
 	expect(t, 2, "", `--output "xml" is unknown: write table or json`, "version", "--output", "xml")
 }
 
-// TestExitCode_Panic expects a panic to have its own exit code, and its output to have the stack without the data that
-// caused it. The same holds for a panic that another goroutine caught.
+// TestExitCode_Panic expects a panic to have an exit code of its own. The output must have the stack, and not the data
+// that caused the panic. The same holds for a panic that another goroutine has recovered.
 func TestExitCode_Panic(t *testing.T) {
 	for name, op := range map[string]func() error{
 		"in the command":  func() error { panic("secret") },
@@ -112,7 +112,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestVersion_Build covers each way to build a binary.
+// TestVersion_Build compares the version that the program prints for each way to build it.
 func TestVersion_Build(t *testing.T) {
 	vcs := func(modified string) []debug.BuildSetting {
 		return []debug.BuildSetting{{Key: "vcs.revision", Value: "e53f2de"}, {Key: "vcs.time", Value: "2026-11-22T14:21:38Z"}, {Key: "vcs.modified", Value: modified}}

@@ -59,7 +59,8 @@ func TestTwoTopicsTwoTables(t *testing.T) {
 	}
 }
 
-// TestTwoTopicsOneTable has two topics with the same table. Both must fill it, and commands must show it once.
+// TestTwoTopicsOneTable has two topics with the same table. Both must fill the table, and commands must show the table
+// once.
 func TestTwoTopicsOneTable(t *testing.T) {
 	l := newLake(t, `topics: {orders: {table: all}, users: {table: all}}`)
 	l.Create("orders", 2)
@@ -76,7 +77,7 @@ func TestTwoTopicsOneTable(t *testing.T) {
 	}
 }
 
-// TestHeldTableAlone expects a table that cannot be written to hold only its own topics.
+// TestHeldTableAlone expects a table that cannot be written to hold only the topics that feed it.
 func TestHeldTableAlone(t *testing.T) {
 	l := newLake(t, `
 topics: {orders: {}, users: {}}

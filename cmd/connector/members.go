@@ -87,7 +87,7 @@ func (c *cli) warnForeign(err error) error {
 func printMembers(out io.Writer, h health.Members) error {
 	tw := terminal.NewColumns(out)
 	if len(h.Members) > 0 {
-		_, _ = fmt.Fprintln(tw, "ID\tSTATUS\tACTIVE\tHEARTBEAT\tLAST RECORD\tLAG") // Flush has the error
+		_, _ = fmt.Fprintln(tw, "ID\tSTATUS\tACTIVE\tHEARTBEAT\tLAST RECORD\tLAG") // Flush returns the error
 	}
 	for _, m := range h.Members {
 		active, last, lag := "no", "-", "-"

@@ -54,7 +54,7 @@ func (c *cli) cleanMembers(ctx context.Context, ch *change) (err error) {
 		return err
 	}
 	if len(p.Gone) == 0 && !ch.dryRun {
-		ch.yes = true // no question: it forgets no member
+		ch.yes = true // does not ask if there is no member to forget
 	}
 	do, err := c.confirm(ctx, ch, func(w io.Writer) error {
 		for _, m := range p.Gone {

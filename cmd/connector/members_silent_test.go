@@ -11,7 +11,7 @@ import (
 	"sluice/internal/laketest"
 )
 
-// parrot accepts connections and responds to each read with the same text, or never if the text is empty.
+// parrot returns the address of a server that responds to each read with text, or never if text is empty.
 func parrot(t *testing.T, text string) (address string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

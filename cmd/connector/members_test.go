@@ -169,7 +169,7 @@ func TestMemberRegisters(t *testing.T) {
 	store := registrations(t, server.Addr())
 	t.Run("run", func(t *testing.T) {
 		l := *l
-		l.T = t // the member ends with this subtest
+		l.T = t // the member must end with this subtest
 		s := l.start()
 		l.Awaits("orders", laketest.UpTo(3, "orders:0", "orders:1"))
 		l.Await("the registration says so", func() bool {
@@ -203,8 +203,8 @@ func TestMemberRegisters(t *testing.T) {
 	}
 }
 
-// TestMembers_SilentStore expects a store that accepts connections and never responds to delay neither records nor the
-// shutdown.
+// TestMembers_SilentStore has a store of registrations that accepts connections and never responds. It must delay
+// neither the records nor the shutdown.
 func TestMembers_SilentStore(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

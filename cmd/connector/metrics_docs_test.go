@@ -19,7 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metric is a metric as the page describes it.
+// metric is a metric as docs/metrics.md describes it.
 type metric struct {
 	kind, help string
 	labels     []string
@@ -82,8 +82,8 @@ func metricsOf(t *testing.T, registry *prometheus.Registry) map[string]metric {
 
 var metricName = regexp.MustCompile(`^"((?:sluice|worker|kafka_consumer|consumer)_[a-z0-9_]+)"$`)
 
-// namedMetrics returns the names of metrics in the sources of the product, each with a file that has it. A name counts
-// as the field Name of an options literal, or as the first argument of a function that makes metrics.
+// namedMetrics returns the names of metrics in the sources of the product, each with a file in which it occurs. A name
+// is the field Name of an options literal, or the first argument of a function that makes metrics.
 func namedMetrics(t *testing.T) map[string]string {
 	t.Helper()
 	makers := []string{"NewDesc", "counter", "gauge", "histogram", "desc"}

@@ -20,7 +20,7 @@ import (
 )
 
 // everything starts a connector with all features that have metrics, and waits until it has rows, duplicates and bad
-// records. out is its log.
+// records. out is the connector's log.
 func everything(t *testing.T) (s *app.Member, out *laketest.Log) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "url")
@@ -58,7 +58,7 @@ func withProbes(t *testing.T, l *lake, more ...string) {
 	}
 }
 
-// scrape returns the metrics of the running connector with this log.
+// scrape returns the metrics of the running connector that writes this log, from the address in the log.
 func scrape(t *testing.T, out *laketest.Log) string {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)

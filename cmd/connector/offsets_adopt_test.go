@@ -51,8 +51,8 @@ func newForeign(t *testing.T, txns map[string]int64) *lake {
 	return l
 }
 
-// adopts runs offsets adopt with these arguments and expects the positions want and the notes. Then it runs a member
-// and expects exactly the records from these positions on as rows.
+// adopts runs offsets adopt with these arguments, and expects the notes in the output and the positions want. Then it
+// runs a member and expects as rows exactly the records from these positions on.
 func (l *lake) adopts(want map[int32]int64, notes []string, args ...string) {
 	l.T.Helper()
 	args = append([]string{"adopt", "orders"}, args...)
@@ -115,7 +115,7 @@ func TestOffsetsAdoptFromIngest(t *testing.T) {
 	t.Parallel()
 	t.Run("its txns", func(t *testing.T) {
 		t.Parallel()
-		// The version is the offset of the last record written.
+		// kafka-delta-ingest stores the offset of the last record that it wrote as the version of its txn.
 		l := newForeign(t, map[string]int64{"ingest-orders-0": 2, "ingest-orders-1": 4, "2c7d3a56-8d9e-4a5b-9c1d-0123456789ab": 7})
 		l.adopts(map[int32]int64{0: 3, 1: 5, 2: 0}, []string{"begins there; after the last record of kafka-delta-ingest's ingest-orders"}, "--from", "kdi")
 	})
@@ -139,7 +139,8 @@ func TestOffsetsAdoptFromIngest(t *testing.T) {
 
 const query = "2c7d3a56-8d9e-4a5b-9c1d-0123456789ab"
 
-// spark writes a checkpoint as Spark 3.5 does, with the offsets of each batch. done is the number of finished batches.
+// spark writes a checkpoint folder as Spark 3.5 does and returns its path. ends has the offsets at which each batch
+// ends; done is the number of batches that are finished.
 func spark(t *testing.T, done int, ends ...map[int32]int64) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -20,15 +20,15 @@ import (
 // This file has the common steps of the commands that move positions: plan, show the plan, ask, record the intent,
 // commit the positions to the table, record the outcome.
 
-// mover is a running command that moves positions.
+// mover is a command that moves positions, while it runs.
 type mover struct {
 	*cli
 	change  *change
 	timeout time.Duration
 }
 
-// moverCommand completes a command that moves positions with the common flags and steps. plan turns the arguments into
-// the plan.
+// moverCommand adds to a command that moves positions the common flags and steps. plan makes the plan from the
+// arguments.
 func (c *cli) moverCommand(cmd *cobra.Command, plan func(ctx context.Context, a *admin.Access, args []string) (*admin.MovePlan, error)) *cobra.Command {
 	m := &mover{cli: c}
 	m.change = c.changeFlags(cmd)
@@ -73,10 +73,10 @@ func effect(s *admin.PlannedMove) string {
 	return strings.Join(words, "; ")
 }
 
-// printPlan prints a plan as a table, and its outcome after the move.
+// printPlan prints a plan as a table. After the move it also prints the outcome.
 func printPlan(w io.Writer, p *admin.MovePlan) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = terminal.Printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush has the error
+	_, _ = terminal.Printf(tw, "table %s\n\nPARTITION\tFROM\tTO\tEFFECT\n", p.Table) // Flush returns the error
 	for _, s := range p.Moves {
 		from := "-"
 		if s.From >= 0 {
@@ -92,7 +92,7 @@ func printPlan(w io.Writer, p *admin.MovePlan) error {
 		b.WriteString("\nThis pipeline accepts the table as its own from now on.\n")
 	}
 	for _, n := range p.Notes {
-		_, _ = terminal.Printf(&b, "\nnote: %s\n", errors.New(n)) // as an error, because Printf keeps and indents the lines of errors
+		_, _ = terminal.Printf(&b, "\nnote: %s\n", errors.New(n)) // passed as an error, because Printf keeps the lines of an error and indents them
 	}
 	if p.Outcome == opslog.Committed {
 		b.WriteString("\n")
@@ -134,7 +134,7 @@ func (m *mover) run(ctx context.Context, a *admin.Access, p *admin.MovePlan) err
 	if err != nil {
 		return err
 	}
-	if !m.change.yes && m.output != "json" { // confirm has shown the plan
+	if !m.change.yes && m.output != "json" { // otherwise confirm has already shown the plan
 		return printOutcome(m.stdout, p)
 	}
 	return m.show(p)(m.stdout)

@@ -24,7 +24,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// why has the flags of a command that needs a reason and must not ask.
+// why has the flags for a command that needs a reason and must not ask for confirmation.
 var why = []string{"--yes", "--operator", "ann", "--reason", "a test"}
 
 // moves runs a command that moves positions and returns its result.
@@ -39,7 +39,7 @@ func (l *lake) moves(code int, args ...string) (p admin.MovePlan) {
 	return p
 }
 
-// refuses runs a command that must be refused and must not change the table.
+// refuses runs a command and expects that it is refused with this exit code and text, and does not change the table.
 func (l *lake) refuses(code int, text string, args ...string) {
 	l.T.Helper()
 	before := l.versions("orders")
@@ -81,7 +81,7 @@ func (l *lake) operations() (bodies []opslog.Body) {
 	return bodies
 }
 
-// positions returns the positions of topic orders that offsets show prints, by partition.
+// positions runs offsets show, expects this exit code, and returns the positions of topic orders by partition.
 func (l *lake) positions(code int) map[int32]int64 {
 	l.T.Helper()
 	out, _ := l.runs(code, "offsets", "show", "-o", "json")
@@ -169,8 +169,8 @@ func TestOffsetsSet(t *testing.T) {
 	}
 }
 
-// TestOffsetsSet_Where sets positions by a number of offsets, to an end of the log, or to a time, for one partition or
-// all of a topic.
+// TestOffsetsSet_Where sets positions by a number of offsets, to the start or end of the log, or to a time. It does so
+// for one partition or for all partitions of a topic.
 func TestOffsetsSet_Where(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -183,7 +183,7 @@ func TestOffsetsSet_Where(t *testing.T) {
 	}
 	for _, c := range []struct {
 		args []string
-		want string // FROM to TO of each partition
+		want string // the old and the new position of each partition
 	}{
 		{[]string{"orders:0@3", "orders-1@2"}, "orders:0 5 3, orders:1 5 2"},
 		{[]string{"orders:0", "-3"}, "orders:0 5 2"},
@@ -228,8 +228,8 @@ func (l *lake) topicID(name string) string {
 	return p.ID.String()
 }
 
-// TestOffsetsSet_TableMovedOn changes the position between the plan and the commit of a command. The command must be
-// refused, and the operations log must have the outcome.
+// TestOffsetsSet_TableMovedOn changes the position in the table between the plan of a command and its commit. The
+// command must be refused, and the operations log must have this outcome.
 func TestOffsetsSet_TableMovedOn(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -244,7 +244,7 @@ func TestOffsetsSet_TableMovedOn(t *testing.T) {
 	if done, ok := log[len(log)-1].(opslog.OffsetsDone); !ok || done.Outcome != opslog.Conflict || done.Version != -1 || done.Intent != 3 {
 		t.Errorf("%+v", log[len(log)-1])
 	}
-	// A commit of a member in between has the same effect.
+	// If a member commits in between, the command is refused as well.
 	a, p = l.planned("orders:0", "2")
 	l.runs(0, "run", "--until-current")
 	if err := admin.Move(t.Context(), a, p, admin.By{Operator: "ann", Reason: "a test"}, 20*time.Second); err == nil || p.Outcome != opslog.Conflict {

@@ -49,10 +49,12 @@ use offsets start.`,
 	})
 }
 
-// relative matches a distance from the position. pflag reads a number with a minus as a flag: see [signed].
+// relative matches a distance from the current position, such as -100 or position-100. pflag would read -100 as a flag;
+// [signed] prevents that.
 var relative = regexp.MustCompile(`^(?:position)?([+-][0-9]+)$`)
 
-// signed adds a prefix to negative arguments of offsets set, such as -100, because pflag would read them as flags.
+// signed returns args in which negative numbers after offsets set have a prefix, because pflag would read -100 as a
+// flag.
 func signed(args []string) []string {
 	if len(args) < 2 || args[0] != "offsets" || args[1] != "set" {
 		return args

@@ -40,7 +40,7 @@ func printOffsets(w io.Writer, lines []admin.Position) error {
 		}
 		return strconv.FormatInt(*n, 10)
 	}
-	_, _ = fmt.Fprintln(tw, "PARTITION\tPOSITION\tCOMMITTED\tLOG START\tLAST STABLE\tLAG\tHOLD") // Flush has the error
+	_, _ = fmt.Fprintln(tw, "PARTITION\tPOSITION\tCOMMITTED\tLOG START\tLAST STABLE\tLAG\tHOLD") // Flush returns the error
 	for _, l := range lines {
 		name, h := l.Topic, "-"
 		if l.Partition >= 0 {

@@ -47,7 +47,7 @@ continues. Accept the table only if you know which is the case.`,
 	})
 }
 
-// parseStart parses --at. keep is true for "position".
+// parseStart parses the text of --at. keep is true for "position", which keeps positions that the table has.
 func parseStart(at string) (s connector.Start, keep bool, err error) {
 	switch at {
 	case atPosition:
@@ -62,7 +62,7 @@ func parseStart(at string) (s connector.Start, keep bool, err error) {
 	return s, false, nil
 }
 
-// startAtTime parses a time or a duration back. It returns false for any other text.
+// startAtTime parses a time, or a duration before now. It returns false for any other text.
 func startAtTime(text string) (connector.Start, bool) {
 	a, err := config.ParseStartAt([]string{text})
 	if err != nil || a.IsZero() || a.Explicit() {

@@ -98,7 +98,7 @@ func TestOffsetsShow(t *testing.T) {
 	})
 
 	w.create().append(0, 0, 3, 3, 0, 1, 2)
-	b.commit("orders", 0, 2) // the committed offset may be smaller than the position
+	b.commit("orders", 0, 2) // a committed offset that is smaller than the position is not a problem
 	t.Run("at work", func(t *testing.T) {
 		code, got := shown(t, w)
 		want := []admin.Position{
@@ -188,7 +188,7 @@ func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 			t.Errorf("%+v", l.Hold)
 		}
 	}
-	// The command that the detail names sets the positions.
+	// The command in the detail of the hold sets the positions.
 	code, _, errs := connectorRun(t, "offsets", "start", "orders", "--at", "latest", "--config", w.config, "--yes", "--operator", "ada", "--reason", "a test")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, errs)
@@ -198,8 +198,8 @@ func TestOffsetsShow_RowsWithoutPosition(t *testing.T) {
 	}
 }
 
-// TestOffsetsShow_RowsWithoutPosition_BesidePositions has two partitions with rows, and drops the txn of one of them.
-// That partition must be held because of its rows, and offsets start --at position must leave it out.
+// TestOffsetsShow_RowsWithoutPosition_BesidePositions has two partitions with rows and drops the txn of one of them.
+// offsets show must show that partition as held because of its rows, and offsets start --at position must leave it out.
 func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...).create()
@@ -212,7 +212,7 @@ func TestOffsetsShow_RowsWithoutPosition_BesidePositions(t *testing.T) {
 	left := *s
 	left.Txns = maps.Clone(s.Txns)
 	delete(left.Txns, w.partition(1).AppID("p"))
-	delete(left.Txns, idempotency.TableAppID("p", w.at.TableID)) // it is as old as the txn of the partition, so it expires, too
+	delete(left.Txns, idempotency.TableAppID("p", w.at.TableID)) // the pipeline's mark is as old as the txn of the partition, so it expires, too
 	if _, err := deltalog.WriteCheckpoint(t.Context(), w.store, &left, time.Now(), ""); err != nil {
 		t.Fatal(err)
 	}

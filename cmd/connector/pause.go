@@ -27,8 +27,8 @@ topic again changes nothing.`,
 	}, false, admin.PlanPause)
 }
 
-// pausingCommand completes the commands pause and resume. anyTopic also accepts a topic that the configuration no
-// longer names: a pause outlives its entry.
+// pausingCommand adds flags and steps to the commands pause and resume. With anyTopic it also accepts a topic that the
+// configuration no longer has, because a pause stays in force when the topic's entry is removed.
 func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(context.Context, *admin.Access, []opslog.Target) (*admin.Decision, error)) *cobra.Command {
 	var all bool
 	var timeout time.Duration
@@ -60,8 +60,8 @@ func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(contex
 	return cmd
 }
 
-// targetsOf parses the targets in arguments; no arguments mean the whole pipeline. Without anyTopic it refuses topics
-// that the configuration does not cover.
+// targetsOf parses the arguments as targets; without arguments the target is the whole pipeline. Unless anyTopic is
+// set, it refuses topics that the configuration does not cover.
 func targetsOf(cfg *config.Config, args []string, anyTopic bool) (targets []opslog.Target, err error) {
 	var texts []string
 	for _, arg := range args {

@@ -46,7 +46,7 @@ func TestPause_UntilResume(t *testing.T) {
 	l.runs(1, "run", "--until-current")
 	l.Has("users", laketest.UpTo(3, "users:0"))
 
-	// A pause with --all can only end with --all.
+	// A pause of everything (--all) ends only with --all.
 	_, errs = l.runs(4, "resume", "orders:1", "--reason", "cool", "--yes")
 	if !strings.Contains(errs, "orders:1 is paused with everything: by eva") || !strings.Contains(errs, "write --all instead of orders:1") {
 		t.Error(errs)
@@ -74,7 +74,7 @@ func TestPause_NothingToDo(t *testing.T) {
 	if out, errs := l.runs(4, "resume", "orders:0", "--reason", "why", "--yes"); out != "" || !strings.Contains(errs, "it can only be resumed as a whole: write orders instead of orders:0\n") {
 		t.Errorf("%q %q", out, errs)
 	}
-	// Of two targets only one is not paused yet.
+	// One of these two targets is paused already.
 	if out, errs := l.runs(0, "pause", "orders", "users:0", "--reason", "why", "--yes"); !strings.Contains(out, "paused users:0 (operation 2)") || !strings.Contains(errs, "already") {
 		t.Errorf("%q %q", out, errs)
 	}
@@ -160,7 +160,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The last entry is deleted: only --head shows it.
+	// Without the newest entry the log is still consistent; only --head reveals the deletion.
 	if err := os.Remove(entryFile(l, "3")); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestPause_StoreDown(t *testing.T) {
 		"storage: {url: \"s3://bucket\", s3: {endpoint: \"http://127.0.0.1:1\", region: r, path_style: true, access_key: a, secret_key: s}}"))
 	for _, args := range []string{"pause orders --reason r --yes", "resume --all --reason r --yes", "audit list", "audit verify"} {
 		t.Run(args, func(t *testing.T) {
-			t.Parallel() // each command takes its whole timeout of 3 s, so that a busy machine can send one request
+			t.Parallel() // each command may take 3 s, and a busy machine needs that time for one request
 			code, out, errs := connectorRun(t, append(strings.Fields(args), "--timeout", "3s", "--config", path)...)
 			if code != exitDependency || out != "" || !strings.Contains(errs, "connection refused") {
 				t.Errorf("exit code %d, %q %q", code, out, errs)

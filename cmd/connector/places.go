@@ -12,8 +12,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// This file parses partitions, TOPIC:PARTITION, and records, TOPIC:PARTITION@OFFSET, in arguments. Kafka's
-// TOPIC-PARTITION is also allowed, because broker logs and other tools write it.
+// This file parses the arguments for partitions (TOPIC:PARTITION) and records (TOPIC:PARTITION@OFFSET). It also accepts
+// TOPIC-PARTITION, which Kafka's logs and other tools write.
 
 // dashed matches a partition as Kafka writes it.
 var dashed = regexp.MustCompile(`^(.+)-([0-9]+)$`)

@@ -8,8 +8,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestPrintedCommands expects each command that is printed for a hold to run when it is pasted. It may be refused
-// because it has nothing to do, but must never be a usage error.
+// TestPrintedCommands expects that each command which is printed for a hold can be pasted and run. The command may be
+// refused because there is nothing to do, but it must not be a usage error.
 func TestPrintedCommands(t *testing.T) {
 	t.Parallel()
 	l := newLake(t, "topics: {orders: {bad_records: dead_letter}}")
@@ -24,7 +24,7 @@ func TestPrintedCommands(t *testing.T) {
 			offset    int64
 		}{{"orders", 1, 3}, {"orders", 1, -1}, {"orders", -1, -1}, {"", -1, -1}} {
 			command := reason.Command(target.topic, target.partition, target.offset)
-			if command == "" || target.topic == "" && reason != "paused" { // only a pause can be without a topic
+			if command == "" || target.topic == "" && reason != "paused" { // only a pause can be of everything, without a topic
 				continue
 			}
 			seen++

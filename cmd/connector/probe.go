@@ -51,7 +51,7 @@ responds.`,
 				}
 				return c.probeFile(file)
 			case cmd.Flags().Changed("url"):
-				if len(args) == 0 { // --url is the complete address
+				if len(args) == 0 { // without arguments, the flag --url has the complete address
 					path = ""
 				}
 			case cmd.Flags().Changed("config"):
@@ -88,7 +88,7 @@ func (c *cli) probe(ctx context.Context, url string, timeout time.Duration) erro
 	if err != nil {
 		return fail.Usage(fmt.Errorf("--url: %w", err))
 	}
-	// No proxy, no reuse, no redirects: the response must come from the connector itself.
+	// No proxy, no reused connection, no redirect: the response must come from the connector itself.
 	client := &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

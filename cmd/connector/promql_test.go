@@ -13,11 +13,11 @@ import (
 type promQuery struct {
 	selectors []promSelector
 	lists     []string // the labels in lists such as by (...) and on (...)
-	by        []promBy // from left to right, so an outer aggregation comes before those in its operand
+	by        []promBy // from left to right: an outer aggregation comes before the aggregations in its operand
 	rates     []string // the metrics to which rate and similar functions are applied
 }
 
-// promBy is an aggregation: its operand and the labels that it keeps.
+// promBy is an aggregation in an expression: its operand, and the labels that its result keeps.
 type promBy struct {
 	labels []string
 	of     []promSelector

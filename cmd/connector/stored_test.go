@@ -77,8 +77,8 @@ defaults: {schema: "id string not null, n int", commit: {every: 100ms}, identity
 topics: {orders: {}}
 `
 
-// writeStored runs this version so that it stores everything that it can: rows, dead letters, ignored fields, moved
-// positions, pauses and allowances.
+// writeStored runs this version so that it stores everything that it can store: rows, dead letters, ignored fields,
+// moved positions, pauses and allowances.
 func writeStored(t *testing.T, to string) {
 	t.Helper()
 	l := newLake(t, "topics: {orders: {}}")
@@ -112,8 +112,8 @@ func writeStored(t *testing.T, to string) {
 	}
 }
 
-// storedNames returns the distinct paths of fields in all JSON files below dir. A path whose value is a name of ours
-// ends with that value.
+// storedNames returns the distinct paths of fields in all JSON files below dir. If the value at a path is a name that
+// Sluice or Delta defines, the path ends with that value.
 func storedNames(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	ids := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[A-Za-z0-9_-]{22}`) // ids of tables and topics
@@ -133,7 +133,7 @@ func storedNames(t *testing.T, dir string) (names []string) {
 		case string:
 			var inner any
 			switch {
-			case strings.HasPrefix(v, "{") && json.Unmarshal([]byte(v), &inner) == nil: // statistics and schemas are JSON in a string
+			case strings.HasPrefix(v, "{") && json.Unmarshal([]byte(v), &inner) == nil: // statistics and schemas are strings that contain JSON
 				walk(path+":", inner)
 			case isName.MatchString(path):
 				seen[path+" = "+ids.ReplaceAllString(v, "ID")] = true

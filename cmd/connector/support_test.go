@@ -10,7 +10,7 @@ import (
 	"sluice/internal/config"
 )
 
-// update makes tests write testdata and docs instead of comparing them.
+// update makes tests write the files in testdata and docs with the actual results instead of comparing them.
 var update = flag.Bool("update", false, "write what is found into testdata and docs")
 
 const shipped = "../../config.yaml"

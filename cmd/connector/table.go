@@ -57,15 +57,15 @@ tables are a list, a single one is an object.`,
 	return cmd
 }
 
-// tableResult is the result of a command for one table: value for JSON, print for the terminal.
+// tableResult is what a command says about one table: value is printed as JSON, print prints for people.
 type tableResult struct {
 	value any
 	print func(io.Writer) error
-	wrong bool // exit with code 1
+	wrong bool // true if the command must exit with code 1
 }
 
-// eachTable calls inspect for each table and prints the results. If inspect fails for a table, the other tables follow
-// nevertheless, and all failures are returned at the end.
+// eachTable calls inspect for each table and prints the results. If inspect fails for a table, eachTable continues with
+// the next table, and returns all errors at the end.
 func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.Table) (tableResult, error)) error {
 	access, err := c.access()
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.
 // printInspection prints the description of a table.
 func printInspection(w io.Writer, i *admin.Inspection) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	row := func(name, format string, args ...any) { _, _ = terminal.Printf(tw, name+"\t"+format+"\n", args...) } // Flush has the error
+	row := func(name, format string, args ...any) { _, _ = terminal.Printf(tw, name+"\t"+format+"\n", args...) } // Flush returns the error
 	row("table", "%s", i.URL)
 	row("id", "%s", i.ID)
 	if i.Created != nil {

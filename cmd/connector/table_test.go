@@ -98,7 +98,8 @@ func (w *written) commit(c *connector.Commit) {
 	w.at = s
 }
 
-// append commits rows with these offsets, the range [from, next) and a position. They need not fit each other.
+// append commits rows with these offsets, the range [from, next), and a position. The three need not agree, so that
+// tests can write faulty tables.
 func (w *written) append(id int32, from, next, position int64, offsets ...int64) {
 	w.t.Helper()
 	s := w.at.Schema
@@ -146,12 +147,12 @@ func TestVerify(t *testing.T) {
 		name string
 		do   func(*written)
 		code int
-		want []string // lines of the output
+		want []string // lines that the output must have
 	}{
 		{"only started", func(*written) {}, 0, []string{"ok: no gap, no overlap, no duplicate"}},
 		{
 			"sound", func(w *written) {
-				w.append(0, 0, 5, 5, 0, 1, 2, 4) // 3 is a control record
+				w.append(0, 0, 5, 5, 0, 1, 2, 4) // offset 3 is a control record, so it has no row
 				w.append(1, 0, 2, 2, 0, 1)
 				w.append(0, 5, 9, 9)
 				w.append(0, 9, 10, 10, 9)
@@ -187,7 +188,7 @@ func TestVerify(t *testing.T) {
 				w.move(0, 6, 5)
 				w.append(0, 5, 7, 7, 5, 6)
 				w.append(1, 0, 3, 3, 0, 1, 2)
-				w.move(1, 3, 1) // no commit follows
+				w.move(1, 3, 1) // no commit of a member follows the move
 			}, 0,
 			[]string{
 				"note: orders:0: version 3 moved the position to 4, offsets [2, 4) were left out: offsets set by somebody, \"a test\"",
@@ -310,7 +311,7 @@ topics: {orders: {}}`)
 	for text := range strings.Lines(log) {
 		var at laketest.Line
 		if err := json.Unmarshal([]byte(text), &at); err != nil {
-			continue // the output has lines that are no log lines
+			continue // not a log line
 		}
 		switch at["msg"] {
 		case "record":

@@ -63,7 +63,7 @@ func firstBlock(t *testing.T, page, lang string) string {
 	return ""
 }
 
-// linesOf counts the lines of a text that are not blank.
+// linesOf returns the number of lines of a text that are not blank.
 func linesOf(text string) (n int) {
 	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) != "" {
@@ -93,7 +93,7 @@ func asOnPage(page, printed string) bool {
 type tutorial struct {
 	*lake
 	dir string
-	log string // stderr of the last command
+	log string // the stderr of the last command
 	ran []string
 }
 
@@ -119,7 +119,7 @@ func TestTutorial(t *testing.T) {
 			p.console(b.text)
 		case "text":
 			p.logged(b.text)
-		case "sh": // see TestCommandsInDocs
+		case "sh": // TestCommandsInDocs executes these blocks
 		default:
 			t.Errorf("no test knows a block of %q", b.lang)
 		}
@@ -233,7 +233,7 @@ func (p *tutorial) query(command, page string) {
 		}
 	}
 	if len(got) > 3 {
-		got = slices.Delete(got, 1, 3) // the line below the head, and the types
+		got = slices.Delete(got, 1, 3) // the line below the header and the line of types
 	}
 	if d := gocmp.Diff(want, got); d != "" {
 		p.T.Errorf("rows of the table, and of the page (-want +got):\n%s", d)
@@ -287,11 +287,11 @@ func polarsText(c arrow.Array, i int) string {
 	return c.ValueStr(i)
 }
 
-// timeOf returns a value of a column of timestamps.
+// timeOf returns value i of a timestamp column.
 func timeOf(c arrow.Array, i int) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, c.ValueStr(i))
 	if err != nil {
-		panic(err) // Arrow has changed its format of timestamps
+		panic(err) // the format of Arrow's timestamps is not as expected
 	}
 	return at.UTC()
 }
@@ -371,7 +371,8 @@ func codes(cell string) (all []string) {
 	return all
 }
 
-// decoded decodes a record with one field of a type and returns the column, or the reason code if it becomes no row.
+// decoded decodes a record whose only field has this type and value. It returns the column, or the reason code if the
+// record does not become a row.
 func decoded(t *testing.T, typ, value string) (arrow.Array, string) {
 	t.Helper()
 	s, err := schema.ParseDDL("c " + typ)
@@ -550,7 +551,7 @@ func TestDocsSchema_Changes(t *testing.T) {
 	goes("id int, item string not null, channel string")
 	has("id item channel", "0 1 tea null", "1 2 cup web")
 
-	// The table's schema decides, not the one in the config.
+	// The schema of the table decides, not that in the configuration.
 	goes("id int, item string not null", `{"id":3,"item":"pot","channel":"shop"}`)
 	goes("id int not null, item string not null, channel string", `{"item":"pan","channel":"shop"}`)
 	has("id item channel", "0 1 tea null", "1 2 cup web", "2 3 pot shop", "3 null pan shop")
@@ -561,7 +562,7 @@ func TestDocsSchema_Changes(t *testing.T) {
 	goes("id int, item string, channel string")
 	has("id item", "0 1 tea", "1 2 cup", "2 3 pot", "3 null pan", "4 5 null")
 
-	// A type changes: records go to a new table.
+	// If the type of a column changes, the records go to a new table.
 	conflict("id bigint, item string, channel string", `{"id":6000000000,"item":"jar"}`)
 	e.table = "sales_v2"
 	v2 := "id bigint, item string, price double, sold_at timestamp"
@@ -576,7 +577,7 @@ func TestDocsSchema_Changes(t *testing.T) {
 	goes(v2)
 	has("id item", "5 6000000000 jar")
 
-	// The configuration that the page shows for it is valid.
+	// The configuration that the page shows for the new table is valid.
 	base := "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///data}\n"
 	cfg, problems := config.Load(write(t, base+firstBlock(t, page, "yaml")), noEnv)
 	if len(problems) > 0 || cfg.Topics["sales"].Table != "sales_v2" {

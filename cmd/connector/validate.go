@@ -85,7 +85,7 @@ func (c *cli) sayValid(cfg *config.Config) error {
 	}
 	tw := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
 	for _, name := range names {
-		_, _ = terminal.Printf(tw, "%s\t%s\n", name, cfg.TableURL(cfg.Topics[name])) // Flush has the error
+		_, _ = terminal.Printf(tw, "%s\t%s\n", name, cfg.TableURL(cfg.Topics[name])) // Flush returns the error
 	}
 	for _, p := range cfg.Patterns {
 		_, _ = terminal.Printf(tw, "%s\t%s\n", p.Pattern, cfg.TableURL(p.Topic))
@@ -103,7 +103,7 @@ func (c *cli) sayLetters(cfg *config.Config) error {
 		switch {
 		case !t.WritesLetters():
 		case !t.Archives():
-			_, _ = terminal.Printf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush has the error
+			_, _ = terminal.Printf(tw, "dead letters of %s\ttopic %s\t-\n", name, topic) // Flush returns the error
 		default:
 			_, _ = terminal.Printf(tw, "dead letters of %s\ttopic %s\t%s\n", name, topic, cfg.TableURL(config.Topic{Table: table}))
 		}
@@ -111,7 +111,7 @@ func (c *cli) sayLetters(cfg *config.Config) error {
 	for _, name := range cfg.TopicNames() {
 		t := cfg.Topics[name]
 		topic := strings.ReplaceAll(t.DeadLetters.Topic, config.TopicPlaceholder, name)
-		letters, _, _ := cfg.Route(topic) // no error: the configuration was checked
+		letters, _, _ := cfg.Route(topic) // no error is possible, because the configuration was checked
 		say(&t, name, topic, letters.Table)
 	}
 	for _, p := range cfg.Patterns {

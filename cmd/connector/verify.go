@@ -66,7 +66,7 @@ func printVerification(w io.Writer, v *admin.Verification, withTopics bool) erro
 	if compared {
 		title += "\tRECORDS COMPARED\tTOMBSTONES\tHEALTH"
 	}
-	_, _ = fmt.Fprintln(tw, title) // Flush has the error
+	_, _ = fmt.Fprintln(tw, title) // Flush returns the error
 	for _, p := range v.Partitions {
 		var covered []string
 		for _, r := range p.Ranges {

@@ -33,7 +33,7 @@ func TestVerifyKafka(t *testing.T) {
 
 	t.Run("the same", func(t *testing.T) {
 		w := newTable(t, b.topic, b.addresses...).create()
-		w.append(0, 0, 3, 3, 0, 1, 2) // two records of the partition are not read yet
+		w.append(0, 0, 3, 3, 0, 1, 2) // the partition has two more records, which are not read yet
 		w.append(1, 0, 6, 6, 0, 1, 2, 3, 4)
 		code, v := verify(t, w)
 		if code != exitOK || len(v.Findings) != 0 || len(v.Notes) != 0 {

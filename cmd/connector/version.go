@@ -13,7 +13,7 @@ import (
 // stamped is the version that make build sets (-ldflags '-X main.stamped=v1.2.3'), "" in other builds.
 var stamped string
 
-// unversioned is the version of a build that has neither a stamp nor a commit.
+// unversioned is the version of a build without a stamp and without a known commit.
 const unversioned = "unversioned"
 
 // build describes this binary.

@@ -53,7 +53,7 @@ func (c *committer) commit(ctx context.Context, p *plan.Plan, reserved *reservat
 	s, err := c.table.Commit(ctx, &p.Commit, p.Precondition)
 	if err != nil {
 		if staged != nil {
-			c.table.Discard(ctx, staged) // keeps files that may be in the log
+			c.table.Discard(ctx, staged) // keeps the files if the log may name them
 		}
 		return nil, fmt.Errorf("commit: %w", err)
 	}

@@ -9,9 +9,9 @@ import (
 	"sluice/connector/plan"
 )
 
-// compare reads the newest snapshot and checks that claims without anything to commit still have the positions that the
-// reader expects. If an operator or another member has moved one of them, or the table was replaced, the outcome is
-// Dropped.
+// compare reads the newest snapshot, and checks that claims without anything to commit still have the positions that
+// the reader expects (Compared). If another member or an operator has moved one of them, or the table was replaced, the
+// outcome is Dropped.
 func (r *resolver) compare(ctx context.Context, expected map[connector.Partition]int64) Outcome {
 	s, err := r.table.Load(ctx)
 	if err != nil {
@@ -30,9 +30,10 @@ func (r *resolver) compare(ctx context.Context, expected map[connector.Partition
 	return Outcome{Kind: Compared}
 }
 
-// measure returns the partitions of the topics whose position is before the end that their log had at the first call;
-// Next is -1 for a partition without a position. It covers the partitions of all members: a member that has just died
-// may still have partitions assigned that it no longer reads. ok is false if Kafka or the table could not be read.
+// measure returns the partitions of the topics whose position is before the end that their log had at the first call of
+// measure; Next is -1 for a partition without a position. It covers the partitions of all members: a member that has
+// just died may still have partitions assigned that it no longer reads. ok is false if Kafka or the table could not be
+// read.
 func (r *resolver) measure(ctx context.Context) (behind []connector.Position, ok bool) {
 	if r.ends == nil {
 		ends, err := r.currentEnds(ctx)
@@ -57,7 +58,8 @@ func (r *resolver) measure(ctx context.Context) (behind []connector.Position, ok
 	return behind, true
 }
 
-// currentEnds returns the last stable offsets of all partitions of the table's topics, also of those of other members.
+// currentEnds returns the last stable offsets of all partitions of the table's topics, including those that other
+// members read.
 func (r *resolver) currentEnds(ctx context.Context) (map[connector.Partition]int64, error) {
 	ends := map[connector.Partition]int64{}
 	for name := range r.start {

@@ -10,15 +10,15 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// maxLoggedDuplicates is the number of duplicates that a plan keeps for the log if DEBUG lines are off. All duplicates
-// are counted.
+// maxLoggedDuplicates is how many duplicates a plan keeps for the log if its level is above DEBUG. Counters count all
+// duplicates.
 const maxLoggedDuplicates = 100
 
-// maxDebugDuplicates is the number of duplicates that a plan keeps if DEBUG lines are on, and the maximum number of
-// DEBUG lines per second about them.
+// maxDebugDuplicates is how many duplicates a plan keeps for the log at level DEBUG. It is also the largest number of
+// DEBUG lines about duplicates per second.
 const maxDebugDuplicates = 1000
 
-// duplicatesToLog returns how many duplicates a plan should keep for the logger.
+// duplicatesToLog returns how many duplicates a plan should keep for the log, which depends on the logger's level.
 func duplicatesToLog(ctx context.Context, logger *slog.Logger) int {
 	if logger.Enabled(ctx, slog.LevelDebug) {
 		return maxDebugDuplicates
@@ -29,7 +29,7 @@ func duplicatesToLog(ctx context.Context, logger *slog.Logger) int {
 // duplicateLog logs the duplicates of the commits of one table. The table's writer owns it.
 type duplicateLog struct {
 	lines, hits *reliability.Sparse
-	beyond      int64 // duplicates that plans did not keep, since the last line at DEBUG
+	beyond      int64 // how many duplicates plans have not kept since the last line at DEBUG
 }
 
 func newDuplicateLog() duplicateLog {

@@ -13,7 +13,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// boundsLog is a Log whose Bounds returns prepared answers one after the other, and the last one for all further calls.
+// boundsLog is a Log with prepared answers: each call of Bounds returns the next one, and calls after the last answer
+// return it again.
 type boundsLog struct {
 	connector.Log
 	answers []func(at []connector.Position) (map[connector.Partition]connector.Bounds, error)
@@ -27,8 +28,9 @@ func (l *boundsLog) Bounds(_ context.Context, at []connector.Position) (map[conn
 	return answer(at)
 }
 
-// TestFindings_TwoReadingsAtOneLeader: a finding about a position counts only if a second reading under the same leader
-// epoch repeats it. A claim that is paused, or held for the same reason, needs no second reading.
+// TestFindings_TwoReadingsAtOneLeader: a finding about a position stops its claim only if a second reading of the
+// bounds, under the same leader epoch, shows the same. If the claim is paused, or held for the same reason already, one
+// reading is enough.
 func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 	type answer struct {
 		end   int64
@@ -74,8 +76,8 @@ func TestFindings_TwoReadingsAtOneLeader(t *testing.T) {
 	}
 }
 
-// TestFindings_PartitionWithoutLeader: if a partition has no leader, the bounds of the others are used, each hold has
-// the cause of its own partition, and the cluster does not count as down.
+// TestFindings_PartitionWithoutLeader: if a partition has no leader, the bounds of the other partitions are used, each
+// hold has the cause of its own partition, and the cluster does not count as down.
 func TestFindings_PartitionWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fine, leaderless, denied, gone := connectortest.Partition(0), connectortest.Partition(1), connectortest.Partition(2), connectortest.Partition(3)
@@ -123,8 +125,8 @@ func TestFindings_PartitionWithoutLeader(t *testing.T) {
 	})
 }
 
-// TestUnreadError_NamesWhatPasses: of several causes, the error names and unwraps a transient one, not one that needs
-// an operator.
+// TestUnreadError_NamesWhatPasses: if the bounds of several partitions could not be read, the error names and unwraps a
+// transient cause rather than one that an operator must end.
 func TestUnreadError_NamesWhatPasses(t *testing.T) {
 	denied := hold.New(hold.KafkaDenied, "not for you", nil)
 	passing := classify.Mark(errors.New("no leader"), classify.Transient)

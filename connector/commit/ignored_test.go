@@ -14,7 +14,8 @@ import (
 	"sluice/connector/connectortest"
 )
 
-// TestIgnoredLog: the log has each name once per topic and hour, and at most MaxIgnoredNames of them.
+// TestIgnoredLog: the name of an ignored field is logged once per topic and hour, and at most MaxIgnoredNames names are
+// logged.
 func TestIgnoredLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

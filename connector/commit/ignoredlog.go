@@ -11,8 +11,9 @@ import (
 // ignoredInterval is the interval at which the log repeats the name of an ignored field.
 const ignoredInterval = time.Hour
 
-// ignoredLog logs the name of each ignored field once per topic and hour. The table's writer owns it.
-type ignoredLog map[string]*ignoredSince // by topic
+// ignoredLog logs the name of each ignored field once per topic and hour. The writer of the table owns it. The keys are
+// topics.
+type ignoredLog map[string]*ignoredSince
 
 // ignoredSince has the names of a topic that were logged since began.
 type ignoredSince struct {
@@ -21,7 +22,7 @@ type ignoredSince struct {
 	more  bool
 }
 
-// log logs the names that it has not logged within the hour.
+// log logs those names of ignored fields that it has not logged within the hour.
 func (l ignoredLog) log(ctx context.Context, logger *slog.Logger, fields []connector.IgnoredFields) {
 	for _, f := range fields {
 		since := l[f.Topic]

@@ -30,7 +30,7 @@ func (r *resolver) initialPositions(ctx context.Context, name string, missing []
 		partitions, start = topic.All(), r.start[name]
 	}
 	bounds, err := r.kafka.bounds(ctx, positionsAt(partitions))
-	if added && len(bounds) > 0 { // added partitions begin one by one; the others are held
+	if added && len(bounds) > 0 { // added partitions begin separately; those without bounds are held
 		partitions = slices.Collect(maps.Keys(bounds))
 	} else if err != nil {
 		return nil, initialHold(err)
@@ -51,7 +51,7 @@ func (r *resolver) initialPositions(ctx context.Context, name string, missing []
 	return &plan.Initial{Topic: name, Added: added, Positions: starts}, nil
 }
 
-// initialHold returns a [hold.Error] unchanged, and wraps any other error from reading log ends in one with
+// initialHold returns a [hold.Error] unchanged. Any other error from reading log ends becomes a hold with
 // hold.KafkaDown.
 func initialHold(err error) error {
 	if _, _, held := hold.Of(err); held {

@@ -15,8 +15,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Local failures, see [connector.LocalError]: a decoder or the encoder fails for an unknown reason. The claim of the
-// records leaves the batch, so that the other claims commit, and is read again as record_retry says. After the last
+// In a local failure (see [connector.LocalError]), a decoder or the encoder fails for an unknown reason. The claim of
+// the records leaves the batch, so that the other claims commit, and is read again as record_retry says. After the last
 // attempt the writer searches for the records that fail on their own while all others pass. It remembers a verdict for
 // each, reason isolated, so that a lane treats the record as bad when it is read again. If no single record is at
 // fault, nothing is skipped and the claim is retried.
@@ -24,13 +24,13 @@ import (
 // failedCode is the error label in metrics for failures of unknown cause.
 const failedCode = "unknown"
 
-// trouble counts consecutive local failures: those of one claim, or those of batches for which no single claim is
-// at fault.
+// trouble has the consecutive local failures of one claim, or those of batches in which it is unknown which claim is at
+// fault.
 type trouble struct {
 	failures int
 	first    time.Time
-	next     int64 // of a claim: the offset after the records that failed
-	search   int   // after a search found no record at fault: the number of failures at which the next one may run
+	next     int64 // only of a claim: the offset after the records that failed
+	search   int   // if a search has found no record at fault: the number of failures at which the next search may run
 }
 
 // Leave says that a claim leaves a batch, and that it may be read again after Until, which may be in the past. Unless
@@ -41,8 +41,8 @@ type Leave struct {
 	Next    int64
 }
 
-// lanesFailed returns the outcome of a sealed batch in which decoders failed. Nothing of the batch is usable. The
-// claims whose records failed leave it; the others are read again at once.
+// lanesFailed returns the outcome of a sealed batch in which decoders failed. The batch cannot be committed. The claims
+// whose records failed leave the batch; the records of the other claims are read again at once.
 func (c *committer) lanesFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	c.metrics.failed.Inc()
 	c.metrics.failedBatch(batch)
@@ -54,8 +54,8 @@ func (c *committer) lanesFailed(ctx context.Context, batch *plan.SealedBatch, er
 	return o
 }
 
-// failuresByClaim returns the failures of lanes by claim. A chunk that cannot be sealed counts for each claim that has
-// rows in it.
+// failuresByClaim returns, for each claim, the failures of lanes that concern it. A chunk that could not be sealed
+// concerns each claim with rows in it.
 func failuresByClaim(batch *plan.SealedBatch) map[connector.Partition][]plan.Failure {
 	all := map[connector.Partition][]plan.Failure{}
 	for _, f := range batch.Failures {
@@ -74,14 +74,15 @@ func failuresByClaim(batch *plan.SealedBatch) map[connector.Partition][]plan.Fai
 	return all
 }
 
-// leaveBatch counts a failure of a claim and returns how it leaves the batch. failures are those of lanes; at are the
-// records that fail on their own: after the last attempt they become isolated, and the claim may be read at once.
+// leaveBatch counts a failure of a claim, and returns how the claim leaves the batch. failures are those of lanes. at
+// has the records that were found to fail on their own: after the last attempt they become isolated, and the claim may
+// be read at once.
 func (c *committer) leaveBatch(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, failures, at []plan.Failure, err error) Leave {
 	t, now, attempts := c.troubleOf(p), time.Now(), c.retry.Attempts()
 	if t.failures++; t.first.IsZero() {
 		t.first = now
 	}
-	if t.failures >= attempts { // the next attempt is the last, or beyond it
+	if t.failures >= attempts { // after this failure comes the last attempt, or there were more than record_retry allows
 		c.verdicts.Suspect(failures)
 	}
 	span := batch.Claims[p]
@@ -100,16 +101,16 @@ func (c *committer) leaveBatch(ctx context.Context, batch *plan.SealedBatch, p c
 		delete(c.troubles, p)
 	default:
 		pause := max(c.retry.Pause(attempts), c.backoff.Pause(t.failures-attempts))
-		// The next batch takes what is fetched by then instead of the batch that failed: other records may show
-		// which one is at fault.
+		// The next batch is sealed as usual, not with the same records as the batch that failed, because other records
+		// may show which one is at fault.
 		l.Until, l.Next = now.Add(pause), 0
 		c.logStillFailing(ctx, t, pause, append([]any{"err", err, "batch_id", batch.ID}, coordinateAttrs(p, at)...))
 	}
 	return l
 }
 
-// troubleOf returns the trouble of a claim, and makes it if the claim has none. A new trouble takes over the time of
-// the first failure of a whole batch, when the claim at fault was not yet known.
+// troubleOf returns the trouble of a claim, which it creates if there is none. If batches failed before the claim at
+// fault was known, a new trouble has the time of their first failure.
 func (c *committer) troubleOf(p connector.Partition) *trouble {
 	t := c.troubles[p]
 	if t == nil {
@@ -120,7 +121,7 @@ func (c *committer) troubleOf(p connector.Partition) *trouble {
 }
 
 // encodeFailed returns the outcome of a batch that could not be encoded. If the batch has only one claim and
-// record_retry allows attempts, that claim leaves the batch; otherwise see togetherFailed.
+// record_retry allows attempts, that claim leaves the batch; otherwise togetherFailed decides.
 func (c *committer) encodeFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	if p, sole := soleClaim(batch); sole && c.retry.Attempts() > 0 {
 		c.metrics.failed.Inc()
@@ -131,9 +132,9 @@ func (c *committer) encodeFailed(ctx context.Context, batch *plan.SealedBatch, e
 	return c.togetherFailed(ctx, batch, err)
 }
 
-// togetherFailed returns the outcome of a batch that could not be encoded although no single claim is known to be
-// at fault. After the first failure it is read again at once, and its claims are encoded one by one before it is
-// written: see rehearseClaims. If none of them fails alone, the batch is retried as record_retry says.
+// togetherFailed returns the outcome of a batch that could not be encoded while it is unknown which claim is at fault.
+// After the first failure its records are read again at once, and then the claims are encoded one by one before
+// anything is written: see rehearseClaims. If no claim fails alone, the batch is retried as record_retry says.
 func (c *committer) togetherFailed(ctx context.Context, batch *plan.SealedBatch, err error) Outcome {
 	t, now, attempts := &c.batchTrouble, time.Now(), c.retry.Attempts()
 	if t.failures++; t.failures == 1 {
@@ -174,7 +175,7 @@ func soleClaim(batch *plan.SealedBatch) (sole connector.Partition, ok bool) {
 }
 
 // clearFailures runs after a commit. It resets batchTrouble, and deletes the trouble of each claim whose new position
-// is after the records that failed.
+// is at or after the end of the records that failed.
 func (c *committer) clearFailures(ctx context.Context, next map[connector.Partition]plan.Span) {
 	c.batchTrouble, c.notBefore = trouble{}, time.Time{}
 	for p, span := range next {
@@ -187,7 +188,7 @@ func (c *committer) clearFailures(ctx context.Context, next map[connector.Partit
 	}
 }
 
-// isolate adds a verdict for each record that fails on its own, so that lanes treat it as a bad record.
+// isolate adds a verdict for each record that fails on its own, so that lanes treat it as a bad record from now on.
 func (c *committer) isolate(ctx context.Context, batch *plan.SealedBatch, first time.Time, at []plan.Failure) {
 	for _, f := range at {
 		c.verdicts.Add(f.Partition, f.Offset, plan.Verdict{
@@ -208,8 +209,8 @@ func isolatedBy(err error) error {
 
 func attemptOf(n, attempts int) string { return strconv.Itoa(n) + "/" + strconv.Itoa(attempts) }
 
-// soleTopic returns the topic of a sealed batch, "" if it has several: then the topic of the failed record is
-// unknown.
+// soleTopic returns the topic of a sealed batch, "" if it has several, because then it is unknown of which topic the
+// failed record is.
 func soleTopic(batch *plan.SealedBatch) (topic string) {
 	for p := range batch.Claims {
 		if topic != "" && topic != p.Topic {
@@ -230,8 +231,9 @@ func coordinateAttrs(p connector.Partition, at []plan.Failure) []any {
 		"correlation_id", deadletter.Correlation(idempotency.Coordinates{Partition: p, Offset: at[0].Offset}))
 }
 
-// needsRehearsal reports whether a sealed batch must be encoded once without writing it, while its rows are still in
-// memory: because records of its claims failed before, or a batch failed and the claim at fault is unknown.
+// needsRehearsal reports whether a sealed batch must be encoded once without writing, while its rows are still in
+// memory. This is so if records of its claims failed before, or if a batch failed and it is unknown which claim is at
+// fault.
 func (c *committer) needsRehearsal(batch *plan.SealedBatch) bool {
 	for p := range batch.Claims {
 		if c.troubles[p] != nil {
@@ -241,9 +243,9 @@ func (c *committer) needsRehearsal(batch *plan.SealedBatch) bool {
 	return c.batchTrouble.failures > 0
 }
 
-// rehearseClaims encodes the plan of a sealed batch without writing it. If that fails, it encodes each claim by itself:
-// claims that fail leave the batch, and rest is the plan of the others. failed is the outcome of the batch if nothing
-// can be written, otherwise nil.
+// rehearseClaims encodes the plan of a sealed batch without writing it. If that fails, it encodes the rows of each
+// claim alone: claims that fail leave the batch, and rest is a new plan for the other claims. If nothing can be
+// written, failed is the outcome of the batch; otherwise failed is nil.
 func (c *committer) rehearseClaims(ctx context.Context, batch *plan.SealedBatch, decided *plan.Plan) (rest *plan.Plan, leaves map[connector.Partition]Leave, failed *Outcome) {
 	err := c.rehearse(ctx, decided.Pieces)
 	if err == nil {
@@ -258,7 +260,7 @@ func (c *committer) rehearseClaims(ctx context.Context, batch *plan.SealedBatch,
 	passing.Claims, leaving.Claims = maps.Clone(batch.Claims), map[connector.Partition]plan.Span{}
 	for _, p := range slices.SortedFunc(maps.Keys(decided.Next), connector.Partition.Compare) {
 		pieces := c.piecesOf(ctx, batch, p)
-		alone := err // the result if there is only one claim
+		alone := err // the result for a claim that is the only one in the batch
 		if len(pieces) == 0 {
 			alone = nil
 		} else if len(decided.Next) > 1 {
@@ -295,15 +297,15 @@ func (c *committer) rehearseClaims(ctx context.Context, batch *plan.SealedBatch,
 	return rest, leaves, nil
 }
 
-// piecesOf returns the rows that a sealed batch would commit if it had only this claim.
+// piecesOf returns the rows of a claim in a sealed batch that would be committed without the other claims.
 func (c *committer) piecesOf(ctx context.Context, batch *plan.SealedBatch, p connector.Partition) []connector.Piece {
 	only := *batch
 	only.Claims = map[connector.Partition]plan.Span{p: batch.Claims[p]}
 	return plan.Decide(&only, c.snapshot, c.terms(ctx, &only)).Pieces
 }
 
-// faults searches for the records of a claim that fail on their own, once the attempts of record_retry are used up.
-// After a search without result it skips a growing number of failures, at most maxSearchGap, before the next search.
+// faults searches for the records of a claim that fail on their own, once the attempts of record_retry are used up. If
+// it finds none, it waits for a growing number of further failures, at most maxSearchGap, before it searches again.
 // stopped is the error that ended the search early.
 func (c *committer) faults(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	t := c.troubleOf(p)
@@ -332,14 +334,15 @@ const encoding = "encode"
 const maxSearchGap = 8
 
 const (
-	// maxFound and maxTries bound a search. If it exceeds them, single records are not the cause.
+	// maxFound and maxTries bound a search. A search that exceeds one of them has shown that single records are not the
+	// cause.
 	maxFound = 100
 	maxTries = 5_000
 )
 
-// search returns the rows of pieces that fail to be encoded on their own while all others pass. The caller has found
-// that all pieces together fail. It returns none if there are no such rows; stopped is the error that ended the search
-// early.
+// search returns those rows of pieces that fail to be encoded on their own while all others can be encoded. The caller
+// knows that all pieces together fail. search returns none if there are no such rows; stopped is the error that ended
+// it early.
 func (c *committer) search(ctx context.Context, batch *plan.SealedBatch, pieces []connector.Piece) (at []plan.Failure, stopped error) {
 	s := bisection{try: func(p []connector.Piece) error { return c.rehearse(ctx, p) }}
 	if stopped = s.halve(pieces); stopped != nil || len(s.found) == 0 || s.exhausted() {
@@ -347,12 +350,12 @@ func (c *committer) search(ctx context.Context, batch *plan.SealedBatch, pieces 
 	}
 	if rest := without(pieces, s.found); len(rest) > 0 {
 		if stopped = s.try(rest); connector.IsLocal(stopped) {
-			return nil, nil // the rest fails as well
+			return nil, nil // without these rows, encoding still fails
 		} else if stopped != nil {
 			return nil, stopped
 		}
 	} else if !c.encoded || len(s.found) > 1 {
-		return nil, nil // nothing proves that encoding works at all
+		return nil, nil // nothing has shown that encoding works at all
 	}
 	for i, row := range s.found {
 		run := batch.RunOf(row)
@@ -367,17 +370,17 @@ func (c *committer) search(ctx context.Context, batch *plan.SealedBatch, pieces 
 
 // bisection searches for failing rows by halves.
 type bisection struct {
-	try   func([]connector.Piece) error // nil if the pieces can be encoded together
+	try   func([]connector.Piece) error // encodes pieces; nil means that they can be encoded together
 	tries int
-	found []connector.Piece // one row each
+	found []connector.Piece // the failing rows found so far, one row in each piece
 	errs  []error
 }
 
 // exhausted reports whether the search has exceeded its bounds.
 func (s *bisection) exhausted() bool { return len(s.found) > maxFound || s.tries > maxTries }
 
-// halve searches both halves of pieces that failed together. Local failures are not errors of the search: it returns
-// only other errors.
+// halve searches both halves of pieces that failed together. A local failure is a result of the search; any other error
+// ends the search and is returned.
 func (s *bisection) halve(pieces []connector.Piece) error {
 	if rowsOf(pieces) == 1 {
 		_, one := split(pieces, 0)
@@ -390,7 +393,7 @@ func (s *bisection) halve(pieces []connector.Piece) error {
 	return s.narrow(b)
 }
 
-// narrow tries pieces, and searches within them if they fail.
+// narrow tries pieces. If they fail, it searches within them.
 func (s *bisection) narrow(pieces []connector.Piece) error {
 	if s.exhausted() {
 		return nil
@@ -435,7 +438,7 @@ func split(pieces []connector.Piece, n int64) (a, b []connector.Piece) {
 	return a, b
 }
 
-// without returns pieces without the given rows, which must be in the same order as pieces.
+// without returns pieces without rows. Both must have the rows in the same order.
 func without(pieces, rows []connector.Piece) (rest []connector.Piece) {
 	for _, p := range pieces {
 		for len(rows) > 0 && rows[0].Rows == p.Rows && rows[0].From >= p.From && rows[0].From < p.To {

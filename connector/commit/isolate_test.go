@@ -32,7 +32,7 @@ func TestBisection_FindsRowsAtFault(t *testing.T) {
 			}
 			size := int64(len(all)) - rows.first
 			at := int64(0)
-			for at < size { // some rows are left out, some pieces are empty
+			for at < size { // some rows are in no piece, some pieces are empty
 				to := rapid.Int64Range(at, size).Draw(t, "to")
 				pieces = append(pieces, connector.Piece{Rows: rows, From: at, To: to})
 				at = to + rapid.Int64Range(0, 2).Draw(t, "masked")
@@ -67,7 +67,7 @@ func TestBisection_FindsRowsAtFault(t *testing.T) {
 		if len(found) != len(bad) || len(s.errs) != len(found) || !slices.IsSorted(found) || slices.ContainsFunc(found, func(i int64) bool { return !bad[i] }) {
 			t.Fatalf("found %v, at fault are %v", found, bad)
 		}
-		if most := len(bad) * 2 * 9; s.tries > most { // 2 × log2 of 240 rows
+		if most := len(bad) * 2 * 9; s.tries > most { // 2 × log2 of 240 rows, for each row at fault
 			t.Fatalf("%d tries for %d of %d rows", s.tries, len(bad), len(there))
 		}
 		rest := numbers(without(pieces, s.found))
@@ -98,8 +98,8 @@ func TestBisection_GivesUp(t *testing.T) {
 	}
 }
 
-// TestCommitter_PrefixKeepsTrouble: a commit deletes the trouble of a claim only if the new position is after the
-// records that failed.
+// TestCommitter_PrefixKeepsTrouble: a commit deletes the record of a claim's local failures only if it moves the
+// position past the records that failed.
 func TestCommitter_PrefixKeepsTrouble(t *testing.T) {
 	p := connector.Partition{Topic: "orders", ID: 1}
 	c := &committer{writerState: &writerState{logger: slog.New(slog.DiscardHandler)}, troubles: map[connector.Partition]*trouble{p: {failures: 2, next: 10}}}

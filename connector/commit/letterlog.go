@@ -9,13 +9,13 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// letterLog logs dead letters without flooding the log: a limited number of lines per minute and table, and each
-// cause once per causeInterval. The counters are exact. The table's writer owns it.
+// letterLog logs dead letters without flooding the log: it writes a limited number of lines per minute and table, and
+// one line per causeInterval about each cause. Counters count all dead letters. The writer of the table owns it.
 type letterLog struct {
 	lines *reliability.Sparse
 	// givenUp limits the lines about records that failed all attempts.
 	givenUp *reliability.Sparse
-	causes  map[cause]*reliability.Sparse // one for each topic and reason
+	causes  map[cause]*reliability.Sparse // the limiter for each topic and reason
 }
 
 type cause struct {
@@ -44,7 +44,7 @@ func (c *committer) written(ctx context.Context, letters []deadletter.Letter) {
 	}
 }
 
-// log logs one letter within the limits.
+// log logs one dead letter, unless the limits are reached.
 func (l *letterLog) log(ctx context.Context, logger *slog.Logger, d *deadletter.Letter) {
 	why := cause{d.Source.Topic, d.Reason}
 	if l.causes[why] == nil {

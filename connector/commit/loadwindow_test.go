@@ -19,7 +19,7 @@ import (
 	"sluice/reliability"
 )
 
-// backRead is a table whose ReadFingerprints returns the reading that a test sets.
+// backRead is a table whose ReadFingerprints returns the Reading in the field.
 type backRead struct {
 	connector.Table
 	reading connector.Reading
@@ -29,7 +29,8 @@ func (r *backRead) ReadFingerprints(*connector.Snapshot, connector.FingerprintQu
 	return r.reading, nil
 }
 
-// filledBy returns a writer of a table with one partition at position 12; reading fills its dedup window.
+// filledBy returns a writer of a table with one partition, whose position is 12. The dedup window is filled from the
+// rows that reading yields.
 func filledBy(d *connector.Duplicates, reading connector.Reading) *Writer {
 	a := connectortest.Partition(0)
 	return writerOf(Config{Group: healthyCluster{}, Log: healthyCluster{}}, connector.Target{Table: &backRead{reading: reading}, Duplicates: d}, connectortest.Snapshot(map[string]int64{
@@ -37,7 +38,7 @@ func filledBy(d *connector.Duplicates, reading connector.Reading) *Writer {
 	}))
 }
 
-// writerOf returns a writer with this snapshot.
+// writerOf returns a writer of target that already has the snapshot s.
 func writerOf(c Config, target connector.Target, s *connector.Snapshot) *Writer {
 	c.Pipeline, c.Metrics, c.Progress = "pipe", NewMetrics(nil), make(chan struct{}, 1)
 	if c.Logger == nil {
@@ -100,7 +101,7 @@ func (healthyCluster) Bounds(_ context.Context, at []connector.Position) (map[co
 func TestWindow_ClaimLostBeforeResume(t *testing.T) {
 	a := connectortest.Partition(0)
 	for name, tc := range map[string]struct {
-		back bool // whether the claim comes back
+		back bool // whether the claim is assigned again
 		want int
 	}{"lost": {false, 0}, "lost and back": {true, 1}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,7 +125,8 @@ func TestWindow_ClaimLostBeforeResume(t *testing.T) {
 	}
 }
 
-// TestWindow_FillsAtOnce: with many windows to fill, over several writers, at most fillsAtOnce are filled at once.
+// TestWindow_FillsAtOnce: at most fillsAtOnce dedup windows are filled at the same time, counted over all writers of
+// the process.
 func TestWindow_FillsAtOnce(t *testing.T) {
 	a := connectortest.Partition(0)
 	synctest.Test(t, func(t *testing.T) {
@@ -170,8 +172,8 @@ func TestWindow_FillsAtOnce(t *testing.T) {
 	})
 }
 
-// TestWindow_ResetAfterRestore: fingerprints that an operator deleted stay deleted if a backup of the database,
-// restored later, contains them.
+// TestWindow_ResetAfterRestore: an operator deletes fingerprints, and later the database is restored from a backup that
+// still has them. The writer then does not use them, and does not read the table for a new window.
 func TestWindow_ResetAfterRestore(t *testing.T) {
 	a, entries := connectortest.Partition(0), connectortest.Entries(0, "xyz")
 	store := idempotency.NewMemory(1<<20, nil)
@@ -183,7 +185,7 @@ func TestWindow_ResetAfterRestore(t *testing.T) {
 		Chunks: []plan.Chunk{{Schema: &connectortest.Schema{}, Runs: []plan.Run{runAt(a, 1, 12, 13, 0, 2)}, Entries: connectortest.Entries(12, "xy")}},
 	}
 	scope := idempotency.Scope{Pipeline: "pipe", TableID: "T", Partition: a}
-	for _, through := range []int64{12, 3, 12} { // before, restored, and again
+	for _, through := range []int64{12, 3, 12} { // the store's position: as it was, as in the backup, as it was
 		if through == 3 {
 			if err := errors.Join(store.Reset(t.Context(), scope), store.Remember(t.Context(), scope, 0, 3, slices.Values(entries))); err != nil {
 				t.Fatal(err)
@@ -201,12 +203,13 @@ func TestWindow_ResetAfterRestore(t *testing.T) {
 	}
 }
 
-// runAt returns a run of a chunk.
+// runAt returns the run of a claim's session with the offsets from first to last, which are the rows from from to to-1
+// of a chunk.
 func runAt(p connector.Partition, session uint64, first, last, from, to int64) plan.Run {
 	return plan.Run{Partition: p, Session: session, First: first, Last: last, From: from, To: to}
 }
 
-// floods are decisions that allow all floods, or none.
+// floods are decisions that allow the flood of each topic (true) or refuse it (false).
 type floods bool
 
 func (f floods) FloodAllowed(string) bool { return bool(f) }

@@ -72,7 +72,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// follows creates a topic's series, so that they are visible from 0 on.
+// follows creates the series of a topic, so that they are exported with 0.
 func (m *Metrics) follows(topic, pipeline string, letters bool) {
 	m.rows.WithLabelValues(topic)
 	m.retries.WithLabelValues(pipeline, failedCode, topic)
@@ -91,7 +91,7 @@ func (m *Metrics) leaves(topic string) {
 	}
 }
 
-// committed counts a committed plan. took is the time from its decision to the end of the commit.
+// committed counts a committed plan. took is the time from the decision about the plan to the end of the commit.
 func (m *Metrics) committed(p *plan.Plan, took time.Duration) {
 	m.commits.Inc()
 	m.commitSeconds.Observe(took.Seconds())
@@ -113,7 +113,7 @@ func (m *Metrics) committed(p *plan.Plan, took time.Duration) {
 	}
 }
 
-// stopped counts the bad records that hold their claims.
+// stopped counts the bad records at which the plan holds claims.
 func (m *Metrics) stopped(p *plan.Plan) {
 	for _, h := range p.Holds {
 		if h.Reason == hold.Poison {
@@ -125,7 +125,7 @@ func (m *Metrics) stopped(p *plan.Plan) {
 // failedRecordsOf counts the records of a plan whose commit failed with an error of this class. The commit itself is
 // not counted here.
 func (m *Metrics) failedRecordsOf(p *plan.Plan, class classify.Class) {
-	if class == classify.Canceled { // the process is stopping
+	if class == classify.Canceled { // the process stops, which is not a failure of the records
 		return
 	}
 	for _, r := range p.Commit.Ranges {
@@ -133,7 +133,7 @@ func (m *Metrics) failedRecordsOf(p *plan.Plan, class classify.Class) {
 	}
 }
 
-// failedBatch counts the records of a sealed batch that a local failure made unusable.
+// failedBatch counts the records of a sealed batch that cannot be committed because of a local failure.
 func (m *Metrics) failedBatch(c *plan.SealedBatch) {
 	rows := func(runs []plan.Run) {
 		for i := range runs {
@@ -146,7 +146,7 @@ func (m *Metrics) failedBatch(c *plan.SealedBatch) {
 		rows(chunk.Runs)
 	}
 	for _, f := range c.Failures {
-		if rows(f.Runs); !f.Sealing { // a failed sealing counts its rows above
+		if rows(f.Runs); !f.Sealing { // rows of a chunk that could not be sealed are counted by rows alone
 			m.countFailed(f.Partition.Topic, classify.Transient, 1)
 		}
 	}
@@ -157,7 +157,7 @@ func (m *Metrics) countFailed(topic string, class classify.Class, records int64)
 	m.failedRecords.WithLabelValues(topic, class.String()).Add(float64(records))
 }
 
-// judged counts the results of looking up the records of a claim.
+// judged counts the results of comparing a claim's records with the window: hit, miss, none (no identity) and undated.
 func (m *Metrics) judged(topic string, n idempotency.Counts) {
 	m.duplicates.WithLabelValues(topic).Add(float64(n.Hits))
 	for result, n := range map[string]int64{"hit": n.Hits, "miss": n.Misses, "none": n.None, "undated": n.Undated} {

@@ -14,17 +14,17 @@ import (
 // Outcome is the result of a request to a writer.
 type Outcome struct {
 	Kind    Kind
-	Writer  *Writer                       // sender
-	Barrier *lane.Barrier                 // of the sealed batch it is about; nil for the other requests
-	Plan    *plan.Plan                    // of Committed and Dropped, nil if none was made
-	Resumed map[connector.Partition]Found // of Resumed
-	Err     error                         // of Dropped and Failed
-	Behind  []connector.Position          // of Measured: the partitions that are before their ends
-	Unknown bool                          // of Measured: Kafka or the table could not be read
-	Schema  connector.Schema              // of the newest snapshot, nil before the first
-	Broken  bool                          // of Dropped: the batch failed locally, and the writer has logged it
-	Leaves  map[connector.Partition]Leave // of Committed and Dropped: the claims whose records failed locally
-	Again   bool                          // of Dropped: the same records should be read again at once
+	Writer  *Writer                       // the writer that reports it
+	Barrier *lane.Barrier                 // the barrier of the sealed batch that it is about; nil for other requests
+	Plan    *plan.Plan                    // the plan that was committed or dropped; nil if none was made
+	Resumed map[connector.Partition]Found // for Resumed: what was found for each claim
+	Err     error                         // for Dropped and Failed: the reason
+	Behind  []connector.Position          // for Measured: the partitions whose position is before their end
+	Unknown bool                          // for Measured: true if Kafka or the table could not be read
+	Schema  connector.Schema              // the schema of the newest snapshot; nil before the first one
+	Broken  bool                          // for Dropped: true if the batch failed locally, which the writer has logged
+	Leaves  map[connector.Partition]Leave // for Committed and Dropped: the claims whose records failed locally
+	Again   bool                          // for Dropped: true if the same records should be read again at once
 }
 
 // Kind is the kind of an outcome.
@@ -34,10 +34,10 @@ type Kind uint8
 const (
 	Committed Kind = iota // a sealed batch is in the log, or had nothing to commit
 	Dropped               // nothing was committed, or the outcome is unknown: the reader drops all uncommitted records of this table, and its claims resume
-	Failed                // the table cannot be written: its claims are held
+	Failed                // the table cannot be written, so its claims are held
 	Resumed               // the positions of claims are known
-	Compared              // idle claims have their expected positions
-	Measured              // partitions of all members whose position is before their end
+	Compared              // idle claims have the positions that the reader expects
+	Measured              // lists the partitions of all members whose position is before their end
 )
 
 // Found is the result of a resume for one claim: its position, or the hold that it needs.
@@ -45,11 +45,12 @@ type Found struct {
 	Session       uint64
 	At            connector.Position
 	Bounds        connector.Bounds
-	OffsetDiffers bool       // the committed offset differs from the position
+	OffsetDiffers bool       // true if the committed offset differs from the position
 	Hold          *hold.Hold // nil if the claim may be read
 }
 
-// report sends an outcome to the reader, with the newest schema. It gives up when ctx ends.
+// report sends an outcome to the reader, with the newest schema. If ctx ends before the reader takes it, the outcome is
+// lost.
 func (w *Writer) report(ctx context.Context, o Outcome) {
 	o.Writer = w
 	if w.snapshot != nil {

@@ -10,13 +10,13 @@ import (
 	"sluice/reliability/hold"
 )
 
-// requests are the requests of the reader that the writer of a table has not taken yet. Each kind exists at most once:
-// a newer request is merged with the waiting one. No method blocks.
+// requests has those requests of the reader that the writer of a table has not taken yet. There is at most one of each
+// kind, because a newer request is merged with the waiting one. No method blocks.
 type requests struct {
 	mu       sync.Mutex
 	todo     work
 	wake     chan struct{}
-	stopping bool // the process is stopping: skip pauses
+	stopping bool // true once the process is stopping; take then ignores notBefore
 }
 
 func newRequests() *requests { return &requests{wake: make(chan struct{}, 1)} }
@@ -78,12 +78,12 @@ func (r *requests) Lose(p connector.Partition, session uint64) {
 // Haste tells the writer that the process is stopping: it skips pauses and waits only for Kafka and the store.
 func (r *requests) Haste() { r.post(func(todo *work) { todo.stopping = true }) }
 
-// filled tells the writer that loading dedup windows has finished or failed.
+// filled tells the writer that filling dedup windows has ended, with or without success.
 func (r *requests) filled(f filledWindows) {
 	r.post(func(todo *work) { todo.filled = append(todo.filled, f) })
 }
 
-// post adds to the waiting requests. It never blocks.
+// post changes the waiting requests with add, and wakes the writer. It does not block.
 func (r *requests) post(add func(*work)) {
 	r.mu.Lock()
 	add(&r.todo)
@@ -94,8 +94,8 @@ func (r *requests) post(add func(*work)) {
 	}
 }
 
-// take removes and returns the waiting requests. Unless the process is stopping, a barrier stays waiting until
-// notBefore; pause is then the time left.
+// take removes and returns the waiting requests. A barrier stays until notBefore, unless the process is stopping: pause
+// is the time until then.
 func (r *requests) take(notBefore time.Time) (todo work, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,22 +111,22 @@ func (r *requests) take(notBefore time.Time) (todo work, pause time.Duration) {
 // Left returns the barriers that the writer did not take; one may be nil. Call it only after the writer has ended.
 func (r *requests) Left() []*lane.Barrier { return append(r.todo.dropped, r.todo.barrier) }
 
-// work is the requests that the writer has not taken yet.
+// work is a set of requests for the writer.
 type work struct {
-	topics  map[string]connector.TopicConfig // that feed the table from now on
+	topics  map[string]connector.TopicConfig // the topics that begin to feed the table
 	barrier *lane.Barrier
 	// dropped are barriers whose batches were given up; the writer releases the parts of the lanes.
 	dropped  []*lane.Barrier
 	resume   map[connector.Partition]ResumeRequest
 	compare  map[connector.Partition]int64
-	lost     map[connector.Partition]uint64 // lost claims, with a session larger than their last one
-	filled   []filledWindows                // results of filling dedup windows
-	measure  bool                           // a Measure request
-	stopping bool                           // the process is stopping
+	lost     map[connector.Partition]uint64 // lost claims, each with a session number larger than that of its last session
+	filled   []filledWindows                // the results of filling dedup windows
+	measure  bool                           // true if Measure was requested
+	stopping bool                           // true if the process is stopping
 }
 
-// merge puts back the requests to resume, compare and measure that were taken but not done, unless newer ones have
-// arrived.
+// merge puts requests of old back that the writer took but could not do: those to resume, compare and measure. A newer
+// request of the same kind stays.
 func (now *work) merge(old work) {
 	for p, r := range old.resume {
 		if now.resume == nil {

@@ -8,18 +8,18 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// reservation is the memory of a sealed batch in the batch pool while it is written. Rows are released as they are
-// encoded, encoded bytes as they are put, and bad records when their dead letters are durable.
+// reservation is the memory that a sealed batch has in the batch pool while it is written. Rows are released as they
+// are encoded, encoded bytes as their files are put, and bad records once their dead letters are durable.
 type reservation struct {
 	pool       *bytepool.Pool
 	barrier    *lane.Barrier
 	chunks     []plan.Chunk
-	last       []int // for each chunk, the number of pieces up to its end
-	freed      int   // number of chunks released so far
-	encoded    int64 // bytes of encoded files in memory
+	last       []int // for each chunk, how many pieces of the plan are in it or in a chunk before it
+	freed      int   // how many chunks were released
+	encoded    int64 // the bytes of encoded files that are in memory
 	batch      *plan.SealedBatch
-	letters    int64 // bytes of candidates
-	entries    int64 // bytes of entries, which outlive the rows
+	letters    int64 // the bytes of candidates
+	entries    int64 // the bytes of entries, which are needed longer than the rows
 	wakeReader func()
 }
 
@@ -28,14 +28,14 @@ func (c *committer) reserve(barrier *lane.Barrier, batch *plan.SealedBatch) *res
 	r := &reservation{pool: c.batch, barrier: barrier, chunks: batch.Chunks, batch: batch, letters: lane.AllocatedBy(batch.Candidates), wakeReader: c.wakeReader}
 	for i := range r.chunks {
 		c := &r.chunks[i]
-		ids := idempotency.IDBytes(c.Entries) // counted with the rows until now, but they outlive the rows
+		ids := idempotency.IDBytes(c.Entries) // so far counted with the rows, but needed longer
 		r.entries += c.EntryBytes + ids
 		c.EntryBytes, c.Allocated = 0, c.Allocated-ids
 	}
 	return r
 }
 
-// plan notes how many pieces of the plan each chunk has. progress needs it.
+// plan notes how many pieces of the plan are in each chunk, which progress needs.
 func (r *reservation) plan(pieces []connector.Piece) {
 	r.last = make([]int, len(r.chunks))
 	n := 0
@@ -47,8 +47,8 @@ func (r *reservation) plan(pieces []connector.Piece) {
 	}
 }
 
-// progress is called while pieces are encoded: see [connector.Table]. It releases the chunks of which all pieces are
-// done, and accounts for the encoded bytes in memory.
+// progress is called while pieces are encoded: see [connector.Table]. It releases the chunks whose pieces are all
+// encoded, and counts the encoded bytes that are in memory.
 func (r *reservation) progress(done int, encoded int64) {
 	to := r.freed
 	for to < len(r.chunks) && r.last[to] <= done {
@@ -57,7 +57,7 @@ func (r *reservation) progress(done int, encoded int64) {
 	r.release(to, encoded)
 }
 
-// release releases the chunks before index to, and sets the encoded bytes in memory.
+// release releases the chunks before index to, and takes encoded as the number of encoded bytes in memory.
 func (r *reservation) release(to int, encoded int64) {
 	change := encoded - r.encoded
 	for _, c := range r.chunks[r.freed:to] {
@@ -70,16 +70,16 @@ func (r *reservation) release(to int, encoded int64) {
 	r.wakeReader()
 }
 
-// releaseLetters releases the bad records. Their dead letters are durable or will not be written.
+// releaseLetters releases the bad records, once their dead letters are durable or will not be written.
 func (r *reservation) releaseLetters() {
-	r.batch.Candidates = nil // would otherwise live as long as the batch
+	r.batch.Candidates = nil // otherwise their memory would be in use as long as the batch is
 	r.pool.Adjust(-r.letters)
 	r.barrier.Allocated.Add(-r.letters)
 	r.letters = 0
 	r.wakeReader()
 }
 
-// end releases everything that is left.
+// end releases what is still reserved.
 func (r *reservation) end() {
 	r.releaseLetters()
 	r.pool.Adjust(-r.entries)

@@ -11,8 +11,8 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// TestReservation: the memory of a batch that was given up before the writer took it is released once. The memory of a
-// batch that is written is released step by step, as its pieces are encoded and its files are put.
+// TestReservation: the memory of a batch that is discarded before the writer takes it is released once. The memory of a
+// batch that is committed is released step by step, as its pieces are encoded and its files are put.
 func TestReservation(t *testing.T) {
 	pool := bytepool.New(1000)
 	w := writerOf(Config{Lanes: 2, Batch: pool}, connector.Target{}, nil).committer
@@ -39,7 +39,7 @@ func TestReservation(t *testing.T) {
 	taken := w.gather(t.Context(), barrier)
 	r := w.reserve(barrier, taken)
 	first, last := taken.Chunks[0].Rows, taken.Chunks[3].Rows
-	r.plan([]connector.Piece{{Rows: first, To: 5}, {Rows: first, From: 7, To: 9}, {Rows: last, To: 1}}) // two chunks have no rows in the plan
+	r.plan([]connector.Piece{{Rows: first, To: 5}, {Rows: first, From: 7, To: 9}, {Rows: last, To: 1}}) // the plan has no row of the two other chunks
 	for _, step := range []struct {
 		done           int
 		encoded        int64

@@ -29,11 +29,12 @@ type resolver struct {
 	*writerState
 
 	kafka     kafka
-	committer *committer                     // makes initial commits
-	window    *window                        // nil if the table declares no identity
-	start     map[string]connector.Start     // by topic
-	rows      map[connector.RowsOf]rowsFound // the rows found of partitions without a position; such partitions are held
-	ends      map[connector.Partition]int64  // log ends of all partitions of the topics, at the first Measure request
+	committer *committer                 // makes initial commits
+	window    *window                    // nil if the table declares no identity
+	start     map[string]connector.Start // the start of each topic
+	// The rows that searches have found of partitions without a position, which are held for that.
+	rows map[connector.RowsOf]rowsFound
+	ends map[connector.Partition]int64 // the log ends of all partitions of the topics when Measure was first requested
 }
 
 // kafka sends requests to Kafka, each with a deadline.
@@ -47,7 +48,7 @@ type kafka struct {
 // initial commit or is held. The order of the reads matters: the committed offsets first, the snapshot after them.
 // Otherwise it could miss an initial commit that another member makes in between.
 //
-// If Kafka does not respond in time, only the claims that the request was about are held.
+// If Kafka does not respond to a request in time, only the claims that need this request are held.
 func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]ResumeRequest) Outcome {
 	result := map[connector.Partition]Found{}
 	holdOne := func(p connector.Partition, reason hold.Reason, detail string) {
@@ -60,7 +61,8 @@ func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]Re
 	}
 	r.snapshot = s
 	if detail := plan.Replaced(r.snapshot, r.pipeline); detail != "" {
-		ends, _ := r.kafka.bounds(ctx, positionsAt(slices.Collect(maps.Keys(claims)))) // only to show the lag
+		// An error does not matter, because the ends only serve to show the lag.
+		ends, _ := r.kafka.bounds(ctx, positionsAt(slices.Collect(maps.Keys(claims))))
 		for p := range claims {
 			holdOne(p, hold.TableReplaced, detail)
 			f := result[p]
@@ -70,7 +72,7 @@ func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]Re
 		return Outcome{Kind: Resumed, Resumed: result}
 	}
 	if err := r.commitInitial(ctx, claims, offsets, unanswered, holdOne); err != nil {
-		if classify.Of(err) == classify.Fenced { // another member made the initial commit first: use its positions
+		if classify.Of(err) == classify.Fenced { // another member has made the initial commit, so its positions are used
 			return r.resume(ctx, claims)
 		}
 		return r.committer.failureOutcome(ctx, nil, err)
@@ -105,9 +107,9 @@ func (r *resolver) resume(ctx context.Context, claims map[connector.Partition]Re
 }
 
 // epochBefore returns the leader epoch of the last record before a position, -1 if unknown. The table's value takes
-// precedence, even if it is "unknown": an operator who moved the position has checked it. The reader's last
-// position and the committed offset serve tables written by versions without epochs, and only if they are at
-// exactly this position.
+// precedence, even if it is "unknown": an operator who moved the position has checked it. If the table has none because
+// an older version wrote it, the epoch comes from the reader's last position or from the committed offset, if one of
+// them is exactly this position.
 func (r *resolver) epochBefore(p connector.Partition, next int64, last connector.Position, offsets map[int32]connector.GroupOffset) int32 {
 	if epoch, kept := r.snapshot.Epoch(r.pipeline, p); kept {
 		return epoch
@@ -139,8 +141,8 @@ func (k *kafka) withTimeout(ctx context.Context, what string, op func(context.Co
 	return hold.New(hold.KafkaDown, "Kafka did not return "+what, err)
 }
 
-// groupOffsets returns the group's committed offsets of the claims' topics. Only an initial commit depends on them;
-// elsewhere they are a hint. unanswered has the topics whose offsets could not be read.
+// groupOffsets returns the group's committed offsets of the claims' topics. Only an initial commit depends on them; for
+// everything else they are a hint. unanswered has the topics whose offsets could not be read.
 func (k *kafka) groupOffsets(ctx context.Context, claims map[connector.Partition]ResumeRequest) (offsets map[string]map[int32]connector.GroupOffset, unanswered map[string]error) {
 	offsets, unanswered = map[string]map[int32]connector.GroupOffset{}, map[string]error{}
 	topics := map[string]bool{}
@@ -168,8 +170,8 @@ func (k *kafka) groupOffsets(ctx context.Context, claims map[connector.Partition
 // maxParallel is the maximum number of topics to request at once.
 const maxParallel = 16
 
-// inParallel calls ask for each topic, for up to maxParallel at once, because each call may take until its deadline and
-// the commits of the table wait for all.
+// inParallel calls ask for each topic, for up to maxParallel topics at a time. It does so because a call may take until
+// its deadline, and the commits of the table wait for all calls.
 func inParallel(topics []string, ask func(topic string)) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, maxParallel)
@@ -183,8 +185,8 @@ func inParallel(topics []string, ask func(topic string)) {
 	asking.Wait()
 }
 
-// commitInitial makes the initial commit for claims without a position. It holds those that may have been read
-// before: a missing txn does not prove a first start.
+// commitInitial makes the initial commit for claims without a position. It holds those whose partition may have been
+// read before, because a missing txn does not prove that it was not.
 func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset,
 	unanswered map[string]error, holdOne func(connector.Partition, hold.Reason, string),
 ) error {
@@ -213,7 +215,7 @@ func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Parti
 			return fmt.Errorf("initial commit of topic %q: %w", name, err)
 		}
 		if len(planned[name].Positions) == 0 {
-			continue // all of its partitions are held because the table has their rows
+			continue // all partitions of this topic are held, because the table has rows of them
 		}
 		first := planned[name].Plan(r.snapshot, r.pipeline)
 		s, err := r.committer.commit(ctx, first, nil)
@@ -226,8 +228,8 @@ func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Parti
 	return nil
 }
 
-// selectInitial returns, by topic, the claims without a position that may make their initial commit according to txns
-// and committed offsets. It holds the other claims without a position. The error is never a [hold.Error].
+// selectInitial returns, by topic, those claims without a position for which txns and committed offsets allow an
+// initial commit. It holds the other claims without a position. The error is not a [hold.Error].
 func (r *resolver) selectInitial(claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset, unanswered map[string]error,
 	holdOne func(connector.Partition, hold.Reason, string),
 ) (map[string][]connector.Partition, error) {
@@ -264,7 +266,7 @@ func (k *kafka) topic(ctx context.Context, name string) (topic connector.Topic, 
 	return topic, err
 }
 
-// positionsAt returns the argument with which bounds reads the log ends alone.
+// positionsAt returns positions with which bounds reads the log ends and judges no position.
 func positionsAt(partitions []connector.Partition) []connector.Position {
 	at := make([]connector.Position, len(partitions))
 	for i, p := range partitions {
@@ -282,7 +284,7 @@ func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connec
 		got, err := k.log.Bounds(ctx, at)
 		maps.Copy(bounds, got)
 		if errors.As(err, &unread) {
-			return nil // the cluster answers: a missing leader must not open the breaker that all requests to Kafka share
+			return nil // the cluster answers, and a missing leader must not open the breaker that all requests to Kafka share
 		}
 		unread = nil
 		return err
@@ -293,8 +295,8 @@ func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connec
 	return bounds, err
 }
 
-// boundsError returns the [hold.Error] for a partition without bounds, given the error of bounds. It returns nil if
-// the bounds are known or the partition is gone.
+// boundsError returns the [hold.Error] of a partition whose bounds are unknown; err is the error of bounds. It returns
+// nil if the bounds are known or the partition no longer exists.
 func boundsError(err error, p connector.Partition) error {
 	var unread *connector.UnreadError
 	if !errors.As(err, &unread) {
@@ -307,12 +309,12 @@ func boundsError(err error, p connector.Partition) error {
 	return hold.New(hold.KafkaDown, "failed to read the partition's log ends", cause)
 }
 
-// maxReadings is how often a resume compares a position with its log at most, if the leader keeps changing.
+// maxReadings is how often a resume compares a position with its log at most while the leader keeps changing.
 const maxReadings = 4
 
 // findings compares positions with the log ends of their partitions, and puts the results into result. A finding counts
-// only if it repeats after confirmAfter under the same leader epoch: a leader that was just elected may not know the
-// end of its log yet.
+// only if a second reading, confirmAfter later and under the same leader epoch, repeats it, because a leader that was
+// just elected may not know the end of its log yet.
 func (r *resolver) findings(ctx context.Context, at []connector.Position, claims map[connector.Partition]ResumeRequest, result map[connector.Partition]Found) error {
 	before := map[connector.Partition]sighting{}
 	for reading := 1; len(at) > 0; reading++ {
@@ -348,11 +350,12 @@ func (r *resolver) findings(ctx context.Context, at []connector.Position, claims
 	return nil
 }
 
-// sighting is one finding about a position, and the leader epoch under which it was read.
+// sighting is a finding about a position that one reading has shown, and the leader epoch of that reading.
 type sighting struct {
 	reason hold.Reason
 	epoch  int32
 }
 
-// isKnown reports whether a finding needs no confirmation: the claim is already held for it, or paused.
+// isKnown reports whether a finding counts without a second reading, because the claim is already held for the same
+// reason or is paused.
 func (q ResumeRequest) isKnown(reason hold.Reason) bool { return q.Paused || q.Held == reason }

@@ -11,24 +11,24 @@ import (
 	"sluice/reliability/hold"
 )
 
-// That a partition has neither a txn nor a committed offset does not prove a first start. A table may drop txns if its
-// properties say so, and Kafka deletes the offsets of a group that was inactive for a week. Rows of the table prove
-// earlier work. The search does not depend on the properties of the table, because the property that dropped the txns
-// may have been removed since.
+// If a partition has neither a txn nor a committed offset, it may nevertheless have been read before. A table may drop
+// txns if its properties say so, and Kafka deletes the offsets of a group that was inactive for a week. Rows in the
+// table prove that it was read. The search does not depend on the properties of the table, because the property that
+// dropped the txns may have been removed since.
 
-// rowsFoundValid is how long the rows that a search has found count without a new search: a search may take long, and
+// rowsFoundValid is how long the result of a search counts without a new search, because a search may take long and
 // rows rarely disappear.
 const rowsFoundValid = time.Hour
 
-// rowsFound says where and when rows of partitions without a position were found.
+// rowsFound says in which table, and when, rows of a partition without a position were found.
 type rowsFound struct {
-	table string // id of the table
+	table string // the id of the table
 	at    time.Time
 }
 
-// rejectWithRows keeps partitions from an initial commit if the table already has their rows. For a new topic any of
-// its rows count, and failures gets the hold of the topic. Added partitions are held one by one and removed from their
-// plan. One search covers all topics; if it fails, failures gets its error for each of them.
+// rejectWithRows prevents the initial commit of partitions of which the table already has rows. If it has rows of a new
+// topic, failures gets a hold for the whole topic; an added partition is held alone and removed from its plan. One
+// search covers all topics, and if it fails, failures gets its error for each of them.
 func (r *resolver) rejectWithRows(ctx context.Context, planned map[string]*plan.Initial, failures map[string]error, holdOne func(connector.Partition, hold.Reason, string)) {
 	search := map[connector.RowsOf]bool{}
 	for _, i := range planned {

@@ -12,8 +12,8 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// The calls of a writer to the table and to Kafka count as waiting in the watchdog of its loop, because reading the log
-// of a large table may take long. Encoding does not count as waiting, except for the waits inside of it that mark the
+// While a writer waits for the table or for Kafka, the watchdog of its loop counts it as waiting, because reading the
+// log of a large table may take long. Encoding does not count as waiting, except for waits inside of it that mark the
 // loop themselves, such as those of guards.
 
 // waitFor runs op and marks the loop of ctx as waiting meanwhile.
@@ -26,16 +26,16 @@ func waitFor(ctx context.Context, op func() error) error {
 
 // waitingTable is a table whose calls, except those that encode, count as waiting.
 //
-// A panic of the table becomes an error that holds the claims of that table. The likely cause is the content of its log
-// or data files, written by another program. The other tables are fine, and a restart would meet the same content.
-// After a panic in Commit the outcome is unknown; the claims resume from the log.
+// A panic of the table becomes an error that holds the claims of that table. The likely cause is content of its log or
+// data files that another program wrote. So the other tables continue, and a restart would not help. After a panic in
+// Commit the outcome is unknown; the claims resume from the log.
 type waitingTable struct {
 	connector.Table
 	logger *slog.Logger
-	logged panics.Seen // a repeated check of the hold adds no line
+	logged panics.Seen // the last panic, so that a repeated check of the hold does not log it again
 }
 
-// unwrapTable returns the wrapped table.
+// unwrapTable returns the table inside of a waitingTable, and any other table unchanged.
 func unwrapTable(t connector.Table) connector.Table {
 	if o, ok := t.(*waitingTable); ok {
 		return o.Table
@@ -66,8 +66,8 @@ func (t *waitingTable) Discard(ctx context.Context, s *connector.Staged) {
 	_ = t.call(ctx, func() error { t.Table.Discard(ctx, s); return nil })
 }
 
-// reading returns read with its panics turned into holds. It does not mark the loop as waiting, because read does so
-// itself.
+// reading returns a Reading that turns panics of read into holds. It does not mark the loop as waiting, because read
+// does so itself.
 func (t *waitingTable) reading(read connector.Reading) connector.Reading {
 	return func(ctx context.Context, each func(connector.PastRows) error) error {
 		return t.holdOf(ctx, panics.Catch(func() error { return read(ctx, each) }))
@@ -79,8 +79,8 @@ func (t *waitingTable) call(ctx context.Context, op func() error) error {
 	return t.holdOf(ctx, waitFor(ctx, func() error { return panics.Catch(op) }))
 }
 
-// holdOf turns an error that comes from a panic into a hold, and logs the stack unless the last panic was the same.
-// Other errors it returns unchanged.
+// holdOf returns a hold for an error that comes from a panic, and logs the panic's stack unless the last panic was the
+// same. It returns other errors unchanged.
 func (t *waitingTable) holdOf(ctx context.Context, err error) error {
 	caught, anew := t.logged.Anew(err)
 	if caught == nil {
@@ -96,7 +96,7 @@ func (t *waitingTable) holdOf(ctx context.Context, err error) error {
 	return hold.New(hold.TableUnsupported, "this version fails on the content of the table; the log has the stack", err)
 }
 
-// waitingLetters are dead letters whose writes count as waiting.
+// waitingLetters writes dead letters, and marks the loop as waiting meanwhile.
 type waitingLetters struct{ connector.DeadLetters }
 
 func newWaitingLetters(d connector.DeadLetters) connector.DeadLetters {

@@ -14,7 +14,7 @@ import (
 	"sluice/reliability/panics"
 )
 
-// panicky is a table whose Commit and Discard panic; Load calls load.
+// panicky is a table whose Commit and Discard panic. Its Load calls the function in the field.
 type panicky struct {
 	connector.Table
 	load func() (*connector.Snapshot, error)
@@ -61,7 +61,8 @@ func TestWaitingTable_PanicIsHold(t *testing.T) {
 	holds(read(t.Context(), nil))
 	lines(4)
 
-	// If an adapter has recovered its own panic, its choice of hold stays; an error without a panic becomes no hold.
+	// If an adapter has recovered its own panic and returns a hold, that hold stays. An error without a panic does not
+	// become a hold.
 	load = func() (*connector.Snapshot, error) {
 		return nil, hold.New(hold.SchemaConflict, "known", panics.Catch(func() error { panic(1) }))
 	}

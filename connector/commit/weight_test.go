@@ -13,7 +13,7 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// refused is an error with the size of a decoder's error.
+// refused is an error that takes as much memory as a decoder's error.
 type refused struct {
 	code   string
 	path   string

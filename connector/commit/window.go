@@ -27,8 +27,8 @@ type window struct {
 	*connector.Duplicates
 	*writerState
 
-	scopes map[connector.Partition]idempotency.Scope // of the claims of this member
-	resets map[connector.Partition]int64             // the resets by operators that scopes have applied
+	scopes map[connector.Partition]idempotency.Scope // the scopes in the store, by claim of this member
+	resets map[connector.Partition]int64             // for each scope, the operator's reset that was applied to it last
 	swept  time.Time
 	log    duplicateLog
 
@@ -39,26 +39,27 @@ type window struct {
 	fills    Fills
 
 	filling sync.WaitGroup
-	waiting map[connector.Partition]*waiting // claims whose windows are being filled
-	failed  map[connector.Partition]error    // claims whose windows could not be filled, until the next attempt
+	waiting map[connector.Partition]*waiting // the claims whose windows are being filled
+	// The claims whose windows could not be filled, with the error, until the next attempt.
+	failed map[connector.Partition]error
 }
 
-// waiting is a claim whose window is being filled. It resumes afterwards, unless it is lost by then.
+// waiting is a claim whose window is being filled. Afterwards the claim resumes, unless it was lost meanwhile.
 type waiting struct {
 	ResumeRequest
 	lost bool
 }
 
 const (
-	// fillsAtOnce is the maximum number of windows that are filled from tables at once. Each takes memory that no
-	// pool counts, and after a start all tables need it.
+	// fillsAtOnce is how many windows are filled from tables at the same time. Filling takes memory that no pool
+	// counts, and after a start all tables need it.
 	fillsAtOnce = 4
 
 	duplicateLines    = 20
 	duplicateLinesPer = time.Minute
 )
 
-// newWindow returns the window of a table, nil if the table declares no identity.
+// newWindow returns the windows of a table; nil if the table declares no identity.
 func newWindow(d *connector.Duplicates, of *writerState, q *requests, turns Fills, loops *pulse.Loops) *window {
 	if d == nil {
 		return nil
@@ -71,16 +72,18 @@ func newWindow(d *connector.Duplicates, of *writerState, q *requests, turns Fill
 	}
 }
 
-// gap is the part that the window of a claim lacks: rows at offsets [from, next).
+// gap is what the window of a claim lacks: the fingerprints of rows at offsets [from, next).
 type gap struct {
-	scope         idempotency.Scope
-	through       int64 // the offset that the store has reached
-	from, next    int64
-	newest, since int64 // the partition's newest timestamp, Never if it has no rows; and the oldest time in its window
+	scope      idempotency.Scope
+	through    int64 // the offset up to which the store has the window
+	from, next int64
+	// Newest is the partition's newest timestamp, Never if it has no rows. since is the oldest time in its window.
+	newest, since int64
 }
 
-// gaps returns the gaps of the windows of claims, compared with their positions in the snapshot. It resets a window
-// that is ahead of the position, that an operator has reset, or that a restored database may have brought back.
+// gaps compares the windows of claims with their positions in the snapshot, and returns what they lack. It resets a
+// window that reaches beyond the position, that an operator has reset, or that a restored database may have brought
+// back.
 func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition]) (map[connector.Partition]gap, error) {
 	all := map[connector.Partition]gap{}
 	for p := range claims {
@@ -90,10 +93,10 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 		}
 		scope := idempotency.Scope{Pipeline: w.pipeline, TableID: w.snapshot.TableID, Identity: w.Identity, Partition: p}
 		if old, ok := w.scopes[p]; ok && old != scope {
-			w.Store.Release(old) // it belongs to a table that was replaced
+			w.Store.Release(old) // the old scope is of a table that was replaced
 		}
 		w.scopes[p] = scope
-		w.metrics.duplicates.WithLabelValues(p.Topic) // makes the series visible at 0
+		w.metrics.duplicates.WithLabelValues(p.Topic) // exports the series with 0
 		reset := int64(0)
 		if w.Reset != nil {
 			reset = w.Reset(p)
@@ -101,9 +104,9 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 		through, err := w.Store.Through(ctx, scope)
 		restored := 0 < through && through < min(reset, position)
 		if err == nil && (through > position || reset != w.resets[p] || restored) {
-			// The position was set back: records after it will come again and must not be duplicates of themselves.
-			// Or an operator reset the window, and a database restored from a backup may have brought the old one
-			// back.
+			// Either the position was set back: records after it will be read again, and must not be duplicates of
+			// themselves. Or an operator reset the window, which a database that was restored from a backup may still
+			// have.
 			through, err = 0, w.Store.Reset(ctx, scope)
 		}
 		if err != nil {
@@ -122,7 +125,7 @@ func (w *window) gaps(ctx context.Context, claims iter.Seq[connector.Partition])
 	return all, nil
 }
 
-// prepare returns a reading of the rows whose fingerprints fill gaps, nil if there are no such rows.
+// prepare returns a Reading of the rows whose fingerprints are missing in gaps; nil if there are no such rows.
 func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, error) {
 	q := connector.FingerprintQuery{Identity: w.Identity, Claims: map[connector.Partition]connector.Offsets{}, IDs: w.IDs}
 	for p, g := range gaps {
@@ -148,9 +151,9 @@ func (w *window) prepare(gaps map[connector.Partition]gap) (connector.Reading, e
 	return read, err
 }
 
-// fill stores the fingerprints that fill gaps; read is the result of prepare. A window in the store reaches its
-// position only after all of its fingerprints are stored. It may run on any goroutine, but only once at a time for each
-// claim.
+// fill stores the fingerprints that are missing in gaps; read is the result of prepare. The store's window reaches the
+// position only after all of its fingerprints were stored. fill may run on any goroutine, but for each claim only one
+// at a time.
 func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, read connector.Reading) error {
 	if len(gaps) == 0 {
 		return nil
@@ -188,7 +191,8 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 			return store.Remember(ctx, g.scope, g.through, g.through, func(yield func(idempotency.Entry) bool) {
 				for _, e := range rows.Entries {
 					at, dated := idempotency.Effective(e.At, rows.Written)
-					at = min(at, g.newest) // as judged at that time, a moment before the file was written
+					// The time with which the writer judged the record, a moment before the file was written.
+					at = min(at, g.newest)
 					if !dated || e.Fingerprint.IsZero() || e.Offset < g.from || e.Offset >= g.next || at < g.since {
 						continue
 					}
@@ -217,8 +221,8 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 }
 
 // load looks up the fingerprints of a sealed batch, and puts those that the windows have into batch.Seen. It runs right
-// before Decide, so that Decide can be pure. The error is Fenced if a window of the batch is being filled for another
-// session, or if other members change the windows at each attempt.
+// before Decide, so that Decide can be pure. The error has class Fenced if a window of the batch is being filled for
+// another session of its claim, or if other members change the windows at each attempt.
 func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 	if w == nil {
 		return nil
@@ -229,7 +233,7 @@ func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 		}
 	}
 	ours := func(yield func(connector.Partition) bool) {
-		for p, span := range batch.Claims { // the others will be fenced
+		for p, span := range batch.Claims { // only these, because the other claims will be fenced
 			if w.snapshot.Positions[p.AppID(w.pipeline)] == span.From && !yield(p) {
 				return
 			}
@@ -247,9 +251,8 @@ func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 // maxLookups is the number of attempts to look a batch up while other members change its windows.
 const maxLookups = 3
 
-// lookUp fills the windows of a sealed batch's claims and looks up its fingerprints. whole reports whether the
-// windows were complete all the time: a member with an older position may reset a shared window between filling and
-// look-up.
+// lookUp fills the windows of a sealed batch's claims and looks up its fingerprints. whole is false if a window was not
+// complete all the time, because a member with an older position may reset a shared window between filling and look-up.
 func (w *window) lookUp(ctx context.Context, batch *plan.SealedBatch, claims iter.Seq[connector.Partition]) (whole bool, err error) {
 	gaps, err := w.gaps(ctx, claims)
 	if err != nil {
@@ -291,7 +294,7 @@ func (w *window) remember(ctx context.Context, p *plan.Plan) {
 	for partition, span := range p.Next {
 		scope, ok := w.scopes[partition]
 		if !ok {
-			continue // the claim was lost meanwhile
+			continue // the claim was lost since the batch was sealed
 		}
 		if err := store.Remember(ctx, scope, span.From, span.Next, p.Remembered(partition)); err != nil && !errors.Is(err, idempotency.ErrMoved) {
 			failed = true
@@ -308,7 +311,7 @@ func (w *window) remember(ctx context.Context, p *plan.Plan) {
 	w.log.log(ctx, w.logger, p)
 }
 
-// sweep deletes fingerprints older than the window, at most once per Sweep.
+// sweep deletes fingerprints that are older than the window, at most once in the time Sweep.
 func (w *window) sweep(ctx context.Context) {
 	if w == nil || w.snapshot == nil || time.Since(w.swept) < w.Sweep {
 		return
@@ -330,9 +333,9 @@ func (w *window) sweep(ctx context.Context) {
 	}
 }
 
-// fillForResume checks the windows of claims that resume. Claims with complete windows stay in result, and so do those
-// whose windows could not be filled, with a hold. It removes the others from result; a goroutine fills their windows,
-// after which they resume again.
+// fillForResume checks the windows of claims that resume. Claims with complete windows stay in result. Those whose
+// windows could not be filled stay with a hold. It removes the others, whose windows a goroutine fills; afterwards they
+// resume again.
 func (w *window) fillForResume(ctx context.Context, claims map[connector.Partition]ResumeRequest, result map[connector.Partition]Found) error {
 	if w == nil {
 		return nil
@@ -343,7 +346,7 @@ func (w *window) fillForResume(ctx context.Context, claims map[connector.Partiti
 				continue
 			}
 			if waits := w.waiting[p]; waits != nil {
-				*waits = waiting{ResumeRequest: claims[p]} // continues with its newest session
+				*waits = waiting{ResumeRequest: claims[p]} // the claim continues to wait, with its newest session
 				delete(result, p)
 			} else if !yield(p) {
 				return
@@ -385,7 +388,7 @@ func (w *window) fillForResume(ctx context.Context, claims map[connector.Partiti
 	return nil
 }
 
-// unfilled returns the result of a resume with the hold of a claim whose window could not be filled.
+// unfilled returns what a resume has found, with a hold because the window of the claim could not be filled.
 func (w *window) unfilled(p connector.Partition, q ResumeRequest, f Found, err error) Found {
 	reason, detail, held := hold.Of(err)
 	if !held {
@@ -396,14 +399,14 @@ func (w *window) unfilled(p connector.Partition, q ResumeRequest, f Found, err e
 	return f
 }
 
-// filledWindows says that filling the windows of gaps has finished, or failed with err.
+// filledWindows says that filling the windows with these gaps has ended; err is nil if it succeeded.
 type filledWindows struct {
 	gaps map[connector.Partition]gap
 	err  error
 }
 
-// handleFilled returns the claims that must resume again, because filling their windows has finished or failed. It
-// remembers the failures for these resumes, and releases the windows of claims that were lost meanwhile.
+// handleFilled handles the ends of filling windows. It returns the claims that must resume again, keeps failures for
+// these resumes, and releases the windows of claims that were lost meanwhile.
 func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again map[connector.Partition]ResumeRequest) {
 	again = map[connector.Partition]ResumeRequest{}
 	for _, d := range done {
@@ -420,7 +423,7 @@ func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again 
 				w.release(p)
 				continue
 			}
-			// If the window changed meanwhile (the claim was lost and came back), it has a different gap now.
+			// If the claim was lost and came back meanwhile, its window now has another gap.
 			if again[p] = waited.ResumeRequest; d.err != nil && !errors.Is(d.err, idempotency.ErrMoved) {
 				w.failed[p] = d.err
 			}
@@ -429,14 +432,14 @@ func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again 
 	return again
 }
 
-// release releases the window of a lost claim. While the window is being filled, it only marks the claim as lost.
+// release releases the window of a lost claim. If the window is being filled, release only marks the claim as lost.
 func (w *window) release(p connector.Partition) {
 	if w == nil {
 		return
 	}
 	if waits := w.waiting[p]; waits != nil {
-		// The filling goroutine still runs and would treat an empty window as complete. The window is released when
-		// it finishes, unless the claim has come back.
+		// The goroutine still fills the window, and would take an emptied window for a complete one. handleFilled
+		// releases it, unless the claim has come back by then.
 		waits.lost = true
 		return
 	}
@@ -448,7 +451,7 @@ func (w *window) release(p connector.Partition) {
 	delete(w.failed, p)
 }
 
-// close waits for the filling goroutines and releases all windows.
+// close waits until no window is being filled, and releases all windows.
 func (w *window) close() {
 	if w == nil {
 		return

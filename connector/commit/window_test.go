@@ -112,8 +112,9 @@ func TestWindow_IDs(t *testing.T) {
 	}
 }
 
-// TestWindow_SharedAndReset: a duplicate is found although another member resets the shared window while the window is searched.
-// If the window is reset at each attempt, the load fails with class Fenced.
+// TestWindow_SharedAndReset: members share the fingerprint store. A duplicate is found although another member resets
+// the window of the partition while the fingerprints are looked up. If this happens at each attempt, the load fails
+// with class Fenced.
 func TestWindow_SharedAndReset(t *testing.T) {
 	a := connectortest.Partition(0)
 	for resets, whole := range map[int]bool{0: true, 1: true, 2: true, 9: false} {
@@ -143,8 +144,8 @@ func TestWindow_SharedAndReset(t *testing.T) {
 	}
 }
 
-// TestWindow_ClaimBackWhileFilling: if a claim is lost and comes back while its window is being filled, the
-// fingerprints that are stored already stay, because afterwards the window counts as complete.
+// TestWindow_ClaimBackWhileFilling: if a claim is lost and assigned again while its window is being filled, the
+// fingerprints stored so far are kept, because the window counts as complete once it is filled.
 func TestWindow_ClaimBackWhileFilling(t *testing.T) {
 	a := connectortest.Partition(0)
 	store := idempotency.NewMemory(1<<20, nil)
@@ -262,7 +263,8 @@ func TestDuplicateLog(t *testing.T) {
 	})
 }
 
-// observed is a table whose Commit checks the precondition, calls commit, and then sets the positions of at.
+// observed is a table in memory. Its Commit checks the precondition against the snapshot at, calls the function commit,
+// and then stores the commit's positions in at.
 type observed struct {
 	connector.Table
 	at     *connector.Snapshot
@@ -285,7 +287,7 @@ func (o *observed) Stage(context.Context, *connector.Snapshot, string, []connect
 
 func (o *observed) Discard(context.Context, *connector.Staged) {}
 
-// namedStore is a store that also keeps the entries that it is asked to remember.
+// namedStore is a store that keeps a copy of each entry passed to Remember.
 type namedStore struct {
 	idempotency.Store
 	remembered []idempotency.Entry
@@ -298,8 +300,8 @@ func (n *namedStore) Remember(ctx context.Context, s idempotency.Scope, from, ne
 	return n.Store.Remember(ctx, s, from, next, entries)
 }
 
-// meddled is a store that another member with an older position resets, between the check of the window and the
-// look-up; resets is how often.
+// meddled is a store that is reset at the start of the first resets calls of Seen, as if another member did it between
+// this member's check of the window and its look-up.
 type meddled struct {
 	idempotency.Store
 	resets int
@@ -317,7 +319,7 @@ func (m *meddled) Seen(ctx context.Context, s idempotency.Scope, entries iter.Se
 	return m.Store.Seen(ctx, s, entries)
 }
 
-// recalling is an observed table whose ReadFingerprints yields rows.
+// recalling is an observed table whose ReadFingerprints yields rows and notes whether ids were requested.
 type recalling struct {
 	observed
 	rows connector.PastRows
@@ -329,8 +331,8 @@ func (r *recalling) ReadFingerprints(_ *connector.Snapshot, q connector.Fingerpr
 	return func(_ context.Context, each func(connector.PastRows) error) error { return each(r.rows) }, nil
 }
 
-// halting is a table whose rows are read in two parts: it closes half after the first, and waits for on before the
-// second.
+// halting is a table whose ReadFingerprints yields rows in two parts. It closes half after the first part, and yields
+// the second part once on is closed.
 type halting struct {
 	observed
 	rows     connector.PastRows

@@ -20,28 +20,28 @@ type committer struct {
 	*writerState
 
 	window     *window               // nil if the table declares no identity
-	letters    connector.DeadLetters // nil if the topics of the table have none
+	letters    connector.DeadLetters // nil if no topic of the table has dead letters
 	verdicts   *plan.Verdicts
 	member     string
 	lanes      int
 	batch      *bytepool.Pool
-	wakeReader func() // makes the reader check for free memory
+	wakeReader func() // makes the reader check whether memory is free
 
 	decisions Decisions
-	rules     map[string]connector.LetterRules // by topic
+	rules     map[string]connector.LetterRules // the rules for dead letters, by topic
 	retry     reliability.RecordRetry
 	backoff   reliability.Backoff
 
 	letterLog letterLog
 	ignored   ignoredLog
-	failures  int                    // consecutive batches that failed for an unknown reason
-	unknown   reliability.FailureLog // logs those failures
+	failures  int                    // the number of consecutive batches that failed for an unknown reason
+	unknown   reliability.FailureLog // logs failures for an unknown reason
 
-	troubles     map[connector.Partition]*trouble // local failures by claim
-	batchTrouble trouble                          // local failures of batches for which no single claim is at fault
-	notBefore    time.Time                        // when the next batch may be written
-	encoded      bool                             // whether any row of the table has been encoded since the process started
-	failing      reliability.FailureLog           // logs local failures that persist
+	troubles     map[connector.Partition]*trouble // the local failures of each claim
+	batchTrouble trouble                          // local failures of batches in which it is unknown which claim is at fault
+	notBefore    time.Time                        // when the next batch may be written at the earliest
+	encoded      bool                             // true once any row of the table was encoded since the start of the process
+	failing      reliability.FailureLog           // logs local failures that continue after all attempts
 }
 
 // write gathers a sealed batch from the lanes, decides and commits it.
@@ -110,7 +110,7 @@ func commitAttrs(p *plan.Plan, version int64, took time.Duration) []any {
 	return attrs
 }
 
-// terms returns the terms of Decide at this moment.
+// terms returns the current terms for Decide.
 func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Terms {
 	t := plan.Terms{Pipeline: c.pipeline, Member: c.member, Letters: c.rules, Allowed: map[string]bool{}}
 	if c.window != nil {
@@ -126,7 +126,7 @@ func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Ter
 }
 
 // failureOutcome returns the outcome of a batch or request that failed, or whose effect is unknown. decided is the plan
-// of a batch, nil if there is none. After an unknown error it first pauses, longer each time.
+// of a batch; nil if there is none. If the reason is unknown, it pauses first, longer each time.
 func (c *committer) failureOutcome(ctx context.Context, decided *plan.Plan, err error) Outcome {
 	held := (*hold.Error)(nil)
 	if decided != nil {
@@ -138,7 +138,7 @@ func (c *committer) failureOutcome(ctx context.Context, decided *plan.Plan, err 
 	case errors.As(err, &held):
 		return Outcome{Kind: Failed, Plan: decided, Err: err}
 	}
-	// An unknown error: the batch is dropped, and after a growing pause the claims resume from the table.
+	// The reason is unknown: the batch is dropped, and after a growing pause the claims resume from the table.
 	c.failures++
 	c.metrics.failed.Inc()
 	logger := c.logger
@@ -146,11 +146,11 @@ func (c *committer) failureOutcome(ctx context.Context, decided *plan.Plan, err 
 		logger = logger.With("batch_id", decided.Commit.Batch)
 	}
 	c.unknown.Failed(ctx, logger, slog.LevelError, "commit failed for an unknown reason; its claims resume from the table", "err", err, "failures", c.failures)
-	_ = reliability.Wait(ctx, c.backoff.Pause(c.failures)) // ends early with ctx
+	_ = reliability.Wait(ctx, c.backoff.Pause(c.failures)) // returns early if ctx ends
 	return Outcome{Kind: Dropped, Plan: decided, Err: err}
 }
 
-// gather waits for the parts of all lanes. It returns nil if ctx ends first.
+// gather waits for the parts of a batch from all lanes. It returns nil if ctx ends first.
 func (c *committer) gather(ctx context.Context, barrier *lane.Barrier) *plan.SealedBatch {
 	barrier.Taken = true
 	parts := make([]lane.Part, c.lanes)
@@ -178,7 +178,7 @@ func (c *committer) gather(ctx context.Context, barrier *lane.Barrier) *plan.Sea
 	return batch
 }
 
-// discard releases the parts of a barrier whose batch was given up, unless write has taken them.
+// discard releases the parts of a barrier whose batch is not wanted any more, unless write has taken them.
 func (c *committer) discard(ctx context.Context, barrier *lane.Barrier) {
 	if barrier.Taken {
 		return

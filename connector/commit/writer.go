@@ -18,16 +18,16 @@ type Config struct {
 	Pipeline, Member string
 	Group            connector.Group
 	Log              connector.Log
-	Kafka            *reliability.Guard // around requests to Kafka
+	Kafka            *reliability.Guard // for requests to Kafka
 	Decisions        Decisions
 	Lanes            int
 	Batch            *bytepool.Pool
 	Outcomes         chan<- Outcome
-	Progress         chan<- struct{} // receives a value when memory was released; must be buffered
+	Progress         chan<- struct{} // gets a value when memory was released; must be buffered
 	Fills            Fills
 	Logger           *slog.Logger
 	Metrics          *Metrics
-	Loops            *pulse.Loops // nil disables the watching of the loops
+	Loops            *pulse.Loops // nil if the loops are not watched
 }
 
 // Decisions are the decisions of operators about batches. They are read often, from several goroutines, and must
@@ -51,16 +51,16 @@ type Writer struct {
 	loops     *pulse.Loops
 
 	stop   context.CancelCauseFunc
-	closed func() // called when run has ended; nil if there is nothing to close
+	closed func() // is called when run has ended; nil if there is nothing to close
 }
 
-// writerState is the state that the parts of a writer share. Only the writer's goroutine uses it; a goroutine that
-// fills windows gets what it needs of the snapshot beforehand.
+// writerState is what the parts of a writer share. Only the goroutine of the writer uses it; a goroutine that fills
+// windows gets what it needs of the snapshot before it starts.
 type writerState struct {
 	name     string
 	pipeline string
 	table    connector.Table
-	snapshot *connector.Snapshot // the newest read; nil before the first resume
+	snapshot *connector.Snapshot // the snapshot that was read last; nil before the first resume
 	logger   *slog.Logger
 	metrics  *Metrics
 }
@@ -116,7 +116,8 @@ func (w *Writer) run(ctx context.Context) {
 			w.committer.discard(ctx, barrier)
 		}
 		todo.dropped = nil
-		if todo.barrier == nil { // the batch may hold rows of claims that were lost after it was sealed
+		// Not yet if there is a batch, which may have rows of claims that were lost after it was sealed.
+		if todo.barrier == nil {
 			w.releaseLost(&todo)
 		}
 		if len(todo.filled) > 0 {
@@ -129,7 +130,7 @@ func (w *Writer) run(ctx context.Context) {
 			o := w.committer.write(ctx, todo.barrier)
 			o.Barrier = todo.barrier
 			w.report(ctx, o)
-			for p := range todo.barrier.Claims { // the commit has moved these positions
+			for p := range todo.barrier.Claims { // the commit has moved the positions of these claims
 				delete(todo.compare, p)
 			}
 			w.releaseLost(&todo)
@@ -159,7 +160,7 @@ func (w *Writer) run(ctx context.Context) {
 	}
 }
 
-// sleep waits for requests, or until pause is over if it is positive. It returns false if ctx ended.
+// sleep waits for requests, at most for pause if that is positive. It returns false if ctx has ended.
 func (w *Writer) sleep(ctx context.Context, pause time.Duration) bool {
 	var over <-chan time.Time
 	if pause > 0 {
@@ -176,7 +177,7 @@ func (w *Writer) sleep(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// follow adds topics that feed the table: it sets their starts, their rules for dead letters and the retry policy.
+// follow adds topics that feed the table, with their starts, their rules for dead letters and the retry policy.
 func (w *Writer) follow(topics map[string]connector.TopicConfig) {
 	for name, conf := range topics {
 		w.metrics.follows(name, w.pipeline, conf.Letters != nil)
@@ -187,7 +188,7 @@ func (w *Writer) follow(topics map[string]connector.TopicConfig) {
 	}
 }
 
-// releaseLost deletes requests about lost claims, their troubles and their windows.
+// releaseLost drops the requests about lost claims, and deletes their troubles and windows.
 func (w *Writer) releaseLost(todo *work) {
 	for p, session := range todo.lost {
 		if q, ok := todo.resume[p]; ok && q.Session < session {

@@ -14,7 +14,7 @@ import (
 	"sluice/connector"
 )
 
-// Records are the records of one fetch result. They can be read once.
+// Records are the records of one fetch result. Read takes them out of Left, so they can be read once.
 type Records struct{ Left []connector.Record }
 
 // Release implements [connector.Records].
@@ -62,7 +62,7 @@ func (b *Tally) Seal() arrow.RecordBatch {
 	return NoRows{}
 }
 
-// NoRows is a record batch whose only working method is Release.
+// NoRows is a record batch on which only Release may be called; every other method panics.
 type NoRows struct{ arrow.RecordBatch }
 
 // Release implements [arrow.RecordBatch].
@@ -74,7 +74,7 @@ type Tallies struct{}
 // Builder implements [connector.Decoder].
 func (Tallies) Builder(connector.Schema) (connector.Builder, error) { return &Tally{}, nil }
 
-// LogLines returns the attributes of each line of a JSON log, and empties the log.
+// LogLines returns the attributes of each line of a log in JSON, and empties the buffer.
 func LogLines(t *testing.T, log *bytes.Buffer) (lines []map[string]any) {
 	t.Helper()
 	for text := range strings.Lines(log.String()) {

@@ -14,7 +14,7 @@ func Partition(id int32) connector.Partition {
 	return connector.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: id}
 }
 
-// Schema accepts the rows of every schema, or none if Err is set.
+// Schema is a schema that rows of every other schema fit, or none if Err is set.
 type Schema struct{ Err error }
 
 // Fits returns Err.
@@ -25,8 +25,8 @@ func Snapshot(positions map[string]int64) *connector.Snapshot {
 	return &connector.Snapshot{TableID: "T", Version: 7, Positions: positions, Schema: &Schema{}}
 }
 
-// Entries returns one entry per character of text, at consecutive offsets that begin with from, and a second apart. The
-// character is the identity of the entry; a dot has none.
+// Entries returns one entry for each character of text, at consecutive offsets from from on, and one second apart.
+// Entries of equal characters have equal fingerprints; a dot stands for an entry without identity.
 func Entries(from int64, text string) []idempotency.Entry {
 	h := idempotency.NewHasher(idempotency.Identity{By: idempotency.ByHeader, Name: "id"})
 	var all []idempotency.Entry

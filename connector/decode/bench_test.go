@@ -34,7 +34,7 @@ func rounded(v float64, digits int) string {
 	return strconv.FormatFloat(math.Round(v*p)/p, 'f', -1, 64)
 }
 
-// appendOrder appends order i of n, 386 bytes on average.
+// appendOrder appends the JSON of order i of n to b, 386 bytes on average.
 func appendOrder(b []byte, r *rand.Rand, i, n int) []byte {
 	discount, coupon, note := "null", "null", "null"
 	if r.Float64() >= .6 {
@@ -60,8 +60,8 @@ func appendOrder(b []byte, r *rand.Rand, i, n int) []byte {
 		r.IntN(1024), pick(r, streets), cities[city], r.IntN(1<<17), city, rounded(r.Float64()*180-90, 6), note, strings.Join(list, ","))
 }
 
-// orders returns n records that lie in one buffer as in a decompressed record batch: after each value come the number
-// of its headers and the bytes before the next value.
+// orders returns n records and the bytes of their values. The values lie in one buffer as in a decompressed record
+// batch: after each value come the record's number of headers and the bytes before the next value.
 func orders(n int) (records []connector.Record, bytes int) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var all []byte
@@ -157,13 +157,13 @@ func TestNoAllocations(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for range 3 { // learn sizes
+			for range 3 { // lets the decoder learn the sizes of its buffers
 				for i := range records {
 					add(&records[i])
 				}
 				d.Seal().Release()
 			}
-			for i := range records[:1000] { // fill dictionaries
+			for i := range records[:1000] { // fills the dictionaries
 				add(&records[i])
 			}
 			i := 1000

@@ -21,26 +21,26 @@ type column struct {
 	name     string
 	kind     schema.Kind
 	nullable bool
-	width    int // bytes per value in fixed; 1 for booleans, 0 for kinds that do not use it
+	width    int // bytes per value in fixed, but 1 for booleans; 0 for kinds that do not use fixed
 	field    arrow.Field
-	minute   minute // of a timestamp
+	minute   minute // the cached minute, only used by a timestamp column
 	spare    Spare
-	object   *object // of a struct
-	elem     *column // of a list
+	object   *object // the members of a struct column
+	elem     *column // the element column of a list column
 
-	n       int     // rows written
+	n       int     // number of rows written
 	nulls   []span  // ranges of null rows
-	fixed   []byte  // values of one width; bits for booleans
-	offsets []int32 // row i is [offsets[i], offsets[i+1]): elements in elem, or bytes of the text as if it were plain
+	fixed   []byte  // the values, width bytes each; one bit each for booleans
+	offsets []int32 // row i is [offsets[i], offsets[i+1]) of elem, or of the bytes of all texts as if they were plain
 	data    []byte
-	dict    *interner // nil for plain text
-	indices []int32   // into dict
-	elems   int       // list elements so far; elem may lag behind
+	dict    *interner // the dictionary of the chunk; nil if the column is plain text
+	indices []int32   // per row, the index of its text in dict
+	elems   int       // number of list elements so far; elem may have fewer rows, because it lags behind
 
-	// Statistics of earlier chunks.
+	// Statistics of earlier chunks: rows and bytes (of plain text) are the capacities to reserve.
 	rows, bytes int // capacities to reserve: rows, and bytes of plain text
 	dictLimit   int
-	plainChunks int // chunks to come before a dictionary is tried again
+	plainChunks int // number of chunks that stay plain text before the column tries a dictionary again
 }
 
 // span is the range of rows [start, end).
@@ -50,7 +50,7 @@ const (
 	// retryDictionary is the number of chunks after which a column with too many distinct values tries a dictionary
 	// again.
 	retryDictionary = 16
-	// teachingRows is the smallest number of rows with which a chunk counts for the statistics of text.
+	// teachingRows is the smallest number of rows with which a chunk counts for the statistics of text columns.
 	teachingRows = 1024
 	// longText is the size above which a text is not looked up in the dictionary.
 	longText = 4 << 10
@@ -119,7 +119,7 @@ func (c *column) putText(b []byte, start, end int) {
 	switch {
 	case c.dict == nil:
 		c.putPlain(b, start, end)
-	case end-start > longText: // it will hardly repeat
+	case end-start > longText: // such a long text will hardly repeat
 		c.putIndex(-1, b, start, end)
 	case end-start <= shortText:
 		c.putIndex(c.dict.short(load64(b, start), load64(b, start+8), end-start, c.n), b, start, end)
@@ -155,7 +155,7 @@ func (c *column) putPlain(b []byte, start, end int) {
 	c.endText()
 }
 
-// endText adds the value whose text was appended to data.
+// endText ends the row whose text was appended to data.
 func (c *column) endText() {
 	c.offsets = append(c.offsets, int32(len(c.data)))
 	c.n++
@@ -165,7 +165,7 @@ func (c *column) endText() {
 func (c *column) dropDictionary() {
 	c.data = c.bytesOf(max(c.text(), c.bytes) + shortText)
 	for row, i := range c.indices {
-		if c.offsets[row] < c.offsets[row+1] { // neither null nor empty
+		if c.offsets[row] < c.offsets[row+1] { // the text is neither null nor empty
 			c.data = append(c.data, c.dict.value(int(i))...)
 		}
 	}
@@ -239,7 +239,7 @@ func (c *column) size(n int) int64 {
 
 // allocated returns the memory of the column in bytes, including unused capacity.
 func (c *column) allocated() int64 {
-	const offset, row = 4, 16 // bytes of an int32 and of a span
+	const offset, row = 4, 16 // offset is the bytes of an int32, row those of a span
 	size := cap(c.fixed) + cap(c.data) + offset*(cap(c.offsets)+cap(c.indices)) + row*cap(c.nulls)
 	if c.dict != nil {
 		size += c.dict.allocated()
@@ -255,7 +255,7 @@ func (c *column) allocated() int64 {
 
 // reserve prepares an empty column for a chunk of the usual size.
 func (c *column) reserve() {
-	const slack = 64 // whole words are written, and chunks of as many rows differ in bytes
+	const slack = 64 // the column writes whole words beyond the last byte, and chunks of equally many rows differ in bytes
 	switch {
 	case c.kind == schema.Struct:
 		c.object.reserve()
@@ -284,7 +284,7 @@ func (c *column) finish(n int) arrow.ArrayData {
 	}
 	nulls, validity := c.validity()
 	if c.dict != nil && (c.dict.count() == 0 || 2*c.dict.count() > n-nulls) {
-		// No value at all, or hardly any repetition.
+		// The column has no value at all, or its texts hardly repeat.
 		retry := c.plainChunks
 		c.dropDictionary()
 		if n < teachingRows {
@@ -319,7 +319,7 @@ func (c *column) finish(n int) arrow.ArrayData {
 		typ = arrow.StructOf(fields...)
 	}
 	c.n, c.elems, c.nulls, c.fixed, c.offsets, c.data, c.dict, c.indices = 0, 0, c.nulls[:0], nil, nil, nil, nil, nil
-	defer release(buffers) // the data holds its own references
+	defer release(buffers) // the Arrow data holds references of its own
 	if dictionary != nil {
 		defer dictionary.Release()
 		return array.NewDataWithDictionary(typ, n, buffers, nulls, 0, dictionary)
@@ -331,8 +331,8 @@ func (c *column) finish(n int) arrow.ArrayData {
 	return data
 }
 
-// learn updates the statistics for the next chunk. They fall by an eighth per chunk, so that one unusually large chunk
-// does not reserve its size for ever. The text of a small chunk does not count.
+// learn updates the statistics for the next chunk. The capacities fall by an eighth per chunk, so that one unusually
+// large chunk does not reserve its size for ever. A chunk of fewer than teachingRows rows does not count for text.
 func (c *column) learn(n int) {
 	fade := func(size int) int { return size - size/8 }
 	c.rows = max(n, fade(c.rows))

@@ -5,7 +5,7 @@ import (
 	"sluice/idempotency"
 )
 
-// The formats that other packages name: the default, and that of dead letters.
+// The names of two formats that other packages use: the default, and that of dead letters.
 const (
 	FormatJSON        = "json"
 	FormatDeadLetters = "dead_letter"
@@ -15,7 +15,7 @@ const (
 type Options struct {
 	Strict   bool // an unknown field refuses the record
 	Identity idempotency.Identity
-	Spare    Spare // nil for Go's memory
+	Spare    Spare // lends the buffers of columns; nil for Go's memory
 }
 
 // A Format is a format of records, by the name that the configuration key `format` has.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// hostile makes records that careless parsers are slow at; n is their size.
+// hostile has functions that make records of size n on which careless parsers take quadratic time or memory.
 var hostile = map[string]func(n int) string{
 	"nested objects":    func(n int) string { return strings.Repeat(`{"x":`, n) },
 	"nested lists":      func(n int) string { return `{"u":` + strings.Repeat(`[`, n) },
@@ -53,7 +53,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// allocated returns the bytes that a new decoder allocates for a record.
+// allocated returns the bytes that a new decoder allocates while it decodes one record.
 func allocated(t *testing.T, record []byte) uint64 {
 	t.Helper()
 	d := open(t, parse(t, "s string, i bigint, f double, t timestamp, ls array<string>"), JSON{}, maxDistinct)

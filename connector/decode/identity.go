@@ -17,16 +17,16 @@ var (
 	_ connector.IDDecoder       = JSON{}
 )
 
-// identities makes the fingerprints of rows. An identity that is a field is a column of the table. One that is a header
-// or the content is only in the record, so its fingerprint gets a column.
+// identities makes the fingerprints of rows. If the identity is a field, the table has it as a column. If it is a
+// header or the content, only the record has it, so the row's fingerprint gets a column.
 type identities struct {
 	identity   idempotency.Identity
 	identifier *schema.Identifier // nil if rows have no identity
 	hasher     *idempotency.Hasher
 	text       [2*len(idempotency.Fingerprint{}) + padding]byte
 	keepIDs    bool
-	ids        idempotency.IDs     // ids that are not in the rows, as of headers
-	entries    []idempotency.Entry // of the last chunk
+	ids        idempotency.IDs     // the producers' ids, if no column has them: the values of a header
+	entries    []idempotency.Entry // the fingerprint entries of the last chunk
 }
 
 func newIdentities(id idempotency.Identity, keepIDs bool, table *schema.Schema) (identities, error) {
@@ -43,7 +43,7 @@ func (j JSON) WithIDs() connector.Decoder {
 	return j
 }
 
-// print writes the fingerprint of a record into its column c. It stays null if the record has no identity.
+// print writes the fingerprint of a record into row row of column c. The row stays null if the record has no identity.
 func (i *identities) print(c *column, row int, r *connector.Record) {
 	var f idempotency.Fingerprint
 	switch i.identity.By {
@@ -79,7 +79,8 @@ func (i *identities) of(rows arrow.RecordBatch) {
 	}
 	var err error
 	if i.entries, err = i.identifier.Of(rows, make([]idempotency.Entry, 0, rows.NumRows())); err != nil {
-		panic(fmt.Sprintf("decode: the identity of rows that were built for it: %v", err)) // a bug
+		// Can only be a bug: the rows were built for this identity.
+		panic(fmt.Sprintf("decode: the identity of rows that were built for it: %v", err))
 	}
 	if i.keepIDs {
 		i.ids.MoveTo(i.entries)

@@ -83,7 +83,7 @@ func TestIdentityByField(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // a chunk after the other
+			for range 2 { // twice with the same decoder: the second chunk must be as the first
 				top, _, _ := strings.Cut(c.path, ".")
 				got, column := sealed(t, d,
 					connector.Record{Offset: 10, Timestamp: 5, Value: []byte(c.same)},
@@ -123,8 +123,9 @@ func TestIdentityByHeaderAndContent(t *testing.T) {
 	value := []byte(`{"s":"x"}`)
 	for _, c := range []struct {
 		identity string
-		want     func(*idempotency.Hasher) idempotency.Fingerprint // the fingerprint of records 0 and 1 only
-		records  []connector.Record
+		// Returns the fingerprint that records 0 and 1, but not record 2, must have.
+		want    func(*idempotency.Hasher) idempotency.Fingerprint
+		records []connector.Record
 	}{
 		{"header:id", func(h *idempotency.Hasher) idempotency.Fingerprint { return h.Header([]byte("e-1")) }, []connector.Record{
 			{Value: value, Headers: header("id", "e-1")},
@@ -161,7 +162,7 @@ func TestIdentityByHeaderAndContent(t *testing.T) {
 					t.Errorf("record %d: the column has %s, the entry %s", i, column[i], text)
 				}
 			}
-			// The first rows of a chunk may have no identity.
+			// A chunk may begin with rows that have no identity.
 			if entries, column = sealed(t, d, c.records[2], c.records[0]); entries[1].Fingerprint != want || column[1] != want.String() {
 				t.Errorf("in the next chunk: %v, %v", entries, column)
 			}
@@ -191,7 +192,7 @@ func TestIdentity_None(t *testing.T) {
 	if entries, column := sealed(t, d, connector.Record{Value: []byte(`{"s":"x"}`)}); entries != nil || column != nil {
 		t.Errorf("%v, %v", entries, column)
 	}
-	// If the table has the column from an earlier configuration, it stays null.
+	// If the table has the fingerprint column, but the configuration names no identity, the column is null.
 	s := parse(t, "s string").WithFingerprint()
 	if _, column := sealed(t, open(t, s, JSON{}, 10), connector.Record{Value: []byte(`{"s":"x"}`)}); column[0] != "null" {
 		t.Errorf("%v", column)
@@ -255,7 +256,7 @@ func TestEntriesHaveIDs(t *testing.T) {
 				{Offset: 3, Timestamp: 5, Value: []byte(c.value), Headers: []connector.Header{{Key: "id", Value: []byte("evt-1")}}},
 			}
 			plain, asked := open(t, columns, JSON{Identity: id}, 10), open(t, columns, JSON{Identity: id}.WithIDs().(JSON), 10)
-			for range 2 { // a chunk after the other
+			for range 2 { // twice with the same decoder: the second chunk must be as the first
 				without, _ := sealed(t, plain, records...)
 				with, _ := sealed(t, asked, records...)
 				if idempotency.IDBytes(without) != 0 {

@@ -11,15 +11,15 @@ import (
 type ignoredFields struct {
 	fields int64
 	names  []string
-	more   bool // there were more names than the limit
+	more   bool // true once a name was left out because the limit of names was reached
 	known  map[uint64]struct{}
 
-	// State of the current record.
+	// State of the current record: now is the number of its undeclared fields.
 	now   int64
 	fresh []freshName
 }
 
-// freshName is a new name in the current record.
+// freshName is the name of an undeclared field of the current record that no row before has.
 type freshName struct {
 	hash uint64
 	in   *object
@@ -57,7 +57,7 @@ func (f *ignoredFields) keep() {
 		if n.in.path != "" {
 			n.name = n.in.path + "." + n.name
 		}
-		if !slices.Contains(f.names, n.name) { // shortened names may be equal
+		if !slices.Contains(f.names, n.name) { // two names may be equal once they are shortened
 			f.names = append(f.names, n.name)
 		}
 	}
@@ -73,7 +73,7 @@ func (f *ignoredFields) drop() {
 	f.fresh = f.fresh[:0]
 }
 
-// take returns the counts and names so far and resets them.
+// take returns the counts and names since the last call and resets them.
 func (f *ignoredFields) take() connector.Ignored {
 	i := connector.Ignored{Fields: f.fields, Names: slices.Clone(f.names), More: f.more}
 	clear(f.known)

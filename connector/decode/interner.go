@@ -6,17 +6,17 @@ import "math/bits"
 // interner is the dictionary of one string column in one chunk, in order of first occurrence, with a hash table.
 // Equal records always give equal dictionaries.
 type interner struct {
-	slots    []slot // power of two, at most half full; linear probing
-	limit    int    // of distinct values
+	slots    []slot // hash table with linear probing; its length is a power of two, and at most half of it is used
+	limit    int    // largest number of distinct values
 	data     []byte
-	offsets  []int32 // of the values in data; one more than values
-	firstRow []int32 // of each value: a row that is rolled back removes its new values
+	offsets  []int32 // value i is data[offsets[i]:offsets[i+1]]
+	firstRow []int32 // row in which each value occurred first; if that row is rolled back, the value is removed
 }
 
-// slot is an entry of the hash table. It has a value of up to shortText bytes itself, so that comparing such values
-// needs no access to the text of the dictionary.
+// slot is an entry of the hash table. It contains a value of up to shortText bytes itself, so that comparing such
+// values needs no access to the text of the dictionary.
 type slot struct {
-	lo, hi uint64 // the value padded with zeros; for a longer one its hash and 0
+	lo, hi uint64 // the value padded with zeros; if it is longer than shortText, its hash and 0
 	length int32
 	index  int32 // 1 + index of the value; 0 marks a free slot
 }
@@ -28,7 +28,7 @@ const (
 	maxProbes = 64
 )
 
-// keep masks a value of up to shortText bytes in two words. It is read-only.
+// keep[n] keeps the first n bytes of two words and clears the others. It is read-only.
 var keep = func() (m [shortText + 1]struct{ lo, hi uint64 }) {
 	for n := range m {
 		m[n].lo, m[n].hi = 1<<(8*min(n, 8))-1, 1<<(8*max(n-8, 0))-1
@@ -52,7 +52,7 @@ func (t *interner) value(i int) []byte { return t.data[t.offsets[i]:t.offsets[i+
 // short finds or adds a value of n <= shortText bytes, given in two words with any bytes after it. It returns the
 // index, negative if the column has too many distinct values for a dictionary.
 func (t *interner) short(lo, hi uint64, n, row int) int32 {
-	// No branch on the length: it is random, and a mispredicted branch costs more than the rest.
+	// There is no branch on the length: lengths are random, and a mispredicted branch costs more than all other steps.
 	lo &= keep[n].lo
 	hi &= keep[n].hi
 	at := home(lo, hi, n)
@@ -72,7 +72,7 @@ func (t *interner) short(lo, hi uint64, n, row int) int32 {
 	return -1
 }
 
-// long finds or adds a value of more than shortText bytes; results are as of short.
+// long finds or adds a value of more than shortText bytes; its result is like that of short.
 func (t *interner) long(text []byte, row int) int32 {
 	lo := hash(text)
 	at := home(lo, 0, len(text))
@@ -128,8 +128,8 @@ func (t *interner) find(s slot, index int32) *slot {
 	}
 }
 
-// truncate removes the values first seen in rows from n on, so that no part of a refused record reaches the file. It
-// removes the last value first: no other value can have been displaced by it.
+// truncate removes the values that occurred first in row n or later, so that no part of a refused record reaches the
+// file. It removes the last value first: no other value can have been displaced by it.
 func (t *interner) truncate(n int) {
 	for last := t.count() - 1; last >= 0 && int(t.firstRow[last]) >= n; last-- {
 		text := t.value(last)

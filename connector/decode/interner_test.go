@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// intern finds or adds a text of any length.
+// intern returns the index of a text of any length in the dictionary, and adds the text if it is missing.
 func (t *interner) intern(text []byte, row int) int32 {
 	if len(text) > shortText {
 		return t.long(text, row)
@@ -17,8 +17,8 @@ func (t *interner) intern(text []byte, row int) int32 {
 	return t.short(load64(b, 0), load64(b, 8), len(text), row)
 }
 
-// TestTrailingZeros: values that differ only in NULs at their end have the same words in a slot. The dictionary still
-// keeps them apart.
+// TestTrailingZeros: texts that differ only in the number of NULs at their end look the same in the words of a slot of
+// the hash table. The dictionary still keeps them apart.
 func TestTrailingZeros(t *testing.T) {
 	in := newInterner(4096)
 	for letter := range 20 {
@@ -36,7 +36,7 @@ func TestTrailingZeros(t *testing.T) {
 	}
 }
 
-// collide returns texts that all have the same hash.
+// collide returns a text of 24 bytes for each w. The texts of all w have the same hash.
 func collide(w uint64) []byte {
 	b := make([]byte, 24)
 	store64(b, 0, w)
@@ -70,7 +70,7 @@ func TestCollisions(t *testing.T) {
 func TestInterner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := newInterner(200)
-		var order []string // by row
+		var order []string // the value of each row
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if len(order) > 0 && rapid.IntRange(0, 3).Draw(t, "what") == 0 {
 				order = order[:rapid.IntRange(0, len(order)).Draw(t, "keep")]
@@ -118,8 +118,8 @@ func TestInterner(t *testing.T) {
 	})
 }
 
-// TestDictionaryIsLearned: after a chunk with too many distinct values, a column is plain text for retryDictionary
-// chunks, and then tries a dictionary again.
+// TestDictionaryIsLearned: after a chunk with too many distinct values, the decoder writes the column without a
+// dictionary for retryDictionary chunks, and then tries a dictionary again.
 func TestDictionaryIsLearned(t *testing.T) {
 	d := open(t, parse(t, "id string, k string"), JSON{}, 100)
 	chunk := func(ids int) (id, k arrow.Type) {

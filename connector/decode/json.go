@@ -50,9 +50,11 @@ const (
 //	struct                   object
 //	array                    array
 type JSON struct {
-	MaxBytes  int // of a record's value; DefaultMaxBytes if 0, at most 1 GiB
-	MaxDepth  int // of nesting; the record itself is 1; DefaultMaxDepth if 0
-	MaxValues int // list elements and values in undeclared fields; the schema bounds all others; DefaultMaxValues if 0
+	MaxBytes int // limits the size of a record's value; DefaultMaxBytes if 0, at most 1 GiB
+	MaxDepth int // limits the nesting, in which the record itself is level 1; DefaultMaxDepth if 0
+	// Limits list elements plus values in undeclared fields (the schema limits all other values); DefaultMaxValues if
+	// 0.
+	MaxValues int
 
 	// TruncateTime drops digits of a timestamp that are finer than a microsecond. Without it they must be zeros.
 	TruncateTime bool
@@ -65,7 +67,7 @@ type JSON struct {
 	// IDs adds the producer's own id to the entries: see [idempotency.Entry].
 	IDs bool
 
-	// Spare gets the buffers of columns once the rows are released, and lends them again; nil means Go's memory.
+	// Spare gets the buffers of columns once the rows are released, and lends the buffers again; nil means Go's memory.
 	Spare Spare
 }
 
@@ -83,7 +85,7 @@ const maxRecord = 1 << 30
 func (j JSON) Builder(s connector.Schema) (connector.Builder, error) {
 	d, err := j.newDecoder(s, maxDistinct)
 	if err != nil {
-		return nil, err // not a nil *jsonDecoder in an interface
+		return nil, err // without it the result would be a nil *jsonDecoder in an interface that is not nil
 	}
 	return d, nil
 }
@@ -117,32 +119,32 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 type jsonDecoder struct {
 	spare       Spare
 	limits      JSON
-	maxDistinct int // 0 means no dictionaries
+	maxDistinct int // limits each dictionary; 0 means no dictionaries
 
-	columns []*column // of the batch, in order
+	columns []*column // the columns of the batch, in order
 	root    *object   // the columns of the record's value
 	kafka   kafkaColumns
 	identities
-	open    bool // the buffers of the chunk are reserved
+	open    bool // true while the buffers of the chunk are reserved
 	rows    int
-	fed     int // bytes of record values in the chunk; no offset into a text exceeds it
+	fed     int // bytes of the values of all records in the chunk; no offset into a text exceeds it
 	ignored ignoredFields
-	sealed  int64 // bytes of the last batch
+	sealed  int64 // size of the last batch in bytes
 
 	// State of the current record.
 	record  []byte
-	copied  []byte // the record with padding
-	scratch []byte // a string after unescaping, with padding
-	values  int    // counts against MaxValues
-	objects int    // with undeclared fields so far
+	copied  []byte // a copy of the record with padding
+	scratch []byte // the last string with escapes after unescaping, with padding
+	values  int    // number of values that count against MaxValues
+	objects int    // number of objects with undeclared fields so far
 	names   nameSet
 
-	// State of its failure.
+	// Why and where the current record is refused:
 	reason   Reason
 	offset   int
-	path     []string // innermost part first
-	failedIn *column  // innermost column, nil outside of columns
-	field    string   // name of an undeclared field
+	path     []string // the steps from the failure outwards: innermost column or element first
+	failedIn *column  // innermost column, nil if the failure is in no column
+	field    string   // name of the undeclared field that is the failure
 }
 
 // layOut makes the columns of a table: those of the record's value as members of the root object, and the Kafka
@@ -162,7 +164,7 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 			return err
 		}
 		if f.Name == schema.KafkaFingerprint {
-			c.plainChunks = math.MaxInt // they hardly repeat
+			c.plainChunks = math.MaxInt // fingerprints hardly repeat
 		}
 		d.columns[i] = c
 		d.kafka.set(c)
@@ -185,7 +187,7 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 func (d *jsonDecoder) Add(p connector.Partition, r *connector.Record) error {
 	d.start(r.Value)
 	err := d.add(p, r)
-	d.record = nil // a reference would keep a whole fetch response in memory
+	d.record = nil // a reference to the record would keep a whole fetch response in memory
 	return err
 }
 
@@ -257,13 +259,14 @@ func (d *jsonDecoder) padded(record []byte) []byte {
 	return d.copied
 }
 
-// fail records why the record is refused. It returns -1, which callers return as the position.
+// fail records at which position and why the record is refused. It returns -1, which parsing functions return as the
+// position.
 func (d *jsonDecoder) fail(why Reason, p int) int {
 	d.reason, d.offset = why, p
 	return -1
 }
 
-// refuse removes what a refused record added to the columns and returns its error.
+// refuse removes what the refused record added to the columns, and returns the error that fail recorded.
 func (d *jsonDecoder) refuse() error {
 	d.root.truncate(d.rows)
 	d.ignored.drop()
@@ -349,7 +352,7 @@ func allocatedBy(data arrow.ArrayData) (size int64) {
 	return size
 }
 
-// trim releases the memory of an unusually large record.
+// trim releases the buffers that an unusually large record left.
 func (d *jsonDecoder) trim() {
 	const usual = 64 << 10
 	if cap(d.copied) > usual {

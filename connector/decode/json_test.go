@@ -40,7 +40,7 @@ func open(tb testing.TB, s *schema.Schema, options JSON, distinct int) *jsonDeco
 	return d
 }
 
-// addValue adds a record that has only a value.
+// addValue adds a record that has only a value: no key, no headers, offset 0.
 func (d *jsonDecoder) addValue(value []byte) error {
 	return d.Add(connector.Partition{Topic: "orders"}, &connector.Record{Value: value})
 }
@@ -63,8 +63,8 @@ func everything(tb testing.TB) *schema.Schema {
 	return s
 }
 
-// checkRecord compares the decoder with the oracle on a record, both read in place and copied: accepted or refused,
-// and the values.
+// checkRecord decodes a record twice, in place and from a copy, and compares both results with the oracle's: whether
+// the record is accepted, and the values of its row.
 func checkRecord(t *testing.T, s *schema.Schema, options JSON, distinct int, record []byte) {
 	t.Helper()
 	d := open(t, s, options, distinct)
@@ -174,7 +174,8 @@ func TestTypes(t *testing.T) {
 		{"smallint", `32768`, refused},
 		{"int", `-2147483648`, int64(math.MinInt32)},
 		{"int", `2147483648`, refused},
-		{"bigint", `9007199254740993`, int64(1<<53 + 1)}, // no detour through doubles
+		// The decoder must not convert it to a double, which would lose the last digit.
+		{"bigint", `9007199254740993`, int64(1<<53 + 1)},
 		{"bigint", `-9223372036854775808`, int64(math.MinInt64)},
 		{"bigint", `9223372036854775807`, int64(math.MaxInt64)},
 		{"bigint", `9223372036854775808`, refused},
@@ -372,8 +373,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestNoValue: the lane never passes a tombstone to the decoder. If it did, the tombstone must not become a row of
-// nulls.
+// TestNoValue: a null or empty value is an error of the decoder, not a row of nulls.
 func TestNoValue(t *testing.T) {
 	d := open(t, parse(t, "a int"), JSON{}, maxDistinct)
 	for _, value := range [][]byte{nil, {}} {
@@ -419,7 +419,7 @@ func TestIgnored_NamesAreBounded(t *testing.T) {
 	if got, want := d.Ignored(), []string{"x", "list[].x", long[:maxName], strings.Repeat("a", maxName-1)}; !slices.Equal(got.Names, want) || got.Fields != 8 || got.More {
 		t.Errorf("%+v, want 8 fields named %q", got, want)
 	}
-	// A refused record changes neither the count nor the names; the names of other records stay.
+	// A refused record changes neither the count of undeclared fields nor their names; those of other records stay.
 	add(`{"x":1}`)
 	for _, record := range []string{`{"x":1,"y":1,"y":2}`, `{"y":1,"a":"text"}`, `{"y":1`} {
 		if err := d.addValue([]byte(record)); err == nil {
@@ -549,7 +549,7 @@ func kafkaOnly(t *testing.T) *schema.Schema {
 }
 
 // TestChunkFull: if the value of a record no longer fits into the 32-bit offsets of the chunk, Add returns ErrChunkFull
-// and adds no row. After Seal the next chunk has its full size.
+// and adds no row. After Seal the same record fits into the next chunk.
 func TestChunkFull(t *testing.T) {
 	d := open(t, parse(t, "a string"), JSON{}, maxDistinct)
 	record := fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 1000))
@@ -594,7 +594,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestLimitsAreOfOneRecord: MaxValues and MaxBytes apply to each record alone.
+// TestLimitsAreOfOneRecord: MaxValues and MaxBytes limit each record, not the sum of a chunk.
 func TestLimitsAreOfOneRecord(t *testing.T) {
 	d := open(t, parse(t, "l array<int>"), JSON{MaxValues: 4, MaxBytes: 30}, maxDistinct)
 	for range 3 {
@@ -605,8 +605,8 @@ func TestLimitsAreOfOneRecord(t *testing.T) {
 	}
 }
 
-// TestBytes: Bytes is at least the size of what Seal returns, except for a small slack, and at most its size without
-// dictionaries.
+// TestBytes: before Seal, Bytes returns at least the size of the chunk that Seal will return, except for a small slack,
+// and at most the size that the chunk would have without dictionaries.
 func TestBytes(t *testing.T) {
 	s := parse(t, "s string, i bigint, b boolean, l array<string>, o struct<x:int, y:string not null>, n date")
 	for _, distinct := range []int{0, 5, maxDistinct} {
@@ -635,8 +635,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestManyColumns: in an object with more than 64 fields, whose bits need two words, a missing NOT NULL field and a
-// repeated field are still found.
+// TestManyColumns: the decoder notes the fields that it has seen as bits, in one word per 64 fields. In an object with
+// more fields it still finds a missing NOT NULL field and a repeated field.
 func TestManyColumns(t *testing.T) {
 	var ddl, record []string
 	for i := range 70 {

@@ -15,10 +15,10 @@ const noTimestamp = -1
 // fingerprint.
 type kafkaColumns struct {
 	topic, partition, offset, timestamp *column
-	fingerprint                         *column // nil: the table has none
+	fingerprint                         *column // nil if the table has no such column
 
 	name string // topic of the last record
-	text []byte // the same with padding
+	text []byte // name with padding
 }
 
 func (k *kafkaColumns) set(c *column) {
@@ -36,8 +36,8 @@ func (k *kafkaColumns) set(c *column) {
 	}
 }
 
-// fits reports whether the record's timestamp fits its column, in which milliseconds become microseconds. Producers
-// can set any timestamp.
+// fits reports whether the record's timestamp fits its column, in which milliseconds become microseconds. It may not,
+// because producers can set any timestamp.
 func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 	switch {
 	case r.Timestamp == noTimestamp && !k.timestamp.nullable:
@@ -51,8 +51,8 @@ func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 	return false
 }
 
-// put fills the Kafka columns of a row. It comes last, when the record can no longer be refused, so these columns are
-// never rolled back.
+// put fills the Kafka columns of a row. Append calls it last, when the record can no longer be refused, so these
+// columns are never rolled back.
 func (k *kafkaColumns) put(p connector.Partition, r *connector.Record) {
 	if p.Topic != k.name || k.text == nil {
 		k.name, k.text = p.Topic, append([]byte(p.Topic), zeroPadding[:]...)

@@ -85,7 +85,7 @@ type letterBuilder struct {
 	table  *arrow.Schema
 	memory *counted
 	rows   *array.RecordBuilder // nil before the first row of a chunk, so that an idle builder holds no memory
-	fed    int                  // bytes of text in the chunk; no offset into a text exceeds it
+	fed    int                  // bytes of all texts in the chunk; no offset into a text exceeds it
 	sealed int64
 }
 
@@ -180,8 +180,8 @@ func (b *letterBuilder) Sealed() int64 { return b.sealed }
 // Ignored implements [connector.Builder]. It is always empty: every part of a dead letter has its column.
 func (b *letterBuilder) Ignored() connector.Ignored { return connector.Ignored{} }
 
-// counted allocates Go's memory and counts the bytes of one chunk. Other goroutines release rows, so the count is
-// atomic.
+// counted allocates from Go's memory and counts the bytes of one chunk. The count is atomic, because other goroutines
+// release the rows.
 type counted struct {
 	memory.GoAllocator
 	bytes atomic.Int64
@@ -205,7 +205,7 @@ func (c *counted) Free(b []byte) {
 	c.GoAllocator.Free(b)
 }
 
-// row is a dead letter in the form of the columns. Nil texts are null.
+// row is a dead letter in the form of the columns. A nil text becomes null.
 type row struct {
 	kafka   kafkaRow
 	letter  *deadletter.Letter
@@ -220,11 +220,11 @@ type kafkaRow struct {
 	topic     string
 	partition int32
 	offset    int64
-	timestamp int64 // milliseconds
+	timestamp int64 // in milliseconds since 1970
 }
 
-// rendered has the fields that only the JSON rendering of a dead letter names. They are parsed from it, so that table
-// and rendering always agree.
+// rendered has the fields of a dead letter that only its JSON rendering names. They are parsed from that rendering, so
+// that table and rendering always agree.
 type rendered struct {
 	ErrorReason     string `json:"error_reason"`
 	ErrorMessage    string `json:"error_message"`
@@ -257,7 +257,7 @@ func letterRow(l *deadletter.Letter) row {
 	context := *l
 	context.Key, context.Value, context.Headers = nil, nil, nil
 	if err := json.Unmarshal(context.JSON(), &r.said); err != nil {
-		panic(err) // it was just rendered
+		panic(err) // cannot happen: the JSON was just rendered by this program
 	}
 	return r
 }
@@ -277,7 +277,7 @@ func encode(b []byte) encoded {
 
 // size returns an upper bound for the text of the row.
 func (r *row) size() int {
-	const others = 8 << 10 // more than all shortened texts together
+	const others = 8 << 10 // more than all texts with a length limit take together
 	n := others + len(r.letter.Member) + len(r.letter.Correlation) + len(r.letter.Batch) + len(r.letter.Source.Cluster)
 	add := func(e encoded) {
 		if e.text != nil {

@@ -73,7 +73,7 @@ func cells(t fataler, batch arrow.RecordBatch, row int) map[string]any {
 	return all[row]
 }
 
-// original returns the bytes of a key, value or header from its text column and its encoding column.
+// original returns the bytes of a key, value or header. It decodes its text column as its encoding column says.
 func original(t fataler, of map[string]any, name string) []byte {
 	t.Helper()
 	text, ok := of[name].(string)
@@ -306,8 +306,8 @@ func TestDeadLetters_NotALetter(t *testing.T) {
 	}
 }
 
-// FuzzLetters: every record of a dead-letter topic becomes a row or a Poison error, and the row holds the record that
-// the dead letter is about.
+// FuzzLetters: every record of a dead-letter topic becomes a row or a Poison error, and the row holds the unchanged
+// record that became the dead letter.
 func FuzzLetters(f *testing.F) {
 	for _, r := range notLetters() {
 		f.Add(r.Key, r.Value, "sluice.version", []byte("1.0"))
@@ -377,7 +377,8 @@ func TestLetterTablesOfOthers(t *testing.T) {
 	}
 }
 
-// TestLettersInMemory: an idle builder holds no memory, and the memory of a chunk is reported until it is released.
+// TestLettersInMemory: a builder without rows holds no memory, and the memory of a chunk is reported until the chunk is
+// released.
 func TestLettersInMemory(t *testing.T) {
 	b := letterBuilderOf(t, letterTable(t, DeadLetterDDL)).(*letterBuilder)
 	if b.Allocated() != 0 || b.Rows() != 0 || b.Bytes() != 0 || b.Seal() != nil || b.Sealed() != 0 {

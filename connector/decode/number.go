@@ -33,7 +33,7 @@ func eightDigits(w uint64) uint64 {
 func firstDigits(b []byte, p int) (uint64, int) {
 	w := load64(b, p) ^ zeros
 	n := leadingDigits(w)
-	return eightDigits(w << (64 - 8*n)), n // the shift puts zeros in front; for n = 0 the result is 0
+	return eightDigits(w << (64 - 8*n)), n // the shift puts zeros before the digits; for n = 0 the result is 0
 }
 
 // digits appends the decimal digits at p to the number m and returns their end. It has no branch on the number of
@@ -54,7 +54,7 @@ type number struct {
 	mantissa uint64
 	exp      int
 	negative bool
-	exact    bool // the mantissa did not wrap
+	exact    bool // true if the mantissa did not wrap
 }
 
 // scanNumber parses any number of RFC 8259. If ok is false, end is the position of the invalid character.
@@ -93,7 +93,7 @@ func scanNumber(b []byte, p int) (x number, end int, ok bool) {
 		}
 		from, e := p, 0
 		for ; b[p]-'0' <= 9; p++ {
-			e = min(e*10+int(b[p]-'0'), 1<<30) // no double has such an exponent
+			e = min(e*10+int(b[p]-'0'), 1<<30) // the cap is far beyond the exponent of any double
 		}
 		if p == from {
 			return x, p, false
@@ -137,8 +137,8 @@ func parseInt(b []byte, p int) (v int64, end int, why Reason) {
 	return -int64(m), p, 0 // -(1<<63) wraps onto itself, as intended
 }
 
-// parseDouble parses a correctly rounded double at p; results are as in parseInt. Too large is OutOfRange, too small
-// is ±0.
+// parseDouble parses a correctly rounded double at p; its results are like those of parseInt. Too large a number is
+// OutOfRange, too small a one becomes ±0.
 func parseDouble(b []byte, p int) (v float64, end int, why Reason) {
 	start, negative := p, 0
 	if b[p] == '-' { // compiled without a branch: signs are random
@@ -161,7 +161,7 @@ func parseDouble(b []byte, p int) (v float64, end int, why Reason) {
 			m, p = digits(b, p, m)
 		}
 		if fraction = p - from; fraction == 0 {
-			n = 0 // not a number
+			n = 0 // no digit after the point: leads to parseFloat, which refuses the text
 		}
 	}
 	if n == 0 || n > 1 && b[first] == '0' || n+fraction > maxDigits || b[p]|0x20 == 'e' {
@@ -226,7 +226,7 @@ func quotient(m uint64, k, size int) float64 {
 	d := pow10[k]
 	sm, sd := bits.LeadingZeros64(m), bits.LeadingZeros64(d)
 	m, d = m<<sm, d<<sd
-	q, rem := bits.Div64(m>>1, m<<63, d) // in (1<<62, 1<<64)
+	q, rem := bits.Div64(m>>1, m<<63, d) // the quotient is in (1<<62, 1<<64)
 	if rem != 0 {
 		q |= 1
 	}

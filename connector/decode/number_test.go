@@ -11,7 +11,7 @@ import (
 
 func padded(text string) []byte { return append([]byte(text), zeroPadding[:]...) }
 
-// TestFloats compares with strconv: shortest, long, halfway and scaled numbers.
+// TestFloats compares the decoder's floats with those of strconv: shortest, long, halfway and scaled numbers.
 func TestFloats(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	buf := make([]byte, 0, 128)
@@ -26,7 +26,7 @@ func TestFloats(t *testing.T) {
 			if at == 0 && text[0] == '0' {
 				buf = append(buf[:0], '0')
 			}
-		case 1: // exactly between two doubles, or one digit beside that
+		case 1: // exactly between two doubles, or slightly above
 			buf = strconv.AppendUint(buf, (m|1<<63)>>10|1, 10)
 			buf = append(buf, fmt.Sprintf(".%de-%d", r.IntN(2), r.IntN(20))...)
 		case 2:
@@ -61,7 +61,8 @@ func checkFloat(t *testing.T, text string) {
 	}
 }
 
-// TestIntegers compares with strconv around every power of ten and of two, with both signs.
+// TestIntegers compares the decoder's integers with those of strconv, around every power of ten and of two, with both
+// signs.
 func TestIntegers(t *testing.T) {
 	check := func(text string) {
 		want, err := strconv.ParseInt(text, 10, 64)
@@ -96,7 +97,7 @@ func TestIntegers(t *testing.T) {
 	}
 }
 
-// TestNoNumbers: all parsers refuse each text at the same character.
+// TestNoNumbers: each text that is not a number is refused by the parsers of all number types, at the same character.
 func TestNoNumbers(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -127,7 +128,7 @@ func TestNoNumbers(t *testing.T) {
 	}
 }
 
-// TestDates goes through all days that can be written, and those that do not exist.
+// TestDates goes through all days from year 0 to 9999, and through months and days that do not exist.
 func TestDates(t *testing.T) {
 	text := padded("0000-00-00")
 	for y := range 10000 {
@@ -192,7 +193,7 @@ func TestTimestamps(t *testing.T) {
 	for n := 1; n <= 20; n++ {
 		for range 200 {
 			digits := fmt.Sprintf("%020d", r.Uint64())[20-n:]
-			if r.IntN(2) == 0 && n > 6 { // zeros after the microseconds
+			if r.IntN(2) == 0 && n > 6 { // zeros after the microseconds are allowed
 				digits = digits[:6] + fmt.Sprintf("%0*d", n-6, 0)
 			}
 			padded := digits + "000000"

@@ -13,37 +13,37 @@ import (
 
 // object is the record itself, a struct column, or the struct element of a list.
 type object struct {
-	depth    int    // the record is at 1
-	path     string // of the column, "" for the record
+	depth    int    // nesting level; the record is at 1
+	path     string // path of the struct column, "" for the record
 	pathHash uint64
 	members  []member
 	index    map[string]int
-	seen     []uint64 // one bit per member, for the current object
-	required []uint64 // one bit per NOT NULL member
-	first    *member  // the field predicted to come first
+	seen     []uint64 // one bit per member that the current object had so far
+	required []uint64 // one bit per member that is NOT NULL
+	first    *member  // the member that is predicted to come first
 }
 
-// member is a declared field. next is the field that followed it last time and is predicted to follow again: producers
-// write fields in a fixed order.
+// member is a declared field. next is the field that followed it in the last object and is predicted to follow again:
+// producers write fields in a fixed order.
 type member struct {
 	key
 	*column
 	next *member
-	word int // index into seen
+	word int // index of the member's word in seen and required
 	bit  uint64
 }
 
 // key is the text `"name":` in words of eight bytes, so that two or three comparisons find it.
 type key struct {
 	head, mask, tail uint64
-	middle           string // text between the words, for more than 16 bytes
+	middle           string // the text between the first and the last word, if the key has more than 16 bytes
 	tailAt, length   int
 }
 
 func newKey(name string) key {
 	text := `"` + name + `":`
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' }) {
-		return key{head: 1} // such a name has several spellings, so it is never predicted
+		return key{head: 1} // JSON can spell such a name in several ways, so it is never predicted
 	}
 	k := key{mask: math.MaxUint64, length: len(text), tailAt: max(len(text)-8, 0)}
 	b := append([]byte(text), zeroPadding[:]...)
@@ -144,7 +144,8 @@ func (o *object) allocated() (size int64) {
 	return size
 }
 
-// finish returns the columns as Arrow data of n rows and empties them. The fields have the types of this chunk.
+// finish returns the columns as Arrow data of n rows and empties them. Each field has the type that its column has in
+// this chunk.
 func (o *object) finish(n int) ([]arrow.Field, []arrow.ArrayData) {
 	fields, data := make([]arrow.Field, len(o.members)), make([]arrow.ArrayData, len(o.members))
 	for i := range o.members {
@@ -153,8 +154,8 @@ func (o *object) finish(n int) ([]arrow.Field, []arrow.ArrayData) {
 	return fields, data
 }
 
-// finishField is finish, with the column's field as its first result. Its type is that of this chunk: a string column
-// may be a dictionary.
+// finishField returns the column's field and its Arrow data of n rows, and empties the column. The type of the field is
+// that of this chunk: a string column may be a dictionary.
 func (c *column) finishField(n int) (arrow.Field, arrow.ArrayData) {
 	data := c.finish(n)
 	f := c.field

@@ -28,7 +28,8 @@ type literal string
 
 var errRefused = errors.New("refused")
 
-// oracle returns the values that the record's row should have, without the Kafka columns.
+// oracle returns the values that the record's row should have, without the Kafka columns, or the error for which the
+// decoder should refuse the record.
 func oracle(s *schema.Schema, options JSON, record []byte) ([]any, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(record)) // refuses repeated names and invalid UTF-8 by default
 	tree, err := readTree(d)
@@ -192,7 +193,7 @@ func oracleTime(text string, truncate bool) (any, error) {
 	return at.Unix()*1e6 + micros, err
 }
 
-// rowOf returns a row of a batch, with the Kafka columns.
+// rowOf returns row i of a batch, including the Kafka columns.
 func rowOf(batch arrow.RecordBatch, i int) []any {
 	row := make([]any, batch.NumCols())
 	for c := range row {
@@ -245,7 +246,7 @@ func valueOf(a arrow.Array, i int) any {
 	panic(fmt.Sprintf("%T", a))
 }
 
-// same is reflect.DeepEqual, except that -0 and 0 differ.
+// same is reflect.DeepEqual, except that it takes -0 and 0 for different.
 func same(a, b []any) bool {
 	return reflect.DeepEqual(a, b) && fmt.Sprint(a...) == fmt.Sprint(b...)
 }

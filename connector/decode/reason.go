@@ -61,7 +61,7 @@ type Error struct {
 	Reason Reason
 	// Path is the column, such as "shipping.lat" or "items[3].sku"; "" is the record itself.
 	Path   string
-	Offset int // bytes from the start of the record's value
+	Offset int // position of the failure in bytes from the start of the record's value
 	// Expected is the type of the column, Found that of the JSON value; "" if they explain nothing.
 	Expected, Found string
 	// Field is the name of the undeclared field, at most maxName bytes, with UnknownField.
@@ -97,7 +97,7 @@ func (e *Error) explain(c *column, at byte) {
 	case TypeMismatch:
 		e.Expected, e.Found = "object", jsonType(at)
 	case OutOfRange, NotIntegral, BadTimestamp, TooPrecise:
-		if c == nil { // the record's own timestamp
+		if c == nil { // the failure is in the record's own timestamp
 			return
 		}
 	default:
@@ -108,7 +108,7 @@ func (e *Error) explain(c *column, at byte) {
 	}
 }
 
-// columnType returns the type of a column as DDL names it, or its JSON type for structs and lists.
+// columnType returns the type of a column as DDL names it; for structs and lists it is the JSON type.
 func columnType(k schema.Kind) string {
 	switch k {
 	case schema.Struct:

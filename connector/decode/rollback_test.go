@@ -39,7 +39,7 @@ func drawFields(t *rapid.T, depth int) string {
 		return `"` + rapid.SampledFrom(leaves).Draw(t, "leaf") + `"`
 	}
 	n := rapid.IntRange(1, 5).Draw(t, "columns")
-	wide := rapid.IntRange(0, 15).Draw(t, "wide") == 0 // more than one word of seen bits
+	wide := rapid.IntRange(0, 15).Draw(t, "wide") == 0 // so many columns that the bits of seen fields need a second word
 	var fields []string
 	for i := range n {
 		name := strings.Repeat("n", rapid.IntRange(0, 20).Draw(t, "name")) + fmt.Sprint(i)
@@ -53,7 +53,7 @@ func drawFields(t *rapid.T, depth int) string {
 	return strings.Join(fields, ",")
 }
 
-// drawValue draws a valid value of a type. distinct bounds the number of different strings of each format.
+// drawValue draws a valid JSON value of a type. distinct bounds the number of different strings.
 func drawValue(t *rapid.T, k schema.Type, nullable bool, distinct int) string {
 	if nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
 		return "null"
@@ -143,7 +143,7 @@ func TestRollback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // chunks
+		for range 2 { // two chunks of one decoder
 			var rows [][]any
 			good := func(text string, want []any) {
 				if err := clean.addValue([]byte(text)); err != nil {
@@ -156,7 +156,7 @@ func TestRollback(t *testing.T) {
 				record := drawObject(t, s.Fields()[4:], values)
 				for range rapid.IntRange(0, 2).Draw(t, "spoiled") {
 					bad := drawSpoiled(t, record)
-					if rapid.Bool().Draw(t, "other") { // another record brings new values
+					if rapid.Bool().Draw(t, "other") { // spoils another record instead, whose values are new
 						bad = drawSpoiled(t, drawObject(t, s.Fields()[4:], 1_000_000))
 					}
 					want, err := oracle(s, JSON{}, []byte(bad))
@@ -213,7 +213,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestRollbackOfLargeRecord: a refused record does not add to the reported size.
+// TestRollbackOfLargeRecord: a refused large record does not add to the size that the builder reports.
 func TestRollbackOfLargeRecord(t *testing.T) {
 	d := open(t, parse(t, "s string, l array<string>"), JSON{}, maxDistinct)
 	if err := d.addValue([]byte(`{"s":"x"}`)); err != nil {

@@ -3,9 +3,9 @@ package decode
 
 import "hash/maphash"
 
-// undeclared checks and skips an undeclared field of o with its name at `at` and its value at p, and returns its end.
-// serial is the number of the object within the record. The value is checked like all others, so that validity does not
-// depend on the schema.
+// undeclared checks and skips an undeclared field of o with its name at `at` and its value at p, and returns the end of
+// the field. serial is the number of the object within the record. The value is checked like that of a declared field,
+// so that the validity of a record does not depend on the schema.
 func (d *jsonDecoder) undeclared(o *object, b []byte, at, p, serial int, name []byte) int {
 	if d.limits.Strict {
 		d.field = nameOf(name)
@@ -49,7 +49,7 @@ func (d *jsonDecoder) skipNested(b []byte, p, depth int) int {
 	if depth > d.limits.MaxDepth {
 		return d.fail(TooDeep, p)
 	}
-	opening, closing := b[p], b[p]+2 // [ ] and { } are both two apart
+	opening, closing := b[p], b[p]+2 // in ASCII, ] is two after [, and } is two after {
 	d.objects++
 	serial := d.objects
 	p = space(b, p+1)
@@ -99,12 +99,12 @@ func (d *jsonDecoder) name(b []byte, p int) ([]byte, int) {
 	return buf[start:end], space(b, p+1)
 }
 
-// nameSet finds repeated names among the undeclared fields of a record, in constant time per name; there may be
+// nameSet finds repeated names among the undeclared fields of a record, in constant time per name: a record may have
 // 100,000 of them. Declared names need only a bit each. The random seed prevents crafted collisions.
 type nameSet struct {
 	seed  maphash.Seed
 	names []seenName
-	table []int32 // 1 + index into names; power of two, at most half full
+	table []int32 // hash table of 1 + index into names; its length is a power of two, and at most half of it is used
 }
 
 type seenName struct {
@@ -115,8 +115,8 @@ type seenName struct {
 
 func (s *nameSet) hash(name []byte) uint64 { return maphash.Bytes(s.seed, name) }
 
-// add adds a name of an object, given by its serial number within the record. It returns true if the object already
-// has that name. Equal names of different objects never have the same hash, because the factor is odd.
+// add adds a name of an object, which is given by its serial number within the record. It returns true if the object
+// already has that name. Equal names of different objects never have the same hash, because the factor is odd.
 func (s *nameSet) add(object int, hash uint64, name []byte) bool {
 	if 2*len(s.names) >= len(s.table) {
 		s.grow()

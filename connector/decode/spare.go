@@ -14,7 +14,7 @@ type Spare interface {
 	Keep([]byte)
 }
 
-// heap is a Spare that keeps nothing.
+// heap is a Spare that takes each buffer from Go's memory and keeps none.
 type heap struct{}
 
 func (heap) Take(n int) []byte { return make([]byte, 0, n) }
@@ -53,7 +53,7 @@ func (c *column) int32sOf(n int) []int32 {
 	return arrow.Int32Traits.CastFromBytes(b[:cap(b)&^3])[:0]
 }
 
-// keep gives the memory of v, which no array uses, to the Spare.
+// keep gives the memory of v, which no array uses any more, to the Spare.
 func (c *column) keep(v []int32) {
 	if b := arrow.Int32Traits.CastToBytes(v[:cap(v)]); len(b) >= smallBuffer {
 		c.spare.Keep(b[:0])

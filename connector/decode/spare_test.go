@@ -13,8 +13,8 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// TestSpare: chunks in reused buffers, which are overwritten when they are returned, are equal to chunks in new ones.
-// Each chunk has the reported size, and its memory is reused after the release.
+// TestSpare: chunks built in reused buffers are equal to chunks built in new ones; the test overwrites each buffer when
+// it is returned. Each chunk has the reported size, and its memory is reused after its release.
 func TestSpare(t *testing.T) {
 	records, _ := orders(9000)
 	p := idempotency.Partition{Topic: "orders", ID: 3}
@@ -60,15 +60,16 @@ func TestSpare(t *testing.T) {
 		for len(kept) > 0 {
 			check(0)
 		}
-		// A chunk as large as an earlier one allocates almost only its dictionaries. With the race detector both chunks
-		// allocate more.
+		// A chunk as large as an earlier one allocates little more than its dictionaries. With the race detector,
+		// chunks in reused and in new buffers allocate more.
 		if again, anew := chunkAllocates(t, p, records, used), chunkAllocates(t, p, records, fresh); again > anew/2 {
 			t.Errorf("a chunk of 5000 rows allocates %d bytes in used buffers, %d in new ones", again, anew)
 		}
 	}
 }
 
-// chunkAllocates returns how many bytes a chunk of 5000 rows allocates, after some chunks as a warm-up.
+// chunkAllocates returns how many bytes the decoder d allocates for a chunk of 5000 rows, after some chunks as a
+// warm-up.
 func chunkAllocates(t *testing.T, p idempotency.Partition, records []connector.Record, d *jsonDecoder) uint64 {
 	t.Helper()
 	const chunks = 10

@@ -9,7 +9,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// TestStrict: an undeclared field at any depth refuses its record. The error names the field and no column.
+// TestStrict: in strict mode, a record with an undeclared field at any depth is refused. The error names the field, and
+// no column.
 func TestStrict(t *testing.T) {
 	s := everything(t)
 	for _, c := range []struct {
@@ -24,7 +25,7 @@ func TestStrict(t *testing.T) {
 		{`{"o":{"r":1,"deep":{"y":null}}}`, Error{Reason: UnknownField, Path: "o.deep", Offset: 20, Field: "y"}},
 		{`{"items":[{"sku":"a"},{"sku":"b","z":1}]}`, Error{Reason: UnknownField, Path: "items[1]", Offset: 33, Field: "z"}},
 		{`{"_kafka_offset":7}`, Error{Reason: UnknownField, Path: "", Offset: 1, Field: "_kafka_offset"}},
-		{`{"i":1,"i":2,"new":1}`, Error{Reason: DuplicateKey, Path: "i", Offset: 7}}, // the first mistake counts
+		{`{"i":1,"i":2,"new":1}`, Error{Reason: DuplicateKey, Path: "i", Offset: 7}}, // the first of two mistakes decides
 	} {
 		d := open(t, s, JSON{Strict: true}, maxDistinct)
 		var e *Error

@@ -24,7 +24,7 @@ func space(b []byte, p int) int {
 		switch b[p] {
 		case ' ', '\n', '\r', '\t':
 			p++
-			for load64(b, p) == ones*' ' { // records written with indents
+			for load64(b, p) == ones*' ' { // records that are written with indents have many spaces here
 				p += 8
 			}
 		default:
@@ -73,7 +73,7 @@ func (d *jsonDecoder) unescape(dst, b []byte, start, p int) (text []byte, next i
 	from := len(dst)
 	out := dst[:cap(dst)]
 	n := from + copy(out[from:], b[start:p])
-	seen := uint64(highs) // OR of all bytes of the text
+	seen := uint64(highs) // OR of all bytes of the text: shows whether one is not ASCII
 	if plainEnd(b, start) == p {
 		seen = 0 // the rest is examined below
 	}
@@ -116,7 +116,7 @@ func (d *jsonDecoder) unescape(dst, b []byte, start, p int) (text []byte, next i
 	return out[:n], p + 1
 }
 
-// escapes maps the character after a backslash to its meaning.
+// escapes maps the character after a backslash to the character that both stand for, 0 if there is no such escape.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // unicodeEscape reads the escape \uXXXX at p, or two of them that form a surrogate pair.
@@ -154,7 +154,7 @@ func hex4(b []byte, p int) (rune, int) {
 	return r, p + 4
 }
 
-// literal returns the end of the word at p, or the negative result of unexpected if another text stands there.
+// literal returns the position after the word at p, or the negative result of unexpected if another text stands there.
 func (d *jsonDecoder) literal(b []byte, p int, word string) int {
 	for i := range len(word) {
 		if b[p+i] != word[i] {

@@ -1,11 +1,11 @@
 //nolint:gosec // G115: bits of integers are moved into words on purpose; the ranges are checked where they matter.
 package decode
 
-// minute caches the last "YYYY-MM-DDTHH:MM" of a column. Records are nearly in order of time, so comparing two words
-// mostly replaces the calendar arithmetic.
+// minute caches the last "YYYY-MM-DDTHH:MM" of a column. Records are nearly in order of time, so for most of them
+// comparing two words replaces the calendar arithmetic.
 type minute struct {
-	lo, hi uint64 // the text
-	epoch  int64  // seconds since 1970
+	lo, hi uint64 // the text of 16 bytes
+	epoch  int64  // its time in seconds since 1970
 }
 
 func newMinute() minute {
@@ -38,7 +38,7 @@ func (last *minute) parseTimestamp(b []byte, p int, truncate bool) (v int64, end
 		if n == 0 {
 			return 0, p, BadTimestamp
 		}
-		hundredths := int64(eightDigits(w<<(64-8*n)) * pow10[8-n]) // of a microsecond
+		hundredths := int64(eightDigits(w<<(64-8*n)) * pow10[8-n]) // in hundredths of a microsecond
 		micros = hundredths / 100
 		tooPrecise := hundredths%100 != 0
 		p += 1 + n
@@ -101,13 +101,13 @@ func parseDate(b []byte, p int) (int32, bool) {
 	if month <= 2 {
 		y--
 	}
-	y += 400 // year 0 would divide a negative number
+	y += 400 // avoids dividing a negative number for year 0
 	era, yearOfEra := y/400, y%400
 	dayOfYear := (153*((int(month)+9)%12)+2)/5 + int(day) - 1
 	return int32((era-1)*146097 + yearOfEra*365 + yearOfEra/4 - yearOfEra/100 + dayOfYear - 719468), true
 }
 
-// twoDigits returns a number above 99 if there are no two digits.
+// twoDigits returns the number of the two digits at p, or a number above 99 if two digits do not stand there.
 func twoDigits(b []byte, p int) uint {
 	x, y := uint(b[p]-'0'), uint(b[p+1]-'0')
 	if x > 9 || y > 9 {

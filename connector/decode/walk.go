@@ -20,7 +20,7 @@ func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
 	if b[p] == '}' {
 		return d.complete(o, p)
 	}
-	serial := 0 // the object's number, set at its first undeclared field
+	serial := 0 // the serial number of the object in the record, set at its first undeclared field
 	for predicted := &o.first; ; {
 		m, at := *predicted, p
 		if m.at(b, p) {
@@ -101,7 +101,7 @@ func (d *jsonDecoder) inColumn(c *column) {
 	d.path = append(d.path, "."+c.name)
 }
 
-// inElement records c as the innermost column of a failure, unless there is one already.
+// inElement records c as the column of a failure, unless a column inside of c is recorded already.
 func (d *jsonDecoder) inElement(c *column) {
 	if d.failedIn == nil {
 		d.failedIn = c
@@ -118,7 +118,7 @@ func (c *column) fillMissed(row int) {
 // value reads the value at p into a row of a column.
 func (d *jsonDecoder) value(c *column, b []byte, p, row int) int {
 	if b[p] == 'n' {
-		return d.null(c, b, p) // the column lags behind from here on
+		return d.null(c, b, p) // adds no row: the column lags behind until its next value
 	}
 	c.fillMissed(row)
 	switch c.kind {
@@ -232,7 +232,7 @@ func (d *jsonDecoder) timestamp(c *column, b []byte, p int) int {
 		c.put64(uint64(v))
 		return end + 1
 	}
-	// A bad string, one with escapes, or not a timestamp.
+	// The value is a string with an escape or an error, or it is not a timestamp.
 	buf, start, stop, next := d.text(b, p)
 	if next < 0 {
 		return next

@@ -15,7 +15,7 @@ const (
 	zeros = ones * '0'
 )
 
-// load64 returns the word at p, the first byte in the lowest bits.
+// load64 returns the eight bytes at p as a word; the first byte is in the lowest bits.
 func load64(b []byte, p int) uint64     { return binary.LittleEndian.Uint64(b[p : p+8]) }
 func store64(b []byte, p int, w uint64) { binary.LittleEndian.PutUint64(b[p:p+8], w) }
 
@@ -23,10 +23,10 @@ func store64(b []byte, p int, w uint64) { binary.LittleEndian.PutUint64(b[p:p+8]
 // non-ASCII. A subtraction borrows only out of a marked byte, so the lowest mark is exact; only that one is used.
 func special(w uint64) uint64 { return (stopsOrHigh(w) | w) & highs }
 
-// stops marks the same bytes as special, except non-ASCII ones.
+// stops marks the bytes that special marks, except non-ASCII ones.
 func stops(w uint64) uint64 { return stopsOrHigh(w) &^ w & highs }
 
-// stopsOrHigh marks stops in the high bits of bytes; for non-ASCII bytes its result is arbitrary.
+// stopsOrHigh marks the bytes that stops marks in their high bits; for non-ASCII bytes its result is arbitrary.
 func stopsOrHigh(w uint64) uint64 {
 	// XOR 2 moves the quote (0x22) next to the control characters: one comparison covers both.
 	return ((w ^ ones*2) - ones*0x21) | ((w ^ ones*'\\') - ones)

@@ -17,10 +17,10 @@ type assignment struct {
 	holds   *holds
 	batcher *batcher
 
-	byTopic     map[string]*tableState           // nil for a topic that is not configured here
-	feeding     map[string]connector.TopicConfig // by topic, of topics that feed a table
-	health      map[string]*lane.HealthFilter    // by topic
-	beginWriter func(*commit.Writer)             // starts a writer; nil before Run, which starts the existing ones
+	byTopic     map[string]*tableState           // the table of each topic; nil if the topic is not configured here
+	feeding     map[string]connector.TopicConfig // the configuration of each topic that feeds a table
+	health      map[string]*lane.HealthFilter    // the filter for health checks of each topic
+	beginWriter func(*commit.Writer)             // starts a writer; nil until Run, which starts the writers that exist then
 }
 
 func newAssignment(of *base, h *holds, b *batcher) *assignment {
@@ -31,8 +31,8 @@ func newAssignment(of *base, h *holds, b *batcher) *assignment {
 }
 
 // assign applies a new assignment. Claims that stay are not touched. The end of a generation (not Joined) changes no
-// claim, because the table's log fences claims that other members take over; it only asks for the group's offsets to be
-// written.
+// claim, because the table's log fences claims that other members take over; it only makes Offsets write the group's
+// offsets soon.
 func (as *assignment) assign(a connector.Assignment) {
 	as.joined = a.Joined
 	if !a.Joined {
@@ -41,7 +41,7 @@ func (as *assignment) assign(a connector.Assignment) {
 	}
 	if as.UntilCurrent && !as.assigned {
 		for _, t := range as.tables {
-			t.measure() // now, because the first result sets the ends that this run reads up to
+			t.measure() // requested now, because the first result sets the ends up to which this run reads
 		}
 	}
 	as.assigned = true
@@ -71,7 +71,7 @@ func (as *assignment) assign(a connector.Assignment) {
 			Partition: p, since: time.Now(), table: t, lane: as.leastLoaded(), position: -1, target: -1,
 			recordRules: recordRules{conf.Refuse, as.health[p.Topic], conf.Letters != nil},
 		}
-		as.holds.endSession(c) // gives the claim its first session
+		as.holds.endSession(c) // begins the first session of the claim
 		as.claims[p], t.claims[p] = c, c
 		fresh[t] = append(fresh[t], c)
 	}
@@ -82,8 +82,9 @@ func (as *assignment) assign(a connector.Assignment) {
 	as.Logger.Info("assigned", "claims", len(as.claims))
 }
 
-// tableFor returns the table that a topic feeds, and makes it and its writer if needed. It returns nil if the topic is
-// not configured here: then the leader of the group has another configuration.
+// tableFor returns the table that a topic feeds. It makes the table and its writer if the topic is the first to need
+// them. It returns nil if the topic is not configured here, which means that the leader of the group has another
+// configuration.
 func (as *assignment) tableFor(topic string) *tableState {
 	if t, known := as.byTopic[topic]; known {
 		return t
@@ -106,7 +107,7 @@ func (as *assignment) tableFor(topic string) *tableState {
 	}
 	t := as.tables[i]
 	if target.Letters == nil {
-		conf.Letters = nil // the target cannot write dead letters
+		conf.Letters = nil // the target cannot write dead letters, so bad records hold their claims
 	}
 	t.writer.Requests.Follow(conf)
 	as.Metrics.keyWaits.WithLabelValues(topic)
@@ -115,8 +116,8 @@ func (as *assignment) tableFor(topic string) *tableState {
 	return t
 }
 
-// lose gives up a claim that another member may own now. Its rows in the open batch are dropped: the sealed batch will
-// not list the claim, so Decide leaves them out.
+// lose gives up a claim that another member may work on now. Its rows in the open batch will not be committed, because
+// the sealed batch does not have the claim and Decide leaves them out.
 func (as *assignment) lose(c *claim) {
 	as.holds.endSession(c)
 	as.holds.enter(c, lost)
@@ -145,8 +146,8 @@ func (as *assignment) leastLoaded() *lane.Lane {
 	return as.lanes[slices.Index(load, slices.Min(load))]
 }
 
-// retireAfter is how long a table without claims keeps its writer. Claims come and go as members do; a topic that
-// matches a pattern may disappear for good.
+// retireAfter is how long a table without claims keeps its writer. Claims come and go with members, but a topic that
+// matches a pattern may have been deleted.
 const retireAfter = 10 * time.Minute
 
 // retire removes a table that no claim has fed for retireAfter, unless a topic of Config.Topics feeds it. The reader

@@ -16,8 +16,8 @@ type batcher struct {
 	room    *room
 	current *untilCurrent
 
-	sealForMemory *tableState // the table to seal because memory is short, nil if none
-	batches       uint64      // sealed so far
+	sealForMemory *tableState // the table to be sealed because memory is short; nil if there is none
+	batches       uint64      // the number of batches sealed so far
 }
 
 // The reasons to seal a batch, in the order in which due tests them. They are labels of sluice_batches_sealed_total.
@@ -78,7 +78,7 @@ func (b *batcher) due(t *tableState) string {
 	return ""
 }
 
-// pausedOpen reports whether a paused claim has uncommitted records in the open batch.
+// pausedOpen reports whether a paused claim has records in the open batch.
 func pausedOpen(t *tableState) bool {
 	for _, c := range t.claims {
 		if c.isPaused() && c.next > c.from {
@@ -88,7 +88,7 @@ func pausedOpen(t *tableState) bool {
 	return false
 }
 
-// finishingOpen reports whether a held claim has uncommitted records in the open batch.
+// finishingOpen reports whether a held claim has records in the open batch.
 func finishingOpen(t *tableState) bool {
 	for _, c := range t.claims {
 		if c.state == finishing && c.next > c.from {
@@ -107,7 +107,7 @@ func openOffsets(t *tableState) (n int64) {
 }
 
 // seal seals the open batch of a table: it enqueues a barrier to all lanes, after the records enqueued so far. If no
-// claim of the table has offsets in the batch, it drops the batch instead.
+// claim of the table has offsets in the batch, seal makes the lanes drop it instead.
 func (b *batcher) seal(t *tableState, reason string) {
 	claims := map[connector.Partition]plan.Span{}
 	for p, c := range t.claims {
@@ -132,14 +132,14 @@ func (b *batcher) seal(t *tableState, reason string) {
 	b.Logger.Debug("batch sealed", "table", t.name, "batch_id", barrier.ID, "reason", reason, "partitions", len(claims))
 }
 
-// dropOpen makes the lanes drop their parts of the open batch of a table.
+// dropOpen makes each lane drop its part of the open batch of a table.
 func (b *batcher) dropOpen(t *tableState) {
 	for _, l := range b.lanes {
 		l.Discard(&t.Table)
 	}
 }
 
-// untilDue returns the time until the next batch is due by age, at least a millisecond and at most showEvery.
+// untilDue returns the time until a batch is due because of its age, at least a millisecond and at most showEvery.
 func (b *batcher) untilDue() time.Duration {
 	now := time.Now()
 	next := now.Add(showEvery)

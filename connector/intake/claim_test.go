@@ -13,7 +13,7 @@ func TestSpan_EndAt(t *testing.T) {
 	c.pass(14, 3, 11)
 	c.pass(20, 5, 16)
 	c.pass(25, 5, 20)
-	c.pass(30, 6, 29) // a record batch without records
+	c.pass(30, 6, 29) // a record batch without records ends here
 	for next, want := range map[int64]int32{10: 3, 14: 3, 15: -1, 16: -1, 17: 5, 25: 5, 29: -1, 30: 6} {
 		span := plan.Span{From: 10, Next: c.next, Epoch: c.epoch, Earlier: c.earlier}
 		if span.EndAt(next); span.Next != next || span.Epoch != want {

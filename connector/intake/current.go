@@ -7,12 +7,12 @@ import (
 	"sluice/connector/commit"
 )
 
-// untilCurrent decides when a run until current is done: the tables have all records that the topics had at its start,
-// or the claims that lack some are held.
+// untilCurrent decides when a run until current is done: the tables have all records that the topics had at the start
+// of the run, except records of claims that are held.
 type untilCurrent struct{ *base }
 
-// reached reports whether every claim was read up to its target or is held. It is false without a generation, and while
-// records wait for a lane.
+// reached reports whether every claim has been read up to its target or is held. It returns false while this member is
+// in no generation, and while records wait for a lane.
 func (cu *untilCurrent) reached() bool {
 	if !cu.joined || cu.backpressure.Queued.Load() > 0 {
 		return false
@@ -43,10 +43,10 @@ func (cu *untilCurrent) done() bool {
 		holds = holds || c.hold != nil
 	}
 	if holds {
-		return true // the exit code reports the holds
+		return true // the run is done as well; its exit code reports the holds
 	}
-	// The claims of this member are done. A table is current only when the claims of all members are; those of a
-	// dead member will be assigned to this one soon.
+	// All claims of this member are done. But a table is current only when the claims of all members are, and those of
+	// a member that has died will be assigned to this one soon.
 	all := true
 	for _, t := range cu.tables {
 		if cu.complete(t) {
@@ -60,8 +60,8 @@ func (cu *untilCurrent) done() bool {
 }
 
 // complete reports whether, by the last measurement, the table has reached the ends that its topics had at the start.
-// Partitions of all members count. It does not wait for paused partitions of other members, but stores their holds in
-// t.left. The ends do not change, so a complete table stays complete.
+// The partitions of all members must have reached them, except paused partitions of other members, whose holds complete
+// stores in t.left. The ends do not change, so a complete table stays complete.
 func (cu *untilCurrent) complete(t *tableState) bool {
 	if t.measured.IsZero() || t.behind == nil {
 		return false
@@ -79,13 +79,13 @@ func (cu *untilCurrent) complete(t *tableState) bool {
 	return true
 }
 
-// measureEvery returns the interval of measuring a table in a run until current. It grows with the number of
-// tables, because each measurement reads a table's log.
+// measureEvery returns how often a run until current measures each table. The interval grows with the number of tables,
+// because a measurement reads the log of a table.
 func (cu *untilCurrent) measureEvery() time.Duration {
 	return max(time.Second, time.Duration(len(cu.tables))*10*time.Millisecond)
 }
 
-// measured stores the result of a measurement in t. If Kafka or the table could not be read, t.behind becomes nil.
+// measured stores the result of a measurement in t. If Kafka or the table could not be read, it sets t.behind to nil.
 func (cu *untilCurrent) measured(t *tableState, o commit.Outcome) {
 	t.measuring, t.measured = false, time.Now()
 	if t.behind = o.Behind; t.behind == nil && !o.Unknown {

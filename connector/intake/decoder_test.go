@@ -26,7 +26,7 @@ func TestDecoderOf_IDs(t *testing.T) {
 	}
 }
 
-// idDecoder is a decoder that can set ids.
+// idDecoder is a decoder with WithIDs; ids is true for the decoder that WithIDs returned.
 type idDecoder struct {
 	connector.Decoder
 	ids bool

@@ -18,11 +18,11 @@ type dispatcher struct {
 	fetches *fetches
 	pauses  *pauseLog
 
-	turn int // rotates the order of claims, so that none starves another
+	turn int // rotates the order of claims, so that each of them comes first in turn
 }
 
-// enqueue moves records from the claims to their lanes, one block per claim and round, until no claim can continue or
-// backpressure starts. If a claim waits for memory that will be free soon, only that claim enqueues.
+// enqueue moves records from the claims to their lanes, in rounds of one block per claim, until no claim can continue
+// or backpressure starts. While a claim waits for memory that will be free soon (room.first), only that claim enqueues.
 func (d *dispatcher) enqueue() {
 	d.room.first = d.room.firstWaiting()
 	for again := true; again; {
@@ -41,14 +41,15 @@ func (d *dispatcher) enqueue() {
 	}
 }
 
-// enqueueBlock enqueues at most one block of a claim and reports whether it did, or has finished a fetch result. A
-// block stays with the claim if its key, the batch pool or the lane has no room for it.
+// enqueueBlock enqueues one block of a claim, or finishes a fetch result that has no more records, and returns true. If
+// the key of the next record, the batch pool or the lane has no room, it returns false, and the records stay with the
+// claim.
 func (d *dispatcher) enqueueBlock(c *claim) bool {
 	if c.table.sealed != nil && d.room.batchFull(c.table) {
-		return false // one sealed batch is on its way and the next one is full: fetched records wait with the claim
+		return false // a sealed batch is being committed and the next one is full, so records stay with the claim
 	}
 	if c.parsed == nil && !d.parse(c) {
-		return true // the fetch result is finished
+		return true // the fetch result had no more records and is finished
 	}
 	a := d.admit(c)
 	if a.records == 0 {
@@ -61,7 +62,7 @@ func (d *dispatcher) enqueueBlock(c *claim) bool {
 	}
 	epoch := c.queue[0].Epoch
 	b := d.block(c, a, reserved)
-	first, last, since := b.Records[0].Offset, b.Records[a.records-1].Offset, b.Since // read now, because the lane owns the block once it is sent
+	first, last, since := b.Records[0].Offset, b.Records[a.records-1].Offset, b.Since // taken before sending, because the lane owns the block afterwards
 	if !d.send(c, b) {
 		return false
 	}
@@ -92,7 +93,7 @@ func (d *dispatcher) parse(c *claim) bool {
 		d.fetches.finishResult(c, f, err)
 		return false
 	}
-	if err != nil { // the end, or a damaged batch after these records
+	if err != nil { // the end of the fetch result, or a damaged batch after these records
 		f.Read = true
 		if !errors.Is(err, io.EOF) {
 			f.Err = err
@@ -103,15 +104,15 @@ func (d *dispatcher) parse(c *claim) bool {
 	return true
 }
 
-// admitted is the part of a block that found room in the queue.
+// admitted describes the records of a block for which the queue has room.
 type admitted struct {
-	records, bytes int   // bytes: total size of the values
-	worst          int64 // memory that the records need if all of them are bad
-	oldest         int64 // the smallest timestamp, 0 if there is none
+	records, bytes int   // bytes is the total size of the values
+	worst          int64 // the memory that the records would need if all of them were bad
+	oldest         int64 // the smallest timestamp; 0 if no record has one
 }
 
-// admit reserves room in the queue for the first records of a claim's block: as far as their keys have room, up to
-// blockBytes.
+// admit reserves room in the queue for records of a claim's block, beginning with the first. It stops at a record whose
+// key has no room, and at blockBytes.
 func (d *dispatcher) admit(c *claim) (a admitted) {
 	b := c.parsed
 	for i := range b.Records {
@@ -125,7 +126,7 @@ func (d *dispatcher) admit(c *claim) (a admitted) {
 		}
 		slot := d.backpressure.Slot(c.Partition, rec.Key)
 		if !d.backpressure.Reserve(slot) {
-			if i == 0 && !c.keyFull && d.backpressure.KeyFull(slot) { // this partition waits for its key, others continue
+			if i == 0 && !c.keyFull && d.backpressure.KeyFull(slot) { // this partition waits for its key; other partitions continue
 				c.keyFull = true
 				d.Metrics.keyWaits.WithLabelValues(c.Topic).Inc()
 			}
@@ -139,14 +140,14 @@ func (d *dispatcher) admit(c *claim) (a admitted) {
 	return a
 }
 
-// readmit undoes admit: it releases the room in the queue.
+// readmit undoes admit: it releases the room in the queue for these records.
 func (d *dispatcher) readmit(b *lane.Block) {
 	d.backpressure.Release(b.Taken)
 	b.Taken = b.Taken[:0]
 }
 
-// block takes the admitted records from the claim, which keeps the others. It sets everything in the block that a
-// lane needs.
+// block takes the admitted records from the claim, and sets what a lane needs to know about them. The other records of
+// the parsed block stay with the claim.
 func (d *dispatcher) block(c *claim, a admitted, reserved int64) *lane.Block {
 	b := c.parsed
 	if c.parsed = nil; a.records < len(b.Records) {
@@ -158,7 +159,7 @@ func (d *dispatcher) block(c *claim, a admitted, reserved int64) *lane.Block {
 	return b
 }
 
-// send enqueues a block to the lane of its claim. If the lane's queue is full, it undoes everything done for the
+// send enqueues a block to the lane of its claim. If the queue of the lane is full, send undoes what was done for the
 // block and returns false; the lane will wake the reader.
 func (d *dispatcher) send(c *claim, b *lane.Block) bool {
 	n := int64(len(b.Records))

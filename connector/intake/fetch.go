@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// fetches sends requests to [connector.Log] and keeps the fetch results with their claims.
+// fetches sends requests to [connector.Log], and queues the fetch results with their claims.
 type fetches struct {
 	*base
 
@@ -19,8 +19,9 @@ type fetches struct {
 	holds *holds
 }
 
-// accept queues a fetch result with its claim. It releases a result that the claim no longer waits for: one of an
-// earlier session, or one whose offset is not the requested one, because shed has moved the claim back.
+// accept queues a fetch result with its claim. If the claim does not wait for it any more, accept releases it: the
+// result is of an earlier session, or does not begin at the offset that was requested last, because shed has moved the
+// claim back.
 func (fs *fetches) accept(f connector.Fetched) {
 	c, ok := fs.claims[f.Partition]
 	if !ok || c.session != f.Session || !c.fetching || c.ahead != f.From {
@@ -36,13 +37,13 @@ func (fs *fetches) accept(f connector.Fetched) {
 	fs.request(c)
 }
 
-// finishResult ends a fetch result after its last record. It passes control and aborted batches at the end, or holds
-// the claim if its log cannot be read further. err is what ended the parsing: io.EOF, or the damage.
+// finishResult ends a fetch result after its last record. The claim then passes the control and aborted batches at the
+// end of the result, or is held if its log cannot be read further. err is what ended the parsing: io.EOF or the damage.
 func (fs *fetches) finishResult(c *claim, f *lane.FetchResult, err error) {
 	done := f.Fetched
 	c.queue = slices.Delete(c.queue, 0, 1)
 	f.Release()
-	if !errors.Is(err, io.EOF) { // a damaged batch: the records before it were enqueued
+	if !errors.Is(err, io.EOF) { // a damaged batch; the records before it were enqueued
 		done.Err = err
 	}
 	if done.Err != nil {
@@ -61,7 +62,7 @@ func (fs *fetches) finishResult(c *claim, f *lane.FetchResult, err error) {
 	fs.request(c)
 }
 
-// holdUnreadable holds a claim whose log cannot be read further.
+// holdUnreadable holds a claim whose log cannot be read beyond its next offset; err says why.
 func (fs *fetches) holdUnreadable(c *claim, err error) {
 	reason, detail, ok := hold.Of(err)
 	if !ok {
@@ -70,10 +71,10 @@ func (fs *fetches) holdUnreadable(c *claim, err error) {
 	fs.holds.hold(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.next})
 }
 
-// maxResults is the number of fetch results that a claim may have waiting or requested: one to enqueue, one to follow.
+// maxResults is how many fetch results of a claim may be queued or requested: one to be enqueued, and one to follow.
 const maxResults = 2
 
-// request requests the next records of a claim, if it may have more fetch results.
+// request requests the next records of a claim, unless the claim must not have more fetch results now.
 func (fs *fetches) request(c *claim) {
 	if !c.state.reads() || c.fetching || len(c.queue) >= maxResults || fs.draining || c.table.full || c.shedBytes > 0 {
 		return
@@ -100,14 +101,14 @@ func (fs *fetches) startReading(c *claim, at connector.Position) {
 	fs.request(c)
 }
 
-// isFull reports whether nothing more is fetched for a table: one sealed batch is on its way, and the next one is full.
-// Until the barrier has passed all lanes, the counters of the open batch still include rows of the sealed one. So
-// isFull returns false until then, although [dispatcher.enqueueBlock] waits already.
+// isFull reports whether fetching stops for a table, because a sealed batch is being committed and the next one is
+// full. It returns false until the barrier has passed all lanes, because until then the counters of the open batch
+// include rows of the sealed one. [dispatcher.enqueueBlock] does not wait for that and stops earlier.
 func (fs *fetches) isFull(t *tableState) bool {
 	return t.sealed != nil && t.sealed.PassedAll(len(fs.lanes)) && fs.room.batchFull(t)
 }
 
-// updateFetching resumes requests of claims whose table can take records again. If the fetch pool is short, it drops
+// updateFetching requests records again for claims whose table is no longer full. If the fetch pool is short, it drops
 // the fetch results of claims whose table is full; their records are fetched again later.
 func (fs *fetches) updateFetching() {
 	short := fs.Pools.Fetch.Short() && fs.starving()
@@ -128,8 +129,9 @@ func (fs *fetches) updateFetching() {
 	fs.shedWaiting(short)
 }
 
-// shedWaiting drops, if the fetch pool is short, the fetch results of claims that wait for memory of the batch pool,
-// except the claim that gets the next memory. It requests their records again once enough memory will be free soon.
+// shedWaiting drops the fetch results of claims that wait for memory of the batch pool, if the fetch pool is short. It
+// spares the claim that gets memory next. Once enough memory for such a claim will be free soon, it requests the
+// claim's records again.
 func (fs *fetches) shedWaiting(short bool) {
 	if short {
 		for _, c := range slices.Clone(fs.room.waiting) {
@@ -159,7 +161,7 @@ func (fs *fetches) shedWaiting(short bool) {
 	}
 }
 
-// starving reports whether a claim waits for records that its table could take.
+// starving reports whether a claim whose table is not full waits for a fetch result.
 func (fs *fetches) starving() bool {
 	for _, c := range fs.claims {
 		if c.fetching && !c.table.full {
@@ -169,11 +171,11 @@ func (fs *fetches) starving() bool {
 	return false
 }
 
-// shed releases the memory of a claim's fetch results, unless the last of them ends with an error. The session
-// continues; the claim is fetched again from next on.
+// shed drops the fetch results of a claim to release their memory, unless the last of them has an error. The session
+// stays the same, and the records are fetched again from next on.
 func (fs *fetches) shed(c *claim) {
 	if n := len(c.queue); n > 0 && c.queue[n-1].Err != nil {
-		return // it ends with an error, which takes hardly any memory
+		return // the last result has an error, and takes hardly any memory
 	}
 	if len(c.queue) > 0 {
 		fs.Metrics.shed.Inc()

@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// counted are records that count their releases.
+// counted are the records of a fetch result. It counts the calls of Release.
 type counted struct{ released int }
 
 func (c *counted) Read([]connector.Record) (int, error) { return 0, io.EOF }
@@ -23,8 +23,8 @@ type silent struct{ connector.Log }
 func (silent) Fetch(connector.FetchRequest) {}
 func (silent) Forget(connector.Partition)   {}
 
-// TestFetches_Accept: a claim accepts a fetch result only for the offset that it requested last; every other result is
-// released once.
+// TestFetches_Accept: a claim accepts a fetch result only if it begins at the offset that the claim requested last, in
+// the same session. Every other result is released, once.
 func TestFetches_Accept(t *testing.T) {
 	r := readerOf(t, Config{})
 	tab := &tableState{}
@@ -51,7 +51,7 @@ func TestFetches_Accept(t *testing.T) {
 	want("the next", second, 0, 2)
 	want("not asked for", answer(c.session, 30, 40), 1, 2)
 
-	b := r.blocks.Get(c.queue[0]) // on its way to a lane
+	b := r.blocks.Get(c.queue[0]) // a block of the result is on its way to a lane
 	r.fetches.shed(c)
 	want("shed while a lane has a block", first, 0, 0)
 	want("shed", second, 1, 0)
@@ -75,8 +75,8 @@ func TestFetches_Accept(t *testing.T) {
 }
 
 // TestRoom_TableToSeal: if the batch pool is nearly full, the table with the largest open batch is sealed first. While
-// its commit is on its way, the table that has been open longest is sealed, but none once commits on their way will
-// free a third of the pool.
+// its commit runs, the batch that has been open longest is next. No batch is sealed if the running commits will free a
+// third of the pool.
 func TestRoom_TableToSeal(t *testing.T) {
 	const mib = 1 << 20
 	pools := connector.Pools{Batch: bytepool.New(100 * mib)}.WithDefaults()
@@ -106,7 +106,7 @@ func TestRoom_TableToSeal(t *testing.T) {
 	}
 	cut("b")
 	want("40 % are on their way", nil)
-	tables["b"].sealed.Allocated.Store(10 * mib) // most of it is encoded
+	tables["b"].sealed.Allocated.Store(10 * mib) // the writer has encoded most of the batch
 	want("10 % are on their way", tables["c"])
 	pools.Batch.Adjust(-60 * mib)
 	want("room again", nil)

@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// readerOf returns a reader without topics, with defaults for what the configuration leaves open.
+// readerOf returns a reader without topics. It replaces each missing value of the configuration by a default for tests.
 func readerOf(t *testing.T, c Config) *Reader {
 	t.Helper()
 	if c.Log == nil {
@@ -45,7 +45,7 @@ func readerOf(t *testing.T, c Config) *Reader {
 	return r
 }
 
-// tables feeds every topic into the same table. Nothing blocks it unless blocked says so.
+// tables feeds every topic into the same table, "t". The table blocks no claim, unless the function blocked says so.
 type tables struct {
 	target  connector.Target
 	blocked func(table string, p connector.Partition) *hold.Hold

@@ -19,7 +19,7 @@ type holds struct {
 	room *room
 
 	sessions  uint64
-	appliedAt time.Time // when operators' decisions were last applied
+	appliedAt time.Time // when the decisions of operators were last applied
 }
 
 // endSession gives a claim a new session, from its position in the table on. It cancels the request and drops the fetch
@@ -32,12 +32,12 @@ func (hs *holds) endSession(c *claim) {
 	if c.laneProgress != nil {
 		c.oldestUncommitted = c.oldest()
 	}
-	c.from, c.next = c.position, c.position // it has no records in the open batch any more
+	c.from, c.next = c.position, c.position // the claim has no records in the open batch any more
 	c.laneProgress, c.inFlight = &lane.Progress{Began: time.Now()}, nil
 }
 
-// hold holds a claim. Its records in the open batch stay valid: they end before the offset of the hold. attrs are
-// further log attributes, such as the batch in which the hold was found.
+// hold holds a claim. Its records in the open batch are still committed, because they are before the offset of the
+// hold. attrs are further log attributes, such as the id of the batch in which the hold was found.
 func (hs *holds) hold(c *claim, h hold.Hold, attrs ...any) {
 	if c.hold == nil || c.hold.Reason != h.Reason {
 		if h.Since.IsZero() {
@@ -70,14 +70,14 @@ func (hs *holds) hold(c *claim, h hold.Hold, attrs ...any) {
 // table.
 const recheckEvery = time.Minute
 
-// checkEvery returns the interval at which a held claim is checked. A contested claim is released when its position
-// has not changed for two commit intervals.
+// checkEvery returns the interval at which a held claim is checked. A contested claim is checked once per commit
+// interval, and released when its position has stayed the same for two intervals.
 func (c *claim) checkEvery() time.Duration {
 	switch {
 	case c.hold != nil && c.hold.Reason == hold.Contested:
 		return c.table.limits.Every
 	case c.hold != nil && c.hold.Reason == hold.KafkaDown:
-		return recheckEvery / 2 // usually over soon
+		return recheckEvery / 2 // an outage of Kafka is usually over soon
 	}
 	return recheckEvery
 }
@@ -101,7 +101,8 @@ func (hs *holds) leaveBatch(c *claim, l commit.Leave) bool {
 	return wait
 }
 
-// release ends the hold of a claim, if it has one. A claim that is being read continues in state reading.
+// release ends the hold of a claim, if it has one. If records of the claim are fetched already, its state becomes
+// reading.
 func (hs *holds) release(c *claim) {
 	if c.hold == nil {
 		return
@@ -131,7 +132,7 @@ func (hs *holds) requestResume(t *tableState, claims ...*claim) {
 	t.writer.Requests.Resume(asked)
 }
 
-// enter sets the state of a claim. If the transition is not allowed, it logs an error and sets the state nevertheless.
+// enter sets the state of a claim. If the transition is not allowed, it logs an error and sets the state all the same.
 func (hs *holds) enter(c *claim, next state) {
 	if !slices.Contains(c.state.next(), next) {
 		hs.Logger.Error(IllegalTransition, "topic", c.Topic, "partition", c.ID, "from", c.state.String(), "to", next.String())
@@ -139,8 +140,8 @@ func (hs *holds) enter(c *claim, next state) {
 	c.state = next
 }
 
-// releaseProvisionalHolds runs after a successful commit that moved positions. It releases the claims that are read in
-// state proving: a failed commit had found their hold, and the success shows that the cause is gone.
+// releaseProvisionalHolds runs after a successful commit that has moved positions. It ends the holds of claims in state
+// proving, which a failed commit had found, because the success shows that their cause is gone.
 func (hs *holds) releaseProvisionalHolds(t *tableState) {
 	for _, c := range t.claims {
 		if c.fences = 0; c.state == proving {
@@ -149,9 +150,9 @@ func (hs *holds) releaseProvisionalHolds(t *tableState) {
 	}
 }
 
-// forgetFailedCommits runs when a claim is lost or resumes. Once no claim is left whose records were in the failed
-// commit (each was lost, or another member moved its position), no commit of theirs will come. So claims in state
-// proving are released, and other holds wait for a check or a record instead of a commit.
+// forgetFailedCommits runs when a claim is lost or resumes. If no claim is left whose records were in the failed commit
+// (each was lost, or resumed elsewhere), these records will not be committed and cannot end the holds. So claims in
+// state proving are released, and other holds end by a check or a record instead of a commit.
 func (hs *holds) forgetFailedCommits(t *tableState) {
 	for _, c := range t.claims {
 		if c.inFailedCommit {
@@ -169,16 +170,17 @@ func (hs *holds) forgetFailedCommits(t *tableState) {
 }
 
 // maySucceed reports whether a held claim may be read again, given what the check has found. The hold is shown until
-// records flow.
+// records are read again.
 func (hs *holds) maySucceed(c *claim, f commit.Found) bool {
 	switch c.hold.Reason {
 	case hold.Poison:
-		return f.At.Next != c.hold.Offset // the same record would fail again
+		return f.At.Next != c.hold.Offset // unless the position was moved, the same record would fail again
 	case hold.Flood:
-		return f.At.Next != c.hold.Offset || hs.Decisions.FloodAllowed(c.Topic) // the same batch would be judged again
+		// Unless the position was moved or the flood is allowed, the same batch would be refused again.
+		return f.At.Next != c.hold.Offset || hs.Decisions.FloodAllowed(c.Topic)
 	case hold.AheadOfLogEnd, hold.Truncated:
-		// That the log reaches the position now proves nothing: other records may have replaced those that were
-		// read. Only the leader epoch shows it, or an operator decides.
+		// It does not matter that the log reaches the position now, because other records may have replaced those that
+		// were read. Either the leader epoch has proved the position, or an operator must have moved it.
 		return f.At.Next != c.hold.Offset || f.At.Epoch >= 0
 	case hold.Contested:
 		if c.unmovedChecks++; f.At.Next != c.unmovedAt {
@@ -235,7 +237,7 @@ func (hs *holds) checkDue(t *tableState) {
 	}
 }
 
-// dropQueued drops the fetch results of a claim. Blocks that are in lanes stay.
+// dropQueued drops the fetch results of a claim. Blocks that are already in lanes stay there.
 func (hs *holds) dropQueued(c *claim) {
 	if c.parsed != nil {
 		hs.blocks.Put(c.parsed)

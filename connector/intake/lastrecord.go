@@ -28,7 +28,7 @@ func (l *LastRecords) Describe(descs chan<- *prometheus.Desc) { descs <- l.desc 
 func (l *LastRecords) Collect(metrics chan<- prometheus.Metric) {
 	seen := map[string]bool{}
 	for _, c := range l.status().Claims {
-		if c.LastRecord.IsZero() || seen[c.Partition.String()] { // a topic that was created again has the same labels; a duplicate would fail the scrape
+		if c.LastRecord.IsZero() || seen[c.Partition.String()] { // if the topic was created again, there may be a second claim with the same labels, which would fail the scrape
 			continue
 		}
 		seen[c.Partition.String()] = true

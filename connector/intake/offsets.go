@@ -27,13 +27,14 @@ type Offsets struct {
 	metrics *Metrics
 	loops   *pulse.Loops
 	failing reliability.FailureLog
-	wake    chan struct{} // asks Run to write now
+	wake    chan struct{} // makes Run write at once
 
 	mu      sync.Mutex
 	pending map[connector.Partition]pendingOffset
 }
 
-// pendingOffset is an offset to write, and the batch whose commit set the position, "" if none.
+// pendingOffset is an offset that is to be written, and the id of the batch whose commit set the position; "" if there
+// is none.
 type pendingOffset struct {
 	connector.GroupOffset
 	batch string
@@ -44,15 +45,15 @@ func NewOffsets(g connector.Group, every time.Duration, logger *slog.Logger, m *
 	return &Offsets{group: g, every: every, logger: logger, metrics: m, loops: loops, wake: make(chan struct{}, 1), pending: map[connector.Partition]pendingOffset{}}
 }
 
-// note keeps an offset for the next write. It replaces an older offset of the partition. batch is the batch whose
-// commit set the position, "" if none.
+// note keeps an offset to be written. It replaces an older offset of the same partition. batch is the id of the batch
+// whose commit set the position, "" if there is none.
 func (k *Offsets) note(p connector.Partition, o connector.GroupOffset, batch string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pending[p] = pendingOffset{o, batch}
 }
 
-// soon asks Run to write now, because the generation is about to end.
+// soon makes Run write at once, because the generation is about to end.
 func (k *Offsets) soon() {
 	select {
 	case k.wake <- struct{}{}:
@@ -80,8 +81,8 @@ func (k *Offsets) Run(ctx context.Context) {
 	}
 }
 
-// write commits the noted offsets. If that fails, they are kept for the next interval. "Checkpoint" in the log lines
-// means committed offsets, not a checkpoint of Delta.
+// write commits the noted offsets to the group. If that fails, they stay noted for the next interval. "Checkpoint" in
+// the log lines means committed offsets, not a checkpoint of Delta.
 func (k *Offsets) write(ctx context.Context) {
 	k.mu.Lock()
 	all := maps.Clone(k.pending)
@@ -104,7 +105,7 @@ func (k *Offsets) write(ctx context.Context) {
 		level := slog.LevelWarn
 		switch class {
 		case classify.Fenced, classify.Canceled:
-			level = slog.LevelDebug // expected between two generations
+			level = slog.LevelDebug // this is expected between two generations
 		case classify.Fatal, classify.Poison:
 			level = slog.LevelError
 		case classify.Transient:
@@ -134,7 +135,7 @@ func (k *Offsets) write(ctx context.Context) {
 	}
 }
 
-// flush writes until all offsets are written, at most three times or until ctx ends.
+// flush writes until all noted offsets are written, but at most three times, or until ctx ends.
 func (k *Offsets) flush(ctx context.Context) {
 	for n := 1; ; n++ {
 		k.write(ctx)

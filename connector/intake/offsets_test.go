@@ -18,7 +18,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// writes is a group that keeps the offsets it is asked to commit, or returns err if it is set.
+// writes is a group that keeps the offsets passed to CommitOffsets. If err is set, CommitOffsets fails with it.
 type writes struct {
 	connector.Group
 	err  error
@@ -42,8 +42,9 @@ func lines(out *bytes.Buffer) (all []string) {
 	return all
 }
 
-// TestOffsets_Run: a write commits and logs the noted offsets; if it fails, the offsets stay noted. A transient failure
-// is logged at WARN, one that an operator must end at ERROR, one between two generations at DEBUG.
+// TestOffsets_Run: Run commits the noted offsets to the group and logs them; if that fails, they stay noted for the
+// next attempt. A transient failure is logged at WARN, one that an operator must end at ERROR, one between two
+// generations at DEBUG.
 func TestOffsets_Run(t *testing.T) { synctest.Test(t, testScheduledCheckpointing) }
 
 func testScheduledCheckpointing(t *testing.T) {
@@ -90,7 +91,7 @@ func testScheduledCheckpointing(t *testing.T) {
 }
 
 // TestHolds_LogLevel: a hold is logged at ERROR if an operator must act, at WARN if it ends by itself, at INFO if an
-// operator wanted it.
+// operator asked for it.
 func TestHolds_LogLevel(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))

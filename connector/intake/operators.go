@@ -6,7 +6,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// applyDecisions applies the decisions of operators, at most every showEvery: pauses and requested checks.
+// applyDecisions applies pauses and requested checks of operators, at most once in showEvery.
 func (hs *holds) applyDecisions() {
 	if now := time.Now(); now.Sub(hs.appliedAt) >= showEvery {
 		hs.appliedAt = now
@@ -15,7 +15,8 @@ func (hs *holds) applyDecisions() {
 	}
 }
 
-// applyRechecks makes a check due for each claim that an operator asks to check, and a comparison of its table.
+// applyRechecks makes the check of each claim due that an operator has asked to check, and so the comparison of the
+// claim's table.
 func (hs *holds) applyRechecks(now time.Time) {
 	for _, c := range hs.claims {
 		asked := hs.Decisions.Rechecks(c.Partition)
@@ -23,7 +24,7 @@ func (hs *holds) applyRechecks(now time.Time) {
 			continue
 		}
 		c.rechecks = asked
-		if c.hold == nil || c.hold.Reason != hold.Contested { // an extra check would release a contested claim too early
+		if c.hold == nil || c.hold.Reason != hold.Contested { // an additional check would release a contested claim too early
 			c.nextCheck, c.table.nextCompare = now, now
 		}
 	}
@@ -34,7 +35,7 @@ func (hs *holds) applyPauses() {
 	again := map[*tableState][]*claim{}
 	for _, c := range hs.claims {
 		switch h := hs.Decisions.Paused(c.Partition); {
-		case c.state == resuming: // the outcome of the resume request comes first
+		case c.state == resuming: // the claim waits for its position first
 		case h != nil && (!c.isPaused() || h.Detail != c.hold.Detail):
 			hs.pause(c, h)
 		case h == nil && c.isPaused() && c.state != finishing:

@@ -7,22 +7,22 @@ import (
 	"sluice/reliability/hold"
 )
 
-// outageKey identifies an outage by the table that it stops and by the reason that stands for the failed dependency.
-// Only claims without a hold of their own belong to it.
+// outageKey identifies an outage by the table that it stops and by the hold reason of the dependency that failed. A
+// claim that is held for another reason does not belong to it.
 type outageKey struct {
 	table  string
 	reason hold.Reason
 }
 
-// outage says when an outage began, and which claims it has stopped so far.
+// outage has the start of an outage, and the claims that it has stopped so far.
 type outage struct {
 	since  time.Time
 	claims map[connector.Partition]bool
 }
 
-// outages counts and logs the claims that a dependency stops; now has the holds at this moment. Each claim counts once
-// per outage. The log has one line per table when an outage begins and one when it ends, because an outage may stop
-// thousands of claims.
+// outages counts and logs the claims that a failed dependency stops. now has the holds of these claims at this moment.
+// Each claim counts once per outage. The log has one line per table when an outage begins and one when it ends, because
+// an outage may stop thousands of claims.
 func (st *status) outages(now map[outageKey][]*hold.Hold) {
 	for why, holds := range now {
 		o := st.outage[why]

@@ -16,8 +16,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestStatus_OutageIsHold: while a dependency stops claims, they count as held. The log has one line per table when the
-// outage begins and one when it ends, and the metric counts each claim once.
+// TestStatus_OutageIsHold: while an unreachable dependency stops claims, the status shows them as held. The log has one
+// line per table when the outage begins and one when it ends, and the metric counts each claim once.
 func TestStatus_OutageIsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -49,7 +49,7 @@ func TestStatus_OutageIsHold(t *testing.T) {
 		}
 		shows := func(want ...string) {
 			t.Helper()
-			for range 10 { // however often the status is shown
+			for range 10 { // showing the status again must not log or count again
 				time.Sleep(time.Second)
 				r.status.show()
 			}

@@ -25,13 +25,13 @@ type outcomes struct {
 func (oc *outcomes) handle(o commit.Outcome) {
 	t := oc.assignment.tableOf(o.Writer)
 	if t == nil {
-		return // the table was retired
+		return // the table was removed
 	}
 	if o.Schema != nil {
 		t.schema = o.Schema
 	}
 	if o.Barrier != nil && o.Barrier != t.sealed {
-		return // the batch was dropped meanwhile, and its claims have resumed since
+		return // the batch was dropped, and its claims have resumed since
 	}
 	switch o.Kind {
 	case commit.Committed:
@@ -61,8 +61,8 @@ func batchAttrs(o *commit.Outcome) []any {
 	return []any{"batch_id", o.Barrier.ID}
 }
 
-// committed applies a successful commit. It also holds the claims that the plan stops at a bad record, and lets claims
-// leave whose records failed locally.
+// committed applies a successful commit. It also holds the claims that the plan ends at a bad record or flood, and lets
+// claims leave whose records failed locally.
 func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 	p := o.Plan
 	claims, batch := t.sealed.Claims, t.sealed.ID
@@ -76,7 +76,7 @@ func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 	for partition, span := range p.Next {
 		c, ours := oc.claims[partition]
 		if !ours {
-			continue // its new owner resumes from the table
+			continue // another member has the claim now, and resumes from the table
 		}
 		oc.Offsets.note(partition, connector.GroupOffset{Next: span.Next, Epoch: span.Epoch}, batch)
 		if c.session == span.Session {
@@ -87,7 +87,7 @@ func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 	if len(p.Next) > 0 {
 		oc.holds.releaseProvisionalHolds(t)
 		if len(t.behind) > 0 {
-			t.measured = time.Time{} // the last measurement is outdated
+			t.measured = time.Time{} // the commit has moved positions, so the last measurement is outdated
 		}
 	}
 	for _, h := range p.Holds {
@@ -127,7 +127,7 @@ func (oc *outcomes) dropped(t *tableState, o commit.Outcome) {
 	}
 	var again []*claim
 	for _, c := range t.claims {
-		if !oc.joined && oc.assigned { // no generation and a fence: another member works on them
+		if !oc.joined && oc.assigned { // without a generation, a fence means that another member works on the claims
 			oc.assignment.lose(c)
 			continue
 		}
@@ -140,8 +140,8 @@ func (oc *outcomes) dropped(t *tableState, o commit.Outcome) {
 	oc.holds.requestResume(t, again...)
 }
 
-// logDropped logs why records are dropped, unless the writer has logged it. Only work that another writer overtook
-// counts as fenced.
+// logDropped logs why records are dropped, unless the writer has logged it. The records count as fenced only if another
+// writer has moved a position.
 func (oc *outcomes) logDropped(t *tableState, o *commit.Outcome) {
 	attrs := append([]any{"table", t.name, "err", o.Err}, batchAttrs(o)...)
 	switch {
@@ -153,8 +153,8 @@ func (oc *outcomes) logDropped(t *tableState, o *commit.Outcome) {
 	}
 }
 
-// failed holds all claims of a table that cannot be written. If a commit found this, only a commit can end the holds: a
-// table that can be read may still refuse commits.
+// failed holds all claims of a table that cannot be written. If a commit has found this, only a commit can end the
+// holds, because a table that can be read may still refuse commits.
 func (oc *outcomes) failed(t *tableState, o commit.Outcome) {
 	reason, detail, _ := hold.Of(o.Err)
 	oc.batcher.dropAll(t)
@@ -162,7 +162,7 @@ func (oc *outcomes) failed(t *tableState, o commit.Outcome) {
 		oc.holds.endSession(c)
 		if c.isPaused() && oc.Decisions.Paused(c.Partition) != nil {
 			oc.holds.enter(c, held)
-			continue // a pause takes precedence over the hold
+			continue // a pause is shown rather than this hold
 		}
 		oc.holds.hold(c, hold.Hold{Reason: reason, Detail: detail, Offset: c.position}, batchAttrs(&o)...)
 		if o.Barrier != nil {
@@ -172,13 +172,13 @@ func (oc *outcomes) failed(t *tableState, o commit.Outcome) {
 	}
 }
 
-// resumed starts to read a claim at the position that the writer found, or holds it. It ignores a claim that no longer
-// waits for its position.
+// resumed begins to read a claim at the position that the writer has found, or holds it. It ignores the result if the
+// claim does not wait for its position any more.
 func (oc *outcomes) resumed(c *claim, f commit.Found) {
 	if !c.state.awaitsPosition() {
 		return
 	}
-	if f.Bounds != (connector.Bounds{}) { // otherwise Kafka returned none: the known bounds estimate the lag better
+	if f.Bounds != (connector.Bounds{}) { // if Kafka returned no bounds, the known ones are a better estimate for the lag
 		c.bounds = f.Bounds
 	}
 	moved := false
@@ -186,7 +186,7 @@ func (oc *outcomes) resumed(c *claim, f commit.Found) {
 		moved = c.position >= 0 && f.At.Next != c.position
 		c.inFailedCommit = c.inFailedCommit && !moved
 		if moved {
-			c.oldestUncommitted = 0 // others committed or skipped these records, or they are read again
+			c.oldestUncommitted = 0 // these records are in the table or were skipped by others, or will be read again
 		}
 		c.position, c.positionEpoch = f.At.Next, f.At.Epoch
 	}
@@ -218,7 +218,8 @@ func (oc *outcomes) resumed(c *claim, f commit.Found) {
 	if c.hold != nil && (c.ends == byCheck || c.ends == byRecord && moved) {
 		oc.holds.release(c)
 	}
-	if f.At.Epoch < 0 && f.At.Next > f.Bounds.LogStart { // otherwise no record was read before it
+	// The position is after the start of the log, so a record was read before it, whose epoch is unknown.
+	if f.At.Epoch < 0 && f.At.Next > f.Bounds.LogStart {
 		oc.Metrics.unchecked.Inc()
 	}
 	oc.holds.endSession(c)

@@ -14,8 +14,8 @@ import (
 	"sluice/connector/commit"
 )
 
-// TestOutcomes_LogDropped: only work that another writer overtook counts as fenced. A failure that the writer has
-// logged is not logged again.
+// TestOutcomes_LogDropped: a dropped batch counts as fenced only if its error has the class Fenced, because another
+// writer moved a position. A failure that the writer has logged is not logged again.
 func TestOutcomes_LogDropped(t *testing.T) {
 	for _, c := range []struct {
 		name   string

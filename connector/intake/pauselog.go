@@ -14,17 +14,17 @@ type pauseLog struct {
 
 	room *room
 
-	queue, memory pause // pauses of all tables; that of one table is in its tableState
-	active        int   // number of pauses in effect
+	queue, memory pause // the pauses for all tables; tableState has that for one table
+	active        int   // how many pauses are in effect now
 	counted       time.Time
-	lines         *reliability.Sparse // limits the lines about single tables
+	lines         *reliability.Sparse // limits the log lines about single tables
 }
 
 // pause is a period of backpressure. The zero value means that there is none.
 type pause struct {
 	since  time.Time
-	long   bool // has lasted longPause
-	logged bool // PAUSED was logged
+	long   bool // true once it has lasted longPause
+	logged bool // true if a PAUSED line was logged
 }
 
 // pauseLines is the maximum number of log lines per minute about pauses of single tables.
@@ -33,21 +33,21 @@ const pauseLines = 100
 // longPause is the duration after which a pause is logged.
 const longPause = time.Second
 
-// Causes of pauses, as in the log.
+// The causes of pauses, as they are logged.
 const (
 	pausedByQueue  = "queue"
 	pausedByMemory = "memory"
 	pausedByCommit = "commit"
 )
 
-// queueOpen reports whether the queue takes records. Each pause of the queue is counted, however short.
+// queueOpen reports whether the queue takes records. It counts each pause of the queue, also short ones.
 func (pl *pauseLog) queueOpen() bool {
 	open := pl.backpressure.IsOpen()
 	pl.note(&pl.queue, !open, pausedByQueue, nil)
 	return open
 }
 
-// watchPauses updates all kinds of pauses. The reader calls it once per turn.
+// watchPauses updates the pauses of all kinds. The reader calls it once per turn.
 func (pl *pauseLog) watchPauses() {
 	pl.queueOpen()
 	pl.note(&pl.memory, len(pl.room.waiting) > 0 || pl.room.anyShed, pausedByMemory, nil)
@@ -59,7 +59,7 @@ func (pl *pauseLog) watchPauses() {
 	pl.count(time.Now())
 }
 
-// count adds the time since the last call to the metric if there was a pause.
+// count adds the time since the last call to the metric, if there was a pause in that time.
 func (pl *pauseLog) count(now time.Time) {
 	if pl.active > 0 {
 		pl.Metrics.closedSeconds.Add(now.Sub(pl.counted).Seconds())
@@ -67,8 +67,8 @@ func (pl *pauseLog) count(now time.Time) {
 	pl.counted = now
 }
 
-// note counts and logs a pause: on says whether it is in effect now. t is the table whose reading is paused, nil for
-// all tables.
+// note counts and logs a pause. on is true while it is in effect; t is the table for which reading pauses, nil for all
+// tables.
 func (pl *pauseLog) note(p *pause, on bool, cause string, t *tableState) {
 	now := time.Now()
 	switch lasted := now.Sub(p.since); {

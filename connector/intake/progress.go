@@ -11,11 +11,11 @@ import (
 // records.
 type inFlight struct{ from, next, oldest int64 }
 
-// maxInFlight is the maximum number of blocks that a claim remembers one by one. A lane's queue takes no more, so
-// further ones are merged with the last.
+// maxInFlight is for how many blocks a claim keeps separate entries: as many as a lane can have queued and be decoding.
+// If there were more, they would be merged with the last entry.
 const maxInFlight = lane.QueueLength + 1
 
-// enqueued notes a block that was enqueued at the given time.
+// enqueued notes that a block was enqueued at a time.
 func (c *claim) enqueued(f inFlight, at time.Time) {
 	c.dropDecoded()
 	if n := len(c.inFlight); n == maxInFlight {
@@ -36,13 +36,13 @@ func (c *claim) dropDecoded() {
 	c.inFlight = append(c.inFlight[:0], c.inFlight[n:]...)
 }
 
-// consumed returns the offset up to which the table, the open batch or the sealed batch has passed the claim: see
-// [connector.ClaimStatus].
+// consumed returns the offset up to which the records of the claim are in the table, in the sealed or the open batch,
+// or were left out: see [connector.ClaimStatus].
 func (c *claim) consumed() int64 {
 	if c.next == c.from && !c.table.inSealed(c.Partition) {
 		return c.position
 	}
-	at := c.next // includes offsets that a read_committed consumer does not see
+	at := c.next // next includes offsets that a read_committed consumer does not see
 	if c.dropDecoded(); len(c.inFlight) > 0 {
 		at = c.inFlight[0].from
 	}
@@ -56,13 +56,14 @@ func (c *claim) consumed() int64 {
 func (c *claim) oldest() int64 {
 	c.dropDecoded()
 	oldest := c.oldestUncommitted
-	for _, f := range c.inFlight { // read before laneProgress: a block that is decoded meanwhile is found there
+	// Read before laneProgress, so that a block which the lane decodes meanwhile is found in one of them.
+	for _, f := range c.inFlight {
 		oldest = plan.Earliest(oldest, f.oldest)
 	}
 	return plan.Earliest(oldest, c.laneProgress.Oldest())
 }
 
-// timeOf returns a timestamp in milliseconds as a time, the zero time if it is not positive.
+// timeOf returns a timestamp in milliseconds as a time; the zero time if the timestamp is not positive.
 func timeOf(ms int64) (at time.Time) {
 	if ms > 0 {
 		at = time.UnixMilli(ms)

@@ -44,7 +44,7 @@ func TestClaim_Consumed(t *testing.T) {
 
 	want("nothing read", 10, 0, false)
 	hand(12, good(10, 500), good(11, 400))
-	hand(14, good(12, 300)) // and a control record
+	hand(14, good(12, 300)) // offset 13 is a control record
 	want("two blocks queued", 10, 300, false)
 	decode()
 	want("one of them", 12, 300, true)
@@ -68,7 +68,8 @@ func TestClaim_Consumed(t *testing.T) {
 	r.outcomes.committed(tab, commit.Outcome{Plan: &plan.Plan{}})
 	want("settled", 15, 200, true)
 
-	// A record without a value cannot become a row or a dead letter here: it and the records after it are not consumed.
+	// The topic has no dead letters, so the record without a value stops the claim: neither it nor the records after it
+	// count as consumed.
 	hand(18, good(15, 600), connector.Record{Offset: 16, Timestamp: 100}, good(17, 700))
 	hand(19, good(18, 50))
 	decode()
@@ -80,7 +81,8 @@ func TestClaim_Consumed(t *testing.T) {
 	decode()
 	want("a bad record, sealed", 16, 100, true)
 
-	// A new session begins at the position, and keeps the oldest timestamp of the session before.
+	// A new session begins at the position in the table. The oldest uncommitted timestamp stays that of the session
+	// before.
 	c.position = 15
 	r.holds.endSession(c)
 	want("fenced", 15, 100, false)

@@ -28,8 +28,8 @@ func TestBackpressure_Hysteresis(t *testing.T) {
 	step(9_999, true)
 }
 
-// TestBackpressure_Bounds: no sequence of Reserve and Release exceeds the bound of a key or of the queue. Once all
-// records are released, no counter is above 0.
+// TestBackpressure_Bounds: no sequence of Reserve and Release lets the queue exceed its bound, or a key exceed its own.
+// Once all records are released, every counter is 0.
 func TestBackpressure_Bounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := connector.QueueConfig{PauseAt: rapid.Int64Range(1, 50).Draw(t, "pause"), PerKey: rapid.Int64Range(1, 10).Draw(t, "per key")}
@@ -79,8 +79,9 @@ func TestBackpressure_NullKey(t *testing.T) {
 	}
 }
 
-// TestDispatcher_KeyWaits: a partition waits while as many records of the key of its next record are queued as a key
-// may have; other partitions continue. Such a wait counts once in the metric, however many turns it lasts.
+// TestDispatcher_KeyWaits: if as many records of a key are queued as the bound of a key allows, a partition whose next
+// record has this key waits; other partitions continue. One wait counts once in the metric, however many turns of the
+// dispatcher it lasts.
 func TestDispatcher_KeyWaits(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
@@ -122,12 +123,12 @@ func TestDispatcher_KeyWaits(t *testing.T) {
 	}
 	hot, other := r.order[0], r.order[1]
 	key, cold := []byte("k"), []byte("other")
-	for r.backpressure.Slot(connectortest.Partition(0), key) == r.backpressure.Slot(connectortest.Partition(0), cold) { // two keys may share a slot
+	for r.backpressure.Slot(connectortest.Partition(0), key) == r.backpressure.Slot(connectortest.Partition(0), cold) { // two keys may have the same hash slot
 		cold = append(cold, '.')
 	}
 	fetched(hot, string(key), 5)
 	fetched(other, string(cold), 2)
-	turns(1, 4) // two of each; the other three of the first key wait
+	turns(1, 4) // two records of each key are enqueued; the other three of "k" wait
 	turns(1, 4)
 	decoded := func(n int) {
 		t.Helper()

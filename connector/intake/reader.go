@@ -21,7 +21,7 @@ type Config struct {
 	// by assignment.
 	Topics []string
 	Queue  connector.QueueConfig
-	Drain  time.Duration // maximum duration of the drain
+	Drain  time.Duration // the longest time of the drain
 	// UntilCurrent ends the run once the tables have all records that the topics had at its start. It does not wait for
 	// claims that are held.
 	UntilCurrent bool
@@ -33,13 +33,13 @@ type Config struct {
 	Decisions Decisions
 	Offsets   *Offsets
 	Pools     connector.Pools
-	Lanes     lane.Config   // for each lane: Metrics, Records and Loops; the reader sets the rest
-	Count     int           // number of lanes
-	Writers   commit.Config // for each writer; the reader sets Outcomes and Progress
+	Lanes     lane.Config   // the configuration of each lane; the reader sets all fields except Metrics, Records and Loops
+	Count     int           // the number of lanes
+	Writers   commit.Config // the configuration of each writer; the reader sets Outcomes and Progress
 	Publish   func(*connector.Status)
 	Logger    *slog.Logger
 	Metrics   *Metrics
-	Loops     *pulse.Loops // nil disables the watching of the loop
+	Loops     *pulse.Loops // nil if the loop is not watched
 }
 
 // Tables provides the tables that topics feed. The reader calls it on its goroutine, so methods must not block.
@@ -113,17 +113,18 @@ type base struct {
 	lanes        []*lane.Lane
 
 	claims map[connector.Partition]*claim
-	order  []*claim // the claims, sorted by partition
+	order  []*claim // the claims in the order of their partitions
 	tables []*tableState
 
-	joined   bool // whether a generation is valid
-	assigned bool // whether there has been an assignment
+	joined   bool // true while a generation is valid
+	assigned bool // true once there was an assignment
 	draining bool
 }
 
 const (
 	// An open batch without rows and candidates only moves positions. It is sealed after positionsOffsets offsets or
-	// positionsEvery. showEvery is the interval at which the status is published; a turn takes place at least as often.
+	// after the time positionsEvery. showEvery is the interval at which the status is published; the reader makes a
+	// turn at least as often.
 	positionsOffsets = 1_000_000
 	positionsEvery   = 10 * time.Minute
 	showEvery        = 500 * time.Millisecond
@@ -184,12 +185,12 @@ func (r *Reader) Run(ctx, working context.Context, group *sync.WaitGroup) {
 	}
 	r.loop = r.Loops.Begin("reader")
 	defer r.loop.End()
-	r.loop.Work() // it never rests, because it turns at least every showEvery
+	r.loop.Work() // the reader always counts as working, because it turns at least once in showEvery
 	r.read(ctx)
 	r.drain(ctx)
 }
 
-// read turns until ctx ends or a run until current is done. Between two turns it waits for one event.
+// read makes turns until ctx ends or a run until current is done. Between two turns it waits for one event.
 func (r *Reader) read(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -207,7 +208,7 @@ func (r *Reader) read(ctx context.Context) {
 			r.fetches.accept(f)
 		case o := <-r.fromWriters:
 			r.outcomes.handle(o)
-		case <-r.fromLanes: // records were decoded or memory was released
+		case <-r.fromLanes: // a lane has decoded records, or memory was released
 		case <-r.Pools.Fetch.Pressed():
 		case <-timer.C:
 		case <-ctx.Done():
@@ -226,7 +227,7 @@ func (r *Reader) turn() {
 		r.batcher.sealIfDue(t)
 		r.holds.checkDue(t)
 	}
-	for _, t := range slices.Backward(r.tables) { // backwards, because retire removes tables
+	for _, t := range slices.Backward(r.tables) { // in reverse, because retire removes tables
 		r.assignment.retire(t)
 	}
 	r.fetches.updateFetching()

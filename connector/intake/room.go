@@ -9,9 +9,9 @@ import (
 type room struct {
 	*base
 
-	waiting []*claim // claims that wait for memory, in the order in which they began to wait
-	first   *claim   // the one of waiting that gets the next memory, while no other claim enqueues; nil if there is none
-	anyShed bool     // whether a claim has shedBytes
+	waiting []*claim // the claims that wait for memory, in the order in which they began to wait
+	first   *claim   // the claim in waiting that gets memory next; no other claim enqueues meanwhile; nil if there is none
+	anyShed bool     // true if a claim has shedBytes > 0
 }
 
 const (
@@ -20,7 +20,8 @@ const (
 )
 
 // tableLimit returns how many bytes of the batch pool the open batch of one table may take before it is sealed: less
-// than half of the pool, so that the sealed batch and the open one fit together. With several tables see overShare.
+// than half of the pool, so that the sealed batch and the open one fit together. With several tables, overShare bounds
+// it further.
 func (rm *room) tableLimit() int64 { return rm.Pools.Batch.Size() / 100 * 45 }
 
 // overShare reports whether a table must not take more of the batch pool, because other tables share it: more than half
@@ -37,7 +38,7 @@ func (rm *room) overShare(t *tableState) bool {
 }
 
 // sharing returns the number of tables that share the batch pool. Tables that are rarely fed do not count, because
-// their share would be idle most of the time; when they need memory, other tables are sealed early.
+// their share would be unused most of the time. When they need memory, batches of other tables are sealed early.
 func (rm *room) sharing() (n int) {
 	for _, t := range rm.tables {
 		if !t.rare {
@@ -47,9 +48,10 @@ func (rm *room) sharing() (n int) {
 	return n
 }
 
-// tableToSeal returns the table to seal to free memory of the batch pool, nil if there is enough or will be soon. If no
-// commit is on its way, it is the table with the largest open batch. Otherwise it is the one that has been open
-// longest, unless commits on their way will free a third of the pool. Late commits do not count.
+// tableToSeal returns the table whose open batch should be sealed so that its commit frees memory of the batch pool;
+// nil if there is enough memory, or soon will be. If no commit is running, it is the table with the largest open batch.
+// Otherwise it is the table whose batch has been open longest, unless the running commits will free a third of the
+// pool; late commits do not count.
 func (rm *room) tableToSeal() *tableState {
 	pool := rm.Pools.Batch
 	if pool.Used() < pool.Size()/100*85 && rm.first == nil {
@@ -64,7 +66,7 @@ func (rm *room) tableToSeal() *tableState {
 	for _, t := range rm.tables {
 		open := t.OpenBatch.Allocated.Load()
 		switch {
-		case t.commitLate(now, patience): // frees no memory soon
+		case t.commitLate(now, patience): // a late commit frees no memory soon
 		case t.sealed != nil:
 			if onTheWay += t.sealed.Allocated.Load(); !t.sealed.PassedAll(len(rm.lanes)) {
 				onTheWay += open
@@ -88,8 +90,8 @@ func (rm *room) tableToSeal() *tableState {
 	return nil
 }
 
-// reserve reserves memory in the batch pool for a claim's next block. If there is not enough, it returns false and
-// the claim waits: see firstWaiting.
+// reserve reserves memory in the batch pool for the next block of a claim. If there is not enough, it returns false,
+// and the claim waits: see firstWaiting.
 func (rm *room) reserve(c *claim, estimate int64) (int64, bool) {
 	pool := rm.Pools.Batch
 	n := min(estimate, pool.Size())
@@ -145,36 +147,37 @@ func (rm *room) firstWaiting() *claim {
 	return nil
 }
 
-// attainable reports whether a waiting claim will get its memory if all others stop enqueueing.
+// attainable reports whether a waiting claim will get its memory soon if all others stop enqueueing.
 func (rm *room) attainable(c *claim, now time.Time) bool {
 	if t := c.table; t.sealed != nil && rm.batchFull(t) {
-		return false // it could not enqueue anyway
+		return false // the claim could not enqueue even with memory
 	}
 	return c.wantsBytes <= rm.freeable(now, c.patience(now))
 }
 
-// freeable returns the memory of the batch pool that is free, or will be freed by commits that are not late.
+// freeable returns how much of the batch pool is free or will be freed by commits that are not late.
 func (rm *room) freeable(now time.Time, patience time.Duration) int64 {
 	n := rm.Pools.Batch.Size() - rm.Pools.Batch.Used()
 	for _, t := range rm.tables {
 		switch {
-		case t.commitLate(now, patience): // the open batch cannot be committed before it
+		case t.commitLate(now, patience): // nothing is freed soon, not even by the open batch, which is committed after the sealed one
 		case t.sealed != nil:
 			n += t.sealed.Allocated.Load() + t.OpenBatch.Allocated.Load()
-		case !t.opened.IsZero(): // otherwise there is no batch to seal
+		case !t.opened.IsZero(): // the open batch counts if it has records, because it can be sealed
 			n += t.OpenBatch.Allocated.Load()
 		}
 	}
 	return n
 }
 
-// unreserve releases the memory of a block that was not enqueued.
+// unreserve releases memory of a block that was reserved but not enqueued.
 func (rm *room) unreserve(t *tableState, n int64) {
 	t.OpenBatch.Allocated.Add(-n)
 	rm.Pools.Batch.Release(n)
 }
 
-// batchFull reports whether the open batch is as large as a commit may be, or has its share of the batch pool.
+// batchFull reports whether the open batch of a table is as large as a commit may be, or has its share of the batch
+// pool.
 func (rm *room) batchFull(t *tableState) bool {
 	return t.OpenBatch.Records() >= t.limits.Rows || t.OpenBatch.Bytes.Load() >= t.limits.Bytes ||
 		t.OpenBatch.Allocated.Load() >= rm.tableLimit() || t.sealed != nil && rm.overShare(t)

@@ -8,8 +8,8 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// TestRoom_RareTables: a table that is rarely fed does not reduce the share of other tables in the batch pool. When its
-// own share is computed, it counts as one more table.
+// TestRoom_RareTables: a table that is rarely fed does not reduce the share of the batch pool that other tables may
+// use. When its own share is computed, it counts as one more table beside them.
 func TestRoom_RareTables(t *testing.T) {
 	const size = 64 << 20
 	busy, quiet, other := &tableState{}, &tableState{rare: true}, &tableState{}
@@ -24,7 +24,7 @@ func TestRoom_RareTables(t *testing.T) {
 		held     int64
 		crowding bool
 	}{
-		{busy, size / 2, false}, // the only table that needs the pool
+		{busy, size / 2, false}, // it is the only table that needs the pool
 		{quiet, size / 2, true},
 		{quiet, size/4 - 1, false},
 	} {

@@ -11,9 +11,9 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// TestRoom_FirstWaiting: while a claim waits for memory, all others stop if commits that are not late will free enough.
-// The memory of a late commit does not count, nor does that of the open batch after it. A claim whose table is full
-// stops no other.
+// TestRoom_FirstWaiting: while a claim waits for memory, all other claims stop if the running commits will free enough
+// for it. Memory of a late commit, and of the open batch after it, does not count as memory that will be free. A claim
+// whose table is full stops no other claim.
 func TestRoom_FirstWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := bytepool.New(1000)
@@ -41,7 +41,7 @@ func TestRoom_FirstWaiting(t *testing.T) {
 		}
 		r.room.unreserve(b, 50)
 
-		time.Sleep(minPatience) // the commit is late: 500 of 1000 bytes belong to it and to the batch after it
+		time.Sleep(minPatience) // a is late now: 500 of the 1000 bytes belong to its sealed and its open batch
 		if r.room.firstWaiting() != nil {
 			t.Error("all wait for a commit that is late")
 		}
@@ -49,7 +49,8 @@ func TestRoom_FirstWaiting(t *testing.T) {
 			t.Errorf("%d bytes become free, want 500", got)
 		}
 		time.Sleep(5 * time.Second)
-		a.sealed.Began = time.Now().Add(-2 * time.Second) // another commit: the claim waits for half of its own wait
+		// A new commit of a: it counts as late only after half of the time that the claim has waited.
+		a.sealed.Began = time.Now().Add(-2 * time.Second)
 		if r.room.firstWaiting() != large {
 			t.Error("a commit is late after a third of the wait")
 		}
@@ -59,7 +60,7 @@ func TestRoom_FirstWaiting(t *testing.T) {
 			t.Error("a commit is not late after a minute")
 		}
 
-		other := &claim{table: b, nextBlock: nextBlock{wantsBytes: 450, wantsSince: time.Now()}} // needs less than the other, and there is enough memory
+		other := &claim{table: b, nextBlock: nextBlock{wantsBytes: 450, wantsSince: time.Now()}} // this claim needs less memory than large, and so much is free
 		r.room.waiting = append(r.room.waiting, other)
 		if r.room.firstWaiting() != other {
 			t.Error("a claim that can continue waits after one that cannot")
@@ -128,7 +129,7 @@ func TestFetches_ShedWaiting(t *testing.T) {
 	}
 }
 
-// asked is a Log that counts requests.
+// asked is a Log that counts calls of Fetch.
 type asked struct {
 	connector.Log
 	n int

@@ -15,7 +15,7 @@ type status struct {
 
 	pauses *pauseLog
 
-	started bool      // whether the member was joined, with every claim resumed, at some moment
+	started bool      // true once this member was in a generation with all claims resumed
 	shown   time.Time // when the status was last published
 	outage  map[outageKey]*outage
 }
@@ -40,7 +40,7 @@ func (st *status) show() {
 			Consumed: c.consumed(), Waiting: waiting[c.table], Every: c.table.limits.Every,
 			Oldest: timeOf(c.oldest()), Newest: timeOf(c.newestCommitted), LastRecord: c.last,
 		}
-		if cs.Hold != nil { // a copy, because the claim changes its own
+		if cs.Hold != nil { // copied, because the claim may change its hold
 			h := *cs.Hold
 			cs.Hold = &h
 		} else if cs.Hold = st.Tables.Blocked(c.table.name, p); cs.Hold != nil {

@@ -8,7 +8,7 @@ import (
 type state uint8
 
 const (
-	resuming  state = iota // the writer reads the position of the claim; no hold
+	resuming  state = iota // the writer looks up the position of the claim; no hold
 	reading                // records are fetched; no hold
 	retrying               // records are fetched; the first of them ends the hold
 	proving                // records are fetched; the next successful commit of the table ends the hold
@@ -16,7 +16,7 @@ const (
 	held                   // not fetched until a check is due
 	checking               // the writer checks whether the hold is over
 	leaving                // records of the claim failed locally: it waits before they are read again
-	lost                   // not this member's any more
+	lost                   // this member does not have the claim any more
 )
 
 // states returns all states, for tests.
@@ -29,7 +29,7 @@ func (s state) String() string {
 	return [...]string{"resuming", "reading", "retrying", "proving", "finishing", "held", "checking", "leaving", "lost"}[s]
 }
 
-// next returns the states that may follow. docs/architecture.md has the same table.
+// next returns the states that may follow s. The table in docs/architecture.md has the same.
 func (s state) next() []state {
 	switch s {
 	case resuming:
@@ -79,12 +79,12 @@ const IllegalTransition = "illegal state transition of a claim; report it with t
 type endEvent uint8
 
 const (
-	byCheck  endEvent = iota // a check finds that the claim can be read
-	byRecord                 // a record is read
-	byCommit                 // a commit succeeds, because a commit found the hold
+	byCheck  endEvent = iota // a check that finds the claim readable
+	byRecord                 // the first record that is read
+	byCommit                 // a successful commit, because a commit found the hold
 )
 
-// endEventOf returns the event that ends a hold that no commit found.
+// endEventOf returns the event that ends a hold with this reason if no commit found it.
 func endEventOf(reason hold.Reason) endEvent {
 	if reason.EndsByRecord() {
 		return byRecord

@@ -13,8 +13,8 @@ import (
 	"sluice/connector/connectortest"
 )
 
-// TestState_Transitions tries every pair of states: a transition in the table of docs/architecture.md is silent,
-// any other is logged as a mistake.
+// TestState_Transitions tries every pair of states. A transition that the table in docs/architecture.md has logs
+// nothing; any other is logged as an error.
 func TestState_Transitions(t *testing.T) {
 	documented := transitionsIn(t, filepath.Join("..", "..", "docs", "architecture.md"))
 	if len(documented) != len(states()) {
@@ -37,7 +37,7 @@ func TestState_Transitions(t *testing.T) {
 	}
 }
 
-// transitionsIn reads the table of states in a document: the states that may follow each.
+// transitionsIn reads the table of states in the document at path: for each state, the states that may follow it.
 func transitionsIn(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	body, err := os.ReadFile(path)

@@ -15,32 +15,32 @@ type tableState struct {
 
 	name   string
 	writer *commit.Writer
-	rare   bool // rarely fed
+	rare   bool // true if all topics that feed it are rare
 	limits connector.Limits
-	claims map[connector.Partition]*claim // that feed this table
+	claims map[connector.Partition]*claim // the claims that feed this table
 
-	schema      connector.Schema // the schema that lanes build rows for
+	schema      connector.Schema // the schema for which lanes build rows
 	opened      time.Time        // when the open batch got its first record; zero if it is empty
-	sealed      *lane.Barrier    // the sealed batch on its way, nil if there is none
-	full        bool             // see fetches.isFull
-	commitPause pause            // pause of reading for this table while it is full
-	// refetch has, after a failed batch, the offset up to which each of its claims is read again; then the next batch
-	// is sealed at once. nil if there is none.
+	sealed      *lane.Barrier    // the sealed batch that is being committed; nil if there is none
+	full        bool             // true if fetching stops for the table, see fetches.isFull
+	commitPause pause            // the pause of reading while the table is full
+	// refetch has, after a failed batch, the offset up to which each of its claims must be read again before the next
+	// batch is sealed at once. It is nil if there is no failed batch.
 	refetch     map[connector.Partition]int64
-	comparing   bool      // a comparison of idle claims is under way
-	vacant      time.Time // since when it has no claim, zero if it has one
-	nextCompare time.Time // when idle claims are compared next
+	comparing   bool      // true while a comparison of idle claims is requested
+	vacant      time.Time // since when the table has no claim; zero if it has one
+	nextCompare time.Time // when idle claims are to be compared next
 
-	// For a run until current: behind are the partitions of the topics, of any member, that are before their ends, nil
-	// if unknown. left are the holds of those that are paused and are not claims of this member. measured is when the
-	// last result arrived, zero if it is outdated.
+	// For a run until current: behind has the partitions of the topics, of any member, whose position is before their
+	// end; nil if unknown. left has the holds of those that are paused and not claims of this member. measured is when
+	// the last result arrived; zero if it is outdated.
 	behind    []connector.Position
 	left      []hold.Hold
 	measuring bool
 	measured  time.Time
 }
 
-// inSealed reports whether a claim is part of the sealed batch on its way.
+// inSealed reports whether a claim is part of the sealed batch that is being committed.
 func (t *tableState) inSealed(p connector.Partition) bool {
 	if t.sealed == nil {
 		return false
@@ -62,7 +62,7 @@ func (t *tableState) refetchUntil(p connector.Partition, next int64) {
 }
 
 // refetched reports whether all records of the failed batch have been read again, except those of claims that cannot be
-// read. It returns false if there is no failed batch.
+// read now. It returns false if there is no failed batch.
 func (t *tableState) refetched() bool {
 	for p, next := range t.refetch {
 		if c, ours := t.claims[p]; ours && !c.state.isStopped() && c.state != leaving && c.next < next {
@@ -72,12 +72,12 @@ func (t *tableState) refetched() bool {
 	return t.refetch != nil
 }
 
-// commitLate reports whether the sealed batch of a table has been on its way for longer than patience.
+// commitLate reports whether the sealed batch of a table was sealed longer than patience ago.
 func (t *tableState) commitLate(now time.Time, patience time.Duration) bool {
 	return t.sealed != nil && now.Sub(t.sealed.Began) >= patience
 }
 
-// behindEnd reports whether the table would get more records if it could take them.
+// behindEnd reports whether there are records that the table would get if it were not full.
 func (t *tableState) behindEnd() bool {
 	for _, c := range t.claims {
 		if c.state.reads() && (len(c.queue) > 0 || c.next < c.bounds.LastStable) {
@@ -87,14 +87,14 @@ func (t *tableState) behindEnd() bool {
 	return false
 }
 
-// measure requests from the writer how far the whole table is behind the ends of its topics.
+// measure requests from the writer how far the positions of the whole table are from the ends of its topics.
 func (t *tableState) measure() {
 	t.measuring = true
 	t.writer.Requests.Measure()
 }
 
-// waitingSince returns since when rows or candidates of the table wait for their commit, the zero time if there are
-// none.
+// waitingSince returns when the oldest uncommitted row or candidate of the table began to wait; the zero time if there
+// is none.
 func (t *tableState) waitingSince() (since time.Time) {
 	for _, c := range t.claims {
 		if at := c.laneProgress.Since(); !at.IsZero() && (since.IsZero() || at.Before(since)) {

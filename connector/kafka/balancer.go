@@ -12,17 +12,17 @@ import (
 // needs a new name, so that old and new members do not mix.
 const stickyName = "sluice-sticky"
 
-// owned is the assignment of a member in its last generation.
+// owned is what a member owned in its last generation, with the number of that generation.
 type owned struct {
 	generation int32
 	partitions share
 }
 
-// sticky is the group's balancer. It is eager: each member gives up all partitions and gets its whole share anew, but
-// a partition returns to its previous member as far as an even balance allows. The leader of a generation computes
-// the shares of all members from what each one reports as owned.
+// sticky is the group's balancer. At each generation every member gives up its partitions and gets a complete new
+// share, but a partition returns to the member that owned it last, as far as an even balance allows. The leader of a
+// generation computes all shares from what each member reports as owned.
 type sticky struct {
-	// join is called before each join, on kafka-go's goroutine, and returns what this member owned last.
+	// join is called before each join, on kafka-go's goroutine. It returns what this member owned last.
 	join func() (owned, error)
 	// lookup returns the partitions of topics. It does not use kafka-go, which loses all topics if one of them is
 	// missing.
@@ -73,7 +73,7 @@ func (b *sticky) AssignGroups(members []kafka.GroupMember, partitions []kafka.Pa
 	return assignments
 }
 
-// claimant is a member with what balance needs to know of it.
+// claimant is a member of the group, with what balance needs to know of it.
 type claimant struct {
 	id     string
 	topics []string
@@ -81,10 +81,10 @@ type claimant struct {
 }
 
 // balance assigns each partition that has subscribers to exactly one of them. The shares are even: no member has two
-// partitions more than another one that could take one, directly or through a chain of members. Within that,
-// partitions stay with their previous member; with equal subscriptions as many as possible. If two members claim a
-// partition, the one of the newer generation is believed. The result depends only on the arguments, not on their
-// order.
+// partitions more than another one to which it could pass one, directly or through a chain of members. Within that,
+// partitions stay with the member that owned them last; with equal subscriptions, as many as possible stay. If two
+// members report the same partition, the one with the newer generation counts, and the result does not depend on the
+// order of the arguments.
 func balance(members []claimant, topics map[string][]int32) map[string]share {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b claimant) int { return cmp.Compare(a.id, b.id) })
@@ -114,14 +114,14 @@ type topicPartition struct {
 	id    int32
 }
 
-// memberShare is the state of one member while the shares are computed. Partitions are grouped by topic. Those that it
-// kept are separate from those that it got new, because a new one can be moved on at no cost.
+// memberShare is the share of one member while balance computes it, by topic. Partitions that the member kept are
+// separate from those that it got now, because passing the latter on costs nothing.
 type memberShare struct {
 	load       int
 	kept       [][]int32
 	got        [][]int32
 	subscribed []bool
-	last       share // claimed share of the last generation; other members may own parts of it by now
+	last       share // the share of the last generation; other members may own parts of it now
 }
 
 // share maps topics to partitions, ascending.
@@ -132,7 +132,7 @@ func (h *memberShare) count(topic int) int { return len(h.kept[topic]) + len(h.g
 // shares is the state of one balance. Members and topics are indices in sorted order.
 type shares struct {
 	topics      []string
-	subscribers [][]int // members by topic
+	subscribers [][]int // the members that subscribe to each topic
 	members     []memberShare
 	free        []topicPartition
 }
@@ -154,8 +154,8 @@ func newShares(members []claimant, topics []string) *shares {
 	return s
 }
 
-// holders returns for each partition of a topic the index of the subscriber that owned it last, in the newest
-// generation, or -1.
+// holders returns, for each partition of a topic, the index of the subscriber that owned it last, or -1. If several
+// report the partition, that with the newest generation counts.
 func (s *shares) holders(members []claimant, topic int, ids []int32) []int {
 	holders := make([]int, len(ids))
 	for i := range holders {
@@ -175,7 +175,8 @@ func (s *shares) holders(members []claimant, topic int, ids []int32) []int {
 	return holders
 }
 
-// deal assigns the free partitions to the least loaded subscribers, first those of topics with the fewest subscribers.
+// deal assigns the free partitions to the members with the smallest loads among their subscribers. It begins with the
+// topics that have the fewest subscribers.
 func (s *shares) deal() {
 	slices.SortStableFunc(s.free, func(a, b topicPartition) int {
 		return cmp.Compare(len(s.subscribers[a.topic]), len(s.subscribers[b.topic]))
@@ -184,7 +185,7 @@ func (s *shares) deal() {
 		to := slices.MinFunc(s.subscribers[p.topic], func(a, b int) int {
 			return cmp.Or(
 				cmp.Compare(s.members[a].load, s.members[b].load),
-				cmp.Compare(s.members[a].count(p.topic), s.members[b].count(p.topic)), // spreads each topic, too
+				cmp.Compare(s.members[a].count(p.topic), s.members[b].count(p.topic)), // so each topic is spread as well
 				cmp.Compare(a, b),
 			)
 		})
@@ -193,9 +194,9 @@ func (s *shares) deal() {
 	}
 }
 
-// level makes the loads more even by one step. Along the shortest chain between two members whose loads differ by at
-// least two, each member passes a partition to the next one. level returns false if no such chain exists: then the
-// loads are as even as the subscriptions allow.
+// level makes the loads more even by one step: along the shortest chain between two members whose loads differ by at
+// least two, each member passes a partition to the next one. It returns false if there is no such chain, which means
+// that the loads are as even as the subscriptions allow.
 func (s *shares) level() bool {
 	byLoad := make([]int, len(s.members))
 	for m := range byLoad {
@@ -219,9 +220,9 @@ func (s *shares) level() bool {
 	return false
 }
 
-// reach returns the least loaded member to which the given one can pass a partition, directly or through a chain of
-// other members; among equally loaded ones that with the shortest chain. came holds the predecessor of each member in
-// its chain.
+// reach returns the member with the smallest load to which from can pass a partition, directly or through a chain of
+// members. Of several such members it returns the one with the shortest chain. came has, for each member, the one
+// before it in the chain.
 func (s *shares) reach(from int) (least int, came []int) {
 	came = make([]int, len(s.members))
 	for m := range came {
@@ -229,7 +230,7 @@ func (s *shares) reach(from int) (least int, came []int) {
 	}
 	came[from] = from
 	least = from
-	seen := make([]bool, len(s.topics)) // the first member with a partition of a topic reaches all of its subscribers
+	seen := make([]bool, len(s.topics)) // the first member with a partition of a topic reaches all subscribers of the topic
 	for queue := []int{from}; len(queue) > 0; queue = queue[1:] {
 		for t := range s.topics {
 			if seen[t] || s.members[queue[0]].count(t) == 0 {
@@ -251,8 +252,9 @@ func (s *shares) reach(from int) (least int, came []int) {
 	return least, came
 }
 
-// move moves one partition to a member that subscribes to its topic. It prefers a partition that from got new over one
-// that it kept, then the topic in which from has most in excess of to, then a partition that to owned before.
+// move moves one partition from a member to another one that subscribes to the topic. It prefers a partition that from
+// got in this balance to one that it kept, then the topic of which from has most more than to, then a partition that to
+// owned last.
 func (s *shares) move(from, to int) {
 	a, b := &s.members[from], &s.members[to]
 	best, bestFree, bestMore := -1, false, 0
@@ -270,7 +272,7 @@ func (s *shares) move(from, to int) {
 		pile = &a.got[best]
 	}
 	at := len(*pile) - 1
-	for i, id := range *pile { // prefer one that it owned before: it may still be working on it
+	for i, id := range *pile { // prefers a partition that the member owned last, because it may still be working on it
 		if slices.Contains(b.last[s.topics[best]], id) {
 			at = i
 			break
@@ -303,8 +305,8 @@ func (s *shares) result(members []claimant) map[string]share {
 //	topics array of (name string, partitions array of int32)
 //	tagged fields
 //
-// A later version that adds data uses a tag, which this version skips.
-// User data of another version number are ignored.
+// A later version that adds data uses a tag, which this version skips. User data with another version number count as
+// owning nothing.
 const ownedVersion = 1
 
 func (o owned) encode() []byte {
@@ -323,8 +325,8 @@ func (o owned) encode() []byte {
 	return e.b
 }
 
-// decodeOwned decodes user data. Data that are damaged or come from another program count as owning nothing: at worst
-// a partition moves.
+// decodeOwned decodes user data. Data that are damaged or come from another program count as owning nothing; the only
+// effect is that partitions move.
 func decodeOwned(b []byte) owned {
 	d := decoder{b: b, flexible: true}
 	if d.i8() != ownedVersion {

@@ -13,8 +13,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawGroup draws topics and members. With equal, all members subscribe to all topics. What members report as owned
-// may be stale, contradictory, and of topics to which they no longer subscribe.
+// drawGroup draws topics and members. If equal is true, all members subscribe to all topics. The partitions that a
+// member reports as owned may be stale, contradict those of other members, or be of topics to which it no longer
+// subscribes.
 func drawGroup(t *rapid.T, maxMembers, maxTopics, maxPartitions int, equal bool) ([]claimant, map[string][]int32) {
 	topics := make(map[string][]int32)
 	for i := range rapid.IntRange(1, maxTopics).Draw(t, "topics") {
@@ -60,7 +61,7 @@ func load(s share) (n int) {
 	return n
 }
 
-// moved counts the partitions that now belong to another member than the one that owned them last.
+// moved counts the partitions that a member owned last and does not own now.
 func moved(members []claimant, now map[string]share) (n int) {
 	for _, m := range members {
 		for topic, ids := range m.last.partitions {
@@ -114,7 +115,8 @@ func TestBalanceComplete(t *testing.T) {
 	})
 }
 
-// TestBalanceEven: no other assignment is more even. The test compares with all possible assignments.
+// TestBalanceEven: no assignment is more even than the balancer's. The test compares it with the best of all possible
+// assignments.
 func TestBalanceEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 4, 3, 5, rapid.Bool().Draw(t, "equal"))
@@ -152,7 +154,7 @@ func TestBalanceEven(t *testing.T) {
 					loads[m]--
 				}
 			}
-			if least < 0 && from == 0 { // the topic has no subscriber
+			if least < 0 && from == 0 { // the topic has no subscriber, so its partitions are left out
 				least = best(topic+1, next, loads, 0)
 			}
 			seen[key] = least
@@ -169,20 +171,21 @@ func TestBalanceEven(t *testing.T) {
 	})
 }
 
-// TestBalanceSticky: with equal subscriptions the loads differ by at most one, and no assignment that is as even keeps
-// more partitions with their members.
+// TestBalanceSticky: with equal subscriptions the numbers of partitions per member differ by at most one. No other
+// assignment that is as even lets members keep more of their partitions.
 func TestBalanceSticky(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 6, 4, 8, true)
 		got := balance(members, topics)
 
 		total, had := 0, map[string]int{}
-		newest := map[string]string{} // partition → member that owned it last
+		newest := map[string]string{} // maps a partition to the member that owned it last
 		generation := map[string]int32{}
 		for topic, ids := range topics {
 			total += len(ids)
 			for _, id := range ids {
-				for _, m := range members { // in order of id: of equal generations the first member counts
+				// In the order of their ids: if two report the same generation, the first one counts.
+				for _, m := range members {
 					name := fmt.Sprintf("%s-%d", topic, id)
 					if slices.Contains(m.last.partitions[topic], id) &&
 						(newest[name] == "" || generation[name] < m.last.generation) {
@@ -231,7 +234,8 @@ func TestBalanceStays(t *testing.T) {
 	})
 }
 
-// TestBalanceJoinLeave: a new member takes its share and no more; a leaving member moves no partition of the others.
+// TestBalanceJoinLeave: a new member takes its share and no more. When a member leaves, the remaining members keep all
+// of their partitions.
 func TestBalanceJoinLeave(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members, topics := drawGroup(t, 6, 4, 8, true)
@@ -271,7 +275,7 @@ func TestBalanceDeterministic(t *testing.T) {
 		}
 		shuffled := map[string][]int32{}
 		for topic, ids := range topics {
-			ids = append(slices.Clone(ids), ids...) // each partition twice
+			ids = append(slices.Clone(ids), ids...) // lists each partition twice
 			r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 			shuffled[topic] = ids
 		}
@@ -356,8 +360,8 @@ func TestBalanceExamples(t *testing.T) {
 	}
 }
 
-// TestAssignGroups: the balancer uses the partitions that kafka-go passes, and looks up the partitions of topics that
-// kafka-go left out. User data of another program count as owning nothing.
+// TestAssignGroups: the balancer uses the partitions that kafka-go passes to it, and looks up the partitions of topics
+// that kafka-go left out. A member whose user data come from another program counts as a member that owned nothing.
 func TestAssignGroups(t *testing.T) {
 	b := &sticky{lookup: func(topics []string) map[string][]int32 {
 		if diff := cmp.Diff([]string{"u", "gone"}, topics); diff != "" {
@@ -400,7 +404,8 @@ func TestOwnedRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzDecodeOwned: user data of any program are decoded or count as empty, and decoded data survive a round trip.
+// FuzzDecodeOwned: user data of any program are either decoded or count as empty. Data that were decoded are the same
+// after encoding and decoding.
 func FuzzDecodeOwned(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte{2, 0, 0, 0, 1, 1, 0})

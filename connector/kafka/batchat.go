@@ -26,7 +26,7 @@ type Batch struct {
 	Record *connector.Record
 }
 
-// largestBatch bounds the response when one batch is examined, in bytes: the broker always sends a whole batch.
+// largestBatch bounds the response, in bytes, when one record batch is examined. A broker always sends a whole batch.
 const largestBatch = 1 << 30
 
 // BatchAt examines the record batch that holds an offset: where it begins and ends, and whether its records can be
@@ -41,7 +41,7 @@ func (q *questions) BatchAt(ctx context.Context, p connector.Partition, offset i
 	if b.Extent, err = recordbatch.ExtentOf(part.records, offset); err != nil {
 		return Batch{}, err
 	}
-	// The memory that fetching would have: the pool without the buffer of the response, whose size is rounded up.
+	// The memory that fetching would have: the fetch pool without the buffer of the response, whose size is rounded up.
 	if memory := recordbatch.Bounded(int(q.cfg.Memory.Size()) - b.Size*5/4); b.Size > q.largest() {
 		b.Unreadable = q.oversizeAt(b.Base, "has %d bytes, the limit is %d", b.Size, q.largest())
 	} else {
@@ -53,8 +53,8 @@ func (q *questions) BatchAt(ctx context.Context, p connector.Partition, offset i
 	return b, err
 }
 
-// batchAt fetches once from an offset on: at least one whole batch, then more up to maxBytes. A response beyond limit
-// is an error.
+// batchAt sends one fetch request from an offset on. The response has at least one whole batch, and more up to
+// maxBytes; a response larger than limit is an error.
 func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset int64, maxBytes, limit int) (*fetchPart, error) {
 	const doing = "reading a record batch"
 	m, err := q.client.metadata(ctx, p.Topic)
@@ -80,7 +80,8 @@ func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset i
 		return nil, AsHold(doing, fmt.Errorf("%v: %w", p, err))
 	}
 	part := &f.parts[0]
-	if part.err == kafka.OffsetOutOfRange && part.logStart < 0 { // old brokers send no bounds with this error
+	// An old broker sends no bounds with this error, so they are requested.
+	if part.err == kafka.OffsetOutOfRange && part.logStart < 0 {
 		bounds, err := q.Bounds(ctx, []connector.Position{{Partition: p, Next: -1, Epoch: -1}})
 		if err != nil {
 			return nil, err
@@ -98,7 +99,7 @@ func (q *questions) batchAt(ctx context.Context, p connector.Partition, offset i
 	return part, nil
 }
 
-// errNoMemory means that the fetch pool has no room now; the caller can try again later.
+// errNoMemory means that the fetch pool has no room now. The caller may try again later.
 var errNoMemory = classify.Mark(errors.New("no memory for it now"), classify.Transient)
 
 // TimeAt returns the newest timestamp of the record batch at an offset, to the millisecond. Brokers keep the batch for
@@ -106,7 +107,7 @@ var errNoMemory = classify.Mark(errors.New("no memory for it now"), classify.Tra
 // That much of the fetch pool is taken for the duration of the call; the error is Transient if it is not free. The call
 // does not retry. Other errors are [hold.Error]s as for [Log.BatchAt].
 func (q *questions) TimeAt(ctx context.Context, p connector.Partition, offset, largest int64) (time.Time, error) {
-	limit := min(largest, int64(q.largest())) + 64<<10 // with the framing around the batch
+	limit := min(largest, int64(q.largest())) + 64<<10 // also has room for the framing around the batch
 	if !q.cfg.Memory.TryAcquire(limit) {
 		return time.Time{}, errNoMemory
 	}

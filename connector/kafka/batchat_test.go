@@ -24,8 +24,8 @@ func heldFor(err error) hold.Reason {
 	return ""
 }
 
-// testLogBatchAt: BatchAt shows where a batch begins and ends, whether its records can be read, and the requested
-// record.
+// testLogBatchAt: BatchAt returns where the batch at an offset begins and ends, whether its records can be read, and
+// the record at the offset.
 func testLogBatchAt(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	w.produce("t", 0, 5, "a")
@@ -47,7 +47,7 @@ func testLogBatchAt(t *testing.T, w *cluster) {
 			t.Errorf("offset %d: %+v %v", c.offset, got, err)
 		}
 	}
-	for _, offset := range []int64{8, 9} { // not committed, and after the end
+	for _, offset := range []int64{8, 9} { // 8 is in an open transaction, 9 is the end
 		if got, err := r.BatchAt(t.Context(), parts[0], offset); heldFor(err) != hold.AheadOfLogEnd {
 			t.Errorf("offset %d: %+v %v", offset, got, err)
 		}
@@ -55,7 +55,7 @@ func testLogBatchAt(t *testing.T, w *cluster) {
 	if err := tx.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the transaction is over", func() bool { // its batch and its marker are in the log, and neither has a committed record
+	w.until("the transaction is over", func() bool { // the aborted batch and its marker are in the log, but contain no committed record
 		got, err := r.BatchAt(t.Context(), parts[0], 8)
 		return err == nil && got.Base == 8 && got.Record == nil && got.Unreadable == nil
 	})
@@ -105,7 +105,7 @@ func TestBatchAtOfADamagedBatch(t *testing.T) {
 	})
 }
 
-// testLogTimeAt: TimeAt returns the newest timestamp of the batch at an offset and takes no more memory than its
+// testLogTimeAt: TimeAt returns the newest timestamp in the batch at an offset, and takes no more memory than its
 // limit.
 func testLogTimeAt(t *testing.T, w *cluster) {
 	w.create("t", 2)

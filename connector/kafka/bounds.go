@@ -15,12 +15,12 @@ import (
 	"sluice/reliability/hold"
 )
 
-// reading is the result of one request about a position.
+// reading is what one request has shown about a position.
 type reading struct {
 	bounds connector.Bounds
-	gone   bool  // the partition no longer exists, so it has no bounds
-	hold   error // finding about the position; it counts only if a later reading confirms it
-	err    error // the request failed; transient
+	gone   bool  // true if the partition no longer exists; then there are no bounds
+	hold   error // a finding about the position, which counts only if a later reading confirms it
+	err    error // a transient error, if the request failed
 }
 
 // Bounds asks the leaders for the ends of partitions; see [connector.Log]. The result is what the leaders say now,
@@ -45,9 +45,10 @@ func (q *questions) Bounds(ctx context.Context, positions []connector.Position) 
 
 const readingBounds = "reading the bounds of partitions"
 
-// readings reads positions until all are read, the cluster does not answer, every error needs a person, boundsRetryFor
-// is over, or ctx ends. The error is an UnreadError for the positions that failed while the cluster answered, and
-// another error if it did not answer.
+// readings reads the bounds of positions, and repeats this for those that failed. It ends when all are read, the
+// cluster does not answer, only an operator can end all remaining errors, boundsRetryFor is over, or ctx ends. The
+// error is an UnreadError with the positions that failed while the cluster answered; if the cluster did not answer, it
+// is another error.
 func (q *questions) readings(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	all := make(map[connector.Partition]reading, len(positions))
 	began := time.Now()
@@ -79,8 +80,8 @@ func unread(positions []connector.Position, read map[connector.Partition]reading
 	return left
 }
 
-// unreadError names the positions that were not read. It is Fatal if every one of them needs a person, else
-// Transient.
+// unreadError returns an error with the positions that were not read. It is Fatal if an operator must end each of their
+// errors, otherwise Transient.
 func unreadError(positions []connector.Position, read map[connector.Partition]reading) error {
 	e := &connector.UnreadError{Causes: map[connector.Partition]error{}}
 	class := classify.Fatal
@@ -93,9 +94,9 @@ func unreadError(positions []connector.Position, read map[connector.Partition]re
 	return classify.Mark(e, class)
 }
 
-// readOnce reads each position once: leaders from new metadata, then ends from the leaders at the epochs named there,
-// then the topic ids again, because the ends are requested by topic name. The response of a leader that was deposed
-// meanwhile does not count. The error means that the cluster did not answer.
+// readOnce reads the bounds of each position once: it finds the leaders in new metadata, asks them for the ends of the
+// logs at the epochs in these metadata, and reads the topic ids again, because the ends are requested by topic name.
+// The response of a leader that was deposed meanwhile does not count. The error means that the cluster did not answer.
 func (q *questions) readOnce(ctx context.Context, positions []connector.Position) (map[connector.Partition]reading, error) {
 	var names []string
 	for _, p := range positions {
@@ -150,9 +151,9 @@ func (q *questions) readOnce(ctx context.Context, positions []connector.Position
 	return all, nil
 }
 
-// placed returns the leader of a position's partition according to m, and records its leader epoch; for a partition
-// that is gone it drops the recorded epoch. If the recorded epoch is newer than that in m, the reading has
-// errOldMetadata.
+// placed returns the leader of a position's partition according to m, and records the leader's epoch. If an epoch newer
+// than that in m was recorded before, the reading has errOldMetadata. For a partition that is gone, placed drops the
+// recorded epoch.
 func (q *questions) placed(p connector.Position, m *clusterMetadata) (partitionMetadata, reading) {
 	led, r := placed(p, m)
 	switch {
@@ -228,8 +229,8 @@ func (c *Client) boundsAt(ctx context.Context, leader int32, positions []connect
 }
 
 // noteDivergence asks the leader whether its log still has the records before each position (KIP-320), and stores the
-// result in readings. It skips positions without an epoch, positions at offset 0, and those whose bounds could not be
-// read.
+// offset where the logs diverge in readings. It skips positions without an epoch, positions at offset 0, and those
+// whose bounds could not be read.
 func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []connector.Position, parts []ledPartition,
 	readings []reading,
 ) {
@@ -261,11 +262,11 @@ func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []c
 }
 
 // diverged compares a position with a, the end of the position's epoch in the leader's log. It returns the offset from
-// which on the log differs from the records that were read, -1 if it does not differ.
+// which on the leader's log differs from the records that were read, or -1 if it does not differ.
 func diverged(p connector.Position, leaderEpoch int32, a offsetAt) int64 {
 	switch {
 	case a.epoch < 0 || a.offset < 0:
-		if p.Epoch <= leaderEpoch { // the leader has lost that part of its epoch history: nothing speaks against the position
+		if p.Epoch <= leaderEpoch { // the leader no longer has this part of its epoch history, so it cannot contradict the position
 			return -1
 		}
 		return p.Next - 1 // the leader never had such an epoch
@@ -277,9 +278,9 @@ func diverged(p connector.Position, leaderEpoch int32, a offsetAt) int64 {
 	return -1
 }
 
-// outside returns the finding that a position lies outside its log, or nil.
+// outside returns a finding if a position lies outside its log, and nil if not.
 func outside(p connector.Position, b connector.Bounds) error {
-	if p.Next < 0 { // only the ends are wanted
+	if p.Next < 0 { // the caller wants only the bounds
 		return nil
 	}
 	switch reason := b.Unreadable(p.Next); reason {

@@ -28,7 +28,7 @@ import (
 // errNoTopicID means that the cluster gives a topic no id.
 var errNoTopicID = errors.New("the topic has no id")
 
-// lostBelow returns which checks a broker with this version of Fetch lacks, "" if it lacks none.
+// lostBelow returns a text with the checks that a broker with this version of Fetch lacks, "" if it lacks none.
 func lostBelow(version int16) string {
 	switch {
 	case version >= fetchVersion:
@@ -41,8 +41,8 @@ func lostBelow(version int16) string {
 		"the leader"
 }
 
-// compareTopics sets an error on each part with records whose topic has another id than the requested one. It returns
-// an error if the ids cannot be read.
+// compareTopics compares the topic ids in the cluster with the requested ones. It sets an error on each part that has
+// records and whose topic has another id now. It returns an error if the ids cannot be read.
 func (c *Client) compareTopics(ctx context.Context, req *fetchRequest, f *fetchResponse) error {
 	var names []string
 	for i := range f.parts {
@@ -99,7 +99,7 @@ func (c *Client) Brokers(ctx context.Context) ([]Broker, error) {
 	brokers := make([]Broker, 0, len(m.Brokers))
 	for _, b := range m.Brokers {
 		broker := Broker{ID: b.ID, Host: b.Host, Port: b.Port, Rack: b.Rack}
-		c.forget(b.ID) // learn its current versions
+		c.forget(b.ID) // so that the current versions are requested
 		version, err := c.version(ctx, b.ID, protocol.Fetch, fetchOldest, fetchVersion)
 		if err != nil {
 			broker.Err = AsHold(fmt.Sprintf("reading from broker %d", b.ID), err)
@@ -118,8 +118,8 @@ func (l *Log) Old() map[int32]int16 {
 	return maps.Clone(l.old)
 }
 
-// spoke records the version of Fetch that a broker used. It logs once per broker and version which checks an old
-// broker lacks. The caller holds the lock.
+// spoke records the version of Fetch with which a broker was read. If the broker is old, spoke logs which checks it
+// lacks, once for each broker and version. The caller holds the lock.
 func (l *Log) spoke(broker int32, version int16) {
 	was, old := l.old[broker]
 	switch {
@@ -136,7 +136,7 @@ func (l *Log) spoke(broker int32, version int16) {
 	}
 }
 
-// requireID refuses a topic without an id, because its deletion and re-creation would go unnoticed.
+// requireID returns an error for a topic without an id, because its deletion and re-creation would go unnoticed.
 func (t *topicMetadata) requireID() error {
 	if t.Err == 0 && t.ID == (idempotency.TopicID{}) {
 		return classify.Mark(fmt.Errorf("topic %s: %w: the cluster's inter.broker.protocol.version is below 2.8; raise it",

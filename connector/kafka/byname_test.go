@@ -23,7 +23,8 @@ func older(fetch int16) kfake.Opt {
 	return kfake.MaxVersions(versions)
 }
 
-// TestLogByName: brokers that are read by topic name pass the conformance list, re-created topics included.
+// TestLogByName: brokers from which the Log reads by topic name pass the list logConformance, also when topics are
+// deleted and created again.
 func TestLogByName(t *testing.T) {
 	for _, fetch := range []int16{11, 12} {
 		for _, tt := range logConformance {
@@ -32,8 +33,8 @@ func TestLogByName(t *testing.T) {
 	}
 }
 
-// TestLogOldBroker: an old broker is logged once and shown by Old and Brokers. A broker that is too old to read from
-// is a hold that names it.
+// TestLogOldBroker: an old broker is logged once and returned by Old and Brokers. A broker that is too old to read from
+// is a hold that names the broker.
 func TestLogOldBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
@@ -77,7 +78,7 @@ func TestLogOldBroker(t *testing.T) {
 		r := w.read(LogConfig{})
 		_, err := r.Topic(t.Context(), "t")
 		var h *hold.Error
-		if !errors.As(err, &h) || !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "needed is v10 to v10 (Kafka 2.8") {
+		if !errors.As(err, &h) || h.Reason != hold.KafkaIncompatible || !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "needed is v10 to v10 (Kafka 2.8") {
 			t.Error(err)
 		}
 	}, kfake.MaxVersions(kversion.V2_7_0()))
@@ -90,7 +91,7 @@ func TestLogOldBroker(t *testing.T) {
 		r.from(r.partitions("t")[0], 0, -1)
 		r.within(time.Minute, func() bool { return false })
 		status := r.Status()
-		if r.answers > 0 || len(status) != 1 || !errors.Is(status[0].Err, errVersion) ||
+		if r.answers > 0 || len(status) != 1 || status[0].Reason != hold.KafkaIncompatible || !errors.Is(status[0].Err, errVersion) ||
 			!strings.Contains(status[0].Err.Error(), "Fetch v4 to v10, needed is v11") {
 			t.Errorf("%d answers, status %+v", r.answers, status)
 		}
@@ -123,7 +124,8 @@ func TestBrokers(t *testing.T) {
 	})
 }
 
-// TestTopicWithoutID: a topic without an id is not read, because its deletion and re-creation would go unnoticed.
+// TestTopicWithoutID: a topic without an id is not read, because Sluice would not notice if it were deleted and created
+// again.
 func TestTopicWithoutID(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -143,7 +145,7 @@ func TestTopicWithoutID(t *testing.T) {
 		r := w.read(LogConfig{})
 		_, err := r.Topic(t.Context(), "t")
 		var h *hold.Error
-		if !errors.As(err, &h) || !errors.Is(err, errNoTopicID) || h.Reason != hold.KafkaDown {
+		if !errors.As(err, &h) || !errors.Is(err, errNoTopicID) || h.Reason != hold.KafkaIncompatible {
 			t.Error(err)
 		}
 	})
@@ -166,7 +168,7 @@ func TestLogBrokersChangeVersion(t *testing.T) {
 			})
 			return resp, nil, true
 		})
-		var asked atomic.Int32 // the highest version that got a response
+		var asked atomic.Int32 // the highest version of a fetch request that got a response
 		w.fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 			w.fake.KeepControl()
 			now, version := highest.Load(), int32(req.GetVersion())
@@ -192,7 +194,7 @@ func TestLogBrokersChangeVersion(t *testing.T) {
 				r.client.forget(1)
 			}
 			asked.Store(0)
-			r.within(time.Second, func() bool { return false }) // the brokers answer the waiting requests, and the client sends new ones
+			r.within(time.Second, func() bool { return false }) // the brokers answer the waiting fetch requests, and the client sends new ones
 			for _, p := range parts {
 				w.produce("t", p.ID, 10, "v")
 			}
@@ -215,8 +217,8 @@ func TestLogBrokersChangeVersion(t *testing.T) {
 	})
 }
 
-// TestLogTruncatedUnseenByBroker: if a broker compares no epochs, the position is compared with the log when the
-// leader has a newer epoch than the position, and only then.
+// TestLogTruncatedUnseenByBroker: a broker that compares no epochs does not report a truncated log. So the Log compares
+// a position with the leader's history of epochs itself, but only when the leader has a newer epoch than the position.
 func TestLogTruncatedUnseenByBroker(t *testing.T) {
 	for _, truncated := range []bool{false, true} {
 		t.Run(fmt.Sprint(truncated), func(t *testing.T) {
@@ -248,7 +250,7 @@ func TestLogTruncatedUnseenByBroker(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				w.produce("t", 0, 10, "w") // in epoch 3, at 10
+				w.produce("t", 0, 10, "w") // these ten records have epoch 3 and begin at offset 10
 				if truncated {
 					r.holds(time.Minute, p, hold.Truncated)
 					if r.records() != 10 || r.at[p].Next != 10 || r.last[p].Bounds.DivergedAt != 6 {
@@ -278,7 +280,7 @@ func TestLogByNameRecreatedUnseen(t *testing.T) {
 			r := w.read(LogConfig{})
 			p := r.partitions("t")[0]
 			r.from(p, 0, -1)
-			if a := <-r.Fetched(); a.Next != 10 || a.Epoch != 0 { // no request follows
+			if a := <-r.Fetched(); a.Next != 10 || a.Epoch != 0 { // the test sends no request for the next offset
 				t.Fatalf("%+v", a)
 			} else {
 				a.Records.Release()

@@ -26,18 +26,18 @@ import (
 	"sluice/reliability/hold"
 )
 
-// cluster is a cluster, real or in-process, with members of one group.
+// cluster is a Kafka cluster, real or in-process, with members of one consumer group.
 type cluster struct {
 	t      *testing.T
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	addrs  []string
-	prefix string // of the names of the group and of topics
+	prefix string // begins the names of the group and of the topics
 	tune   func(*Config, *GroupConfig)
 	fake   *kfake.Cluster // nil for a real cluster
 	admin  *kadm.Client
-	stir   chan struct{} // signals a delivery
+	stir   chan struct{} // receives a value after each delivery of an assignment
 
-	members []*member // all that were started
+	members []*member // all members that start has started
 }
 
 // inBubble runs a test with an in-process cluster in virtual time. The bubble fails if a goroutine outlives the test.
@@ -96,16 +96,16 @@ type member struct {
 	logs    *logBuffer
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	err     error // of Run, after ended
+	err     error // what Run returned; set before ended is closed
 
 	registry *prometheus.Registry
 
-	mute  atomic.Bool  // its connections are silenced
-	black atomic.Bool  // its dials get no answer
+	mute  atomic.Bool  // true while its connections are silenced, see mutable
+	black atomic.Bool  // true while its dials get no answer
 	slow  atomic.Int64 // how long a delivery takes
 
 	mu    sync.Mutex
-	trace []string // deliveries since the last check
+	trace []string // deliveries since the last call of told or forget
 	last  connector.Assignment
 }
 
@@ -192,14 +192,14 @@ func (m *member) stop() time.Duration {
 	return took
 }
 
-// now returns the newest assignment.
+// now returns the assignment that was delivered last.
 func (m *member) now() connector.Assignment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
 }
 
-// has reports whether the member has joined with this many partitions.
+// has returns a condition for until: the member has joined and has this many partitions.
 func (m *member) has(partitions int) func() bool {
 	return func() bool {
 		a := m.now()
@@ -210,8 +210,9 @@ func (m *member) has(partitions int) func() bool {
 // missing returns the topics that the member reports as missing.
 func (m *member) missing() []string { return namesOf(m.Absent(), hold.TopicMissing) }
 
-// told waits for the wanted deliveries and compares them with those since its last call. A member joins a generation
-// before its Run delivers it, so the other members may know of it first.
+// told waits until the member has got the wanted deliveries, and compares them with all deliveries since its last call.
+// It waits because a member joins a generation before its Run delivers it, so other members may see the generation
+// first.
 func (m *member) told(want ...string) {
 	m.cluster.t.Helper()
 	m.cluster.until("a member is told of "+strings.Join(want, ", "), func() bool {
@@ -247,7 +248,7 @@ func (m *member) metricValues() map[string]float64 {
 	return values
 }
 
-// forget drops the deliveries so far.
+// forget drops the deliveries that the member got so far.
 func (m *member) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -284,7 +285,8 @@ func (s *cluster) exists(topic string) bool {
 	return slices.Contains(topics.Names(), s.prefix+topic)
 }
 
-// mutable is a connection that the test can silence: then it drops what is written to it, and reads return nothing.
+// mutable is a connection that the test can silence. A silent connection drops what is written to it, and its reads
+// return nothing.
 type mutable struct {
 	net.Conn
 	mute *atomic.Bool

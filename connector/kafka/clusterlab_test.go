@@ -37,7 +37,7 @@ func TestClusterLab(t *testing.T) {
 	}
 }
 
-// source returns the broker that a partition is read from now.
+// source returns the id of the broker from which the Log reads the partition now.
 func (r *reader) source(p connector.Partition) int32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func testClusterNearestReplica(t *testing.T, w *cluster, c *lab.KafkaCluster) {
 	if err := c.InSync(t.Context(), "near"); err != nil {
 		t.Fatal(err)
 	}
-	more(3) // the leader names the replica again when it is asked
+	more(3) // the leader names the replica again in its next response
 	if r.held[p] != nil || int(r.at[p].Next) != records {
 		t.Errorf("held by %v at %d of %d", r.held[p], r.at[p].Next, records)
 	}

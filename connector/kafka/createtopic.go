@@ -21,8 +21,8 @@ type newTopic struct {
 	settings   [][2]string
 }
 
-// createTopic asks the controller to create a topic. With dry the controller only validates the request. kafka-go's
-// own request would afterwards wait for metadata of the topic, which this client does not let it fetch.
+// createTopic asks the controller to create a topic; with dry the controller only checks whether it could. kafka-go's
+// own method would wait for metadata of the topic afterwards, which kafka-go does not get in this client.
 func (c *Client) createTopic(ctx context.Context, t newTopic, dry bool) error {
 	m, err := c.metadata(ctx)
 	if err != nil {
@@ -66,8 +66,8 @@ func (c *Client) createTopic(ctx context.Context, t newTopic, dry bool) error {
 	return nil
 }
 
-// newLetterTopic returns a dead-letter topic to create, with partitions and settings after its source topic. It has
-// one partition if the source no longer exists.
+// newLetterTopic returns a dead-letter topic to create. It has the settings of t, and as many partitions as the source
+// topic; one partition if the source no longer exists.
 func (c *Client) newLetterTopic(ctx context.Context, t LetterTopic, source string) (newTopic, error) {
 	n := newTopic{name: t.Name, partitions: 1}
 	m, err := c.metadata(ctx, source)
@@ -83,7 +83,7 @@ func (c *Client) newLetterTopic(ctx context.Context, t LetterTopic, source strin
 	}
 	n.settings = [][2]string{{"cleanup.policy", "delete"}, {"retention.ms", strconv.FormatInt(retention, 10)}}
 	if s, err := c.TopicSettings(ctx, source); err == nil && s.MaxBatch > 0 && s.MaxBatch < 1<<30 {
-		// Room for the largest record of the source plus the envelope of a dead letter.
+		// Makes room for the largest record of the source with what a dead letter adds to it.
 		n.settings = append(n.settings, [2]string{"max.message.bytes", strconv.FormatInt(s.MaxBatch+letterOverhead, 10)})
 	}
 	return n, nil

@@ -26,41 +26,41 @@ const noBroker int32 = -1
 type cursorState uint8
 
 const (
-	resting   cursorState = iota // no request is pending
-	unlocated                    // needs its leader from new metadata, not before retryAt
-	queued                       // waits in a fetcher's queue
+	resting   cursorState = iota // no request, and nothing to do
+	unlocated                    // needs a leader from new metadata, not before retryAt
+	queued                       // waits in the queue of a fetcher
 	inFlight                     // part of a request in flight
-	suspected                    // its position must be compared with its log, not before retryAt
+	suspected                    // its position has to be compared with its log, not before retryAt
 )
 
-// cursor is the fetch state of one partition. The Log's mutex guards it.
+// cursor is the state of fetching one partition. The Log's mutex guards it.
 type cursor struct {
 	state  cursorState
-	wanted bool // false after Forget; such a cursor stays only in a queue or in a request in flight
+	wanted bool // false after Forget; the cursor then remains only in a queue or in a request in flight
 	req    connector.FetchRequest
 	// seq grows with every Fetch and Forget, ticket with every entry into a queue. A request or entry with an older
 	// number is stale.
 	seq, ticket uint64
-	result      *connector.Fetched // ready, but not yet delivered
-	next        int64              // position of the last request, or after the last result
+	result      *connector.Fetched // a result that is ready and not delivered yet
+	next        int64              // the position of the last request, or the one after the last result
 
 	leader, epoch int32
-	replica       int32 // read from this replica instead of the leader until replicaUntil
+	replica       int32 // until replicaUntil the partition is read from this replica instead of its leader
 	replicaUntil  time.Time
 
-	failures int       // consecutive ones
-	retryAt  time.Time // of unlocated and suspected
+	failures int       // the number of failures in a row
+	retryAt  time.Time // for unlocated and suspected
 
-	// behind is true if the log has, or may have, records at the position, so that a request need not wait at the
-	// broker.
+	// behind is true if the log has, or may have, records at the position. Then a request need not wait at the broker
+	// for records to arrive.
 	behind bool
-	// maxBytes is the size needed for a large batch at the position, 0 for the default. alone means that the
-	// partition needs a request of its own.
+	// maxBytes is the size that a large batch at the position needs, 0 for the default. alone means that the partition
+	// must be the only one in its request.
 	maxBytes int
 	alone    bool
 
-	// finding is the reason of a hold that the leader of findingEpoch showed at position findingOn, first at findingAt.
-	// It is "" if there is none. See stands.
+	// finding is the reason of a hold which a reading has shown, "" if there is none. findingOn is the position,
+	// findingEpoch the leader's epoch, and findingAt the time of the first such reading. See stands.
 	finding      hold.Reason
 	findingAt    time.Time
 	findingOn    int64
@@ -68,14 +68,14 @@ type cursor struct {
 	// refused is the time of the first comparison that found the position in its log although brokers refuse it; zero
 	// if there was none.
 	refused time.Time
-	// unchecked means that the broker that served or refused the position could not check it: it is too old to compare
-	// epochs, or is not the leader. Then the leader's log alone decides about the suspected position. checked is the
-	// leader epoch of the last such decision.
+	// unchecked means that the broker which served or refused the position could not check it: it is too old to compare
+	// epochs, or is not the leader. Then only the leader's log decides about the suspected position. checked is the
+	// leader epoch of the last decision.
 	unchecked bool
 	checked   int32
 
-	logged   connector.Bounds // bounds in the last result
-	loggedAt time.Time        // zero if this session had no result
+	logged   connector.Bounds // the bounds in the last result
+	loggedAt time.Time        // when the last result was enqueued; zero if this session had none
 }
 
 // source returns the broker to read the partition from: the replica until replicaUntil, then the leader. It returns
@@ -95,9 +95,9 @@ func (c *cursor) drop() {
 	c.result = nil
 }
 
-// stands records a finding at the requested position. It reports whether the finding was first seen at least the time
-// of confirm ago, at the same position and in the same leader epoch. A single reading may be wrong: bytes can be
-// damaged in transit, and a newly elected leader may not know its own log end yet.
+// stands records a finding at the requested position. It returns true if the same finding was first recorded at least
+// the time of confirm ago, at the same position and in the same leader epoch. One reading is not enough: bytes can be
+// damaged in transit, and a newly elected leader may not know the end of its log yet.
 func (c *cursor) stands(reason hold.Reason, epoch int32) bool {
 	now := time.Now()
 	if c.finding != reason || c.findingOn != c.req.Next || c.findingEpoch != epoch {
@@ -106,21 +106,21 @@ func (c *cursor) stands(reason hold.Reason, epoch int32) bool {
 	return now.Sub(c.findingAt) >= confirm
 }
 
-// clear drops a finding with one of these reasons, because a later reading refuted it.
+// clear removes the recorded finding if it has one of these reasons, because a later reading contradicts it.
 func (c *cursor) clear(reasons ...hold.Reason) {
 	if slices.Contains(reasons, c.finding) {
 		c.finding = ""
 	}
 }
 
-// served drops failures, finding and refusal, because a broker served the position.
+// served resets failures, finding and refused, because a broker has served the position.
 func (c *cursor) served() {
 	c.failures, c.finding, c.refused = 0, "", time.Time{}
 }
 
-// retry counts a failure and returns the time of the next try: after a minute if the cluster denied access to the
-// topic, else after a growing pause. For refused connections the pause may be short, because the dialer itself makes no
-// new attempt for a while.
+// retry counts a failure and returns when to try again: after a minute if the cluster denies access to the topic,
+// otherwise after a growing pause. If brokers refuse the connection, a short pause does no harm, because the dialer
+// makes no new attempt for a while.
 func (c *cursor) retry(err error) time.Time {
 	c.failures++
 	if code := kafka.Error(0); errors.As(err, &code) && denied(code) && !untrusted(err) {
@@ -129,32 +129,33 @@ func (c *cursor) retry(err error) time.Time {
 	return time.Now().Add(retryPause(c.failures))
 }
 
-// isRefusal reports whether the cluster denies access, or no connection can be opened until a person or a file changes
-// something.
+// isRefusal reports whether the cluster denies access, or no connection can be opened until an operator or a file
+// changes something.
 func isRefusal(err error) bool {
 	var code kafka.Error
 	return errors.As(err, &code) && denied(code) || err != nil && untrusted(err)
 }
 
-// noBounds returns unknown bounds.
+// noBounds returns Bounds in which everything is unknown.
 func noBounds() connector.Bounds {
 	return connector.Bounds{LogStart: -1, LastStable: -1, HighWatermark: -1, LeaderEpoch: -1, DivergedAt: -1}
 }
 
-// relocate schedules a search for the leader of a partition, not before the time from. The caller holds the lock.
+// relocate schedules a lookup of the leader of a partition, not before from. The caller holds the lock.
 func (l *Log) relocate(c *cursor, from time.Time) {
 	c.state, c.retryAt = unlocated, from
 	wake(l.locate)
 }
 
-// suspect schedules a comparison of a position with its log, not before the time from. The caller holds the lock.
+// suspect schedules a comparison of the position of a partition with its log, not before from. The caller holds the
+// lock.
 func (l *Log) suspect(c *cursor, from time.Time) {
 	c.state, c.retryAt = suspected, from
 	wake(l.judge)
 }
 
-// enqueue adds a partition to the queue of its broker's fetcher, or first schedules a search for the broker. The
-// caller holds the lock.
+// enqueue adds a partition to a queue of the fetcher for its broker. If there is no such fetcher, it schedules a lookup
+// of the leader. The caller holds the lock.
 func (l *Log) enqueue(c *cursor) {
 	f := l.fetchers[c.source()]
 	if f == nil {
@@ -171,9 +172,9 @@ func (l *Log) enqueue(c *cursor) {
 	wake(q.wake)
 }
 
-// conclude delivers the error found as the result of a request. A hold is delivered only once a second reading confirms
-// it (see stands); until then, conclude calls again, which is relocate or suspect, to schedule that reading. The caller
-// holds the lock.
+// conclude makes a result of the error found. If found is a hold, it must be confirmed by a second reading first (see
+// stands): until then, conclude calls again, which is relocate or suspect, to schedule that reading. The caller holds
+// the lock.
 func (l *Log) conclude(c *cursor, found error, bounds connector.Bounds, again func(*cursor, time.Time)) {
 	var h *hold.Error
 	if !errors.As(found, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {

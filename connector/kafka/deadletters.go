@@ -54,7 +54,7 @@ type DeadLetters struct {
 	logger *slog.Logger
 	linked prometheus.Counter
 	topics map[LetterTopic]*letterTopic
-	failed *letterTopic // topic at which the last Write failed
+	failed *letterTopic // the topic at which the last Write failed; nil if it succeeded
 }
 
 var _ connector.DeadLetters = (*DeadLetters)(nil)
@@ -95,8 +95,8 @@ func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) er
 		}
 		waiting[t] = enqueue(waiting[t], l)
 	}
-	// After an error the caller retries every minute with all dead letters. The topic that failed goes first, so that
-	// the other topics do not get theirs again with each retry.
+	// After an error the caller retries every minute with all dead letters. The topic that failed comes first, so that
+	// a retry which fails again does not write the dead letters of the other topics again.
 	slices.SortStableFunc(topics, func(a, b *letterTopic) int {
 		switch {
 		case a == b:
@@ -141,7 +141,7 @@ func (d *DeadLetters) topic(source string) (*letterTopic, error) {
 	return t, nil
 }
 
-// backlog holds the unacknowledged dead letters of one source partition, in order.
+// backlog has the dead letters of one source partition that are not acknowledged yet, in order.
 type backlog struct {
 	source  connector.Partition
 	letters []unwritten
@@ -149,7 +149,7 @@ type backlog struct {
 
 type unwritten struct {
 	letter *deadletter.Letter
-	stamp  bool // the topic refuses the record's own timestamp
+	stamp  bool // the topic refused the record's timestamp, so the time of writing is used
 }
 
 func enqueue(all []*backlog, l *deadletter.Letter) []*backlog {
@@ -162,13 +162,13 @@ func enqueue(all []*backlog, l *deadletter.Letter) []*backlog {
 	return append(all, &backlog{l.Source.Partition, []unwritten{{letter: l}}})
 }
 
-// letterBatch is one record batch in flight: the first dead letters of some backlogs.
+// letterBatch is one record batch to be sent: the first dead letters of one or more backlogs.
 type letterBatch struct {
 	produceBatch
 	parts   []letterPart
-	bytes   int         // upper bound for the records
-	limit   int         // size limit that the dead letters were rendered for
-	refused kafka.Error // error that only a different batch can avoid; 0 if none
+	bytes   int         // an upper bound for the size of the records
+	limit   int         // the size limit for which the dead letters were rendered
+	refused kafka.Error // the broker's error that only a different batch can avoid; 0 if there was none
 }
 
 type letterPart struct {
@@ -183,7 +183,7 @@ func (b *letterBatch) settle() {
 	}
 }
 
-// stamp gives the dead letters the time of writing as their timestamp. It reports whether any changed.
+// stamp makes the time of writing the timestamp of the dead letters. It returns false if all had it already.
 func (b *letterBatch) stamp() (changed bool) {
 	for _, p := range b.parts {
 		for i := range p.letters[:p.n] {
@@ -194,19 +194,19 @@ func (b *letterBatch) stamp() (changed bool) {
 	return changed
 }
 
-// errRefused means that the topic refuses these batches but may accept other ones, which write then makes. The field
-// refused of each batch says why. The class Fatal keeps the guard from repeating the same batches.
+// errRefused means that the topic refuses these batches but may accept different ones, which write then makes. The
+// field refused of each batch has the reason. The class Fatal keeps the guard from sending the same batches again.
 var errRefused = classify.Mark(errors.New("refused"), classify.Fatal)
 
 // write writes dead letters to one topic in rounds, until all are acknowledged. It returns the first error that neither
-// a retry nor other batches can avoid.
+// a retry nor different batches can avoid.
 func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*backlog) error {
 	if time.Since(t.polled) > pollEvery {
 		t.forget()
 	}
 	about := batchOf(waiting)
 	for {
-		// The topic comes first: its size limit decides how dead letters are rendered.
+		// First the topic must be known, because its size limit decides how dead letters are rendered.
 		if err := d.cfg.Guard.Do(ctx, func(ctx context.Context) error { return d.findTopic(ctx, t) }, about...); err != nil {
 			return err
 		}
@@ -244,7 +244,8 @@ func batchOf(waiting []*backlog) []any {
 	return nil
 }
 
-// rewriteAfter is the largest age of rendered records when they are sent, because each holds its time of writing.
+// rewriteAfter is the age at which rendered records are rendered again before they are sent, because each contains its
+// time of writing.
 const rewriteAfter = time.Second
 
 // rewrite renders the records of batches again, with now as their time of writing.
@@ -329,8 +330,8 @@ func batchFor(round *[]*letterBatch, partition int32) *letterBatch {
 	return b
 }
 
-// send sends each batch once and removes acknowledged dead letters from their backlogs. It returns the batches that are
-// not acknowledged and the error of the highest rank.
+// send sends each batch once, and removes acknowledged dead letters from their backlogs. It returns the batches that
+// are not acknowledged. Of their errors it returns that with the highest rank.
 func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*letterBatch) (left []*letterBatch, err error) {
 	if err := d.findTopic(ctx, t); err != nil {
 		return batches, err
@@ -340,7 +341,7 @@ func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*lette
 		case err == nil, rank(e) > rank(err):
 			err = e
 		}
-		t.stale = true // leaders may have moved, the topic may be gone
+		t.stale = true // leaders may have moved, or the topic may have been deleted
 	}
 	leaders := map[int32][]*letterBatch{}
 	var order []int32
@@ -383,7 +384,8 @@ func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*lette
 	return left, err
 }
 
-// rank orders the errors of one send: a transient one is 0, errRefused is 1, an error that needs a person is 2.
+// rank returns how serious an error of send is: 0 for a transient one, 1 for errRefused, 2 for one that an operator
+// must end.
 func rank(err error) int {
 	switch {
 	case errors.Is(err, errRefused):
@@ -419,7 +421,7 @@ func (e *produceError) Error() string {
 
 func (e *produceError) Unwrap() error { return e.err }
 
-// objectError means that the bucket did not store a record.
+// objectError means that a record could not be put into the bucket.
 type objectError struct{ error }
 
 func (e *objectError) Unwrap() error { return e.error }

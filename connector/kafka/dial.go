@@ -39,7 +39,7 @@ type Config struct {
 
 const (
 	defaultSession = 30 * time.Second
-	// metadataTTL is the largest age of kafka-go's own list of brokers. That list has no topics.
+	// metadataTTL is how old kafka-go's own list of brokers may become. That list has no topics.
 	metadataTTL = 5 * time.Second
 )
 
@@ -52,7 +52,7 @@ type Client struct {
 	corr      atomic.Int32
 
 	mu       sync.Mutex
-	versions map[int32]map[protocol.ApiKey]versionRange // by broker id
+	versions map[int32]map[protocol.ApiKey]versionRange // the API versions of each broker, by its id
 }
 
 // NewClient validates cfg and returns a client. It connects when it is first used.
@@ -82,10 +82,11 @@ func NewClient(cfg Config) (*Client, error) {
 			DialTimeout: cfg.Session / 6,
 			ClientID:    cfg.ClientID,
 			MetadataTTL: metadataTTL,
-			// Empty and not nil: metadata of the brokers only, instead of all topics every few seconds. Requests that
-			// kafka-go routes by topic (its Writer) therefore need another transport.
+			// Empty and not nil: kafka-go then requests metadata of the brokers only, instead of all topics every few
+			// seconds. So requests that kafka-go routes by topic (those of its Writer) cannot be sent with this
+			// transport.
 			MetadataTopics: []string{},
-		}, dialer.DialContext), // it does TLS and SASL, too, because kafka-go hides why a broker refuses
+		}, dialer.DialContext), // DialContext also makes the TLS handshake and authenticates, because kafka-go would hide why a broker refuses
 		versions: map[int32]map[protocol.ApiKey]versionRange{},
 	}, nil
 }

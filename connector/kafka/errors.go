@@ -13,7 +13,7 @@ import (
 
 // Codes of Kafka's protocol for which kafka-go has no name or another one.
 const (
-	errOperationNotAttempted kafka.Error = 55  // part of a request that failed as a whole
+	errOperationNotAttempted kafka.Error = 55  // the error of a part of a request that failed as a whole
 	errFencedMemberEpoch     kafka.Error = 110 // KIP-848
 	errStaleMemberEpoch      kafka.Error = 113 // KIP-848
 	errRebootstrapRequired   kafka.Error = 129 // KIP-1102
@@ -23,7 +23,7 @@ const (
 // counts as Transient. Some callers decide more precisely: for the fetcher, an offset out of range is a hold with a
 // reason of its own. Source: https://kafka.apache.org/protocol#protocol_error_codes.
 
-// passing errors are transient: the cluster is changing, or one side has older metadata than the other.
+// passing errors are transient: the cluster is changing, or the metadata of one side are old.
 var passing = [...]kafka.Error{
 	kafka.Unknown,                 // an unexpected error inside the broker
 	kafka.InvalidMessage,          // a CRC that failed in transit (KAFKA-1367)
@@ -49,7 +49,7 @@ var passing = [...]kafka.Error{
 	kafka.FetchSessionIDNotFound,
 	kafka.InvalidFetchSessionEpoch,
 	kafka.ListenerNotFound,
-	kafka.FencedLeaderEpoch,  // our metadata are old; the position is not affected
+	kafka.FencedLeaderEpoch,  // our metadata are old; this says nothing about the position
 	kafka.UnknownLeaderEpoch, // the broker's metadata are old
 	kafka.StaleBrokerEpoch,
 	kafka.OffsetNotAvailable,
@@ -58,18 +58,19 @@ var passing = [...]kafka.Error{
 	kafka.EligibleLeadersNotAvailable,
 	kafka.UnstableOffsetCommit,
 	kafka.ThrottlingQuotaExceeded,
-	kafka.UnknownTopicID, // only metadata decide whether the topic was created again
+	kafka.UnknownTopicID, // whether the topic was created again is decided by metadata alone
 	kafka.InconsistentTopicID,
 	kafka.FetchSessionTopicIDError,
 	errRebootstrapRequired,
 }
 
-// fenced errors mean that another member owns a partition or a group membership that this one still believed to own.
+// fenced errors mean that another member now has the partition or the group membership that this member believed to
+// have.
 var fenced = [...]kafka.Error{
 	kafka.IllegalGeneration,
 	kafka.UnknownMemberId,
 	kafka.RebalanceInProgress,
-	kafka.GroupIdNotFound, // older versions of the request call it an illegal generation
+	kafka.GroupIdNotFound, // older versions of the request return IllegalGeneration instead
 	kafka.FencedInstanceID,
 	kafka.InvalidProducerEpoch,
 	kafka.ProducerFenced,
@@ -77,7 +78,7 @@ var fenced = [...]kafka.Error{
 	errStaleMemberEpoch,
 }
 
-// refusals mean that the cluster denies access.
+// refusals are errors by which the cluster denies access.
 var refusals = [...]kafka.Error{
 	kafka.TopicAuthorizationFailed,
 	kafka.GroupAuthorizationFailed,
@@ -97,10 +98,10 @@ var refusals = [...]kafka.Error{
 	kafka.PrincipalDeserializationFailure,
 }
 
-// hopeless errors repeat for the same request until a person changes something.
+// hopeless errors return at each attempt until an operator changes something.
 var hopeless = [...]kafka.Error{
 	kafka.OffsetOutOfRange,
-	kafka.InvalidMessageSize,  // of a fetch
+	kafka.InvalidMessageSize,  // the requested size of a fetch is invalid
 	kafka.MessageSizeTooLarge, // max.message.bytes
 	kafka.OffsetMetadataTooLarge,
 	kafka.InvalidTopic,
@@ -121,7 +122,7 @@ var hopeless = [...]kafka.Error{
 	kafka.PolicyViolation,
 	kafka.UnsupportedCompressionType,
 	kafka.GroupMaxSizeReached,
-	kafka.InvalidRecord, // a record without a key for a compacted topic, and the like
+	kafka.InvalidRecord, // for example a record without a key for a compacted topic
 	kafka.InconsistentClusterID,
 }
 
@@ -169,8 +170,8 @@ func Classify(err error) error {
 	return err
 }
 
-// AsHold turns a Fatal error into a hold: kafka_denied if the cluster denies access or no connection can be opened
-// until a person or a file changes something, else kafka_down. doing describes the failed operation for people, such as
+// AsHold turns a Fatal error into a hold: kafka_incompatible if a server is no Kafka broker or is too old, kafka_denied
+// if the cluster denies access or no connection can be opened until a person or a file changes something, else kafka_down. doing describes the failed operation for people, such as
 // "reading the metadata of topic orders". Errors of another class come back classified.
 func AsHold(doing string, err error) error {
 	err = Classify(err)
@@ -182,6 +183,8 @@ func AsHold(doing string, err error) error {
 	}
 	code, ok := errors.AsType[kafka.Error](err)
 	switch {
+	case incompatible(err):
+		return holdError{hold.New(hold.KafkaIncompatible, doing+" cannot work: "+err.Error(), nil), err}
 	case ok && denied(code), untrusted(err):
 		return holdError{hold.New(hold.KafkaDenied, doing+" is refused: "+err.Error(), nil), err}
 	case code == kafka.InconsistentGroupProtocol:
@@ -193,7 +196,7 @@ func AsHold(doing string, err error) error {
 // ForeignGroup is the detail of a hold for a group that no member can join, with what to do.
 const ForeignGroup = "another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)"
 
-// holdError is a hold whose detail already names its cause, because a hold is often shown without its error.
+// holdError is a hold whose detail has the text of its cause, because a hold is often shown without its error.
 type holdError struct {
 	error
 	cause error
@@ -201,8 +204,18 @@ type holdError struct {
 
 func (h holdError) Unwrap() []error { return []error{h.error, h.cause} }
 
-// untrusted reports whether err is a [dial.Error] that repeats until a person or a file changes something, such as
-// refused credentials or a port that is not Kafka's, or another TLS error by which one side rejects the other.
+// incompatible reports whether err shows that a server does not speak Kafka's protocol, or that a broker or the protocol
+// version of its cluster is too old.
+func incompatible(err error) bool {
+	if e, ok := errors.AsType[*dial.Error](err); ok {
+		return e.Cause == dial.NotKafka || e.Cause == dial.TooOld
+	}
+	return errors.Is(err, errVersion) || errors.Is(err, errNoTopicID)
+}
+
+// untrusted reports whether err is a [dial.Error] that returns at each attempt until an operator or a file changes
+// something, such as refused credentials or a port that is not Kafka's. It also returns true for other TLS errors by
+// which one side rejects the other.
 func untrusted(err error) bool {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.Refused()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"sluice/classify"
@@ -91,7 +92,7 @@ func TestEveryCode(t *testing.T) {
 	classtest.Check(t, "kafka", known)
 }
 
-// TestClassify_KafkaRetriable: an error that Kafka's own clients retry never stops the member.
+// TestClassify_KafkaRetriable: an error code that Kafka's own clients retry has no class that would stop the member.
 func TestClassify_KafkaRetriable(t *testing.T) {
 	for code := int16(-1); code < 2000; code++ {
 		err := kerr.TypedErrorForCode(code)
@@ -104,7 +105,7 @@ func TestClassify_KafkaRetriable(t *testing.T) {
 	}
 }
 
-// TestOneListEach: no code is in two lists, because only the first list would count.
+// TestOneListEach: no code is in two of the lists of codes, because only the first list would count.
 func TestOneListEach(t *testing.T) {
 	seen := map[int]int{}
 	for _, list := range [][]kafka.Error{passing[:], fenced[:], refusals[:], hopeless[:]} {
@@ -124,6 +125,9 @@ func TestHeld(t *testing.T) {
 		{kafka.GroupAuthorizationFailed, hold.KafkaDenied},
 		{tls.RecordHeaderError{}, hold.KafkaDenied},
 		{&dial.Error{Cause: dial.NoTLS}, hold.KafkaDenied},
+		{&dial.Error{Cause: dial.NotKafka}, hold.KafkaIncompatible},
+		{fmt.Errorf("metadata: %w", &dial.Error{Cause: dial.TooOld}), hold.KafkaIncompatible},
+		{tooOld(protocol.Metadata, versionRange{0, 9}, metadataVersion, metadataVersion), hold.KafkaIncompatible},
 		{&dial.Error{Cause: dial.Unreachable}, ""},
 		{kafka.InvalidSessionTimeout, hold.KafkaDown},
 		{hold.New(hold.TopicMissing, "", nil), hold.TopicMissing},

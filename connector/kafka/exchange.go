@@ -52,20 +52,19 @@ func own(key protocol.ApiKey, version int16) bool {
 
 type versionRange struct{ min, max int16 }
 
-// exchange is one raw request with its response. kafka-go's transport routes it like a request of its own
-// ([protocol.BrokerMessage]) and then passes it the authenticated connection ([protocol.RawExchanger]).
-//
-// After an error an exchange must not be touched again: if its context ended first, the connection's goroutine still
-// owns it and writes into in.
+// exchange is one request, encoded, with its response. kafka-go's transport routes it like a request of its own
+// ([protocol.BrokerMessage]) and then gives it the authenticated connection ([protocol.RawExchanger]).  After an error,
+// the caller must not use the exchange again: if its ctx ended first, the goroutine of the connection still writes into
+// in.
 type exchange struct {
 	key    protocol.ApiKey
 	broker int32
 	corr   int32
-	limit  int // limit of in, in bytes
+	limit  int // the largest size of in, in bytes
 	// room returns the buffer for a response of n bytes. If nil, the buffer grows as bytes arrive.
 	room func(n int) ([]byte, error)
-	out  []byte // whole request with its size
-	in   []byte // response after its correlation id
+	out  []byte // the whole request, with its size
+	in   []byte // the response, after its correlation id
 }
 
 var (
@@ -128,23 +127,23 @@ func (c *Client) begin(x *exchange, broker int32, key protocol.ApiKey, version i
 	e.i16(int16(key))
 	e.i16(version)
 	e.i32(x.corr)
-	e.str(c.cfg.ClientID) // never compact, not even in header v2
+	e.str(c.cfg.ClientID) // the client id has no compact encoding, not even in header v2
 	e.flexible = flexible
 	e.tags()
 	return e
 }
 
-// send completes the exchange that begin started. wait is the time that the broker may take beyond the client's
-// timeout. The exchange always has a deadline: after a mere cancel, or on a hung broker, the connection's goroutine
-// would read for ever.
+// send sends the request that begin started, and reads the response. wait is how much longer than the client's timeout
+// the broker may take. There is always a deadline: without one, the goroutine of the connection would read for ever
+// after ctx was canceled, or if the broker hangs.
 func (c *Client) send(ctx context.Context, x *exchange, e *encoder, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout()+wait)
 	defer cancel()
 	x.out = e.request()
 	broker := x.broker
 	if _, err := c.transport.RoundTrip(ctx, c.addr, x); err != nil {
-		// A broker closes the connection when it gets an unknown version, which can come from an upgrade or a
-		// downgrade.
+		// A broker closes the connection when it gets a version that it does not know, which happens after an upgrade
+		// or a downgrade.
 		c.forget(broker)
 		return err
 	}
@@ -158,8 +157,8 @@ func (c *Client) forget(broker int32) {
 	delete(c.versions, broker)
 }
 
-// version returns the newest version of an API in [lowest, highest] that a broker supports. An older broker is a
-// Fatal error.
+// version returns the newest version of an API in [lowest, highest] that a broker supports. If it supports none of
+// them, the error is Fatal.
 func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey, lowest, highest int16) (int16, error) {
 	c.mu.Lock()
 	known, ok := c.versions[broker]
@@ -169,7 +168,7 @@ func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey,
 		if known, err = c.requestVersions(ctx, broker); err != nil {
 			return 0, fmt.Errorf("ask for API versions: %w", err)
 		}
-		if broker != anyBroker { // the next request may reach another broker
+		if broker != anyBroker { // for anyBroker the result is not kept, because the next request may go to another broker
 			c.mu.Lock()
 			c.versions[broker] = maps.Clone(known)
 			c.mu.Unlock()
@@ -182,14 +181,14 @@ func (c *Client) version(ctx context.Context, broker int32, key protocol.ApiKey,
 	return 0, tooOld(key, r, lowest, highest)
 }
 
-// tooOld returns the Fatal error for a broker that supports none of the needed versions of an API.
+// tooOld returns the Fatal error for a broker that supports none of the versions [lowest, highest] of an API.
 func tooOld(key protocol.ApiKey, offers versionRange, lowest, highest int16) error {
 	return classify.Mark(fmt.Errorf("%w: it offers %v v%d to v%d, needed is v%d to v%d (Kafka 2.8 and newer have it)",
 		errVersion, key, offers.min, offers.max, lowest, highest), classify.Fatal)
 }
 
-// requestVersions asks a broker for its API versions. kafka-go asks for them on every connection, too, but keeps of
-// each range only the highest version that it supports itself.
+// requestVersions asks a broker for its API versions. kafka-go also asks on each connection, but keeps only the highest
+// version that it supports itself.
 func (c *Client) requestVersions(ctx context.Context, broker int32) (map[protocol.ApiKey]versionRange, error) {
 	x := &exchange{}
 	e := c.begin(x, broker, protocol.ApiVersions, 0, false)

@@ -19,8 +19,9 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestExchangeRefuses: a response with an absurd size, a wrong correlation id or missing bytes is an error. Its size
-// field alone never makes a buffer large, not even the first bytes of an HTTP response.
+// TestExchangeRefuses: a response with an absurd size, a wrong correlation id or missing bytes is an error. The client
+// never allocates a large buffer because of the size field alone, also not if the size is the first bytes of an HTTP
+// response.
 func TestExchangeRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		answer string
@@ -68,7 +69,8 @@ func TestExchangeDeadline(t *testing.T) {
 	})
 }
 
-// TestVersionsAreForgotten: a broker that was downgraded while we were connected is asked for its versions again.
+// TestVersionsAreForgotten: if a broker is downgraded while a client is connected, the client asks it again for the
+// versions that it supports.
 func TestVersionsAreForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -96,9 +98,9 @@ func TestVersionsAreForgotten(t *testing.T) {
 		}
 		r.from(p, 0, -1)
 		r.until(time.Minute, func() bool { return r.records() == 1 && known() })
-		// The broker closes the connection on a version that it does not know.
+		// The broker closes the connection when it gets a version that it does not know.
 		w.fake.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-			w.fake.KeepControl() // the reader sends requests, too
+			w.fake.KeepControl() // the reader of the test sends fetch requests as well
 			return nil, errors.New("close"), true
 		})
 		err = r.client.fetch(t.Context(), &fetchRequest{broker: broker, limit: 1 << 20, spans: []fetchSpan{{topic: p.TopicID}}}, &resp)
@@ -108,8 +110,8 @@ func TestVersionsAreForgotten(t *testing.T) {
 	})
 }
 
-// TestMetadata: metadata have the cluster, topics, ids, leaders and epochs. A missing topic is reported as missing and
-// is not created.
+// TestMetadata: the metadata have the cluster id, topics, topic ids, leaders and leader epochs. A missing topic is
+// reported as missing and is not created.
 func TestMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		id := w.create("a", 3)
@@ -142,7 +144,7 @@ func TestMetadata(t *testing.T) {
 		if !errors.As(err, &h) || h.Reason != hold.TopicMissing {
 			t.Error(err)
 		}
-		time.Sleep(time.Minute) // time for kafka-go's own refreshes
+		time.Sleep(time.Minute) // kafka-go refreshes its own metadata in this time
 		if w.exists("none") {
 			t.Error("the topic was created")
 		}

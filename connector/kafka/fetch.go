@@ -21,23 +21,24 @@ const (
 	fetchOldest  = 11 // first version with a rack (KIP-392), Kafka 2.3
 )
 
-// fetchRequest reads committed records of partitions from one broker, without a fetch session (KIP-227). A broker
-// fills a response in the order of the request. The first partition with data always gets a whole batch (KIP-74).
+// fetchRequest requests committed records of partitions from one broker, without a fetch session (KIP-227). A broker
+// fills the response in the order of the request. The first partition with data gets a whole batch even if it exceeds
+// the sizes of the request (KIP-74).
 type fetchRequest struct {
 	broker   int32
 	minBytes int
-	maxBytes int                         // target for the response; a first batch may exceed it
-	limit    int                         // hard limit for the response
+	maxBytes int                         // the target size of the response; the first batch may exceed it
+	limit    int                         // the largest allowed size of the response
 	room     func(n int) ([]byte, error) // returns the buffer for a response of n bytes
 	wait     time.Duration
 	rack     string
-	spans    []fetchSpan // adjacent spans of one topic name it once
+	spans    []fetchSpan // the name of a topic is sent once for adjacent spans of it
 }
 
 // fetchSpan is a partition to fetch and the position to fetch from.
 type fetchSpan struct {
 	topic idempotency.TopicID
-	name  string // of the topic
+	name  string // the name of the topic
 	id    int32
 	// leaderEpoch is the epoch in the metadata that named the broker. A broker in another epoch refuses the partition.
 	leaderEpoch int32
@@ -50,7 +51,7 @@ type fetchSpan struct {
 
 // fetchResponse is a decoded response. Its buffers are reused by the next fetch.
 type fetchResponse struct {
-	version  int16 // version of Fetch that was used
+	version  int16 // the version of Fetch that was used
 	throttle time.Duration
 	parts    []fetchPart
 	x        *exchange
@@ -71,16 +72,16 @@ func (f *fetchResponse) forget() {
 
 // fetchPart is the response for one partition.
 type fetchPart struct {
-	index         int // index in fetchRequest.spans
+	index         int // the index in fetchRequest.spans
 	err           kafka.Error
 	highWatermark int64
 	lastStable    int64
 	logStart      int64
-	preferred     int32 // replica to read from, -1 for the broker that responded (KIP-392)
-	divergedAt    int64 // offset from which the log differs from the records read before, -1 if it does not
-	unchecked     bool  // this version of Fetch does not compare epochs
+	preferred     int32 // the replica to read from next; -1 for the broker that responded (KIP-392)
+	divergedAt    int64 // the offset from which the log differs from the records read before; -1 if it does not
+	unchecked     bool  // true if this version of Fetch does not compare epochs
 	aborted       []recordbatch.Aborted
-	records       []byte // whole batches, the last one perhaps cut off; aliases the response
+	records       []byte // whole batches; the last one may be cut off; shares memory with the response
 }
 
 // fetch sends req and decodes the response into f. The records stay valid until f is used again. A partition whose
@@ -91,7 +92,7 @@ func (c *Client) fetch(ctx context.Context, req *fetchRequest, f *fetchResponse)
 		return err
 	}
 	x := f.x
-	f.x, f.parts, f.version = nil, f.parts[:0], version // an exchange that fails is never used again
+	f.x, f.parts, f.version = nil, f.parts[:0], version // an exchange that has failed must not be used again
 	if x == nil {
 		x = &exchange{}
 	}
@@ -120,8 +121,8 @@ func encodeFetch(e *encoder, req *fetchRequest, version int16) {
 	e.size(req.minBytes)
 	e.size(req.maxBytes)
 	e.i8(1)   // read_committed
-	e.i32(0)  // session id
-	e.i32(-1) // session epoch: no session
+	e.i32(0)  // no fetch session
+	e.i32(-1) // no fetch session
 	topics := 0
 	for i := range req.spans {
 		if i == 0 || req.spans[i-1].topic != req.spans[i].topic {
@@ -168,7 +169,7 @@ func (f *fetchResponse) decode(b []byte, req *fetchRequest) error {
 	if d.err == nil && code != 0 {
 		return code
 	}
-	at := 0 // brokers usually answer in the order of the request
+	at := 0 // brokers usually respond in the order of the request, so the search begins here
 	for n := d.array(); n > 0 && d.err == nil; n-- {
 		var topic idempotency.TopicID
 		var name string
@@ -220,7 +221,7 @@ func (f *fetchResponse) decodePart(d *decoder) (id int32, p *fetchPart) {
 	return id, p
 }
 
-// grow adds a part. It reuses the memory that an earlier response took for aborted transactions.
+// grow adds a part to the response. It reuses the slice of aborted transactions that an earlier response allocated.
 func (f *fetchResponse) grow() *fetchPart {
 	n := len(f.parts)
 	if n < cap(f.parts) {

@@ -17,27 +17,26 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// fetcher reads from one broker. The Log owns the cursors and its mutex guards them.
+// fetcher reads from one broker. The cursors belong to the Log; its mutex guards them.
 type fetcher struct {
 	*Log
 
 	broker int32
 	end    context.CancelFunc
-	ahead  *queue // partitions that have records at the position, or may have
-	tail   *queue // partitions that were read to their end
+	ahead  *queue // partitions whose log has, or may have, records at the position
+	tail   *queue // partitions that were read to the end of their log
 
-	throttled time.Time // time before which the broker wants no request; guarded by the Log's mutex
+	throttled time.Time // until then the broker wants no request; guarded by the Log's mutex
 }
 
-// queue has the partitions of a fetcher that wait for a request, the next one first. The Log's mutex guards the
-// entries.
+// queue has the partitions that wait for a request of a fetcher, in order. The Log's mutex guards the entries.
 type queue struct {
 	wake    chan struct{}
 	entries []entry
 }
 
-// entry is a partition in a queue. It is valid while the partition is wanted, its state is queued, and no later entry
-// of it has a newer ticket.
+// entry is a partition in a queue. It counts only while the partition is wanted, its state is queued, and it has no
+// later entry, which would have a newer ticket.
 type entry struct {
 	c      *cursor
 	ticket uint64
@@ -45,8 +44,8 @@ type entry struct {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// inFlightFetch is the part of one partition in a request in flight. seq and next are the cursor's when the request
-// was made; done is true once the response for the partition was handled.
+// inFlightFetch is one partition of a request in flight. seq and next are those of the cursor when the request was
+// made. done is true once the partition's part of the response was handled.
 type inFlightFetch struct {
 	c    *cursor
 	seq  uint64
@@ -54,8 +53,8 @@ type inFlightFetch struct {
 	done bool
 }
 
-// start starts the fetcher of a broker. The fetcher ends with ctx, or when prune finds no partition that reads from
-// the broker. The caller holds the lock.
+// start starts the fetcher of a broker. The fetcher ends with ctx, or once prune finds that no partition reads from the
+// broker. The caller holds the lock.
 func (l *Log) start(ctx context.Context, g *errgroup.Group, broker int32) {
 	ctx, end := context.WithCancel(ctx)
 	f := &fetcher{Log: l, broker: broker, end: end, ahead: newQueue(), tail: newQueue()}
@@ -64,7 +63,7 @@ func (l *Log) start(ctx context.Context, g *errgroup.Group, broker int32) {
 	g.Go(func() error { f.fetching(ctx, f.tail, l.cfg.MinBytes, l.cfg.MaxWait); return nil })
 }
 
-// fetching sends requests for the partitions in q, one at a time, until ctx ends.
+// fetching sends requests for the partitions in q, one after the other, until ctx ends.
 func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait time.Duration) {
 	name := "fetcher " + strconv.Itoa(int(f.broker))
 	if q == f.tail {
@@ -107,10 +106,10 @@ func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait 
 		if flights = f.take(q, size, &req, flights[:0]); len(flights) > 0 {
 			idle, err = f.roundTrip(ctx, &req, &resp, opener, room, flights)
 		}
-		resp.forget() // the buffer goes back to the pool
+		resp.forget() // the buffer of the response goes back to the pool
 		opener.Forget()
 		room.close(err)
-		if idle { // a broker may respond at once instead of waiting; it gets only one request per maxWait
+		if idle { // if a broker responds at once instead of waiting for records, it still gets only one request per maxWait
 			loop.Rest()
 			_ = reliability.Wait(ctx, maxWait-time.Since(sent))
 		}
@@ -135,15 +134,15 @@ func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *rec
 	return &requestMemory{pool: pool, reserved: n}, nil
 }
 
-// front returns how many bytes the next request of q needs, 0 if no partition waits in q, and for how long the broker
-// still wants no request.
+// front returns how many bytes the next request for q needs, 0 if no partition waits in q. It also returns for how long
+// the broker wants no request.
 func (f *fetcher) front(q *queue) (size int, throttled time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for len(q.entries) > 0 {
 		if e := q.entries[0]; e.valid() {
 			most := f.cfg.MaxBytes
-			if q == f.tail { // little data is expected, and its memory stays reserved while the broker waits
+			if q == f.tail { // at the end of a log, little data is expected, and the memory is reserved while the broker waits
 				most = min(most, f.cfg.PartitionBytes)
 			}
 			return max(most, e.c.maxBytes), time.Until(f.throttled)
@@ -162,13 +161,13 @@ func (q *queue) pop() {
 	}
 }
 
-// take moves partitions from q into req, which requests size bytes, and appends them to flights. A partition that needs
-// a request of its own is taken alone.
+// take moves partitions from q into req, which may request size bytes, and appends them to flights. It takes a
+// partition that must be alone without any other.
 func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlightFetch) []inFlightFetch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	req.spans, req.maxBytes = req.spans[:0], size
-	// The first batch may exceed the requested size. The 1 MiB here, and 1 KiB for each partition below, are for the
+	// The first batch may exceed the requested size. 1 MiB here, and 1 KiB for each partition below, are room for the
 	// metadata of partitions.
 	req.limit = max(size, f.largest()) + 1<<20
 	for ; len(q.entries) > 0; q.pop() {
@@ -195,8 +194,8 @@ func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlight
 	return flights
 }
 
-// roundTrip sends a request and settles each of its partitions. idle is true if the broker had no record for any of
-// them.
+// roundTrip sends a request and handles the response for each of its partitions. idle is true if the broker had records
+// for none of them.
 func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
 	room *requestMemory, flights []inFlightFetch,
 ) (idle bool, err error) {
@@ -233,7 +232,7 @@ func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchR
 	for i := range flights {
 		switch c := flights[i].c; {
 		case flights[i].done || !f.landed(&flights[i]):
-		case len(resp.parts) > 0: // left out of a full response
+		case len(resp.parts) > 0: // the response was full before this partition
 			f.enqueue(c)
 		default:
 			f.relocate(c, c.retry(errMalformed))
@@ -243,7 +242,7 @@ func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchR
 }
 
 // landed reports whether the request of a partition is still the current one when its response or error arrives. If
-// not, the partition is queued for its newer request, or removed after Forget. The caller holds the lock.
+// not, landed queues the partition for its newer request, or removes it after Forget. The caller holds the lock.
 func (l *Log) landed(f *inFlightFetch) bool {
 	c := f.c
 	switch {
@@ -271,7 +270,7 @@ func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err 
 			f.trouble(troubleScope{broker: f.broker}, err)
 		}
 	}
-	var again time.Time // the same for all, so that one metadata request finds all leaders
+	var again time.Time // one time for all partitions, so that one metadata request finds all leaders
 	for i := range flights {
 		c := flights[i].c
 		if !f.landed(&flights[i]) {
@@ -292,15 +291,15 @@ func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err 
 	}
 }
 
-// largest returns the size limit of a record batch on the wire. The batch and its decompressed content, which is at
-// least as large, must fit into Memory together, and buffer sizes are rounded up.
+// largest returns the size limit of a compressed record batch. The batch and its decompressed content, which is at
+// least as large, must fit into Memory together, and sizes of buffers are rounded up.
 func (q *questions) largest() int { return min(q.cfg.Limits.Batch, int(q.cfg.Memory.Size()*2/5)) }
 
-// tooLarge requests a partition alone after a response that did not fit into memory, because a response for several
-// partitions does not show which one was too large. If it was alone already, the hold oversize follows, unless the
-// response has a known size within the limit. The caller holds the lock.
+// tooLarge handles a response that did not fit into memory. It requests the partition alone, because a response for
+// several partitions does not show which one was too large. If the partition was alone already, it gets the hold
+// oversize, unless the response has a known size within the limit. The caller holds the lock.
 func (l *Log) tooLarge(c *cursor, err error) {
-	const frame = 64 << 10 // overhead of a response around its record batches
+	const frame = 64 << 10 // what a response has around its record batches
 	var size *sizeError
 	known := errors.As(err, &size) && size.bytes <= l.largest()+frame
 	if c.alone && !known {
@@ -313,8 +312,8 @@ func (l *Log) tooLarge(c *cursor, err error) {
 	l.enqueue(c)
 }
 
-// settle handles the response for one partition. first is true for the first partition of the request, which gets a
-// whole batch if it has one.
+// settle handles the response for one partition. first is true for the first partition of the request, for which the
+// broker sends a whole batch if it has one.
 func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *fetchPart, first bool) {
 	f.mu.Lock()
 	ok := f.landed(flight)
@@ -337,7 +336,7 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 			batches.Release()
 		}
 	}()
-	if !f.landed(flight) { // replaced or forgotten while the batches were opened
+	if !f.landed(flight) { // the request was replaced or forgotten while the batches were opened
 		return
 	}
 	c := flight.c
@@ -350,13 +349,14 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 		}
 		c.alone, c.behind = true, true
 		f.enqueue(c)
-	case bad != nil && !isHold(bad): // no memory is free now and another fetcher waits for some, or this fetcher ends
+	case bad != nil && !isHold(bad): // there is no memory now and another fetcher waits for memory, or this fetcher ends
 		f.metrics.failed(bad)
 		c.behind = true
 		f.enqueue(c)
 	case p.err == kafka.OffsetOutOfRange, p.err == 0 && p.divergedAt >= 0:
 		f.metrics.failed(kafka.OffsetOutOfRange)
-		// A replica may lag behind its leader, so its refusal is not a finding: the leader decides.
+		// A replica may lag, so its refusal of a position is no finding. The partition is read from the leader next,
+		// and the leader's log decides.
 		c.replicaUntil, c.unchecked = time.Time{}, f.broker != c.leader
 		f.suspect(c, time.Now())
 	case p.unchecked && p.err == 0 && c.req.Epoch >= 0 && c.req.Epoch < c.epoch && c.checked != c.epoch:
@@ -377,7 +377,7 @@ func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *f
 		f.relocate(c, time.Now())
 	default:
 		f.endTrouble(troubleScope{broker: noBroker, partition: c.req.Partition})
-		answered = batches.Next > c.req.Next // the result owns the records now
+		answered = batches.Next > c.req.Next // the result has the records now, so they must not be released here
 		f.served(c, p, batches, bad, first)
 	}
 }
@@ -395,12 +395,12 @@ func (l *Log) bounds(c *cursor, p *fetchPart) connector.Bounds {
 }
 
 // served handles a response without an error of the broker. If batches were consumed, it enqueues them as a result, and
-// drops bad, the error about the batch after them: the next request meets that batch first. Without consumed batches,
-// bad ends the request, and without bad the partition is requested again. The caller holds the lock.
+// drops bad, the error about the batch after them, because the next request begins with that batch. If none were
+// consumed, bad becomes the result; without bad the partition is requested again. The caller holds the lock.
 func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error, first bool) {
 	bounds, next := l.bounds(c, p), c.req.Next
 	switch {
-	case b.Next > next: // at least one batch before a bad one was consumed
+	case b.Next > next: // at least one batch was consumed, perhaps before a bad one
 		c.served()
 		c.maxBytes, c.alone, c.behind = 0, false, b.Next < p.lastStable
 		a := connector.Fetched{Bounds: bounds, Next: b.Next, Epoch: b.Epoch}
@@ -416,8 +416,8 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 		l.grow(c, b, bounds)
 	default:
 		c.served()
-		// If the broker has more records and yet sent none for the first partition of a request, it needs time: the
-		// next request waits at the broker.
+		// If the broker has more records but sent none for the first partition of a request, the records are not
+		// available yet, so the next request waits at the broker.
 		c.behind = next < p.lastStable && !first
 		c.maxBytes, c.alone = 0, false
 		if c.loggedAt.IsZero() || bounds != c.logged && time.Since(c.loggedAt) >= refreshBounds {
@@ -428,8 +428,8 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 	}
 }
 
-// grow requests a partition again, with room for the batch that the response held only in part. A batch larger than the
-// limit becomes the hold oversize instead. The caller holds the lock.
+// grow requests a partition again, with room for the batch of which the response had only a part. If the batch is
+// larger than the limit, the partition gets the hold oversize. The caller holds the lock.
 func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 	need := b.Truncated
 	if need == 0 {
@@ -439,12 +439,14 @@ func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 		l.conclude(c, l.oversize(c, "has %d bytes, the limit is %d", need, l.largest()), bounds, l.relocate)
 		return
 	}
-	c.alone = c.maxBytes >= need // it had enough room of its own, so other partitions used up the response
+	// If the request had room for the batch, other partitions have used it up, so the next request has this partition
+	// alone.
+	c.alone = c.maxBytes >= need
 	c.maxBytes, c.behind = need, true
 	l.enqueue(c)
 }
 
-// abandon schedules a new leader search for the partitions in the queue of a fetcher that has ended.
+// abandon schedules a lookup of the leader for each partition in the queue of a fetcher that has ended.
 func (f *fetcher) abandon(q *queue) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"sluice/connector"
 )
 
-// TestTake: take moves the queued partitions into a request in their order, skips stale entries, and sends a partition
-// that must be alone in a request of its own.
+// TestTake: take moves the queued partitions into one request in the order of the queue. It skips entries that no
+// longer hold, and gives a partition that must be alone a request without others.
 func TestTake(t *testing.T) {
 	client, err := NewClient(Config{Brokers: []string{"localhost:1"}})
 	if err != nil {
@@ -28,11 +28,11 @@ func TestTake(t *testing.T) {
 		cursors[i] = c
 		l.enqueue(c)
 	}
-	l.enqueue(cursors[1])         // a second entry, at the end of the queue
-	cursors[4].wanted = false     // forgotten
-	cursors[5].behind = false     // belongs to the other queue now
-	l.enqueue(cursors[5])         //
-	cursors[6].maxBytes = 9 << 20 // more than MaxBytes
+	l.enqueue(cursors[1])     // queued twice; the second entry is at the end of the queue
+	cursors[4].wanted = false // no longer wanted, so its entry is skipped
+	cursors[5].behind = false // now belongs to the queue of partitions at their end
+	l.enqueue(cursors[5])
+	cursors[6].maxBytes = 9 << 20 // more than MaxBytes of a request
 	var got [][]int32
 	var sizes []int
 	for {
@@ -59,7 +59,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestEnqueueWithoutFetcher: without a fetcher for its leader, a partition waits for a new search of the leader.
+// TestEnqueueWithoutFetcher: if the leader of a partition has no fetcher, the partition waits for a new lookup of its
+// leader.
 func TestEnqueueWithoutFetcher(t *testing.T) {
 	client, err := NewClient(Config{Brokers: []string{"localhost:1"}})
 	if err != nil {

@@ -69,11 +69,11 @@ type Group struct {
 
 	mu            sync.Mutex
 	absent        []Absent
-	absentFailing map[string]*reliability.FailureLog // by cause, while the same topics are absent
-	first         map[string]bool                    // topics that existed at the first poll
-	within        map[string]bool                    // topics of the last poll that are within the limits
-	last          generation                         // the newest one, even if it has ended
-	trouble       *Trouble                           // nil after a generation or poll that worked
+	absentFailing map[string]*reliability.FailureLog // the failure log of each cause for which topics are absent
+	first         map[string]bool                    // the topics that existed at the first poll
+	within        map[string]bool                    // the topics of the last poll that are within the limits
+	last          generation                         // the newest generation, even if it has ended
+	trouble       *Trouble                           // nil once a generation began or a poll succeeded
 }
 
 var _ connector.Group = (*Group)(nil)
@@ -81,7 +81,7 @@ var _ connector.Group = (*Group)(nil)
 // generation is the assignment of this member in one generation of the group.
 type generation struct {
 	id     int32
-	member string // empty before the first join and after leaving
+	member string // the member id; "" before the first join and after leaving
 	claims []connector.Partition
 }
 
@@ -98,8 +98,8 @@ func NewGroup(client *Client, cfg GroupConfig, logger *slog.Logger, reg promethe
 		cfg:     cfg,
 		logger:  logger.With("group", cfg.Group),
 		metrics: newGroupMetrics(reg),
-		// The pause stays well below a session: a new coordinator gives every member one session to join, then expels
-		// it.
+		// The longest pause is well below a session, because a new coordinator expels a member that does not join
+		// within one session.
 		backoff:       reliability.Backoff{Initial: 200 * time.Millisecond, Max: cfg.Session / 6, Jitter: 0.25},
 		absentFailing: map[string]*reliability.FailureLog{},
 	}
@@ -135,7 +135,8 @@ func (g *Group) Trouble() (Trouble, bool) {
 	return *g.trouble, true
 }
 
-// noteTrouble stores err as the current trouble and keeps the time of its first failure. A nil err ends the trouble.
+// noteTrouble stores err as the current trouble, which keeps the time of its first failure. If err is nil, there is no
+// trouble any more.
 func (g *Group) noteTrouble(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,8 +173,8 @@ func (g *Group) Run(ctx context.Context, deliver func(connector.Assignment)) err
 	return nil
 }
 
-// serve is one turn of Run: it waits for topics and stays in the group until new topics no longer fit the
-// subscription, ctx ends, or a Fatal error.
+// serve waits until a topic exists, joins the group, and stays in it. It returns when new topics no longer fit the
+// subscription, when ctx ends, or with a Fatal error.
 func (g *Group) serve(ctx context.Context, deliver func(connector.Assignment)) error {
 	topics, err := g.awaitTopics(ctx, deliver)
 	if err != nil {
@@ -182,7 +183,7 @@ func (g *Group) serve(ctx context.Context, deliver func(connector.Assignment)) e
 	return g.belong(ctx, topics, deliver)
 }
 
-// awaitTopics returns the topics to subscribe to as soon as at least one exists.
+// awaitTopics waits until at least one topic exists, and returns the topics to subscribe to.
 func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignment)) (topics, error) {
 	logged, failures := false, 0
 	for {
@@ -212,8 +213,8 @@ func (g *Group) awaitTopics(ctx context.Context, deliver func(connector.Assignme
 	}
 }
 
-// belong stays a member of the group through all its generations, until new topics no longer fit the subscription, ctx
-// ends, or a Fatal error.
+// belong stays a member of the group through all of its generations. It returns when new topics no longer fit the
+// subscription, when ctx ends, or with a Fatal error.
 func (g *Group) belong(ctx context.Context, topics topics, deliver func(connector.Assignment)) error {
 	m, err := g.join(ctx, topics)
 	if err != nil {
@@ -245,7 +246,7 @@ func (g *Group) belong(ctx context.Context, topics topics, deliver func(connecto
 	}
 }
 
-// begin stores a generation as the newest one, ends the trouble and returns a copy of the claims.
+// begin stores a generation as the newest one and ends the trouble. It returns a copy of the claims.
 func (g *Group) begin(id int32, member string, claims []connector.Partition) []connector.Partition {
 	g.metrics.generations.Inc()
 	g.noteTrouble(nil)
@@ -255,8 +256,8 @@ func (g *Group) begin(id int32, member string, claims []connector.Partition) []c
 	return slices.Clone(claims)
 }
 
-// left records that this member has left the group: it deletes the member id of the newest generation. The claims stay
-// recorded, so that the next join reports them and the balancer returns them.
+// left records that this member has left the group: the newest generation has no member id any more. Its claims stay
+// recorded, so that the next join reports them as owned and the balancer returns them.
 func (g *Group) left() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -280,7 +281,7 @@ func (g *Group) owned() owned {
 	return o
 }
 
-// pause returns the time until the next poll of the topics, with jitter to spread the polls of the members.
+// pause returns how long to wait until the next poll of the topics. Jitter spreads the polls of the members.
 func (g *Group) pause() time.Duration {
 	return reliability.Backoff{Initial: g.cfg.WatchEvery, Max: g.cfg.WatchEvery, Jitter: g.backoff.Jitter}.Pause(1)
 }

@@ -34,8 +34,8 @@ var conformance = []struct {
 	{"CommitFenced", testCommitFenced},
 }
 
-// testJoinAndLeave: a second member takes its share and no more; when it leaves the first gets everything back. Claims
-// are delivered at the end of each generation, too.
+// testJoinAndLeave: a second member takes its share of the partitions and no more. When it leaves, the first member
+// gets all partitions back. The claims are delivered at the end of each generation as well.
 func testJoinAndLeave(_ *testing.T, s *cluster) {
 	s.create("t", 5)
 	a := s.start(nil, "t")
@@ -77,7 +77,7 @@ func testJoinAndLeave(_ *testing.T, s *cluster) {
 	keeps(c, 2)
 }
 
-// testMissingTopic: the group waits for a missing topic and never creates it, with and without other topics.
+// testMissingTopic: the group waits for a missing topic and never creates it, whether it has other topics or not.
 func testMissingTopic(t *testing.T, s *cluster) {
 	a := s.start(nil, "t", "u")
 	s.until("told of nothing", func() bool { return a.logs.count("topics do not exist") > 0 })
@@ -164,8 +164,8 @@ func testTopicDeleted(t *testing.T, s *cluster) {
 	}
 }
 
-// testMatches: topics that match are read beside the named ones, as soon as they are created and until they are
-// deleted. Kafka's internal topics never match.
+// testMatches: topics that match a pattern are read beside the named ones, from their creation to their deletion.
+// Kafka's internal topics never match.
 func testMatches(t *testing.T, s *cluster) {
 	s.create("t", 1)
 	s.create("sales.a", 2)
@@ -217,7 +217,7 @@ func testMatches(t *testing.T, s *cluster) {
 		t.Errorf("%v %s", err, d)
 	}
 
-	for i := range roomToMatch { // one too many, because sales.b matches already
+	for i := range roomToMatch { // sales.b matches already, so one topic more than there is room for
 		s.create(fmt.Sprintf("sales.more%d", i), 1)
 	}
 	s.until("all are read", a.has(6+roomToMatch))
@@ -259,7 +259,7 @@ func testOptional(t *testing.T, s *cluster) {
 	}
 }
 
-// testClaimsStay: members keep their claims while other topics are created and deleted.
+// testClaimsStay: members keep their claims while topics that do not concern them are created and deleted.
 func testClaimsStay(t *testing.T, s *cluster) {
 	s.create("t", 4)
 	matching := func(_ *Config, g *GroupConfig) {
@@ -292,8 +292,8 @@ func testClaimsStay(t *testing.T, s *cluster) {
 	}
 }
 
-// testOffsets: committed offsets are read back with the epoch from their metadata. Partitions without an offset are
-// left out, and a member commits only the offsets of its claims.
+// testOffsets: committed offsets are read back with the leader epoch from their metadata. Partitions without a
+// committed offset are left out, and a member commits only offsets of its claims.
 func testOffsets(t *testing.T, s *cluster) {
 	s.create("t", 4)
 	a := s.start(nil, "t")
@@ -350,7 +350,7 @@ func testOffsets(t *testing.T, s *cluster) {
 	}
 }
 
-// testCommitFenced: a client that is not a member of the group's generation cannot commit an offset.
+// testCommitFenced: a client that is not a member of the group's current generation cannot commit an offset.
 func testCommitFenced(t *testing.T, s *cluster) {
 	s.create("t", 1)
 	a := s.start(nil, "t")

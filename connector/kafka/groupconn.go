@@ -16,16 +16,16 @@ import (
 type groupConns struct {
 	dialer *kafka.Dialer
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	limit  time.Duration // limit of an exchange for which kafka-go sets no deadline
+	limit  time.Duration // the time limit of an exchange for which kafka-go sets no deadline
 
-	life context.Context // ends at abort
+	life context.Context // canceled by abort
 	end  context.CancelFunc
 
 	mu   sync.Mutex
 	open map[*groupConn]struct{}
 }
 
-// newGroupConns returns connections that live until abort, at most as long as ctx.
+// newGroupConns returns connections that work until abort is called or ctx ends.
 func newGroupConns(ctx context.Context, c *Client) *groupConns {
 	g := &groupConns{dial: c.dialer.DialContext, limit: c.timeout(), open: make(map[*groupConn]struct{})}
 	g.dialer = &kafka.Dialer{ClientID: c.cfg.ClientID, Timeout: c.cfg.Session / 6, DialFunc: g.connect}
@@ -39,7 +39,7 @@ func (g *groupConns) abort() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.open {
-		_ = c.Conn.Close() // kafka-go gets the error from its next call on c
+		_ = c.Conn.Close() // kafka-go gets an error from its next call on the connection
 	}
 }
 
@@ -67,10 +67,10 @@ type groupConn struct {
 	net.Conn
 	group *groupConns
 
-	// State of the request that is being written; kafka-go writes one after the other.
+	// The request that kafka-go is writing now; it writes one after the other.
 	head [8]byte // size, API key, version
-	seen int     // bytes of head
-	rest int     // remaining bytes after head
+	seen int     // how many bytes of head were written
+	rest int     // how many bytes of the request are missing after head
 }
 
 // Metadata versions whose last byte is allow_auto_topic_creation. kafka-go writes version 6, if the broker supports

@@ -17,8 +17,8 @@ type written struct {
 
 func (w *written) Write(b []byte) (int, error) { return w.all.Write(b) }
 
-// TestGroupConnCreatesNothing: metadata requests written in pieces of any size no longer create topics, and all other
-// bytes stay unchanged.
+// TestGroupConnCreatesNothing: a groupConn changes metadata requests so that they create no topics, also if they are
+// written in pieces of any size. It leaves all other bytes unchanged.
 func TestGroupConnCreatesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var sent, want []byte

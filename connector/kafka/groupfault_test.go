@@ -25,8 +25,8 @@ import (
 	"sluice/test/certs"
 )
 
-// TestGroupCoordinatorErrors: errors of a coordinator that starts, moves or has forgotten this member only delay the
-// join.
+// TestGroupCoordinatorErrors: errors of a coordinator that is starting, has moved, or does not know this member only
+// delay the join.
 func TestGroupCoordinatorErrors(t *testing.T) {
 	for _, tt := range []struct {
 		key kmsg.Key
@@ -58,7 +58,8 @@ func TestGroupCoordinatorErrors(t *testing.T) {
 	}
 }
 
-// TestGroupCoordinatorMoves: members follow the coordinator. No member waits for one that kafka-go has forgotten.
+// TestGroupCoordinatorMoves: members join again at a new coordinator. The coordinator does not make them wait for a
+// member id that kafka-go no longer uses.
 func TestGroupCoordinatorMoves(t *testing.T) {
 	inBubble(t, func(_ *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -73,7 +74,8 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 			s.fake.RehashCoordinators()
 		}
 		s.until("joined again", func() bool { return rejoins() >= n+2 && both() })
-		if took := time.Since(began); took > 12*time.Second { // two heartbeats and some pauses; the session is 30 s
+		// Two heartbeats and some pauses, well below the session timeout of 30 s.
+		if took := time.Since(began); took > 12*time.Second {
 			s.t.Errorf("took %v\na:\n%s\nb:\n%s", took, a.logs, b.logs)
 		}
 		if diff := cmp.Diff(before, []connector.Assignment{a.now(), b.now()}); diff != "" {
@@ -82,9 +84,9 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 	})
 }
 
-// TestGroupHungCoordinator: the coordinator hangs: it accepts connections and never answers. Another broker becomes the
-// coordinator after a while. All members join again soon, even those that try the hung broker first: opening a
-// connection already needs an answer of the broker, and kafka-go takes the first broker that gives one.
+// TestGroupHungCoordinator: the coordinator hangs, which means that it accepts connections and never answers, until
+// another broker becomes the coordinator. All members join again soon, even those that try the hung broker first.
+// Opening a connection needs a response of the broker, so kafka-go takes the first broker that responds.
 func TestGroupHungCoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 6)
@@ -159,8 +161,8 @@ func TestGroupClusterRestarts(t *testing.T) {
 	})
 }
 
-// TestGroupHeartbeatLost: a member whose heartbeats get lost keeps its claims although the coordinator gives them to
-// another member, and joins again later.
+// TestGroupHeartbeatLost: a member whose heartbeats get lost keeps its claims, although the coordinator assigns them to
+// another member meanwhile. It joins again later.
 func TestGroupHeartbeatLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -182,7 +184,7 @@ func TestGroupHeartbeatLost(t *testing.T) {
 
 		a.mute.Store(false)
 		s.until("both have two", func() bool { return a.has(2)() && b.has(2)() })
-		a.told("joined t:0 t:1") // b owned all four last, but must give two back
+		a.told("joined t:0 t:1") // b owned all four partitions last, but must give two of them to a
 	})
 }
 
@@ -220,7 +222,7 @@ func TestGroupForgottenMember(t *testing.T) {
 }
 
 // TestGroupLeaderMissesTopic: if a topic is deleted while a generation forms, the group's leader still assigns the
-// other topics.
+// partitions of the other topics.
 func TestGroupLeaderMissesTopic(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -239,7 +241,7 @@ func TestGroupLeaderMissesTopic(t *testing.T) {
 	}, kfake.AllowAutoTopicCreation())
 }
 
-// TestGroupOldMetadata: a broker that does not know of a topic, or of new partitions, yet does not end the generation.
+// TestGroupOldMetadata: a broker that does not know yet of a topic, or of new partitions, does not end the generation.
 func TestGroupOldMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -284,8 +286,8 @@ func TestGroupMetrics(t *testing.T) {
 	})
 }
 
-// TestGroupHungAuthentication: a broker that does not answer during authentication costs one timeout, and is tried
-// again.
+// TestGroupHungAuthentication: a broker that does not answer during authentication costs one timeout; then the member
+// tries again.
 func TestGroupHungAuthentication(t *testing.T) {
 	inBubble(t, func(_ *testing.T, s *cluster) {
 		a := s.start(func(c *Config, _ *GroupConfig) {
@@ -345,8 +347,8 @@ func TestGroupRefused(t *testing.T) {
 	}
 }
 
-// TestGroupOneRefused: a topic without permission is held while the others are read. It is read as soon as permission
-// is granted, and its claims survive a later loss of the permission to describe it.
+// TestGroupOneRefused: a topic that the member may not describe is held while the others are read. It is read as soon
+// as the permission is granted, and its claims stay if the permission is lost again.
 func TestGroupOneRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -379,8 +381,8 @@ func TestGroupOneRefused(t *testing.T) {
 	})
 }
 
-// TestGroupCommitErrors: if one partition gets an error code, the error of CommitOffsets and of Offsets has the class
-// of that code.
+// TestGroupCommitErrors: if a response has an error code for one partition, the error of CommitOffsets or Offsets has
+// the class of that code.
 func TestGroupCommitErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err  *kerr.Error
@@ -420,7 +422,7 @@ func TestGroupDeadlines(t *testing.T) {
 		s.create("t", 1)
 		a := s.start(nil, "t")
 		s.until("joined", a.has(1))
-		if _, err := a.Offsets(t.Context(), "t"); err != nil { // connects
+		if _, err := a.Offsets(t.Context(), "t"); err != nil { // opens the connection
 			t.Fatal(err)
 		}
 		a.mute.Store(true)
@@ -442,14 +444,14 @@ func TestGroupDeadlines(t *testing.T) {
 	})
 }
 
-// TestGroupSlowDelivery: a slow receiver of assignments does not cost the membership.
+// TestGroupSlowDelivery: a slow receiver of assignments does not cost the member its membership.
 func TestGroupSlowDelivery(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
 		a := s.start(nil, "t")
 		s.until("joined", a.has(2))
 		a.slow.Store(int64(5 * time.Minute))
-		b := s.start(nil, "t") // ends the generation of a, whose deliveries are slow
+		b := s.start(nil, "t") // b joins, which ends the generation of a; a's deliveries are slow
 		s.until("a learns of it", func() bool { return !a.now().Joined })
 		s.until("b joined", b.has(1))
 		time.Sleep(4 * time.Minute)
@@ -460,8 +462,8 @@ func TestGroupSlowDelivery(t *testing.T) {
 	})
 }
 
-// TestGroupUnreachable: an unreachable cluster is tried again with growing pauses and few log lines, and leaving needs
-// no answer of it.
+// TestGroupUnreachable: the member tries an unreachable cluster again with growing pauses and few log lines. To leave
+// the group it needs no answer of the cluster.
 func TestGroupUnreachable(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		var attempts atomic.Int32
@@ -472,7 +474,7 @@ func TestGroupUnreachable(t *testing.T) {
 			}
 		}, "t")
 		time.Sleep(5 * time.Minute)
-		// Each attempt asks two brokers on two connections each. Jitter shortens a pause by a quarter at most.
+		// Each attempt asks two brokers on two connections each. Jitter shortens a pause by at most a quarter.
 		if n := attempts.Load(); n < 20 || n > 4*130 {
 			t.Errorf("%d attempts in five minutes", n)
 		}
@@ -498,7 +500,8 @@ func TestGroupMissingLog(t *testing.T) {
 	})
 }
 
-// TestGroupSecure: the group's own connections use TLS and SASL, and refused credentials are reported as a refusal.
+// TestGroupSecure: the connections of the group use TLS and SASL, and credentials that the brokers refuse are reported
+// as a refusal.
 func TestGroupSecure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -13,7 +13,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestGroupLab runs the conformance list on the cluster at SLUICE_TEST_KAFKA (host:port, by commas).
+// TestGroupLab runs the conformance list on the cluster whose brokers SLUICE_TEST_KAFKA names, as host:port with commas
+// between them.
 func TestGroupLab(t *testing.T) {
 	addrs := os.Getenv("SLUICE_TEST_KAFKA")
 	if addrs == "" {

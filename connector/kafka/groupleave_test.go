@@ -22,7 +22,8 @@ func hang(s *cluster, keys ...kmsg.Key) {
 
 const leaveBound = defaultLeave + 10*time.Millisecond
 
-// TestGroupLeavesHungCluster: the time to leave is bounded during every operation, and no goroutine stays behind.
+// TestGroupLeavesHungCluster: while the cluster hangs, a member leaves within leaveBound during every operation, and no
+// goroutine remains.
 func TestGroupLeavesHungCluster(t *testing.T) {
 	check := func(s *cluster, m *member) {
 		s.t.Helper()
@@ -67,8 +68,8 @@ func TestGroupLeavesHungCluster(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesAtOnce: when a member leaves, the other members do not wait until its session expires, even if it
-// leaves during a rebalance.
+// TestGroupLeavesAtOnce: when a member leaves, the other members get its partitions without waiting until its session
+// expires, even if it leaves during a rebalance.
 func TestGroupLeavesAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -77,7 +78,7 @@ func TestGroupLeavesAtOnce(t *testing.T) {
 		silent := s.start(nil, "t")
 		s.until("both joined", func() bool { return a.has(2)() && silent.has(2)() })
 		silent.mute.Store(true)
-		b := s.start(nil, "t") // now all wait for the silent member
+		b := s.start(nil, "t") // now all members wait for the silent one
 		s.until("the generation ended", func() bool { return !a.now().Joined })
 		time.Sleep(time.Second)
 		name := a.newest().member
@@ -94,7 +95,7 @@ func TestGroupLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesWithoutJoining: a member that leaves does not join another generation before.
+// TestGroupLeavesWithoutJoining: a member that is stopped leaves the group without joining another generation first.
 func TestGroupLeavesWithoutJoining(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)
@@ -117,7 +118,7 @@ func TestGroupLeavesWithoutJoining(t *testing.T) {
 	})
 }
 
-// TestGroupLeavesWhileJoining: a member that leaves while it prepares a join does not send the join.
+// TestGroupLeavesWhileJoining: a member that is stopped while it prepares a join leaves without sending the join.
 func TestGroupLeavesWhileJoining(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 4)

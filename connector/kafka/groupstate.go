@@ -22,7 +22,7 @@ type GroupState struct {
 // GroupMember is a member of a group. It may belong to another program.
 type GroupMember struct {
 	Client, Host string
-	Topics       []string // subscribed topics, empty if the format is unknown
+	Topics       []string // the topics to which it subscribes; empty if the format is unknown
 }
 
 // State requests the state of the group from the coordinator. It needs the right to describe the group.
@@ -63,9 +63,9 @@ func (g *Group) describe(ctx context.Context) (*describegroups.ResponseGroup, er
 	return &all.Groups[0], nil
 }
 
-// subscribed returns the topics of a ConsumerProtocolSubscription. Every version begins with the fields of version 0:
-// version, topics, user data. Later versions append fields (owned partitions, generation, rack), so everything after
-// the topics is skipped. Bytes in another format yield no topic.
+// subscribed returns the topics in a ConsumerProtocolSubscription. Every version begins with the fields of version 0:
+// version, topics, user data. What later versions append (owned partitions, generation, rack) is skipped, and bytes in
+// another format give no topics.
 func subscribed(metadata []byte) (topics []string) {
 	d := decoder{b: metadata}
 	d.i16() // version

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// subscriptions are the subscriptions that members of several clients send when they join, by the version of
+// subscriptions are the bytes that members of several clients send as their subscription when they join, by version of
 // ConsumerProtocolSubscription.
 var subscriptions = map[string]struct {
 	raw  string
@@ -26,7 +26,8 @@ var subscriptions = map[string]struct {
 	"cut off":        {"\x00\x00" + "\x00\x00\x00\x02\x00\x01t", nil},
 }
 
-// TestGroupState_Subscriptions: a member of any client is listed, with its topics if their format is known.
+// TestGroupState_Subscriptions: the members of a group are listed, with any client. Their topics are known if their
+// subscription has a known format.
 func TestGroupState_Subscriptions(t *testing.T) {
 	for name, c := range subscriptions {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestGroupState_Subscriptions(t *testing.T) {
 	}
 }
 
-// TestGroupState_OwnMembers: a group whose members run this program is not foreign.
+// TestGroupState_OwnMembers: a group does not count as foreign if all of its members run this program.
 func TestGroupState_OwnMembers(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)

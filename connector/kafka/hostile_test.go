@@ -19,7 +19,8 @@ import (
 	"sluice/connector/kafka/dial"
 )
 
-// change returns a response, which begins with its size, as the test wants it to arrive; nil leaves it unchanged.
+// change returns the response that arrives at the client instead of frame, the whole response with its size; nil leaves
+// the response unchanged.
 type change func(key protocol.ApiKey, version int16, frame []byte) []byte
 
 // hostileConn is a connection to a broker whose responses the test changes in transit.
@@ -27,11 +28,11 @@ type hostileConn struct {
 	net.Conn
 	lie change
 
-	opened   bool // true after the response to ApiVersions, by which dial opens a connection
+	opened   bool // true once a response to ApiVersions has arrived: package dial opens a connection with that request
 	mu       sync.Mutex
-	request  []byte // being written
+	request  []byte // the request that the client is writing
 	asked    [][2]int16
-	response []byte // to be read
+	response []byte // the part of the changed response that the client has not read
 }
 
 func (l *hostileConn) Write(b []byte) (int, error) {
@@ -74,7 +75,7 @@ func (l *hostileConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// tamper makes every new connection a [hostileConn].
+// tamper makes every new connection a [hostileConn] that changes responses with l.
 func tamper(cfg *Config, l change) {
 	inner := cfg.Dial
 	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -86,11 +87,11 @@ func tamper(cfg *Config, l change) {
 	}
 }
 
-// count overwrites the number at a place of a response's body with an absurd one.
+// count overwrites the number at the offset at of a response's body with an absurd one.
 func count(frame []byte, at int) []byte { copy(frame[8+at:], "\x7f\xff\xff\xff"); return frame }
 
-// absurd puts an absurd number at the first place of a response by which kafka-go sizes an allocation, such as a
-// count.
+// absurd overwrites, in a response of the given API, the first number by which kafka-go sizes an allocation, for
+// example a count, with an absurd one. It returns nil for all other APIs.
 func absurd(key protocol.ApiKey, version int16, frame []byte) []byte {
 	throttle := 4
 	switch key {
@@ -105,17 +106,17 @@ func absurd(key protocol.ApiKey, version int16, frame []byte) []byte {
 		return count(frame, throttle)
 	case protocol.JoinGroup:
 		at := throttle + 2 + 4
-		for range 3 { // strings
+		for range 3 { // the three strings before the count
 			at += 2 + int(be.Uint16(frame[8+at:]))
 		}
 		return count(frame, at)
-	case protocol.FindCoordinator: // the last number is the port, before it a host
+	case protocol.FindCoordinator: // the response ends with a host and a port; the host's length becomes absurd
 		copy(frame[8:], "\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff\x7f\xff")
 		return frame
-	case protocol.Heartbeat, protocol.LeaveGroup: // they have no counts, so the response is cut short
+	case protocol.Heartbeat, protocol.LeaveGroup: // their responses have no counts, so the response is cut short
 		be.PutUint32(frame, 5)
 		return frame[:9]
-	case protocol.DescribeGroups: // more groups than there are bytes, as a number of variable length
+	case protocol.DescribeGroups: // a count of variable length, greater than the number of bytes
 		copy(frame[8+1+throttle:], "\xff\xff\xff\xff\x0f")
 		return frame
 	default:
@@ -132,7 +133,7 @@ func endless(_ protocol.ApiKey, _ int16, frame []byte) []byte {
 // assigned puts an absurd count into the bytes of an assignment, which kafka-go decodes separately.
 func assigned(_ protocol.ApiKey, _ int16, frame []byte) []byte { return count(frame, 2+4+2) }
 
-// allocates fails the test if fn allocates more memory than a few checked responses take.
+// allocates fails the test if fn allocates more memory than a few responses within the limits take.
 func allocates(t *testing.T, fn func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -144,8 +145,8 @@ func allocates(t *testing.T, fn func()) {
 	}
 }
 
-// TestGroup_AbsurdResponses: a response with absurd counts costs a member only its connection. It joins once brokers
-// answer correctly again, and its log names the response.
+// TestGroup_AbsurdResponses: a response with an absurd count costs the member the connection and nothing else. The
+// member joins once the brokers' responses are correct again, and its log names the API of the response.
 func TestGroup_AbsurdResponses(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -173,7 +174,7 @@ func TestGroup_AbsurdResponses(t *testing.T) {
 				allocates(t, func() {
 					m := s.start(func(cfg *Config, _ *GroupConfig) {
 						tamper(cfg, func(key protocol.ApiKey, version int16, frame []byte) []byte {
-							opening := key == protocol.Metadata && (version == 1 || version >= metadataVersion) // requests of package dial and of this package
+							opening := key == protocol.Metadata && (version == 1 || version >= metadataVersion) // package dial and this package send them when they open a connection
 							if key != tt.key || opening || lies.Add(1) > most {
 								return nil
 							}
@@ -189,8 +190,8 @@ func TestGroup_AbsurdResponses(t *testing.T) {
 	}
 }
 
-// TestClient_AbsurdResponses: a request whose response has absurd counts, or a size of 2 GiB, fails with a Transient
-// error that names the response.
+// TestClient_AbsurdResponses: if the response has an absurd count or a size of 2 GiB, the request fails with a
+// Transient error that names the API of the response.
 func TestClient_AbsurdResponses(t *testing.T) {
 	offsets := map[connector.Partition]connector.GroupOffset{}
 	for _, tt := range []struct {
@@ -228,7 +229,7 @@ func TestClient_AbsurdResponses(t *testing.T) {
 					if !ok || bad.Cause != dial.Malformed || !strings.Contains(err.Error(), tt.key.String()+" v") || classify.Of(Classify(err)) != classify.Transient {
 						t.Errorf("class %v: %v", classify.Of(Classify(err)), err)
 					}
-					if n := m.logs.count("refused a malformed response"); n != 0 { // the connection logs to the logger of the client, which has none here
+					if n := m.logs.count("refused a malformed response"); n != 0 { // the connection's logger is that of the client, which this test does not set
 						t.Errorf("%d lines", n)
 					}
 					on.Store(false)
@@ -242,7 +243,7 @@ func TestClient_AbsurdResponses(t *testing.T) {
 	}
 }
 
-// TestLog_EndlessResponses: the responses that we decode ourselves are bounded, too.
+// TestLog_EndlessResponses: responses that this package decodes without kafka-go have a bounded size, too.
 func TestLog_EndlessResponses(t *testing.T) {
 	for _, key := range []protocol.ApiKey{protocol.Fetch, protocol.Metadata} {
 		t.Run(key.String(), func(t *testing.T) {

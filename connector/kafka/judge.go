@@ -10,15 +10,15 @@ import (
 	"sluice/reliability/hold"
 )
 
-// suspicion is a suspected position that is due to be compared with its log.
+// suspicion is a suspected position that is to be compared with its log now.
 type suspicion struct {
 	c        *cursor
 	seq      uint64
 	position connector.Position
 }
 
-// judging compares suspected positions with their logs until ctx ends. A broker that refuses a position can be wrong or
-// not up to date, and an old broker serves a position without a check of its epoch.
+// judging compares suspected positions with their logs until ctx ends. It is needed because a broker that refuses a
+// position can be wrong or have old metadata, and an old broker serves a position without comparing its epoch.
 func (l *Log) judging(ctx context.Context) error {
 	for {
 		due, next := l.dueSuspicions(time.Now())
@@ -48,7 +48,7 @@ func (l *Log) judging(ctx context.Context) error {
 	}
 }
 
-// dueSuspicions returns the positions to judge now, and the time when the next one is due, zero if no other is
+// dueSuspicions returns the positions to compare now, and when the next one is due; the time is zero if no other is
 // suspected.
 func (l *Log) dueSuspicions(now time.Time) (due []suspicion, next time.Time) {
 	l.mu.Lock()
@@ -65,9 +65,9 @@ func (l *Log) dueSuspicions(now time.Time) (due []suspicion, next time.Time) {
 	return due, next
 }
 
-// decide applies a reading to a suspected position. A failed reading is repeated later; a finding becomes a result once
-// it is confirmed. A position that the log has is fetched again; if brokers still refuse it after the time of confirm,
-// it gets the hold truncated. The caller holds the lock.
+// decide applies a reading to a suspected position. If the reading failed, it is repeated later; a finding becomes a
+// result once it is confirmed. If the log has the position, it is fetched again, and if brokers still refuse it after
+// the time of confirm, the partition gets the hold truncated. The caller holds the lock.
 func (l *Log) decide(c *cursor, r reading) {
 	switch {
 	case r.err != nil:

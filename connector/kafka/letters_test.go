@@ -60,7 +60,7 @@ func (w *cluster) createWith(topic string, partitions int32, configs ...string) 
 	}
 }
 
-// shelf is a bucket for records that are too large.
+// shelf is a bucket in memory for records that are too large for their dead-letter topic.
 type shelf struct {
 	mu      sync.Mutex
 	objects map[string][]byte
@@ -76,7 +76,7 @@ func (s *shelf) Put(_ context.Context, key string, object []byte) error {
 	return s.err
 }
 
-// desk writes the dead letters of a topic to "<topic>-dlq".
+// desk is a writer of dead letters in a cluster. The dead letters of a topic go to the topic "<topic>-dlq".
 type desk struct {
 	*DeadLetters
 	w     *cluster
@@ -118,7 +118,7 @@ func (w *cluster) deskWith(configure func(*Config), change ...func(*LetterTopic)
 	return d
 }
 
-// letter returns a dead letter of a source partition.
+// letter returns a dead letter about the record at an offset of a source partition.
 func (d *desk) letter(topic string, partition int32, offset int64, value string) deadletter.Letter {
 	at := time.UnixMilli(d.now).UTC()
 	return deadletter.Letter{
@@ -138,7 +138,7 @@ func (d *desk) write(letters ...deadletter.Letter) {
 	}
 }
 
-// holds writes letters and expects a hold whose detail contains all words.
+// holds writes letters, and expects an error that is a hold whose detail contains all words.
 func (d *desk) holds(letters []deadletter.Letter, words ...string) {
 	d.w.t.Helper()
 	err := d.Write(d.w.t.Context(), letters)
@@ -218,9 +218,9 @@ func (w *cluster) same(want, got []deadletter.Letter) {
 	}
 }
 
-// testLettersCreatedOnRequest: the first dead letter creates the topic, with cleanup.policy=delete, the retention, as
-// many partitions as the source, and room for its largest record. Key, value, headers and timestamp are those of the
-// source.
+// testLettersCreatedOnRequest: the first dead letter creates the dead-letter topic, with cleanup.policy=delete, the
+// configured retention, as many partitions as the source topic, and a limit that admits the largest record of the
+// source. Key, value, headers and timestamp of the dead letter are those of the source record.
 func testLettersCreatedOnRequest(t *testing.T, w *cluster) {
 	w.createWith("s", 3, "max.message.bytes", "2000000")
 	w.createWith("wide", 20)
@@ -262,8 +262,8 @@ func testLettersCreatedOnRequest(t *testing.T, w *cluster) {
 	}
 }
 
-// testLettersMissing: with dead_letters.create false, a missing topic is a hold until it exists. A shorter retention
-// of the topic is logged.
+// testLettersMissing: with dead_letters.create false, a missing dead-letter topic is a hold until the topic exists. If
+// the retention of the topic is shorter than the configured one, this is logged.
 func testLettersMissing(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk(func(t *LetterTopic) { t.Create = false })
@@ -273,7 +273,7 @@ func testLettersMissing(t *testing.T, w *cluster) {
 		t.Error("it was created")
 	}
 	w.createWith("s-dlq", 1, "retention.ms", "3600000")
-	for d.Write(t.Context(), l) != nil { // brokers learn of a new topic one after the other
+	for d.Write(t.Context(), l) != nil { // brokers learn of a new topic one after the other, so early writes may fail
 		if err := reliability.Wait(t.Context(), 100*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -292,8 +292,9 @@ func testLettersCompacted(t *testing.T, w *cluster) {
 	w.records("s-dlq", 0)
 }
 
-// A record too large for the topic goes into the bucket; its dead letter and the object together contain the whole
-// record. If one topic fails, retries do not write the dead letters of the other topics again.
+// testLettersFailedFirst: a record too large for the dead-letter topic goes into the bucket; its dead letter and the
+// object together contain the whole record. If the write to one topic fails, a retry does not write the dead letters of
+// the other topics again.
 func testLettersFailedFirst(t *testing.T, w *cluster) {
 	for _, source := range []string{"a", "b", "c"} {
 		w.create(source, 1)
@@ -309,7 +310,7 @@ func testLettersFailedFirst(t *testing.T, w *cluster) {
 	if _, err := w.admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &value}}, w.prefix+"b-dlq"); err != nil {
 		t.Fatal(err)
 	}
-	for d.Write(t.Context(), letters) != nil { // brokers learn of a new topic one after the other
+	for d.Write(t.Context(), letters) != nil { // brokers learn of a new topic one after the other, so early writes may fail
 		if err := reliability.Wait(t.Context(), 100*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
@@ -349,7 +350,8 @@ func testLettersLargeForTheTopic(t *testing.T, w *cluster) {
 	w.records("s-dlq", 4)
 }
 
-// testLettersLimitLowered: if the topic's limit is lowered between two writes, smaller batches follow.
+// testLettersLimitLowered: if the size limit of the dead-letter topic is lowered between two writes, the writer sends
+// smaller batches.
 func testLettersLimitLowered(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk()
@@ -373,7 +375,8 @@ func testLettersLimitLowered(t *testing.T, w *cluster) {
 	}
 }
 
-// testLettersOrder: dead letters of one source partition keep their order, with any number of partitions and batches.
+// testLettersOrder: dead letters about one source partition keep the order of their offsets, however many partitions
+// and batches there are.
 func testLettersOrder(t *testing.T, w *cluster) {
 	w.createWith("s-dlq", 3)
 	d := w.desk()
@@ -404,8 +407,8 @@ func testLettersOrder(t *testing.T, w *cluster) {
 	}
 }
 
-// Kafka deletes records by their timestamps, so a dead letter with the timestamp of an old record would be deleted at
-// once. It gets a new timestamp and keeps the record's own in a header.
+// testLettersOldRecords: Kafka deletes records by their timestamps, so a dead letter with the timestamp of an old
+// record would be deleted at once. It gets a new timestamp, and a header keeps the timestamp of the record.
 func testLettersOldRecords(t *testing.T, w *cluster) {
 	w.create("s", 1)
 	d := w.desk()

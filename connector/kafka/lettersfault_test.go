@@ -17,8 +17,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// onProduce calls fn for the n-th later produce request. If fn returns answer, the response has code for all partitions
-// and the request takes no effect. Otherwise the cluster handles it.
+// onProduce calls fn for the n-th produce request after this call. If fn returns answer = true, the response has code
+// for all partitions and the request takes no effect. Otherwise the cluster handles the request.
 func (w *cluster) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16, answer bool)) {
 	n := 0
 	w.fake.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
@@ -44,7 +44,7 @@ func (w *cluster) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16
 	})
 }
 
-// TestLettersCodes: each error code of a produce leads to a retry, another batch, or a hold.
+// TestLettersCodes: each error code of a produce request has the wanted effect: a retry, different batches, or a hold.
 func TestLettersCodes(t *testing.T) {
 	const again, another, hold = "again", "another", "hold"
 	want := map[*kerr.Error]string{
@@ -88,8 +88,8 @@ func TestLettersCodes(t *testing.T) {
 	}
 }
 
-// TestLettersTimestampRefused: if the topic refuses the record's timestamp, the dead letter gets the time of writing.
-// If the topic refuses this one, too, there is a hold.
+// TestLettersTimestampRefused: if the topic refuses the record's timestamp, the dead letter gets the time of writing as
+// its timestamp. If the topic refuses this timestamp, too, Write returns a hold.
 func TestLettersTimestampRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 1)
@@ -109,7 +109,8 @@ func TestLettersTimestampRefused(t *testing.T) {
 	})
 }
 
-// If the cluster refuses to create the topic, the table is held, and the hold says what to do.
+// TestLettersCreationRefused: if the cluster refuses to create the dead-letter topic, the table is held, and the hold
+// says what the operator can do.
 func TestLettersCreationRefused(t *testing.T) {
 	for code, words := range map[*kerr.Error][]string{
 		kerr.TopicAuthorizationFailed:   {"creating", "is refused", "grant Create"},
@@ -132,14 +133,15 @@ func TestLettersCreationRefused(t *testing.T) {
 				})
 				l := []deadletter.Letter{d.letter("s", 0, 1, "v")}
 				d.holds(l, append(words, w.prefix+"s-dlq")...)
-				d.write(l...) // the next attempt is allowed
+				d.write(l...) // the cluster refuses only once, so this write creates the topic
 				w.same(l, w.letters("s-dlq", 1))
 			})
 		})
 	}
 }
 
-// TestLetters_CreatedConcurrently: it is no error if another member creates the topic at the same moment.
+// TestLetters_CreatedConcurrently: another member may create the dead-letter topic at the same moment; the writer takes
+// this as success.
 func TestLetters_CreatedConcurrently(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 1)
@@ -166,8 +168,8 @@ func TestLetters_CreatedConcurrently(t *testing.T) {
 	})
 }
 
-// TestLettersAnswerLost: if the response to a batch gets lost, the batch is written again, whether it took effect or
-// not. No dead letter is missing.
+// TestLettersAnswerLost: if the response to a batch gets lost, the writer sends the batch again, whether the cluster
+// stored it or not. No dead letter is missing.
 func TestLettersAnswerLost(t *testing.T) {
 	for name, takes := range map[string]bool{"before it took effect": false, "after it took effect": true} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +195,7 @@ func TestLettersAnswerLost(t *testing.T) {
 				d.write(l...)
 				<-done
 				want := []deadletter.Letter{d.letter("s", 0, 0, "first"), l[0], l[1]}
-				if takes { // the dead letters are in the topic twice, with the same coordinates
+				if takes { // the cluster stored the batch twice; both dead letters have the same coordinates
 					want = append(want, l...)
 				}
 				w.same(want, w.letters("s-dlq", len(want)))
@@ -202,8 +204,8 @@ func TestLettersAnswerLost(t *testing.T) {
 	}
 }
 
-// TestLettersBrokerGoneAndBack: while the cluster is down the writer waits for an open circuit breaker. Afterwards it
-// writes the dead letters.
+// TestLettersBrokerGoneAndBack: while the cluster is down, the writer waits until its circuit breaker allows a new
+// attempt. When the cluster is back, the writer writes the dead letters.
 func TestLettersBrokerGoneAndBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 4)
@@ -231,7 +233,8 @@ func TestLettersBrokerGoneAndBack(t *testing.T) {
 	})
 }
 
-// TestLettersLeaderMoves: while leaders move, dead letters go to the new leaders, in order.
+// TestLettersLeaderMoves: if the leaders of the dead-letter topic move, the dead letters go to the new leaders, in
+// order.
 func TestLettersLeaderMoves(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 2)
@@ -251,8 +254,8 @@ func TestLettersLeaderMoves(t *testing.T) {
 	})
 }
 
-// TestLettersTopicCreatedAgain: writing continues after the topic was deleted between two dead letters and created
-// again with fewer partitions.
+// TestLettersTopicCreatedAgain: the writer continues after the dead-letter topic was deleted between two dead letters
+// and created again with fewer partitions.
 func TestLettersTopicCreatedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 5)
@@ -266,8 +269,8 @@ func TestLettersTopicCreatedAgain(t *testing.T) {
 	})
 }
 
-// If the settings of a topic cannot be read, the writer guesses them, logs that once, and corrects them after the first
-// refusal.
+// TestLettersSettingsDenied: if the settings of the dead-letter topic cannot be read, the writer guesses them and logs
+// that once. After the first batch that is refused, it corrects its guess.
 func TestLettersSettingsDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("s", 1)
@@ -296,8 +299,8 @@ func TestLettersSettingsDenied(t *testing.T) {
 	})
 }
 
-// TestLettersWritten: a dead letter has the time at which it was written, not that of the first attempt, because the
-// topic may have been down for hours.
+// TestLettersWritten: the time in a dead letter's header is that of the attempt that wrote it, not that of the first
+// attempt, because the topic may have been down for hours in between.
 func TestLettersWritten(t *testing.T) {
 	for _, envelope := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
 		inBubble(t, func(t *testing.T, w *cluster) {
@@ -325,7 +328,7 @@ func TestLettersWritten(t *testing.T) {
 	}
 }
 
-// TestLettersAreSentInParts: no request exceeds the limits of a batch and of a round.
+// TestLettersAreSentInParts: no request exceeds the size limit of a batch, nor that of a round.
 func TestLettersAreSentInParts(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.createWith("s-dlq", 8)
@@ -357,7 +360,8 @@ func TestLettersAreSentInParts(t *testing.T) {
 	})
 }
 
-// TestLettersCanceled: Write ends with its context and a Canceled error, even while it waits for the cluster.
+// TestLettersCanceled: if its context ends, Write returns a Canceled error at once, even while it waits for the
+// cluster.
 func TestLettersCanceled(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		s := &stage{dial: w.dial, stopped: map[string]bool{}}
@@ -372,7 +376,7 @@ func TestLettersCanceled(t *testing.T) {
 	})
 }
 
-// mutableSwitch makes responses of brokers get lost while it is muted.
+// mutableSwitch makes the responses of brokers get lost while it is muted.
 type mutableSwitch struct {
 	mu    sync.Mutex
 	muted bool
@@ -399,7 +403,7 @@ func (m *mutableSwitch) dial(next dialFunc) dialFunc {
 	}
 }
 
-// deafConn drops received bytes while its switch is muted.
+// deafConn is a connection that drops received bytes while its switch is muted.
 type deafConn struct {
 	net.Conn
 	m *mutableSwitch

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestLettersLab runs the conformance list on the cluster at SLUICE_TEST_KAFKA (host:port, by commas).
+// TestLettersLab runs the conformance list on the cluster whose brokers SLUICE_TEST_KAFKA names, as host:port with
+// commas between them.
 func TestLettersLab(t *testing.T) {
 	addrs := os.Getenv("SLUICE_TEST_KAFKA")
 	if addrs == "" {

@@ -20,13 +20,13 @@ type letterTopic struct {
 	source string // one of the source topics of its dead letters
 	form   deadletter.Form
 
-	stale     bool          // findTopic must read the leaders again
-	leaders   []int32       // by partition, -1 for none
-	limit     int           // of a batch in bytes, 0 if unknown
-	retention time.Duration // negative for ever, or if unknown
-	polled    time.Time     // time of the last read of its settings
-	logged    TopicSettings // settings that were last read, so that a warning about them is logged once
-	refused   bool          // reading the settings was denied, and that was logged
+	stale     bool          // true if findTopic must read the leaders again
+	leaders   []int32       // the leader of each partition; -1 if it has none
+	limit     int           // the largest size of a batch, in bytes; 0 if unknown
+	retention time.Duration // negative if unlimited or unknown
+	polled    time.Time     // when the settings were last read
+	logged    TopicSettings // the settings about which a warning was last logged, so that it is not repeated
+	refused   bool          // true if reading the settings was denied, which was logged
 }
 
 const (
@@ -34,12 +34,12 @@ const (
 	pollEvery = 5 * time.Minute
 	// defaultLimit is Kafka's default of max.message.bytes.
 	defaultLimit = 1_048_588
-	// maxLetterPartitions bounds the partitions of a new dead-letter topic. The order of dead letters does not depend
-	// on the number, dead letters are few, and each partition costs the cluster.
+	// maxLetterPartitions bounds the partitions of a new dead-letter topic. A few are enough: the order of dead letters
+	// does not depend on their number, dead letters are rare, and each partition costs the cluster.
 	maxLetterPartitions = 16
-	// letterOverhead exceeds the bytes that a dead letter adds to its record.
+	// letterOverhead is more than a dead letter adds to the size of its record.
 	letterOverhead = 64 << 10
-	// createdPolls bounds how often the metadata of a new topic are polled until its leaders are known.
+	// createdPolls bounds how often the metadata of a new topic are requested until its leaders are known.
 	createdPolls = 8
 )
 
@@ -116,7 +116,7 @@ func (d *DeadLetters) findLeaders(ctx context.Context, t *letterTopic) error {
 	}
 }
 
-// create creates the topic. If another member was faster, that is no error.
+// create creates the topic. If another member has created it meanwhile, this is a success.
 func (d *DeadLetters) create(ctx context.Context, t *letterTopic) error {
 	topic, err := d.client.newLetterTopic(ctx, t.LetterTopic, t.source)
 	if err == nil {
@@ -132,7 +132,7 @@ func (d *DeadLetters) create(ctx context.Context, t *letterTopic) error {
 	return &createError{Classify(err)}
 }
 
-// retentionText returns a retention for people; a negative one means no limit.
+// retentionText returns a retention as text; a negative one means no limit.
 func retentionText(d time.Duration) string {
 	if d < 0 {
 		return "without a limit"
@@ -145,8 +145,8 @@ type createError struct{ error }
 
 func (e *createError) Unwrap() error { return e.error }
 
-// checkSettings reads the batch size limit and the retention of a topic. Without the right to read them, Kafka's
-// defaults are assumed.
+// checkSettings reads the limit of the batch size and the retention of a topic. If this member may not read them, it
+// assumes Kafka's defaults.
 func (d *DeadLetters) checkSettings(ctx context.Context, t *letterTopic) error {
 	s, err := d.client.TopicSettings(ctx, t.Name)
 	switch {
@@ -176,7 +176,7 @@ func (d *DeadLetters) checkSettings(ctx context.Context, t *letterTopic) error {
 	return nil
 }
 
-// unavailable returns the hold that lasts until an operator fixes the dead-letter topic.
+// unavailable returns the hold for a dead-letter topic that an operator must fix.
 func unavailable(format string, args ...any) error {
 	return hold.New(hold.DeadLettersUnavailable, fmt.Sprintf(format, args...), nil)
 }

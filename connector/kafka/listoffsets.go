@@ -17,11 +17,11 @@ const (
 	offsetForEpochVersion = 4
 )
 
-// end is a place in a partition's log that ListOffsets can return: an end of the log, or the first record that is not
-// older than a timestamp.
+// end is a place in a partition's log for which ListOffsets returns the offset: an end of the log, or the first record
+// whose timestamp is at least a given one.
 type end struct {
 	timestamp int64
-	committed bool // only committed records count
+	committed bool // true if only committed records count
 }
 
 var (
@@ -44,8 +44,8 @@ type offsetAt struct {
 	epoch  int32
 }
 
-// listOffsets requests one end of partitions from their leader. The answers have the order of parts. In parts,
-// partitions of one topic must be adjacent and unique.
+// listOffsets requests the offset of one end of each partition in parts from their leader, in the order of parts. In
+// parts, partitions of one topic must be adjacent, and none may occur twice.
 func (c *Client) listOffsets(ctx context.Context, broker int32, which end, parts []ledPartition) ([]offsetAt, error) {
 	return c.requestOffsets(ctx, broker, protocol.ListOffsets, listOffsetsVersion, parts, func(e *encoder) {
 		e.i32(-1) // replica id: a consumer
@@ -64,8 +64,8 @@ func (c *Client) listOffsets(ctx context.Context, broker int32, which end, parts
 	})
 }
 
-// offsetsForEpochs requests from a leader where epochs end in its log. Each answer is the largest known epoch up to
-// the requested one and the offset after its last record; -1 and -1 if there is none.
+// offsetsForEpochs asks a leader where leader epochs end in its log. The response for a part has the largest epoch in
+// the log that is at most the requested one, and the offset after its last record; -1 and -1 if there is none.
 func (c *Client) offsetsForEpochs(ctx context.Context, broker int32, parts []ledPartition, epochs []int32) ([]offsetAt, error) {
 	return c.requestOffsets(ctx, broker, protocol.OffsetForLeaderEpoch, offsetForEpochVersion, parts, func(e *encoder) {
 		e.i32(-1) // replica id: a consumer

@@ -19,7 +19,7 @@ import (
 // errOldMetadata means that the metadata in a response are older than metadata that another broker sent before.
 var errOldMetadata = errors.New("metadata of an older leader epoch")
 
-// locating finds the leaders of unlocated partitions and starts their fetchers in g.
+// locating finds the leaders of unlocated partitions and starts fetchers for them in g, until ctx ends.
 func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 	for failures := 0; ; {
 		names, next := l.dueTopics(time.Now())
@@ -52,8 +52,8 @@ func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 	}
 }
 
-// dueTopics returns the topics of the partitions that need a leader now, and when the next partition needs one, zero
-// if none does.
+// dueTopics returns the topics of the partitions that need a leader now, and the time at which another partition needs
+// one; the time is zero if none does.
 func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +70,8 @@ func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
 	return slices.Compact(names), next
 }
 
-// place assigns leaders from m to the unlocated partitions of its topics and queues these partitions for their
-// fetchers. A partition without a leader is located again later. A partition that is gone gets its finding, which a
+// place takes the leaders of unlocated partitions from m, and queues the partitions for their fetchers. For a partition
+// without a leader, place schedules another lookup. For a partition that is gone, it records the finding, which a
 // second reading must confirm.
 func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) {
 	l.mu.Lock()
@@ -85,7 +85,7 @@ func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) 
 		}
 		led, h, err := leaderOf(p, m, t)
 		if err == nil && h == nil && !l.epochs.newest(p, led.Epoch) {
-			err = errOldMetadata // the deposed leader would refuse the request again
+			err = errOldMetadata // a deposed leader would refuse the request again
 		}
 		switch {
 		case h != nil:

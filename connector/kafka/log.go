@@ -44,24 +44,24 @@ type LogConfig struct {
 }
 
 const (
-	// confirm is the time after which a second reading of a position must show the same finding; only then the finding
+	// confirm is how long after the first reading of a finding a second one must show the same. Only then the finding
 	// becomes a result.
 	confirm = 5 * time.Second
 	// boundsRetryFor is how long Bounds retries while the cluster answers and some leaders do not.
 	boundsRetryFor = 5 * time.Second
-	// Back-off after a transient error of a partition.
+	// The pauses between attempts after a transient error of a partition.
 	retryFirst  = 100 * time.Millisecond
 	retryMax    = 5 * time.Second
 	retryJitter = .25
-	// metadataGap is the shortest time between two metadata requests, so that the leaders of many partitions come from
-	// one request.
+	// metadataGap is the shortest time between two metadata requests, so that one request finds the leaders of many
+	// partitions.
 	metadataGap = 100 * time.Millisecond
 	// retryDenied is the pause after the cluster denied access.
 	retryDenied = time.Minute
 	// refreshBounds is the shortest time between two results of a partition that carry only new bounds.
 	refreshBounds = time.Second
-	// followReplica is how long a partition is read from the replica that its leader named. Then the leader is asked
-	// again.
+	// followReplica is how long a partition is read from the replica that its leader named. Then it is read from the
+	// leader, which may name a replica again.
 	followReplica = 5 * time.Minute
 )
 
@@ -81,20 +81,20 @@ type Log struct {
 	logger  *slog.Logger
 	fetched chan connector.Fetched
 
-	// A signal on one of these channels wakes the goroutine of Run that locates leaders, judges suspected positions or
-	// delivers results. Each channel holds one signal; wake drops further ones.
+	// A signal on one of these channels wakes a goroutine of Run: that which finds leaders, judges suspected positions
+	// or delivers results. A channel holds one signal; wake drops further ones.
 	locate, judge, deliver chan struct{}
 
 	mu          sync.Mutex
 	cursors     map[connector.Partition]*cursor
 	fetchers    map[int32]*fetcher
-	deliverable []*cursor // cursors with a result to deliver, oldest first
+	deliverable []*cursor // the cursors whose results are to be delivered, oldest first
 	troubles    map[troubleScope]*Trouble
-	old         map[int32]int16 // brokers too old for topic ids in Fetch, with the version of Fetch that they use
+	old         map[int32]int16 // the brokers too old for topic ids in Fetch, with the version of Fetch that is used with them
 }
 
-// questions sends the requests about partitions that go through no fetcher: bounds, topics, offsets of a time, one
-// record batch.
+// questions sends those requests about partitions that need no fetcher: for bounds, topics, the offsets of a time, and
+// one record batch.
 type questions struct {
 	client  *Client
 	cfg     LogConfig
@@ -113,7 +113,7 @@ func NewLog(client *Client, cfg LogConfig, logger *slog.Logger, reg prometheus.R
 	cfg.MinBytes = cmp.Or(cfg.MinBytes, 64<<10)
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, 500*time.Millisecond)
 	cfg.Limits.Response = cmp.Or(cfg.Limits.Response, min(8<<20, size/8))
-	cfg.Limits.Batch = cmp.Or(cfg.Limits.Batch, 2*size) // the pool is the bound
+	cfg.Limits.Batch = cmp.Or(cfg.Limits.Batch, 2*size) // the size of the pool is the bound
 	cfg.Limits = cfg.Limits.WithDefaults()
 	return &Log{
 		questions: questions{client: client, cfg: cfg, metrics: newLogMetrics(reg), epochs: &leaderEpochs{of: map[connector.Partition]int32{}}},
@@ -178,14 +178,14 @@ func (l *Log) Fetch(req connector.FetchRequest) {
 	case resting:
 		l.enqueue(c)
 	case queued:
-		if moved { // the partition may belong into the other queue now; the new entry makes the old one stale
+		if moved { // the partition may now belong to the other queue; the new entry makes the old one stale
 			l.enqueue(c)
 		}
 	case suspected:
 		if moved {
 			l.relocate(c, time.Now())
 		}
-	case unlocated, inFlight: // the new request is used when the state ends
+	case unlocated, inFlight: // the cursor takes up the new request when it leaves this state
 	}
 }
 
@@ -200,7 +200,7 @@ func (l *Log) Forget(p connector.Partition) {
 	c.seq++
 	c.drop()
 	c.wanted = false
-	if c.state != inFlight { // else it is removed when the request in flight ends
+	if c.state != inFlight { // otherwise the cursor is removed when its request in flight ends
 		delete(l.cursors, p)
 	}
 	l.prune()
@@ -214,8 +214,8 @@ func (q *questions) Topic(ctx context.Context, name string) (connector.Topic, er
 	return q.client.Topic(ctx, name)
 }
 
-// delivering sends results to Fetched in the order in which they arrived. A result waits in its cursor, so that
-// partitions do not block each other.
+// delivering sends results to Fetched in the order in which they became ready. Each cursor keeps its own result
+// meanwhile, so partitions do not block each other.
 func (l *Log) delivering(ctx context.Context) error {
 	for {
 		a, ok := l.nextResult()
@@ -260,24 +260,24 @@ func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 	wake(l.deliver)
 }
 
-// Trouble is a problem that currently prevents reading: the cluster, a broker or a partition does not answer, or denies
-// access. The Log repeats its requests and stops no claim. The status nevertheless lists the claims as held, with
-// Reason.
+// Trouble is a problem that currently prevents reading: the cluster, a broker or a partition does not answer, denies
+// access, or is too old. The Log repeats its requests and stops no claim. The status nevertheless lists the claims as
+// held, with Reason.
 type Trouble struct {
-	Broker    int32               // -1 if it is not about one broker
-	Partition connector.Partition // zero if it is not about one partition
-	Reason    hold.Reason         // kafka_down or kafka_denied
+	Broker    int32               // the id of the broker; -1 if the trouble is not about one broker
+	Partition connector.Partition // zero if the trouble is not about one partition
+	Reason    hold.Reason         // kafka_down, kafka_denied or kafka_incompatible
 	Since     time.Time
 	Err       error // the newest error
 }
 
-// troubleScope is what a trouble concerns: one partition, one broker, or, with noBroker and no partition, the cluster.
+// troubleScope is what a trouble is about: one partition; one broker; or the cluster, with noBroker and no partition.
 type troubleScope struct {
 	broker    int32
 	partition connector.Partition
 }
 
-// attrs returns the log attributes of the scope of a trouble.
+// attrs returns the log attributes that name the scope.
 func (w troubleScope) attrs() []any {
 	switch {
 	case w.partition != connector.Partition{}:
@@ -285,7 +285,7 @@ func (w troubleScope) attrs() []any {
 	case w.broker != noBroker:
 		return []any{"broker", w.broker}
 	}
-	return nil // the cluster
+	return nil // the scope is the cluster
 }
 
 // Status returns the current troubles, ordered by broker and partition; nil if there are none.
@@ -320,8 +320,8 @@ func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 	return Trouble{}, false
 }
 
-// trouble records an error. It logs the error if the trouble is new or has another reason now. The caller holds the
-// lock.
+// trouble records an error about a scope. It logs the error if the scope had no trouble before, or a trouble with
+// another reason. The caller holds the lock.
 func (l *Log) trouble(where troubleScope, err error) {
 	reason := hold.KafkaDown
 	if h, ok := errors.AsType[*hold.Error](AsHold("reading", err)); ok {
@@ -338,15 +338,16 @@ func (l *Log) trouble(where troubleScope, err error) {
 	t.Reason, t.Err = reason, err
 }
 
-// troublePartition records an error of one partition after four failures in a row, or at once if access is denied. Most
-// other errors, such as a move of the leader, end before the fourth failure. The caller holds the lock.
+// troublePartition records an error about one partition once it has failed four times in a row, or at once if access is
+// denied. Most other errors, such as those during the move of a leader, end before the fourth failure. The caller holds
+// the lock.
 func (l *Log) troublePartition(c *cursor, err error) {
 	if c.failures >= 4 || isRefusal(err) {
 		l.trouble(troubleScope{broker: noBroker, partition: c.req.Partition}, err)
 	}
 }
 
-// endTrouble removes the trouble, if there is one, because a request succeeded. The caller holds the lock.
+// endTrouble removes the trouble of a scope, if it has one, because a request has succeeded. The caller holds the lock.
 func (l *Log) endTrouble(where troubleScope) {
 	t := l.troubles[where]
 	if t == nil {
@@ -356,8 +357,8 @@ func (l *Log) endTrouble(where troubleScope) {
 	l.logger.Info("reading from Kafka works again", append(where.attrs(), "after", time.Since(t.Since))...)
 }
 
-// prune removes troubles that concern none of the wanted partitions, and ends fetchers that serve none. The caller
-// holds the lock.
+// prune removes troubles that concern no wanted partition, and ends fetchers from whose broker no partition is read.
+// The caller holds the lock.
 func (l *Log) prune() {
 	brokers := map[int32]bool{noBroker: true}
 	for _, c := range l.cursors {
@@ -376,7 +377,7 @@ func (l *Log) prune() {
 	}
 }
 
-// wake signals a goroutine without blocking.
+// wake sends a signal to a goroutine without blocking.
 func wake(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -384,8 +385,8 @@ func wake(ch chan struct{}) {
 	}
 }
 
-// wait returns nil after a signal on ch or at the time until, which is never if zero. It returns the error of ctx when
-// ctx ends.
+// wait returns nil after a signal on ch or at the time until; the zero time never comes. It returns the error of ctx if
+// ctx ends first.
 func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
 	var due <-chan time.Time
 	if !until.IsZero() {
@@ -403,7 +404,7 @@ func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
 	}
 }
 
-// retryPause returns the pause after a number of consecutive failures, which is at least 1.
+// retryPause returns the pause after this number of failures in a row, which is at least 1.
 func retryPause(failures int) time.Duration {
 	return reliability.Backoff{Initial: retryFirst, Max: retryMax, Jitter: retryJitter}.Pause(failures)
 }

@@ -21,7 +21,8 @@ import (
 
 var _ connector.Log = (*Log)(nil)
 
-// onFetch calls fn for every fetch request from now on. If fn returns a response, it replaces the cluster's.
+// onFetch calls fn for every fetch request after this call. If fn returns a response, the client gets it instead of the
+// cluster's.
 func (w *cluster) onFetch(fn func(*kmsg.FetchRequest) *kmsg.FetchResponse) {
 	w.fake.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		w.fake.KeepControl()
@@ -32,7 +33,7 @@ func (w *cluster) onFetch(fn func(*kmsg.FetchRequest) *kmsg.FetchResponse) {
 	})
 }
 
-// answer returns a response with each requested partition as fill fills it.
+// answer returns a response to req with every requested partition, each completed by fill.
 func answer(req *kmsg.FetchRequest, fill func(kmsg.FetchRequestTopicPartition, *kmsg.FetchResponseTopicPartition)) *kmsg.FetchResponse {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	for _, t := range req.Topics {
@@ -71,7 +72,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// deleteRecords moves the start of a log.
+// deleteRecords deletes the records of a partition before the offset to, which becomes the start of the log.
 func (w *cluster) deleteRecords(topic string, partition int32, to int64) {
 	w.t.Helper()
 	offsets := kadm.Offsets{}
@@ -81,8 +82,8 @@ func (w *cluster) deleteRecords(topic string, partition int32, to int64) {
 	}
 }
 
-// testLogReads: two topics on two brokers, with every codec, are read completely and in order, with many partitions
-// per request.
+// testLogReads: two topics on two brokers, with batches of every codec, are read completely and in order, with many
+// partitions per request.
 func testLogReads(t *testing.T, w *cluster) {
 	w.create("a", 6)
 	w.create("b", 3)
@@ -130,8 +131,8 @@ func testLogReads(t *testing.T, w *cluster) {
 	}
 }
 
-// testLogTransactions: with interleaved transactions, of which a third are aborted, and every codec, the records are
-// those that franz-go reads, for several sizes of PartitionBytes.
+// testLogTransactions: the log has interleaved transactions, of which a third are aborted, with every codec. For
+// several values of PartitionBytes, the Log delivers the same records as franz-go.
 func testLogTransactions(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	rnd := rand.New(rand.NewPCG(7, 7))
@@ -219,7 +220,7 @@ func testLogTransactions(t *testing.T, w *cluster) {
 	}
 }
 
-// ends returns positions that ask only for the bounds of partitions.
+// ends returns positions of -1: Bounds returns the bounds of their partitions without a judgement of the position.
 func ends(partitions []connector.Partition) (positions []connector.Position) {
 	for _, p := range partitions {
 		positions = append(positions, connector.Position{Partition: p, Next: -1, Epoch: -1})
@@ -227,7 +228,7 @@ func ends(partitions []connector.Partition) (positions []connector.Position) {
 	return positions
 }
 
-// sums returns a hash of each record.
+// sums returns a hash of each record: offset, timestamp, key, value and headers.
 func sums(records []connector.Record) (sums []uint64) {
 	for _, r := range records {
 		h := fnv.New64a()
@@ -240,7 +241,7 @@ func sums(records []connector.Record) (sums []uint64) {
 	return sums
 }
 
-// oracle reads n committed records with franz-go, by partition.
+// oracle reads n committed records of a topic with franz-go and returns their hashes, by partition.
 func (w *cluster) oracle(topic string, n int) map[int32][]uint64 {
 	w.t.Helper()
 	got := map[int32][]connector.Record{}
@@ -268,7 +269,8 @@ func (w *cluster) oracle(topic string, n int) map[int32][]uint64 {
 	return all
 }
 
-// decompressor is franz-go's, except that its zstd decoder has a finalizer, which closes a channel of the bubble.
+// decompressor is the decompressor of franz-go, except that it makes and closes a zstd decoder for each call. A zstd
+// decoder of franz-go has a finalizer, which closes a channel of the test's bubble, perhaps outside of the bubble.
 type decompressor struct{ kgo.Decompressor }
 
 func (d decompressor) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
@@ -294,7 +296,7 @@ func TestLogCompacted(t *testing.T) {
 		cl := w.franz(kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.ProducerLinger(0))
 		for i := range 100 {
 			var recs []*kgo.Record
-			for k := range 20 { // only the first key is never written again: the log starts where it did
+			for k := range 20 { // the first key is written only once, so compaction leaves the start of the log where it was
 				recs = append(recs, &kgo.Record{Topic: "t", Key: fmt.Appendf(nil, "k%d", min(i*20+k, 1+(i*7+k)%50)), Value: []byte(strings.Repeat("v", 50))})
 			}
 			if err := cl.ProduceSync(t.Context(), recs...).FirstErr(); err != nil {
@@ -315,8 +317,8 @@ func TestLogCompacted(t *testing.T) {
 	})
 }
 
-// TestLogIdlePartitions: a newly requested partition does not wait for the long poll of idle partitions, and idle
-// partitions cost few requests.
+// TestLogIdlePartitions: a newly requested partition does not wait until the long poll of the idle partitions ends.
+// Idle partitions cost few requests.
 func TestLogIdlePartitions(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 40)
@@ -343,7 +345,7 @@ func TestLogIdlePartitions(t *testing.T) {
 		if since := time.Since(began); since > 50*time.Millisecond {
 			t.Errorf("the newcomer waited for %v", since)
 		}
-		// A record that arrives at an idle partition waits for one long poll at most.
+		// A record that arrives at an idle partition is delivered after at most one long poll.
 		began = time.Now()
 		w.produce("t", 3, 1, "w")
 		r.until(time.Second, func() bool { return r.records() == 11 })
@@ -390,8 +392,8 @@ func TestLogTellsBounds(t *testing.T) {
 	})
 }
 
-// TestLogSessions: fetch results carry the session of their request. Results of a forgotten or replaced request are
-// not delivered.
+// TestLogSessions: a fetch result has the session of its request. Results of a request that was forgotten or replaced
+// are not delivered.
 func TestLogSessions(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -404,7 +406,7 @@ func TestLogSessions(t *testing.T) {
 		}
 		ask(parts[0], 0, 1)
 		ask(parts[1], 0, 1)
-		synctest.Wait() // both results are there, and one is being delivered
+		synctest.Wait() // the Log has both results and is delivering one of them
 		ask(parts[0], 5, 2)
 		r.Forget(parts[1])
 		synctest.Wait()
@@ -421,15 +423,15 @@ func TestLogSessions(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		// A result that is already being delivered may still arrive.
+		// A result whose delivery has begun may still arrive after its request was replaced or forgotten.
 		late := []string{"t:0 session 1: 10", "t:1 session 1: 10"}
 		got = slices.DeleteFunc(got, func(s string) bool { return slices.Contains(late, s) })
 		if !slices.Equal(got, []string{"t:0 session 2: 5"}) {
 			t.Error(got)
 		}
-		// The partition is forgotten while its request is in flight, and requested again at another position.
+		// The partition is forgotten while its request is in flight, and then requested from another position.
 		ask(parts[0], 10, 3)
-		<-r.Fetched() // a result with only bounds
+		<-r.Fetched() // wait for a result that has bounds and no records
 		ask(parts[0], 10, 3)
 		time.Sleep(100 * time.Millisecond)
 		r.Forget(parts[0])
@@ -438,8 +440,8 @@ func TestLogSessions(t *testing.T) {
 		if a.Session != 4 || a.Next != 10 || len(readRecords(t, a.Records)) != 3 {
 			t.Errorf("%+v", a)
 		}
-		// The request is replaced while it is in flight and then finds a record, which is not a result for the new
-		// position.
+		// The request is replaced while it is in flight. Then the broker answers it with a record, which is not a
+		// result for the new position.
 		ask(parts[0], 10, 4)
 		time.Sleep(100 * time.Millisecond)
 		ask(parts[0], 5, 5)
@@ -451,7 +453,7 @@ func TestLogSessions(t *testing.T) {
 	})
 }
 
-// TestLogWithoutReader: if results are not received, one per partition is kept and no more requests are sent.
+// TestLogWithoutReader: if the reader takes no results, the Log keeps one per partition and sends no more requests.
 func TestLogWithoutReader(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 8)

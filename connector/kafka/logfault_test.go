@@ -31,7 +31,7 @@ type stage struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu      sync.Mutex
-	stopped map[string]bool // by address
+	stopped map[string]bool // the addresses of stopped brokers
 	refused bool
 	conns   []*stagedConn
 }
@@ -41,7 +41,7 @@ type stagedConn struct {
 	stage   *stage
 	address string
 
-	backlog []byte // the stage's mutex guards it
+	backlog []byte // bytes sent while the broker is stopped; guarded by the stage's mutex
 }
 
 func (s *stage) connect(ctx context.Context, network, address string) (net.Conn, error) {
@@ -62,7 +62,7 @@ func (s *stage) connect(ctx context.Context, network, address string) (net.Conn,
 	return c, nil
 }
 
-// Write keeps the bytes sent to a stopped broker.
+// Write keeps bytes for a stopped broker in the backlog.
 func (c *stagedConn) Write(b []byte) (int, error) {
 	c.stage.mu.Lock()
 	if c.stage.stopped[c.address] {
@@ -91,7 +91,7 @@ func (s *stage) resume(address string) {
 	}
 }
 
-// refuse makes the network refuse connections and close the open ones, or ends that.
+// refuse makes the network refuse connections and closes the open ones if yes is true; if not, it allows them again.
 func (s *stage) refuse(yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *stage) refuse(yes bool) {
 	}
 }
 
-// readStaged starts a reader whose network is a stage, with a session of 6 s.
+// readStaged starts a reader whose connections go through a stage, with a session timeout of 6 s.
 func (w *cluster) readStaged(cfg LogConfig) (*reader, *stage) {
 	s := &stage{dial: w.dial, stopped: map[string]bool{}}
 	return w.read(cfg, func(c *Config) { c.Dial, c.Session = s.connect, 6*time.Second }), s
@@ -113,8 +113,8 @@ func (w *cluster) leader(p connector.Partition) (address string) {
 	return w.addrs[w.fake.LeaderFor(p.Topic, p.ID)]
 }
 
-// TestLogHungBroker: a broker that hangs delays only its own partitions, for the timeout of a request, and is reported
-// as trouble.
+// TestLogHungBroker: a broker that hangs delays only the partitions that it leads, by the timeout of a request. Status
+// shows it as trouble.
 func TestLogHungBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
@@ -140,7 +140,8 @@ func TestLogHungBroker(t *testing.T) {
 			r.within(time.Second, func() bool { return false })
 		}
 		hung := w.fake.LeaderFor("t", 0)
-		// A request that had reached the broker is answered with the first records of either partition or of both.
+		// When the broker continues, it answers a request that had reached it, with the first records of one or of both
+		// partitions.
 		if n := r.records(); n != 200 && n != 210 && n != 220 {
 			t.Errorf("%d records", n)
 		}
@@ -161,8 +162,8 @@ func TestLogHungBroker(t *testing.T) {
 	})
 }
 
-// TestLogKafkaDown: while no broker is reachable, for an hour, this is reported as trouble, which ends without an
-// operator.
+// TestLogKafkaDown: while no broker is reachable, for an hour, Status shows trouble with a hold reason that ends
+// without an operator.
 func TestLogKafkaDown(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -199,7 +200,8 @@ func TestLogKafkaDown(t *testing.T) {
 	})
 }
 
-// TestLogDenied: denied access to a topic is reported as trouble and tried again each minute. Other topics continue.
+// TestLogDenied: Status shows denied access to a topic as trouble, and the Log tries again each minute. Other topics
+// continue.
 func TestLogDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("secret", 1)
@@ -225,8 +227,8 @@ func TestLogDenied(t *testing.T) {
 	})
 }
 
-// TestLogCorruptBatch: a record batch that stays damaged holds its partition at its offset, after the records before
-// it were delivered. The other partitions continue.
+// TestLogCorruptBatch: if a record batch is damaged at each reading, its partition is held at the batch's first offset,
+// after the records before it were delivered. The other partitions continue.
 func TestLogCorruptBatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -271,7 +273,7 @@ func TestLogCorruptBatch(t *testing.T) {
 		r.from(parts[1], 0, -1)
 		r.until(time.Minute, func() bool { return len(r.got[parts[1]]) == 10 })
 
-		// Bytes that were damaged in transit are read again.
+		// If the bytes were damaged only in transit, the next reading is good.
 		damaged.Store(false)
 		r.got[parts[0]] = nil
 		r.session++
@@ -282,7 +284,7 @@ func TestLogCorruptBatch(t *testing.T) {
 	})
 }
 
-// batch encodes records as one record batch.
+// batch encodes records as one record batch that begins at the offset base.
 func batch(t *testing.T, base int64, values ...string) []byte {
 	t.Helper()
 	b := kmsg.RecordBatch{
@@ -291,7 +293,7 @@ func batch(t *testing.T, base int64, values ...string) []byte {
 	}
 	for i, v := range values {
 		r := kmsg.Record{OffsetDelta: int32(i), Value: []byte(v)}
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // without the single byte of the zero length
+		r.Length = int32(len(r.AppendTo(nil)) - 1) // the encoding begins with the length, which is one byte while it is zero
 		b.Records = r.AppendTo(b.Records)
 	}
 	raw := b.AppendTo(nil)
@@ -300,7 +302,8 @@ func batch(t *testing.T, base int64, values ...string) []byte {
 	return raw
 }
 
-// TestLogLargeBatches: a batch larger than PartitionBytes is fetched nevertheless. A batch above the limit is a hold.
+// TestLogLargeBatches: a batch larger than PartitionBytes is fetched nevertheless. A batch above the limit for batches
+// is a hold.
 func TestLogLargeBatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)
@@ -350,7 +353,7 @@ func TestLogLargeBatches(t *testing.T) {
 			size, limit int
 		}{
 			{"larger than is opened", 300 << 10, 100 << 10},
-			{"larger than any response", 2 << 20, 1}, // also larger than what a response may have around its batches
+			{"larger than any response", 2 << 20, 1}, // 2 MiB is also more than a response may have beside its batches
 		} {
 			mu.Lock()
 			raw = batch(t, 0, strings.Repeat("x", tt.size))
@@ -369,7 +372,8 @@ func TestLogLargeBatches(t *testing.T) {
 	})
 }
 
-// TestLogThrottle: both loops wait as long as a broker throttles.
+// TestLogThrottle: the fetchers for partitions behind their end and at their end send no request as long as the broker
+// throttles.
 func TestLogThrottle(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -403,8 +407,8 @@ func TestLogThrottle(t *testing.T) {
 	})
 }
 
-// TestLogFollowsReplica: with a rack, a partition is read from the replica that its leader names, and from the leader
-// again after an error of the replica.
+// TestLogFollowsReplica: if the configuration has a rack, a partition is read from the replica that its leader names.
+// After an error of the replica it is read from the leader again.
 func TestLogFollowsReplica(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -446,8 +450,8 @@ func TestLogFollowsReplica(t *testing.T) {
 	})
 }
 
-// TestLogReplicaLags: a partition is read from the leader if the replica that it names lags or cannot be reached.
-// Requests do not alternate between the two without a pause, and no record is missing.
+// TestLogReplicaLags: if the replica that the leader names lags or cannot be reached, the partition is read from the
+// leader. Between requests to the leader and to the replica there is a pause, and no record is missing.
 func TestLogReplicaLags(t *testing.T) {
 	for _, code := range []*kerr.Error{kerr.OffsetNotAvailable, kerr.OffsetOutOfRange, kerr.NotLeaderForPartition, nil} {
 		name := "away"
@@ -498,7 +502,7 @@ func TestLogReplicaLags(t *testing.T) {
 	}
 }
 
-// TestLogCancel: the Log ends at once while requests are in flight, and drops late responses. The bubble fails if a
+// TestLogCancel: Run ends at once while requests are in flight, and late responses are dropped. The bubble fails if a
 // goroutine remains.
 func TestLogCancel(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
@@ -522,8 +526,8 @@ func TestLogCancel(t *testing.T) {
 	})
 }
 
-// TestBounds: Bounds returns the leaders' ends of logs, with an open transaction, for positions outside of the log,
-// and for partitions of another topic id.
+// TestBounds: Bounds returns the ends of logs from their leaders. It is tested with an open transaction, with positions
+// outside of the log, and with partitions of another topic id.
 func TestBounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)
@@ -562,12 +566,13 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%v: %+v, want %+v", parts[i], got[parts[i]], want)
 			}
 		}
-		// A position inside the log whose epoch the leader knows is answered at once.
+		// A position inside the log whose epoch the leader knows needs only one reading.
 		got, err = r.Bounds(t.Context(), []connector.Position{{Partition: parts[0], Next: 20, Epoch: 0}, {Partition: parts[1], Next: 10, Epoch: 0}})
 		if err != nil || len(got) != 2 || got[parts[0]].DivergedAt != -1 || got[parts[1]].DivergedAt != -1 || time.Since(began) > time.Second {
 			t.Fatal(got, err, time.Since(began))
 		}
-		// A position outside of the log is reported unchanged and at once.
+		// A position outside of the log does not delay Bounds. A partition of another topic id has no bounds in the
+		// result.
 		for name, p := range map[string]connector.Position{
 			"before":  {Partition: parts[1], Next: 9, Epoch: -1},
 			"behind":  {Partition: parts[0], Next: 21, Epoch: -1},
@@ -581,7 +586,7 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%s: %v %v after %v", name, got, err, time.Since(began))
 			}
 		}
-		// The leader moves while it is asked.
+		// The leader moves while Bounds asks it.
 		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: 3})
 		if got, err = r.Bounds(t.Context(), ends(parts)); err != nil || len(got) != 3 {
 			t.Error(got, err)
@@ -616,8 +621,8 @@ func TestDiverged(t *testing.T) {
 	}
 }
 
-// TestBounds_PartitionWithoutLeader: the bounds of the other partitions come quickly, and the error names the partition
-// without a leader.
+// TestBounds_PartitionWithoutLeader: Bounds returns the bounds of the other partitions soon, and the error names the
+// partition without a leader.
 func TestBounds_PartitionWithoutLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)
@@ -642,7 +647,7 @@ func TestBounds_PartitionWithoutLeader(t *testing.T) {
 	})
 }
 
-// naming returns a metadata response that names a former leader of partition 0, with its older epoch.
+// naming returns a metadata response in which partition 0 has a former leader, with its older epoch.
 func naming(req kmsg.Request, p connector.Partition, leader int32) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
 	resp.ClusterID = &p.Cluster
@@ -655,7 +660,7 @@ func naming(req kmsg.Request, p connector.Partition, leader int32) kmsg.Response
 }
 
 // TestBounds_OldMetadata: a broker with old metadata names a deposed leader, which may not know that it was deposed.
-// Bounds does not ask that leader.
+// Bounds sends no request to it.
 func TestBounds_OldMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -693,7 +698,7 @@ func TestBounds_OldMetadata(t *testing.T) {
 	})
 }
 
-// TestBounds_DeposedLeader: the response of a leader does not count if it was deposed before it responded.
+// TestBounds_DeposedLeader: if a leader was deposed before it responded to Bounds, its response does not count.
 func TestBounds_DeposedLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)

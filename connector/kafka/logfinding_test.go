@@ -62,14 +62,14 @@ func TestLogLeaderMoves(t *testing.T) {
 	})
 }
 
-// TestLogOldMetadata: a broker with old metadata names a former leader, to which no request is sent.
+// TestLogOldMetadata: if a broker with old metadata names a former leader, the Log sends no request to it.
 func TestLogOldMetadata(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})
 		p := r.partitions("t")[0]
-		for range 2 { // to another broker and back: the epoch is 2 then
+		for range 2 { // the partition moves to another broker and back, so its epoch is 2
 			if err := w.fake.MoveTopicPartition("t", 0, 1-w.fake.LeaderFor("t", 0)); err != nil {
 				t.Fatal(err)
 			}
@@ -112,8 +112,8 @@ func TestLogOldMetadata(t *testing.T) {
 	})
 }
 
-// testLogRecreatedTopic: a deleted topic is held as topic_missing, a re-created one as topic_recreated, each after two
-// readings.
+// testLogRecreatedTopic: a partition of a deleted topic is held as topic_missing, one of a re-created topic as
+// topic_recreated, each after two readings.
 func testLogRecreatedTopic(t *testing.T, w *cluster) {
 	for _, again := range []bool{false, true} {
 		w.create("t", 1)
@@ -137,7 +137,7 @@ func testLogRecreatedTopic(t *testing.T, w *cluster) {
 		if r.records() != 10 || r.at[p].Next != 10 {
 			t.Errorf("%d records, next %d", r.records(), r.at[p].Next)
 		}
-		// A later request gets the finding at once, because it persists.
+		// The finding persists, so a later request for the partition gets it at once.
 		if w.fake != nil {
 			time.Sleep(time.Minute)
 		}
@@ -155,8 +155,8 @@ func testLogRecreatedTopic(t *testing.T, w *cluster) {
 	}
 }
 
-// testLogOutOfRange: a position outside of the log is held after two readings five seconds apart. The other partitions
-// continue.
+// testLogOutOfRange: a partition whose position is outside of the log is held after two readings five seconds apart.
+// The other partitions continue.
 func testLogOutOfRange(t *testing.T, w *cluster) {
 	w.create("t", 3)
 	for p := range int32(3) {
@@ -190,7 +190,7 @@ func testLogOutOfRange(t *testing.T, w *cluster) {
 	r.until(time.Minute, func() bool { return len(r.got[parts[1]]) == 1 })
 }
 
-// TestLogFindingHasToStand: a single response of a broker is not a finding.
+// TestLogFindingHasToStand: a single response in which a position is out of range holds no partition.
 func TestLogFindingHasToStand(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -203,7 +203,7 @@ func TestLogFindingHasToStand(t *testing.T) {
 		if r.held[p] != nil {
 			t.Fatal(r.held[p])
 		}
-		// A position that the broker always refuses is held, too, although the log has it.
+		// If the broker always refuses a position, the partition is held, although the log contains the position.
 		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.OffsetOutOfRange, Count: -1})
 		r.session++
 		r.from(p, 5, 0)
@@ -219,7 +219,8 @@ func TestLogTruncated(t *testing.T) {
 		w.produce("t", 0, 10, "v")
 		r := w.read(LogConfig{})
 		p := r.partitions("t")[0]
-		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse { // kfake does not compare the last epoch
+		// Kfake does not compare the epoch of the last record, so the test does.
+		w.onFetch(func(req *kmsg.FetchRequest) *kmsg.FetchResponse {
 			if req.IsolationLevel != 1 {
 				t.Error("a request that is not read_committed")
 			}
@@ -258,8 +259,8 @@ func TestLogTruncated(t *testing.T) {
 	})
 }
 
-// TestLogFinding_LeaderMoves: both readings of a finding must be of the same leader, because a newly elected leader
-// may not know its own log end yet.
+// TestLogFinding_LeaderMoves: both readings of a finding must be under the same leader, because a new leader may not
+// know yet where its log ends.
 func TestLogFinding_LeaderMoves(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)

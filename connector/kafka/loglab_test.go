@@ -28,8 +28,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestLogLab runs the conformance list, and tests that need a real broker, on the cluster at SLUICE_TEST_KAFKA
-// (host:port, by commas).
+// TestLogLab runs the conformance list, and tests that need a real broker, on the cluster whose brokers
+// SLUICE_TEST_KAFKA names, as host:port with commas between them.
 func TestLogLab(t *testing.T) {
 	addrs := os.Getenv("SLUICE_TEST_KAFKA")
 	if addrs == "" {
@@ -37,7 +37,7 @@ func TestLogLab(t *testing.T) {
 	}
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
-		// A request that waits at the broker when its reader ends is answered a little later.
+		// The broker may answer a request of a stopped reader a little later; until then its goroutine remains.
 		err := goleak.Find(ignore)
 		for until := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(until); {
 			err = goleak.Find(ignore)
@@ -63,8 +63,8 @@ func TestLogLab(t *testing.T) {
 	}
 }
 
-// testLogJavaCodecs: with compression.type of a topic, the broker compresses with Java's codecs: snappy with xerial's
-// framing, zstd at a level with a window of 128 MiB.
+// testLogJavaCodecs: if a topic has a compression.type, the broker compresses with the codecs of Java. The Log reads
+// snappy with xerial's framing, and zstd at a level whose window is 128 MiB.
 func testLogJavaCodecs(t *testing.T, w *cluster) {
 	for codec, configs := range [][]string{
 		{"compression.type", "uncompressed", "message.timestamp.type", "LogAppendTime"},
@@ -131,8 +131,8 @@ func (r *reader) raw(p connector.Partition) []byte {
 	return resp.parts[0].records
 }
 
-// testLogLongerThanTheLog: a position after the end is refused with and without a known epoch; brokers answer the two
-// in different ways.
+// testLogLongerThanTheLog: brokers refuse a position after the end in different ways with and without a known epoch.
+// Both are holds.
 func testLogLongerThanTheLog(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	w.produce("t", 0, 4, "v")
@@ -151,7 +151,7 @@ func testLogLongerThanTheLog(t *testing.T, w *cluster) {
 	r.holds(time.Minute, parts[1], hold.Truncated)
 }
 
-// testLogCompactionHoles: reading passes holes at the end of batches and of the log, which compaction leaves.
+// testLogCompactionHoles: compaction leaves holes at the end of batches and of the log; the Log passes them.
 func testLogCompactionHoles(t *testing.T, w *cluster) {
 	w.createWith("t", 1, "cleanup.policy", "compact", "segment.ms", "100", "segment.bytes", "1048576",
 		"min.cleanable.dirty.ratio", "0.001", "max.compaction.lag.ms", "100", "min.compaction.lag.ms", "0")
@@ -167,9 +167,10 @@ func testLogCompactionHoles(t *testing.T, w *cluster) {
 	}
 	put(2000, 2000, 0)
 	time.Sleep(300 * time.Millisecond)
-	put(2000, 1990, 10) // all but the first keys again: the first batches lose their ends
+	// Writes all but the first ten keys again, so that compaction removes the records at the ends of the first batches.
+	put(2000, 1990, 10)
 	time.Sleep(300 * time.Millisecond)
-	put(1, 1, 0) // rolls the segment
+	put(1, 1, 0) // makes the broker begin a new segment, because only closed ones are compacted
 	for range 120 {
 		r := w.read(LogConfig{PartitionBytes: 1})
 		p := r.partitions("t")[0]
@@ -185,8 +186,8 @@ func testLogCompactionHoles(t *testing.T, w *cluster) {
 	t.Error("never compacted")
 }
 
-// BenchmarkLogLab reads a topic of 8 partitions with orders of 386 bytes from the cluster at SLUICE_TEST_KAFKA, parsing
-// every record. One iteration is one whole reading.
+// BenchmarkLogLab reads and parses all records of a topic with 8 partitions from the cluster at SLUICE_TEST_KAFKA. The
+// records are orders of 386 bytes, and one iteration reads the whole topic.
 func BenchmarkLogLab(b *testing.B) {
 	addrs := strings.Split(os.Getenv("SLUICE_TEST_KAFKA"), ",")
 	for name, codec := range map[string]kgo.CompressionCodec{"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()} {

@@ -23,24 +23,23 @@ import (
 // membership is one kafka-go ConsumerGroup, from joining to leaving, through any number of generations.
 type membership struct {
 	group *Group
-	// names are the subscribed topics, with room for more: unused places repeat the first name. kafka-go reads this
-	// very slice for each join, right after it has asked the balancer for its user data, on the same goroutine;
-	// onJoin rewrites the slice there. Leaving the group to join with another subscription would give the claims away
-	// meanwhile.
+	// names are the subscribed topics, with room for more: unused places repeat the first name. For each join, kafka-go
+	// asks the balancer for its user data and then reads this very slice, on the same goroutine, so onJoin can rewrite
+	// the slice in between. To leave the group and join with another subscription would give the claims away meanwhile.
 	names []string
 	conns *groupConns
 	inner *kafka.ConsumerGroup
 
-	joining context.Context // context of the balancer's requests on kafka-go's goroutine
+	joining context.Context // the context of the balancer's requests, which run on kafka-go's goroutine
 	stop    context.CancelFunc
 
 	mu   sync.Mutex
-	base topics // see known; the leader may have assigned partitions that are newer than these
+	base topics // see known; the leader of the group may have assigned partitions that are newer than these topics
 
-	// live is true during a generation. Only then does kafka-go reliably leave the group.
+	// live is true during a generation. Only then does closing kafka-go's group reliably leave the group.
 	live atomic.Bool
 
-	// stale is a member id that the coordinator may still wait for although kafka-go has forgotten it; "" if there is
+	// stale is a member id that kafka-go no longer uses but for which the coordinator may still wait; "" if there is
 	// none.
 	stale string
 }
@@ -62,7 +61,7 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	m.joining, m.stop = context.WithCancel(ctx)
 	m.conns = newGroupConns(context.WithoutCancel(ctx), g.client)
 	brokers := slices.Clone(g.client.cfg.Brokers)
-	rand.Shuffle(len(brokers), func(i, j int) { brokers[i], brokers[j] = brokers[j], brokers[i] }) // kafka-go asks the first one
+	rand.Shuffle(len(brokers), func(i, j int) { brokers[i], brokers[j] = brokers[j], brokers[i] }) // kafka-go begins with the first broker, so members begin with different ones
 	var err error
 	m.inner, err = kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID:                g.cfg.Group,
@@ -73,8 +72,8 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 		HeartbeatInterval: g.cfg.Session / 10,
 		SessionTimeout:    g.cfg.Session,
 		RebalanceTimeout:  g.cfg.Rebalance,
-		JoinGroupBackoff:  g.backoff.Pause(1), // next makes the longer pauses
-		Timeout:           g.cfg.Session / 2,  // with a shorter one, one slow response would cost the membership
+		JoinGroupBackoff:  g.backoff.Pause(1), // longer pauses are made by next
+		Timeout:           g.cfg.Session / 2,  // if this were shorter, one slow response would cost the membership
 	})
 	if err != nil {
 		m.stop()
@@ -84,10 +83,10 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	return m, nil
 }
 
-// roomToMatch is how many more topics may match before the group must be left and joined again.
+// roomToMatch is how many topics may begin to match before this member must leave the group and join again.
 const roomToMatch = 8
 
-// fill writes the topics of base into the subscription.
+// fill writes the names of the topics in base into names, the subscription.
 func (m *membership) fill() {
 	wanted := slices.Sorted(maps.Keys(m.known()))
 	copy(m.names, wanted)
@@ -118,26 +117,26 @@ func (m *membership) resubscribe(seen topics) bool {
 // owned last. An error ends the attempt.
 //
 // The poll is older than the leader's assignment, so the watcher sees a partition that is added in between as a new
-// one. New topics are subscribed here, because a join of one member makes all members join. Otherwise only the first
-// member to notice the topics would be subscribed to them, get all their partitions, and give claims away to keep the
-// balance.
+// one. New topics are subscribed here, because a join of one member makes all members join. If only the watcher
+// subscribed to them, the first member to notice them would be their only subscriber: it would get all their
+// partitions, and give claims away to keep the balance.
 func (m *membership) onJoin() (owned, error) {
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
-	if seen, err := m.group.poll(ctx); err == nil { // else the last poll counts, which is older still
+	if seen, err := m.group.poll(ctx); err == nil { // if the poll fails, the topics of the last poll are used, which are older
 		m.mu.Lock()
-		if len(newer(m.base, seen.topics)) > len(m.names) { // too many new topics: the watcher will make this member leave for them
+		if len(newer(m.base, seen.topics)) > len(m.names) { // there is no room for all new topics, so the watcher will make this member leave and join again
 			maps.DeleteFunc(seen.topics, func(name string, _ connector.Topic) bool { _, known := m.base[name]; return !known })
 		}
 		m.base = newer(m.base, seen.topics)
 		m.mu.Unlock()
 	}
 	m.fill()
-	return m.group.owned(), m.joining.Err() // without this error, a leaving kafka-go would join once more and wait for the other members
+	return m.group.owned(), m.joining.Err() // after ctx has ended, this error keeps kafka-go from joining again and waiting for the other members before it leaves
 }
 
-// lookup serves the leader: it returns the partitions of topics, from the cluster's metadata or else from the last
-// poll.
+// lookup is called by the leader of the group. It returns the partitions of topics from the cluster's metadata or, if
+// they cannot be read, from the last poll.
 func (m *membership) lookup(names []string) map[string][]int32 {
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
@@ -156,7 +155,7 @@ func (m *membership) lookup(names []string) map[string][]int32 {
 	return partitions
 }
 
-// known returns the topics that the newest generation was built on.
+// known returns the topics that this member knew when the newest generation began.
 func (m *membership) known() topics {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +169,7 @@ func (m *membership) claims(gen *kafka.Generation) []connector.Partition {
 	for name, assigned := range gen.Assignments {
 		t, ok := base[name]
 		if !ok {
-			continue // not subscribed: another program leads the group
+			continue // this topic is not subscribed, because another program leads the group
 		}
 		for _, p := range assigned {
 			id := int32(p.ID) //nolint:gosec // kafka-go widens Kafka's int32
@@ -186,7 +185,7 @@ func (m *membership) claims(gen *kafka.Generation) []connector.Partition {
 	return claims
 }
 
-// next returns the next generation. It retries until there is one, ctx ends, or the error is Fatal.
+// next returns the next generation. It retries until there is one, until ctx ends, or until the error is Fatal.
 func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 	for failures := 0; ; {
 		gen, err := m.receive(ctx)
@@ -197,7 +196,7 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case errors.Is(err, kafka.RebalanceInProgress):
-			continue // the next join waits at the coordinator
+			continue // no pause is needed, because the next join waits at the coordinator
 		}
 		if err := AsHold("joining the group "+m.group.cfg.Group, err); classify.Of(err) == classify.Fatal {
 			return nil, err
@@ -214,8 +213,8 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 	}
 }
 
-// receive calls kafka-go's Next. Meanwhile it removes the stale member from the group: otherwise the coordinator would
-// make all others wait until that member's session expires.
+// receive calls kafka-go's Next. Meanwhile it removes the stale member from the group, for which the coordinator would
+// make all others wait until its session expires.
 func (m *membership) receive(ctx context.Context) (*kafka.Generation, error) {
 	for m.stale != "" {
 		short, cancel := context.WithTimeout(ctx, m.group.cfg.Session/30)
@@ -232,8 +231,8 @@ func (m *membership) receive(ctx context.Context) (*kafka.Generation, error) {
 	return m.inner.Next(ctx)
 }
 
-// leave ends the membership within the configured bound. A coordinator that does not answer removes the member when
-// its session expires.
+// leave leaves the group within the configured time. If the coordinator does not answer, it removes the member when the
+// member's session expires.
 func (m *membership) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.group.cfg.Leave)
 	defer cancel()
@@ -243,7 +242,7 @@ func (m *membership) leave(ctx context.Context) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		_ = m.inner.Close() // never fails, but can take long
+		_ = m.inner.Close() // does not fail, but can take long
 	}()
 	patience := time.NewTimer(m.group.cfg.Leave * 4 / 5)
 	defer patience.Stop()
@@ -252,11 +251,11 @@ func (m *membership) leave(ctx context.Context) {
 	case <-patience.C:
 		m.group.logger.WarnContext(ctx, "group coordinator does not answer; leaving without it")
 		m.conns.abort()
-		<-closed // without connections it returns soon
+		<-closed // returns soon once its connections are closed
 		left = false
 	}
 	m.conns.abort()
 	if !left && member != "" {
-		_ = m.group.remove(ctx, member) // the session ends it otherwise
+		_ = m.group.remove(ctx, member) // if this fails, the coordinator removes the member when its session expires
 	}
 }

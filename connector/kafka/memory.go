@@ -11,14 +11,14 @@ import (
 	"sluice/reliability/hold"
 )
 
-// requestMemory is the memory of one request: first the reservation, then the buffer of its response.
+// requestMemory is the memory of one fetch request: first a reservation, then the buffer of the response.
 type requestMemory struct {
 	pool *bytepool.Pool
 
 	mu       sync.Mutex
 	reserved int64
 	raw      []byte
-	given    bool // close was called, so a later call of buffer returns an error
+	given    bool // true after close; a later call of buffer returns an error
 }
 
 // sizeError means that a response of this size does not fit into memory. It is an errResponseSize.
@@ -29,8 +29,8 @@ func (e *sizeError) Error() string { return fmt.Sprintf("%v: %d bytes", errRespo
 // Is makes it an errResponseSize.
 func (e *sizeError) Is(target error) bool { return target == errResponseSize }
 
-// buffer returns the buffer for a response of n bytes. The connection's goroutine calls it, perhaps after the request
-// was given up.
+// buffer returns the buffer for a response of n bytes. The goroutine of the connection calls it, perhaps after the
+// caller of the request has returned.
 func (r *requestMemory) buffer(n int) ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +45,7 @@ func (r *requestMemory) buffer(n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// keep returns the reserved memory beyond n bytes to the pool.
+// keep returns all of the reservation except n bytes to the pool.
 func (r *requestMemory) keep(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,8 +55,8 @@ func (r *requestMemory) keep(n int) {
 	}
 }
 
-// close returns the reservation and the buffer to the pool. After an error the pool gets only the bytes back and not
-// the buffer: the connection may still write into it.
+// close returns the reservation and the buffer to the pool. If the request failed with err, the connection may still
+// write into the buffer. Then the pool gets back only the bytes, and not the buffer itself.
 func (r *requestMemory) close(err error) {
 	r.keep(0)
 	r.mu.Lock()
@@ -71,8 +71,8 @@ func (r *requestMemory) close(err error) {
 	r.raw, r.given = nil, true
 }
 
-// lender provides the memory to open record batches: first the reservation of the request, then the pool. It
-// implements [recordbatch.Memory].
+// lender is the [recordbatch.Memory] for opening a response: it lends first from the reservation of the request, then
+// from the pool.
 type lender struct {
 	pool *bytepool.Pool
 	room *requestMemory
@@ -111,7 +111,7 @@ func (l *lender) Max(held int) int { return int(l.pool.Size()) - held - cap(l.ro
 // Return implements [recordbatch.Memory].
 func (l *lender) Return(b []byte) { l.pool.Put(b) }
 
-// oversize returns the hold before a record batch that does not fit into memory.limit.
+// oversize returns the hold for a record batch that does not fit into memory.limit; the position of c is at that batch.
 func (q *questions) oversize(c *cursor, format string, args ...any) error {
 	return q.oversizeAt(c.req.Next, format, args...)
 }

@@ -15,7 +15,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letters returns n random characters, which compress badly.
+// letters returns n random characters, which a codec cannot compress well.
 func letters(rnd *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -24,8 +24,8 @@ func letters(rnd *rand.Rand, n int) string {
 	return string(b)
 }
 
-// TestLogInLittleMemory: with a pool for a few batches all records arrive, in order and intact, although results are
-// kept until a request waits for memory. At the end the pool is empty.
+// TestLogInLittleMemory: with a pool for a few batches all records arrive, in order and unchanged. The test releases a
+// result only when a request waits for memory, and at the end the pool must be empty.
 func TestLogInLittleMemory(t *testing.T) {
 	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
 	for _, size := range []int64{160 << 10, 300 << 10, 1 << 20} {
@@ -37,7 +37,7 @@ func TestLogInLittleMemory(t *testing.T) {
 				p := int32(i % 8)
 				v := letters(rnd, 1+rnd.IntN(40<<10))
 				if rnd.IntN(4) == 0 {
-					v = strings.Repeat(v[:min(9, len(v))], 5000) // it grows by decompression
+					v = strings.Repeat(v[:min(9, len(v))], 5000) // compresses well, so the batch grows when it is decompressed
 				}
 				w.produceValue("t", p, v, codecs[rnd.IntN(len(codecs))])
 				want[p] = append(want[p], v)
@@ -111,8 +111,8 @@ func (w *cluster) produceValue(topic string, partition int32, value string, code
 	}
 }
 
-// TestLogOversize: a batch that needs nearly the whole pool is delivered. One that needs more holds its partition, and
-// the hold says what to do. The other partitions continue.
+// TestLogOversize: a batch that needs nearly the whole fetch pool is delivered. One that needs more than the pool holds
+// its partition, with a detail that says what the operator can do. The other partitions continue.
 func TestLogOversize(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		rnd := rand.New(rand.NewPCG(1, 1))
@@ -124,7 +124,8 @@ func TestLogOversize(t *testing.T) {
 		}
 		large := letters(rnd, 580<<10)
 		w.produceValue("t", 0, large, kgo.NoCompression())
-		w.produceValue("t", 1, strings.Repeat("0123456789abcdef", 100<<10), kgo.ZstdCompression()) // a bomb of 1.6 MiB
+		// Decompresses to 1.6 MiB, more than the pool.
+		w.produceValue("t", 1, strings.Repeat("0123456789abcdef", 100<<10), kgo.ZstdCompression())
 		w.produce("t", 2, 50, "v")
 		r := w.read(LogConfig{Memory: bytepool.NewScrubbing(1500 << 10)})
 		parts := r.partitions("t")

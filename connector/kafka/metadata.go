@@ -13,15 +13,15 @@ import (
 	"sluice/reliability/hold"
 )
 
-// metadataVersion is the first version of Metadata with topic ids (KIP-516), from Kafka 2.8 on. Newer versions add
-// nothing that is needed. Every readable broker supports this one, so any broker may answer without a check of its
-// versions.
+// metadataVersion is the first version of Metadata with topic ids (KIP-516), which Kafka has since 2.8. Newer versions
+// add nothing that is needed. Every broker that can be read from supports it, so any broker may be asked without
+// knowing its versions.
 const metadataVersion = 10
 
 // clusterMetadata is the state of the cluster and of some topics as one broker knows it.
 type clusterMetadata struct {
 	Cluster    string // the cluster's id
-	Controller int32  // -1 if there is none
+	Controller int32  // the broker id of the controller; -1 if there is none
 	Brokers    []brokerMetadata
 	Topics     []topicMetadata // in the order of the requested names
 }
@@ -47,12 +47,12 @@ type topicMetadata struct {
 	Name       string
 	ID         idempotency.TopicID
 	Internal   bool                // one of Kafka's own, such as __consumer_offsets
-	Rights     int32               // our rights, one bit per operation (KIP-430), if requested
-	Partitions []partitionMetadata // ascending
+	Rights     int32               // the operations that this client may do, one bit each (KIP-430); only if requested
+	Partitions []partitionMetadata // in ascending order
 }
 
-// missing reports whether the broker knows no such topic. The topic may exist nevertheless: not every broker knows a
-// new topic at once.
+// missing reports whether the broker does not know the topic. The topic may exist nevertheless, because brokers learn
+// of a new topic one after the other.
 func (t *topicMetadata) missing() bool {
 	return t.Err == kafka.UnknownTopicOrPartition || t.Err == kafka.UnknownTopicID
 }
@@ -69,12 +69,12 @@ func (t *topicMetadata) partition(id int32) *partitionMetadata {
 type partitionMetadata struct {
 	Err    kafka.Error
 	ID     int32
-	Leader int32 // -1 while there is none
+	Leader int32 // -1 while the partition has none
 	Epoch  int32
 }
 
-// metadata requests topics by name from any broker; without names, only the cluster. It uses names because an answer
-// by id cannot tell a re-created topic from a missing one. It never creates a topic.
+// metadata requests topics by name from any broker; without names, only the state of the cluster. It uses names because
+// a response by id could not distinguish a re-created topic from a missing one. It never creates a topic.
 func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadata, error) {
 	m, err := c.requestMetadata(ctx, anyBroker, len(names), names)
 	if err != nil {
@@ -83,12 +83,12 @@ func (c *Client) metadata(ctx context.Context, names ...string) (*clusterMetadat
 	return m, nil
 }
 
-// everyTopic as the number of names requests all topics that we may describe. The response omits all others, without
-// an error.
+// everyTopic, as the number of names, requests all topics that this client may describe. The response leaves out the
+// others without an error.
 const everyTopic = -1
 
-// requestMetadata requests topics from one broker, or from anyBroker. n is the number of names, or everyTopic without
-// names. A topic without an id is a Fatal error.
+// requestMetadata requests topics from one broker, or from anyBroker. n is the number of names, or everyTopic. A topic
+// without an id is a Fatal error.
 func (c *Client) requestMetadata(ctx context.Context, broker int32, n int, names []string) (*clusterMetadata, error) {
 	v, err := c.version(ctx, broker, protocol.Metadata, metadataVersion, metadataVersion)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *Client) beginMetadata(x *exchange, broker int32, version int16, n int, 
 		e.str(name)
 		e.tags()
 	}
-	e.bool(false) // allow_auto_topic_creation: a reader's typing error must not create a topic
+	e.bool(false) // allow_auto_topic_creation: a misspelled name must not create a topic
 	e.bool(false) // cluster authorized operations
 	e.bool(rights)
 	e.tags()
@@ -130,7 +130,7 @@ func decodeMetadata(b []byte) (*clusterMetadata, error) {
 	d := decoder{b: b, flexible: true}
 	m := &clusterMetadata{}
 	d.tags() // response header v1
-	d.i32()  // throttle time: the broker itself delays the next response
+	d.i32()  // throttle time; nothing to do, because the broker itself delays its next response
 	for n := d.array(); n > 0 && d.err == nil; n-- {
 		m.Brokers = append(m.Brokers, brokerMetadata{ID: d.i32(), Host: d.str(), Port: d.i32(), Rack: d.str()})
 		d.tags()

@@ -55,7 +55,7 @@ func (m *logMetrics) delivered(records, bytes int) {
 
 func (m *logMetrics) failed(err error) { m.errors.WithLabelValues(kindOf(err)).Inc() }
 
-// kindOf maps an error to one of a few kinds for metrics.
+// kindOf returns the metric label for an error, one of a few kinds.
 func kindOf(err error) string {
 	var (
 		code kafka.Error

@@ -48,7 +48,7 @@ func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.
 			offsets[id] = connector.GroupOffset{Next: p.CommittedOffset, Epoch: parseEpoch(p.Metadata)}
 		}
 	}
-	if answered != len(t.Partitions) { // an omitted partition could pass for one without an offset, and begin the topic a second time
+	if answered != len(t.Partitions) { // a partition that the response omits would look like one without an offset, and its topic might get a second initial commit
 		return nil, fmt.Errorf("offsets of group %s: %w: %d of %d partitions of %s",
 			g.cfg.Group, errMalformed, answered, len(t.Partitions), topic)
 	}
@@ -77,7 +77,7 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 	}
 	request := &offsetcommit.Request{
 		GroupID: g.cfg.Group, GenerationID: last.id, MemberID: last.member,
-		RetentionTimeMs: -1, // the broker's own; only versions before 5 ask
+		RetentionTimeMs: -1, // the retention that the broker is configured with; only versions before 5 have this field
 	}
 	for _, name := range slices.Sorted(maps.Keys(topics)) {
 		request.Topics = append(request.Topics, offsetcommit.RequestTopic{Name: name, Partitions: topics[name]})
@@ -85,7 +85,7 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
 	defer cancel()
 	doing := "writing the offsets of group " + g.cfg.Group
-	// Not by kafka-go's Client.OffsetCommit: it sends leader epoch 0, which consumers believe.
+	// kafka-go's Client.OffsetCommit cannot be used: it sends leader epoch 0, which consumers take for true.
 	answer, err := g.client.transport.RoundTrip(ctx, g.client.addr, request)
 	if err != nil {
 		return AsHold(doing, fmt.Errorf("commit offsets of group %s: %w", g.cfg.Group, err))
@@ -105,8 +105,8 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 	return AsHold(doing, refused)
 }
 
-// remove asks the coordinator to remove a member of the group. An unknown member is already removed, so every answer
-// is accepted.
+// remove asks the coordinator to remove a member from the group. If the coordinator does not know the member, it is
+// removed already, so every response is accepted.
 func (g *Group) remove(ctx context.Context, member string) error {
 	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
 	defer cancel()
@@ -116,8 +116,9 @@ func (g *Group) remove(ctx context.Context, member string) error {
 	return err
 }
 
-// epochPrefix marks the leader epoch of the record batch before the offset, kept as the offset's metadata. Kafka's
-// own field for it is unreliable: clients that do not know the epoch write arbitrary values there.
+// epochPrefix begins the metadata of a committed offset, which contain the leader epoch of the record batch before the
+// offset. Kafka's own field for the epoch is not used, because clients that do not know the epoch write arbitrary
+// values there.
 const epochPrefix = "epoch="
 
 func formatEpoch(epoch int32) string {
@@ -127,7 +128,7 @@ func formatEpoch(epoch int32) string {
 	return epochPrefix + strconv.Itoa(int(epoch))
 }
 
-// parseEpoch returns the epoch in metadata that formatEpoch wrote, else -1.
+// parseEpoch returns the epoch in metadata that formatEpoch has made, and -1 for other metadata.
 func parseEpoch(metadata string) int32 {
 	digits, ours := strings.CutPrefix(metadata, epochPrefix)
 	epoch, err := strconv.ParseInt(digits, 10, 32)

@@ -47,7 +47,7 @@ func (q *questions) OffsetsAt(ctx context.Context, partitions []connector.Partit
 	if at.Nanosecond()%int(time.Millisecond) != 0 { // rounds up to the next whole millisecond
 		which.timestamp++
 	}
-	which.timestamp = max(which.timestamp, 0) // negative values are reserved for ends of the log
+	which.timestamp = max(which.timestamp, 0) // negative timestamps stand for the ends of the log
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -77,7 +77,8 @@ func (q *questions) OffsetsAt(ctx context.Context, partitions []connector.Partit
 	if first != nil {
 		return nil, failed(first)
 	}
-	after, err := q.client.metadata(ctx, names...) // the answers are by name, so compare the topic ids again
+	// The offsets were requested by topic name, so the topic ids are compared again.
+	after, err := q.client.metadata(ctx, names...)
 	if err != nil {
 		return nil, failed(err)
 	}

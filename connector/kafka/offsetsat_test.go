@@ -14,8 +14,8 @@ import (
 	"sluice/connector"
 )
 
-// testLogOffsetsAt: OffsetsAt returns the first committed record that is not older than a time, to the millisecond,
-// and leaves out partitions without one.
+// testLogOffsetsAt: OffsetsAt returns the offset of the first committed record whose timestamp is at least the given
+// time, to the millisecond. It leaves out partitions without such a record.
 func testLogOffsetsAt(t *testing.T, w *cluster) {
 	w.create("t", 3)
 	base := time.UnixMilli(1_700_000_000_000)
@@ -30,7 +30,7 @@ func testLogOffsetsAt(t *testing.T, w *cluster) {
 	}
 	plain := w.franz(kgo.ProducerLinger(0))
 	produce(plain, 0, 0, 100, 200, 300)
-	produce(plain, 1, 300, 100, 200) // the second is older than the first
+	produce(plain, 1, 300, 100, 200) // the timestamp of the second record is older than that of the first
 	tx := w.franz(kgo.TransactionalID(w.prefix+"tx"), kgo.ProducerLinger(0))
 	if err := tx.BeginTransaction(); err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// TestOneTryIsOneRequest: only the guard retries. Neither kafka-go nor the code below the guard sends a request again,
-// whether a broker closes the connection or answers with a retriable error.
+// TestOneTryIsOneRequest: only the guard retries a request. Neither kafka-go nor this package sends it again, whether
+// the broker closes the connection or answers with a retriable error.
 func TestOneTryIsOneRequest(t *testing.T) {
 	for name, ask := range map[string]struct {
 		key kmsg.Key
@@ -35,7 +35,7 @@ func TestOneTryIsOneRequest(t *testing.T) {
 				w.create("t", 1)
 				r, _ := w.readStaged(LogConfig{})
 				g := NewGroup(r.client, GroupConfig{Group: "g", Topics: []string{"t"}}, slog.New(slog.DiscardHandler), nil)
-				_ = ask.do(t.Context(), r.Log, g) // now the client is connected and knows the brokers
+				_ = ask.do(t.Context(), r.Log, g) // connects the client, so that it knows the brokers
 				var requests atomic.Int32
 				w.fake.ControlKey(ask.key.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
 					w.fake.KeepControl()

@@ -8,12 +8,12 @@ import (
 )
 
 // TestOutside_AgreesWithBounds: outside returns a hold for exactly the positions that [connector.Bounds.Unreadable]
-// rejects, with the same reason. So a position that stops a running claim also stops a claim at its resume; package
-// plan has the same test for Finding.
+// rejects, with the same reason. So the same positions stop a claim that is being read and a claim that resumes;
+// package plan has the same test for Finding.
 func TestOutside_AgreesWithBounds(t *testing.T) {
 	found := make(map[hold.Reason]bool)
 	for next := range int64(15) {
-		for diverged := int64(-1); diverged < next; diverged++ { // a leader answers with an offset below the position, or with -1
+		for diverged := int64(-1); diverged < next; diverged++ { // the leader's history diverges below the position, at diverged, or nowhere (-1)
 			at := connector.Position{Next: next, Epoch: 1}
 			b := connector.Bounds{LogStart: 5, LastStable: 8, HighWatermark: 10, DivergedAt: diverged}
 			reason, detail, _ := hold.Of(outside(at, b))

@@ -15,11 +15,12 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// produceVersion is the last version of Produce that is not flexible. Every readable broker supports it, and it
-// returns the reason of a refusal as text (KIP-467).
+// produceVersion is the last version of Produce without flexible encoding. Every broker that can be read from supports
+// it, and its response has the reason of a refusal as text (KIP-467).
 const produceVersion = 8
 
-// allReplicas requests an answer after all in-sync replicas have a batch; at least min.insync.replicas must exist.
+// allReplicas makes the broker respond only when all in-sync replicas have the batch. At least min.insync.replicas of
+// them must exist.
 const allReplicas int16 = -1
 
 // produceBatch is one encoded record batch for one partition.
@@ -28,15 +29,16 @@ type produceBatch struct {
 	records   []byte
 }
 
-// produced is the answer for one partition.
+// produced is the response for one batch.
 type produced struct {
 	err    kafka.Error
-	detail string // text of the broker, "" if there is none
-	offset int64  // of the first record, -1 if the broker does not return it
+	detail string // the broker's text about the error; "" if there is none
+	offset int64  // the offset of the first record; -1 if the broker does not return it
 }
 
-// produce sends batches of one topic to the leader of their partitions, one batch per partition, and waits for all
-// in-sync replicas. The answers have the order of batches. After an error the fate of every batch is unknown.
+// produce sends batches of one topic to the leader of their partitions, at most one for a partition, and waits until
+// all in-sync replicas have them. The responses have the order of batches. After an error it is unknown which batches
+// were stored.
 func (c *Client) produce(ctx context.Context, leader int32, topic string, batches []produceBatch) ([]produced, error) {
 	if _, err := c.version(ctx, leader, protocol.Produce, produceVersion, produceVersion); err != nil {
 		return nil, err
@@ -45,7 +47,7 @@ func (c *Client) produce(ctx context.Context, leader int32, topic string, batche
 	e := c.begin(x, leader, protocol.Produce, produceVersion, false)
 	e.i16(-1) // no transaction
 	e.i16(allReplicas)
-	e.size(int(c.timeout() / 2 / time.Millisecond)) // the broker gives up before we do
+	e.size(int(c.timeout() / 2 / time.Millisecond)) // the broker must give up earlier than this client
 	e.array(1)
 	e.str(topic)
 	e.array(len(batches))

@@ -21,7 +21,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// reader reads through a Log as the pipeline's reader does: it follows every result with the next request.
+// reader reads through a Log as the pipeline's reader does: after every fetch result it sends the next request.
 type reader struct {
 	*Log
 	t      *testing.T
@@ -29,7 +29,7 @@ type reader struct {
 	reg    *prometheus.Registry
 	logs   *logBuffer
 	stop   func()
-	prefix string // of the topics' names
+	prefix string // begins the names of the topics
 
 	session  uint64
 	at       map[connector.Partition]connector.Position
@@ -37,10 +37,10 @@ type reader struct {
 	last     map[connector.Partition]connector.Fetched
 	held     map[connector.Partition]error
 	answers  int
-	maxBytes int // of the largest result
+	maxBytes int // the size of the largest result
 }
 
-// read starts a Log and a reader of it, which end with the test or by stop.
+// read starts a Log and a reader of its results. Both end with the test, or when stop is called.
 func (w *cluster) read(cfg LogConfig, change ...func(*Config)) *reader {
 	w.t.Helper()
 	ccfg := Config{Brokers: w.addrs, Dial: w.dial}
@@ -67,7 +67,7 @@ func (w *cluster) read(cfg LogConfig, change ...func(*Config)) *reader {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, watched := make(chan error, 1), make(chan struct{})
 	go func() { ended <- r.Run(ctx) }()
-	go func() { // this goroutine runs until the reader stops
+	go func() { // runs until the reader stops
 		defer close(watched)
 		var watch liveness.Watch
 		turn := time.NewTicker(liveness.Every)
@@ -154,7 +154,7 @@ func (r *reader) within(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// take checks a result against the contract of connector.Log and sends the next request.
+// take fails the test if a result breaks the contract of connector.Log, and sends the next request.
 func (r *reader) take(a connector.Fetched) {
 	r.t.Helper()
 	p := a.Partition
@@ -187,7 +187,7 @@ func (r *reader) take(a connector.Fetched) {
 
 func readRecords(t *testing.T, records connector.Records) (all []connector.Record) {
 	t.Helper()
-	defer records.Release() // Release overwrites all memory that was not copied
+	defer records.Release() // Release overwrites the memory of the records, except what was copied
 	block := make([]connector.Record, 100)
 	for {
 		n, err := records.Read(block)

@@ -18,7 +18,7 @@ import (
 	"sluice/test/certs"
 )
 
-// secured runs a test with a cluster whose brokers know one user and end sessions after two seconds.
+// secured runs a test with a cluster whose brokers know one user and end authenticated sessions after two seconds.
 func secured(t *testing.T, test func(t *testing.T, s *cluster, with func(*Config))) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, s *cluster) {
@@ -29,8 +29,8 @@ func secured(t *testing.T, test func(t *testing.T, s *cluster, with func(*Config
 		kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "2000"}))
 }
 
-// TestSessionsEnd: if brokers limit sessions, connections authenticate again, without a new generation, trouble or an
-// error.
+// TestSessionsEnd: if brokers limit the time of authenticated sessions, connections authenticate again. This causes no
+// new generation, no trouble in the status, and no error.
 func TestSessionsEnd(t *testing.T) {
 	secured(t, func(t *testing.T, s *cluster, with func(*Config)) {
 		member, reading := prometheus.NewRegistry(), prometheus.NewRegistry()
@@ -81,8 +81,9 @@ func renewals(t *testing.T, reg *prometheus.Registry) (n float64) {
 	return n
 }
 
-// TestRefusedCredentials: if brokers no longer accept the password, every caller gets a refusal with its cause. Each
-// broker gets two attempts a minute, and everything continues without a restart once the password is accepted again.
+// TestRefusedCredentials: if brokers no longer accept the password, every request fails with a refusal that names the
+// cause. Each address of a broker gets at most two attempts a minute. Once the password is accepted again, everything
+// continues without a restart.
 func TestRefusedCredentials(t *testing.T) {
 	secured(t, func(t *testing.T, s *cluster, with func(*Config)) {
 		var refuse atomic.Bool
@@ -130,11 +131,12 @@ func TestRefusedCredentials(t *testing.T) {
 			denied("metadata", err)
 			time.Sleep(time.Second)
 		}
-		if n := tries.Load(); n < minutes || n > 2*4*minutes { // each of two brokers has two addresses
+		// Two brokers with two addresses each, and at most two attempts a minute for an address.
+		if n := tries.Load(); n < minutes || n > 2*4*minutes {
 			t.Errorf("%d attempts in %d minutes", n, minutes)
 		}
 		refuse.Store(false)
-		time.Sleep(time.Minute) // as the pipeline does before it joins again
+		time.Sleep(time.Minute) // the pipeline waits as long before it joins again
 		stop := s.rerun(a)
 		s.until("joined again", a.has(2))
 		s.produceAs(t, "t", p.ID, "w")
@@ -143,8 +145,8 @@ func TestRefusedCredentials(t *testing.T) {
 	})
 }
 
-// TestRenewedPassword: a refused member does not wait for its next regular attempt when the file with its password
-// changes, and its claims are kept meanwhile.
+// TestRenewedPassword: if the password file of a refused member changes, the member does not wait for its next regular
+// attempt. It keeps its claims meanwhile.
 func TestRenewedPassword(t *testing.T) {
 	secured(t, func(t *testing.T, s *cluster, _ func(*Config)) {
 		var wants atomic.Value
@@ -171,7 +173,7 @@ func TestRenewedPassword(t *testing.T) {
 		began := time.Now()
 		certs.Write(t, dir, "password", []byte("new"))
 		s.until("joined again", a.has(2))
-		// The coordinator waits for the session of the member, which could not leave, to expire.
+		// The refused member could not leave the group, so the coordinator waits until its session expires.
 		if took := time.Since(began); took > defaultSession {
 			t.Errorf("joined %v after the password was renewed", took)
 		}
@@ -179,7 +181,7 @@ func TestRenewedPassword(t *testing.T) {
 	})
 }
 
-// produceAs produces a record as the user.
+// produceAs produces a record with the credentials of the cluster's user.
 func (w *cluster) produceAs(t *testing.T, topic string, partition int32, value string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.addrs...), kgo.Dialer(w.dial), kgo.RecordPartitioner(kgo.ManualPartitioner()),

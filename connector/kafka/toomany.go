@@ -16,14 +16,14 @@ import (
 	"sluice/reliability/hold"
 )
 
-// listedBeyond is the largest number of excess topics that are shown as holds. A cluster with a hundred thousand topics
-// must not produce as many holds and metric series. The detail of each hold names the total.
+// listedBeyond is the largest number of excess topics that are shown as holds, because a cluster with a hundred
+// thousand topics must not cause as many holds and metric series. The detail of each hold has the total number.
 const listedBeyond = 100
 
 // limit removes the excess topics from seen. Topics with committed offsets come first, so that a new topic never
 // displaces one that the pipeline reads. Then come the topics that this member subscribed to last, whose first offsets
 // are not committed yet; then all others by name. All members see the same committed offsets, so they agree on the
-// topics with committed offsets.
+// topics that have one.
 func (g *Group) limit(ctx context.Context, seen *pollResult) error {
 	if g.cfg.Beyond == nil {
 		return nil
@@ -78,7 +78,7 @@ func (g *Group) committed(ctx context.Context) (map[string]bool, error) {
 	return found, nil
 }
 
-// held returns a hold for each excess topic, for the first [listedBeyond] of them by name if there are more.
+// held returns a hold for each excess topic, but at most for the first [listedBeyond] by name.
 func (s *pollResult) held() []Absent {
 	var all []Absent
 	for _, name := range slices.Sorted(maps.Keys(s.beyond)) {

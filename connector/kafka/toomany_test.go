@@ -11,7 +11,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// atMost limits all topics together to n.
+// atMost sets the limit for the number of topics to n.
 func atMost(n int) func(*Config, *GroupConfig) {
 	return func(_ *Config, g *GroupConfig) {
 		g.Matches = func(topic string) bool { return strings.HasPrefix(topic, "t.") }
@@ -27,7 +27,7 @@ func atMost(n int) func(*Config, *GroupConfig) {
 
 func (m *member) tooMany() []string { return namesOf(m.Absent(), hold.TooManyTopics) }
 
-// commit commits an offset for each partition of the topics.
+// commit commits an offset for each partition of the topics to the group.
 func (m *member) commit(t *testing.T, topics ...string) {
 	t.Helper()
 	offsets := map[connector.Partition]connector.GroupOffset{}
@@ -41,8 +41,8 @@ func (m *member) commit(t *testing.T, topics ...string) {
 	}
 }
 
-// TestTooManyTopics: topics above the limit are held. A topic that is read never gives way to a new one, even with a
-// member that has just started.
+// TestTooManyTopics: topics above the limit are held. A new topic is held even if its name comes before those of topics
+// that are already read; a member that has just started decides the same.
 func TestTooManyTopics(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		for _, name := range []string{"t.b", "t.c", "t.d", "other"} {
@@ -59,10 +59,10 @@ func TestTooManyTopics(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 
-		s.create("t.a", 1) // its name comes first, but no offset of it is committed
+		s.create("t.a", 1) // its name comes first, but the group has no committed offset of it
 		s.until("a new topic is held", held(m, "t.a", "t.d"))
 		m.commit(t, "t.b", "t.c")
-		second := s.start(atMost(2)) // a new member, without an earlier subscription
+		second := s.start(atMost(2)) // a member that knows of no earlier subscription
 		s.until("a new member agrees", func() bool { return held(second, "t.a", "t.d")() && m.has(1)() && second.has(1)() })
 		second.stop()
 		m.stop()
@@ -82,7 +82,8 @@ func TestTooManyTopics(t *testing.T) {
 	})
 }
 
-// TestTooManyTopics_Many: a thousand excess topics give only listedBeyond holds, for the first topics by name.
+// TestTooManyTopics_Many: if a thousand topics exceed the limit, only the first listedBeyond of them by name become
+// holds.
 func TestTooManyTopics_Many(t *testing.T) {
 	seen := pollResult{beyond: map[string]string{}}
 	for i := range 1000 {

@@ -8,18 +8,18 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// transport is kafka-go's transport plus a record of its connections. kafka-go alone leaves connections open that are
-// being dialed or used while it is closed, and a later request revives a pool that dials for ever.
+// transport is kafka-go's transport with a record of its connections. When kafka-go's transport is closed, connections
+// that are being dialed or used stay open, and a later request revives its pool, which then dials for ever.
 type transport struct {
 	kafka *kafka.Transport
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
 	closed bool
-	open   map[*transportConn]struct{} // includes those that are being dialed
+	open   map[*transportConn]struct{} // the connections that are open or being dialed
 }
 
-// newTransport completes a kafka.Transport with its Dial.
+// newTransport returns a transport around k, and sets the Dial of k.
 func newTransport(k *kafka.Transport, dial func(ctx context.Context, network, address string) (net.Conn, error)) *transport {
 	t := &transport{kafka: k, dial: dial, open: map[*transportConn]struct{}{}}
 	k.Dial = t.connect
@@ -31,7 +31,7 @@ func (t *transport) RoundTrip(ctx context.Context, address net.Addr, request kaf
 	response, err := t.kafka.RoundTrip(ctx, address, request)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed { // the request may have revived a pool; its dials fail
+	if t.closed { // a request may have revived kafka-go's pool, and its dials must fail
 		t.kafka.CloseIdleConnections()
 	}
 	return response, err
@@ -50,7 +50,7 @@ func (t *transport) close() {
 	}
 	t.mu.Unlock()
 	for _, conn := range open {
-		_ = conn.Close() // the exchange on this connection fails and returns the error
+		_ = conn.Close() // the exchange on this connection then fails with an error
 	}
 	t.kafka.CloseIdleConnections()
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// counted is a connection to a broker that no longer answers after a number of requests. The test counts those that
-// are open.
+// counted is a connection to a broker that stops answering after a number of requests. The test counts the open ones.
 type counted struct {
 	net.Conn
 	open   *atomic.Int64
@@ -35,8 +34,8 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// TestClient_CloseEndsConnections: if a client is closed during any operation, no connection stays open, no later
-// call opens one, and no goroutine continues.
+// TestClient_CloseEndsConnections: if a client is closed during any of its operations, no connection stays open, no
+// later call opens one, and no goroutine remains.
 func TestClient_CloseEndsConnections(t *testing.T) {
 	for requests := range 9 {
 		t.Run(fmt.Sprint("silent behind ", requests), func(t *testing.T) {

@@ -17,23 +17,23 @@ import (
 	"sluice/reliability/hold"
 )
 
-// topics are existing topics by name.
+// topics are topics that exist, by name.
 type topics map[string]connector.Topic
 
 // reason is why a generation ended.
 type reason string
 
 const (
-	rebalanced       reason = "rebalance"          // the coordinator ended it, or was lost
+	rebalanced       reason = "rebalance"          // the coordinator ended it, or this member lost the coordinator
 	topicsChanged    reason = "topics"             // a topic was created or deleted
 	topicsOutgrown   reason = "topics_outgrown"    // the subscription has no room for all new topics
-	partitionsAdded  reason = "partitions_added"   // no member reads them yet
-	topicCreatedAnew reason = "topic_created_anew" // the claims belong to a deleted topic
+	partitionsAdded  reason = "partitions_added"   // a topic has new partitions, which no member reads yet
+	topicCreatedAnew reason = "topic_created_anew" // a topic was created again, so its claims belong to a deleted topic
 	nothing          reason = ""
 )
 
-// changed compares the topics that a generation was built on with the current ones and returns why the generation must
-// end, nothing if it need not. doubtful means that old metadata of a broker could explain the difference.
+// changed compares the topics that a generation was built on with the current ones. It returns why the generation must
+// end, "" if it need not. doubtful means that a broker with old metadata could have caused the difference.
 func changed(base, now topics) (why reason, doubtful bool) {
 	for name := range base {
 		if _, still := now[name]; !still {
@@ -56,8 +56,9 @@ func changed(base, now topics) (why reason, doubtful bool) {
 	return why, doubtful
 }
 
-// newer merges the topics of a poll into base. A topic keeps partitions that the poll lacks, because a broker with old
-// metadata may not know them yet, unless it was created again.
+// newer returns base with the changes that a poll has shown. A topic keeps partitions that the poll does not have,
+// because a broker with old metadata may not know them yet; if the topic was created again, its partitions are those of
+// the poll.
 func newer(base, now topics) topics {
 	merged := maps.Clone(base)
 	for name, is := range now {
@@ -69,11 +70,11 @@ func newer(base, now topics) topics {
 	return merged
 }
 
-// pollResult is the state of the wanted topics.
+// pollResult is the state of the topics that this member wants to read.
 type pollResult struct {
 	topics  topics
 	refused map[string]error  // a hold.Error for each topic that must not be read
-	beyond  map[string]string // reason for each matching topic above a limit; these are not in topics
+	beyond  map[string]string // the reason for each matching topic that exceeds a limit; field topics does not have these
 }
 
 // Absent is a configured topic that is not read: it does not exist, is refused, or exceeds a limit.
@@ -127,8 +128,8 @@ func (g *Group) names() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(g.cfg.Topics, g.cfg.Optional()))))
 }
 
-// note stores the result of a poll and the absent topics. It logs why topics are absent, each cause at most as often as
-// its failure log allows, and that none is absent any more.
+// note stores the result of a poll and the absent topics. It logs each cause for which topics are absent, as often as
+// the failure log of that cause allows, and once when no topic is absent any more.
 func (g *Group) note(ctx context.Context, seen pollResult, absent []Absent) {
 	g.metrics.missing.Set(float64(len(absent) - len(seen.held()) + len(seen.beyond)))
 	g.mu.Lock()
@@ -171,8 +172,7 @@ func (g *Group) note(ctx context.Context, seen pollResult, absent []Absent) {
 	}
 }
 
-// failing returns the failure log for one cause of absent topics. Each cause has its own, which limits how often it is
-// logged.
+// failing returns the failure log for one cause of absent topics, which limits how often this cause is logged.
 func (g *Group) failing(cause string) *reliability.FailureLog {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -182,7 +182,7 @@ func (g *Group) failing(cause string) *reliability.FailureLog {
 	return g.absentFailing[cause]
 }
 
-// namesOf returns the names of absent topics with one reason, or of all.
+// namesOf returns the names of the absent topics with this reason; of all absent topics if reason is "".
 func namesOf(absent []Absent, reason hold.Reason) (names []string) {
 	for _, a := range absent {
 		if reason == "" || a.Reason == reason {
@@ -192,8 +192,8 @@ func namesOf(absent []Absent, reason hold.Reason) (names []string) {
 	return names
 }
 
-// wanted requests topics by name and, unless matches is nil, all others whose names match. Kafka's internal topics
-// never match.
+// wanted returns the state of the topics with these names and, unless matches is nil, of all others whose name matches.
+// Kafka's internal topics do not match.
 func (c *Client) wanted(ctx context.Context, names []string, matches func(string) bool) (pollResult, error) {
 	if matches == nil {
 		return c.topics(ctx, names)
@@ -206,7 +206,7 @@ func (c *Client) wanted(ctx context.Context, names []string, matches func(string
 	if err != nil {
 		return pollResult{}, err
 	}
-	var unseen []string // absent or refused: only a request by name shows which
+	var unseen []string // these are absent or refused, and only a request by name shows which
 	for _, name := range names {
 		if _, ok := seen.topics[name]; !ok {
 			unseen = append(unseen, name)
@@ -230,8 +230,8 @@ func (c *Client) topics(ctx context.Context, names []string) (pollResult, error)
 	return m.selectTopics(func(*topicMetadata) bool { return true })
 }
 
-// selectTopics returns the existing topics for which want returns true. A topic whose metadata are denied is in
-// refused; a transient error of one topic is the error of the call.
+// selectTopics returns the topics that exist and for which want returns true. A topic whose metadata Kafka denies is in
+// refused. If one topic has a transient error, selectTopics returns that error.
 func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResult, error) {
 	seen := pollResult{topics: topics{}, refused: map[string]error{}}
 	for i := range m.Topics {
@@ -256,9 +256,9 @@ func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResu
 	return seen, nil
 }
 
-// watch waits for the end of a generation, and ends it if the topics change. It returns the reason; after the end of
-// ctx the reason is meaningless. After the end of ctx, and with [topicsOutgrown], the generation lasts until the
-// caller leaves the group.
+// watch waits for the end of a generation, and ends it if the topics change. It returns the reason. If ctx has ended,
+// the reason means nothing. In that case, and with [topicsOutgrown], the generation continues until the caller leaves
+// the group.
 func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	live, over := context.WithCancel(ctx)
 	again := make(chan struct{})
@@ -287,8 +287,8 @@ func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	return rebalanced
 }
 
-// check compares the current topics with those of the generation and returns why the generation must end. It polls a
-// second time before it believes that a topic is gone or was created again.
+// check compares the current topics with those of the generation and returns why the generation must end, "" if it need
+// not. If a topic seems to be gone or created again, check polls a second time before it believes this.
 func (m *membership) check(ctx context.Context) reason {
 	for second := false; ; second = true {
 		seen, err := m.group.poll(ctx)
@@ -300,7 +300,7 @@ func (m *membership) check(ctx context.Context) reason {
 		}
 		m.group.pollFailing.Over(ctx, m.group.logger, "topics are readable again")
 		base := m.known()
-		for name := range seen.refused { // their claims have holds of their own until access is granted again
+		for name := range seen.refused { // the claims of these topics get a hold, and stay until access is granted again
 			if t, ours := base[name]; ours {
 				seen.topics[name] = t
 			}

@@ -14,8 +14,8 @@ var errMalformed = errors.New("malformed response")
 
 var be = binary.BigEndian
 
-// encoder builds a request. With flexible it writes the compact encodings of KIP-482, so that one function serves the
-// versions before and after an API became flexible.
+// encoder builds a request. With flexible set it writes the compact encodings of KIP-482, so that one function can
+// build the versions before and after an API became flexible.
 type encoder struct {
 	b        []byte
 	flexible bool
@@ -30,7 +30,7 @@ func (e *encoder) uuid(v idempotency.TopicID) { e.b = append(e.b, v[:]...) }
 // size writes a number of bytes or milliseconds as 32 bits.
 func (e *encoder) size(n int) { e.i32(int32(min(n, math.MaxInt32))) }
 
-// request completes a request: its first four bytes are the length of the rest.
+// request completes the request: it writes the length of the other bytes into the first four.
 func (e *encoder) request() []byte {
 	be.PutUint32(e.b, uint32(len(e.b)-4))
 	return e.b
@@ -62,15 +62,15 @@ func (e *encoder) str(s string) {
 	e.b = append(e.b, s...)
 }
 
-// tags ends a structure without tagged fields.
+// tags ends a structure that has no tagged fields.
 func (e *encoder) tags() {
 	if e.flexible {
 		e.b = append(e.b, 0)
 	}
 }
 
-// decoder walks a response. The first error stays in err and every later call returns zero, so callers check once,
-// after a group of fields.
+// decoder reads a response. After an error, which err keeps, every call returns zero, so callers check err once after
+// several fields.
 type decoder struct {
 	b        []byte
 	flexible bool

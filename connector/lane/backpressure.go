@@ -7,8 +7,8 @@ import (
 	"sluice/connector"
 )
 
-// slots is the number of counters that all keys share. Keys with the same slot share the bound of one key. A map
-// would grow with the keys that producers choose.
+// slots is the number of counters for keys. Keys whose hashes have the same slot share one counter, and so the bound of
+// one key. A counter for each key in a map would grow with the keys that producers choose.
 const slots = 4096
 
 // Backpressure bounds the queued records: those enqueued to the lanes and not yet decoded. The reader reserves
@@ -18,7 +18,7 @@ type Backpressure struct {
 	pauseAt, resumeAt, perKey int64
 	seed                      maphash.Seed
 	keys                      [slots]atomic.Int32
-	Queued                    atomic.Int64 // records
+	Queued                    atomic.Int64 // the number of queued records
 
 	active bool // only the reader uses it
 }
@@ -39,7 +39,7 @@ func (b *Backpressure) Slot(p connector.Partition, key []byte) uint16 {
 // Reserve counts a record as queued, in its slot and in total. It returns false, and counts nothing, if the slot has as
 // many records as one key may have or the queue is full.
 func (b *Backpressure) Reserve(slot uint16) bool {
-	// Only the reader adds, so both counters can only fall between this check and the increment.
+	// Only the reader adds records, so between this check and the increment the counters can only fall.
 	if b.KeyFull(slot) || b.Queued.Load() >= b.pauseAt {
 		return false
 	}

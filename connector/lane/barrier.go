@@ -11,13 +11,13 @@ import (
 
 // Barrier seals a batch. It passes through the queues of all lanes, and each adds its part of the batch.
 type Barrier struct {
-	ID        string // of the batch
+	ID        string // the id of the batch
 	Began     time.Time
 	Claims    map[connector.Partition]plan.Span
-	Parts     chan Part    // one part from each lane; its buffer has room for all
-	Passed    atomic.Int32 // lanes that it has passed
-	Allocated atomic.Int64 // bytes that the batch still has in the batch pool
-	Taken     bool         // whether the writer has taken it and owns its parts
+	Parts     chan Part    // receives one part from each lane; its buffer has room for all parts
+	Passed    atomic.Int32 // how many lanes it has passed
+	Allocated atomic.Int64 // how many bytes of the batch pool the batch still has
+	Taken     bool         // true once the writer has taken it and owns its parts
 }
 
 // NewBarrier returns a barrier for a batch with these claims. It has room for the parts of that many lanes.
@@ -44,7 +44,7 @@ type Part struct {
 	Candidates []plan.Candidate
 	Dropped    []plan.Dropped
 	Ignored    plan.IgnoredNames
-	Failed     *plan.Failure // if set, nothing of the sealed batch is usable
+	Failed     *plan.Failure // if set, the sealed batch cannot be committed
 }
 
 // AllocatedBy returns the bytes of candidates in the batch pool.

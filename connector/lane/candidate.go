@@ -10,11 +10,10 @@ import (
 )
 
 const (
-	// candidateBytes is the memory of a candidate beside the bytes of its record: its struct, its error and its
-	// dead letter. headerBytes is the memory of each header in the record and in the dead letter.
+	// candidateBytes is the memory of a candidate without the bytes of its record: its struct, its error and its dead
+	// letter. headerBytes is what each header takes in the record and in the dead letter.
 	candidateBytes, headerBytes = 1112, 88
-	// pageBytes is the unit to which Go rounds up large allocations. Rounding wastes at most an eighth of small
-	// ones.
+	// pageBytes is the unit to which Go rounds up large allocations. For small ones, rounding adds at most an eighth.
 	pageBytes = 8 << 10
 )
 
@@ -41,7 +40,7 @@ func NewCandidate(b *Block, r *connector.Record, err error) (c plan.Candidate, p
 	return c, c.Record != nil
 }
 
-// clone copies a record into one allocation of its own. Header names are immutable strings and need no copy.
+// clone copies a record into one allocation. The names of headers are immutable strings, so they are not copied.
 func clone(r *connector.Record) *connector.Record {
 	n := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {

@@ -18,8 +18,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestReject_OnlyPoisonHasLetter: a record becomes a dead letter only for an error of class Poison, never for an error
-// of a dependency or of unknown cause.
+// TestReject_OnlyPoisonHasLetter: a record becomes a dead letter only for an error of class Poison. It does not for an
+// error of a dependency or an error without a known class.
 func TestReject_OnlyPoisonHasLetter(t *testing.T) {
 	guard := reliability.NewGuard("registry", reliability.Config{
 		Backoff: reliability.Backoff{Initial: time.Millisecond, Max: time.Millisecond}, Failures: 1, OpenFor: time.Hour, Successes: 1,
@@ -89,7 +89,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// answered is the error of an HTTP response with this status.
+// answered is the error of an HTTP response; its value is the status.
 type answered int
 
 func (a answered) Error() string { return fmt.Sprintf("HTTP status %d", int(a)) }

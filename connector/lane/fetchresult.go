@@ -10,7 +10,7 @@ import (
 // records; the last user to call Release returns it.
 type FetchResult struct {
 	connector.Fetched
-	Read bool // whether all records have been parsed
+	Read bool // true once all records have been parsed
 	refs atomic.Int32
 }
 
@@ -22,7 +22,7 @@ func NewFetchResult(f connector.Fetched) *FetchResult {
 	return r
 }
 
-// retain adds a user.
+// retain counts one more user of the fetch result.
 func (r *FetchResult) retain() { r.refs.Add(1) }
 
 // Release ends the use by one user, who must not use any record of the result afterwards.

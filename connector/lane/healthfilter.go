@@ -16,7 +16,7 @@ type HealthFilter struct {
 	connector.HealthRecords
 	logger                 *slog.Logger
 	dropped, unproven      prometheus.Counter
-	logged, loggedUnproven *reliability.Sparse // limit the lines: about dropped records, about records without the secret
+	logged, loggedUnproven *reliability.Sparse // limit the log lines: about dropped records, and about records without the secret
 }
 
 // NewHealthFilter returns the filter of a topic, nil if the topic drops nothing.
@@ -31,8 +31,8 @@ func NewHealthFilter(topic string, h connector.HealthRecords, logger *slog.Logge
 	}
 }
 
-// drops reports whether the record is a health check to drop, and counts and logs it. A record that claims to be a
-// health check without the secret is counted and logged as such, and is not dropped.
+// drops reports whether the record is a health check that must be dropped, and counts and logs it. A record that claims
+// to be a health check without the secret is not dropped, but counted and logged as such.
 func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	if !connector.ClaimsHealthCheck(r.Headers) {
 		return false
@@ -53,8 +53,8 @@ func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	return true
 }
 
-// drop counts a health-check record of a session. It extends the last range of the session, or begins a new range if
-// the lane has kept a candidate for the table since then: see [plan.Dropped].
+// drop counts a health-check record of a session. The record extends the last range of the session, or begins a new one
+// if the lane has kept a candidate for the table since then: see [plan.Dropped].
 func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	if i, ok := o.lastDropped[session]; ok && o.dropped[i].Candidates == len(o.candidates) {
 		o.dropped[i].Last = offset
@@ -68,6 +68,6 @@ func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	o.dropped = append(o.dropped, plan.Dropped{Partition: p, Session: session, First: offset, Last: offset, Count: 1, Candidates: len(o.candidates)})
 }
 
-// healthLogInterval is the minimum interval between log lines about a topic's dropped records. A producer that marks
-// all of its records makes them disappear, so an operator must see it in the log.
+// healthLogInterval is the shortest interval between two log lines about a topic's dropped records. There must be such
+// lines, because an operator must be able to see that a producer marks all of its records.
 const healthLogInterval = time.Minute

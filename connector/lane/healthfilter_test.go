@@ -34,14 +34,15 @@ func headers(texts ...string) (all []connector.Header) {
 	return all
 }
 
-// TestHealthFilter_Drops: only the exact header marks a health check, and only with the secret if one is required.
+// TestHealthFilter_Drops: a record is dropped as a health check only if its header is exactly right, and, where the
+// filter has a secret, only if the header proves the secret.
 func TestHealthFilter_Drops(t *testing.T) {
 	const secret = "s3cret"
 	for _, c := range []struct {
 		name     string
 		headers  []connector.Header
 		claims   bool
-		unproven bool // where a secret is required
+		unproven bool // where the filter requires a secret
 	}{
 		{name: "no headers"},
 		{name: "other headers", headers: headers("trace", "TRUE", connector.HealthSecretHeader, secret)},
@@ -87,8 +88,8 @@ func TestHealthFilter_Drops(t *testing.T) {
 	}
 }
 
-// TestHealthFilter_Log: each dropped record is counted and has a DEBUG line. At most one of them per minute also has an
-// INFO line, so that an operator finds a producer that marks all of its records.
+// TestHealthFilter_Log: each dropped record is counted and has a DEBUG line. At most once a minute there is also an
+// INFO line, so that an operator finds a producer that marks all of its records as health checks.
 func TestHealthFilter_Log(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -107,7 +108,7 @@ func TestHealthFilter_Log(t *testing.T) {
 		f.drops(connectortest.Partition(3), &connector.Record{Offset: 15, Headers: claim})
 		var got []string
 		for line := range strings.Lines(out.String()) {
-			_, line, _ = strings.Cut(strings.TrimSpace(line), " ") // the time
+			_, line, _ = strings.Cut(strings.TrimSpace(line), " ") // leaves the time out
 			if !strings.Contains(line, "level=DEBUG") {
 				got = append(got, line)
 			}
@@ -161,8 +162,8 @@ func BenchmarkHealthFilter(b *testing.B) {
 	}
 }
 
-// TestDropped_CountedByPlan: a plan counts exactly the health-check records before the positions that it sets, also if
-// a claim ends at a bad record. The lane keeps one count for each range of them, not each offset.
+// TestDropped_CountedByPlan: a plan counts exactly the dropped health checks before the positions that it sets, also if
+// a claim ends at a bad record. The lane keeps ranges of offsets with a count each, not every offset.
 func TestDropped_CountedByPlan(t *testing.T) {
 	a, b := connectortest.Partition(0), connectortest.Partition(1)
 	var o openPart
@@ -176,7 +177,7 @@ func TestDropped_CountedByPlan(t *testing.T) {
 	o.candidates = append(o.candidates, plan.Candidate{Partition: a, Session: 1, Offset: 1000})
 	o.drop(a, 1, 1001)
 	o.drop(b, 2, 1001)
-	o.drop(b, 3, 5) // a later session
+	o.drop(b, 3, 5) // of a later session
 	for _, c := range []struct {
 		name string
 		next map[connector.Partition]plan.Span

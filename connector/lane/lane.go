@@ -19,31 +19,30 @@ const decoding = "decode"
 const (
 	// BlockRecords is the maximum number of records in a block.
 	BlockRecords = 1000
-	// A chunk is sealed at these sizes and becomes one row group. A power of two of rows would double the offset
-	// buffers, because they need one entry more than there are rows.
+	// A chunk is sealed at this number of rows or bytes, and becomes one row group. The number is no power of two,
+	// because offset buffers need one entry more than there are rows and would double.
 	chunkRows  = 65_000
 	chunkBytes = 16 << 20
-	// A record with a larger value may get a chunk of its own.
+	// A record with a larger value may get a chunk without other records.
 	largeRecord = 2 << 20
-	// QueueLength is the number of blocks and barriers that the queue of a lane takes. Backpressure bounds the
-	// records in them.
+	// QueueLength is how many blocks and barriers the queue of a lane takes. Backpressure bounds the records in them.
 	QueueLength = 64
 )
 
 // A Block is up to [BlockRecords] records of one claim on their way to a lane.
 type Block struct {
-	Result    *FetchResult // owns the memory of the records
+	Result    *FetchResult // has the memory of the records
 	Table     *Table
 	Schema    connector.Schema
 	Partition connector.Partition
 	Session   uint64
-	Progress  *Progress // of the session
+	Progress  *Progress // the progress of the session
 	Refuse    connector.Refusals
-	Health    *HealthFilter // of the topic; nil drops nothing
-	Letters   bool          // bad records may become dead letters
-	Reserved  int64         // bytes reserved in the batch pool
-	Since     time.Time     // when it was enqueued
-	Oldest    int64         // the smallest timestamp of its records, 0 if none has one
+	Health    *HealthFilter // the filter of the topic; nil drops nothing
+	Letters   bool          // true if bad records may become dead letters
+	Reserved  int64         // the bytes that the block has reserved in the batch pool
+	Since     time.Time     // when the block was enqueued
+	Oldest    int64         // the smallest timestamp of its records; 0 if none has one
 	Records   []connector.Record
 	Taken     []uint16 // the backpressure slot of each record
 }
@@ -51,8 +50,8 @@ type Block struct {
 // laneWork is an element of a lane's queue: a block, or a barrier that seals or drops the open batch.
 type laneWork struct {
 	block   *Block
-	table   *Table   // of a barrier
-	barrier *Barrier // takes the lane's part; nil drops it
+	table   *Table   // the table of a barrier
+	barrier *Barrier // takes the part of this lane; if nil, the part is dropped
 }
 
 // A Lane decodes on its own goroutine. It makes no decisions and does no I/O: a record that cannot become a row becomes
@@ -61,7 +60,7 @@ type laneWork struct {
 type Lane struct {
 	ID           int
 	in           chan laneWork
-	progress     chan<- struct{} // wakes the reader when records were decoded
+	progress     chan<- struct{} // gets a value when records were decoded, which wakes the reader
 	backpressure *Backpressure
 	Blocks       *Blocks
 	metrics      *Metrics
@@ -77,25 +76,25 @@ type Lane struct {
 type openPart struct {
 	schema     connector.Schema
 	builder    connector.Builder
-	builderErr error // why the builder could not be made
+	builderErr error // the error of making the builder
 	runs       []plan.Run
 	chunks     []plan.Chunk
 	candidates []plan.Candidate
 	dropped    []plan.Dropped
-	// lastDropped is the index of a session's newest element of dropped.
+	// lastDropped has, for each session, the index of its newest element of dropped.
 	lastDropped map[uint64]int
-	// sealedRows, sealedBytes and sealedAllocated are totals of chunks.
+	// sealedRows, sealedBytes and sealedAllocated are the sums over chunks.
 	sealedRows, sealedBytes, sealedAllocated int64
-	letterBytes                              int64       // bytes reserved for candidates
-	valueBytes                               int64       // bytes of record values in the open chunk
-	sessions                                 []*Progress // sessions with records in the open batch
+	letterBytes                              int64       // the bytes reserved for candidates
+	valueBytes                               int64       // the bytes of the values of records in the open chunk
+	sessions                                 []*Progress // the sessions that have records in the open batch
 	failed                                   *plan.Failure
 	ignored                                  plan.IgnoredNames
-	breakRun                                 bool // the next row starts a run, because a bad record lies before it
-	// stopped are the sessions with a bad record that cannot become a dead letter: the lane skips the records after it,
-	// because Decide would drop them.
+	breakRun                                 bool // true if the next row must begin a run, because a bad record is before it
+	// stopped has the sessions with a bad record that cannot become a dead letter. The lane skips their later records,
+	// because Decide would leave them out.
 	stopped map[uint64]bool
-	// counted is this lane's share of the table's OpenBatch.
+	// counted is what this lane has added to the table's OpenBatch.
 	counted struct{ rows, bytes, bad, allocated int64 }
 }
 
@@ -111,12 +110,12 @@ func (o *openPart) count(t *Table, rows, bytes, bad int64) {
 // openBatch has the totals of the open batch of a table over all lanes. The reader uses them to decide when the batch
 // is due.
 type openBatch struct {
-	Rows, Bytes atomic.Int64 // Bytes are those of columns and of bad records
-	bad         atomic.Int64 // bad records
-	Queued      atomic.Int64 // records enqueued and not yet decoded
-	Failed      atomic.Int64 // lanes whose decoder failed; if any, the open batch is unusable
-	passed      atomic.Bool  // whether a record has become a row since the process started
-	Allocated   atomic.Int64 // bytes of the batch pool, including those of queued blocks
+	Rows, Bytes atomic.Int64 // Bytes counts columns and bad records
+	bad         atomic.Int64 // the number of bad records
+	Queued      atomic.Int64 // the number of records that were enqueued and not decoded yet
+	Failed      atomic.Int64 // the number of lanes whose decoder failed; if there is one, the open batch cannot be committed
+	passed      atomic.Bool  // true once a record has become a row since the start of the process
+	Allocated   atomic.Int64 // bytes of the batch pool that the open batch has, including those of queued blocks
 	ratio       ratio
 }
 
@@ -130,14 +129,14 @@ func (f *openBatch) Records() int64 { return f.Rows.Load() + f.bad.Load() }
 // Config are the parts that a lane works with.
 type Config struct {
 	ID           int
-	Progress     chan<- struct{} // receives a value when records were decoded; must be buffered
+	Progress     chan<- struct{} // gets a value when records were decoded; must be buffered
 	Backpressure *Backpressure
 	Blocks       *Blocks
 	Metrics      *Metrics
 	Batch        *bytepool.Pool
 	Chunk        *ChunkLimit
 	Records      *RecordLog
-	Loops        *pulse.Loops // nil disables the watching of the loop
+	Loops        *pulse.Loops // nil if the loop is not watched
 }
 
 // New returns a lane. The caller must start it with Run or drive it with Step.
@@ -219,14 +218,14 @@ func (l *Lane) do(ctx context.Context, w laneWork) {
 	}
 }
 
-// dropAll releases this lane's parts of the open batches of all tables.
+// dropAll releases what this lane has of the open batches of all tables.
 func (l *Lane) dropAll() {
 	for t := range l.open {
 		l.drop(t)
 	}
 }
 
-// drop releases this lane's part of the open batch of a table and wakes the reader.
+// drop releases what this lane has of the open batch of a table, and wakes the reader.
 func (l *Lane) drop(t *Table) {
 	p, _ := l.close(t, false)
 	p.Release(l.batch)
@@ -236,7 +235,7 @@ func (l *Lane) drop(t *Table) {
 	l.wakeReader()
 }
 
-// freeBuilder forgets the builder of a table, and releases the bytes of the buffers left in it to the batch pool.
+// freeBuilder removes the builder of a table. The bytes of the buffers that are left in it go back to the batch pool.
 func (l *Lane) freeBuilder(t *Table, o *openPart) {
 	delete(l.open, t)
 	t.OpenBatch.Allocated.Add(-o.counted.allocated)
@@ -303,8 +302,8 @@ func Wake(ch chan<- struct{}) {
 	}
 }
 
-// row appends one record, or keeps it as a candidate. known are the verdicts about records of the partition. The
-// result names what became of the record, "" if it will be read again.
+// row appends one record as a row, or keeps it as a candidate, or leaves it out. known has the verdicts about records
+// of the partition. The result names what became of the record; it is "" if the record will be read again.
 func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]plan.Verdict) (became string) {
 	if len(r.Headers) > 0 && b.Health != nil && b.Health.drops(b.Partition, r) {
 		o.drop(b.Partition, b.Session, r.Offset)
@@ -315,7 +314,8 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]p
 		l.metrics.tombstones.Inc()
 		return recordIsTombstone
 	}
-	// A value that would fill most of a chunk gets its own chunk: encoding takes several times its size.
+	// A value that would fill most of a chunk gets a chunk without other records, because encoding takes several times
+	// its size.
 	alone := int64(len(r.Value)) > max(l.chunk.Load()/4, largeRecord)
 	if alone {
 		l.sealChunk(b.Table, o)
@@ -329,7 +329,7 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]p
 	}
 	switch {
 	case o.failed != nil:
-		return "" // the chunk before this record could not be sealed, so both are read again
+		return "" // the chunk before this record could not be sealed, so its records and this one are read again
 	case connector.IsLocal(err):
 		l.fail(b, r, o, err)
 		return ""
@@ -348,7 +348,7 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]p
 	return recordIsRow
 }
 
-// append appends one record to the open chunk, or to the next one if the chunk is full.
+// append appends one record to the open chunk or, if that is full, to the next one.
 func (l *Lane) append(b *Block, r *connector.Record, o *openPart) error {
 	if o.builderErr != nil || o.failed != nil {
 		return o.builderErr
@@ -363,7 +363,8 @@ func (l *Lane) append(b *Block, r *connector.Record, o *openPart) error {
 	return add(o.builder, b.Partition, r)
 }
 
-// keepCandidate keeps a bad record as a candidate. pass says whether the claim continues after it.
+// keepCandidate keeps a bad record as a candidate. If pass is true, the claim continues after the record; if not, it
+// stops there.
 func (o *openPart) keepCandidate(b *Block, c *plan.Candidate, pass bool) {
 	o.candidates, o.letterBytes = append(o.candidates, *c), o.letterBytes+c.Allocated
 	o.stopped[b.Session], o.breakRun = !pass, true
@@ -373,8 +374,8 @@ func (o *openPart) keepCandidate(b *Block, c *plan.Candidate, pass bool) {
 	o.count(b.Table, 0, c.Allocated, 1)
 }
 
-// extendRun adds the newest row to the current run. A run ends at a bad record and where the claim or its session
-// changes.
+// extendRun adds the newest row to the current run. It begins a new run after a bad record, and where the claim or its
+// session changes.
 func (o *openPart) extendRun(b *Block, r *connector.Record) {
 	o.valueBytes += int64(len(r.Value))
 	at := int64(o.builder.Rows())
@@ -391,8 +392,8 @@ func (o *openPart) extendRun(b *Block, r *connector.Record) {
 	o.breakRun = false
 }
 
-// chunkFull reports whether the chunk has enough rows or bytes. Counting bytes visits every column, so it does that
-// at every 16th row and after large records only.
+// chunkFull reports whether the chunk has enough rows or bytes. Counting bytes visits every column, so chunkFull counts
+// them only after every 16th row and after large records.
 func (l *Lane) chunkFull(o *openPart, r *connector.Record) bool {
 	at := o.builder.Rows()
 	return at >= chunkRows || (at%16 == 0 || len(r.Value) > minChunk/64) && o.builder.Bytes() >= l.chunk.Load()
@@ -409,7 +410,7 @@ func add(to connector.Builder, p connector.Partition, r *connector.Record) (err 
 	if err = to.Add(p, r); err == nil || errors.Is(err, connector.ErrChunkFull) {
 		return err
 	}
-	return connector.Local(decoding, err) // leaves a Poison error as it is
+	return connector.Local(decoding, err) // a Poison error stays as it is
 }
 
 // builderOf returns a builder for the rows of a block. A panic becomes a [connector.LocalError].
@@ -437,11 +438,11 @@ func sealBuilder(of connector.Builder) (c plan.Chunk, err error) {
 	return c, nil
 }
 
-// probe decodes one record into a chunk of its own and drops the chunk. The error is that of this record alone; it is
-// nil for a record that becomes no row.
+// probe decodes one record into a chunk without other records, and drops the chunk. It returns the error of this
+// record, nil if there is none or if the record is left out.
 func probe(b *Block, r *connector.Record) error {
 	if !b.Table.Nulls && r.Value == nil {
-		return nil // no row
+		return nil // the record is left out
 	}
 	builder, err := builderOf(b)
 	if err != nil {
@@ -457,9 +458,9 @@ func probe(b *Block, r *connector.Record) error {
 	return err
 }
 
-// fail gives up the open batch of a table after a decoder failed. The builder may be corrupt, and the memory of the
-// records from which it made rows is released already. Once the batch is sealed, the writer drops it, and all of its
-// records are read again.
+// fail gives up the open batch of a table after a decoder failed. The builder may be corrupt, and the records from
+// which it made rows are no longer in memory. So once the batch is sealed, the writer drops it, and all of its records
+// are read again.
 func (l *Lane) fail(b *Block, r *connector.Record, o *openPart, err error) {
 	o.fail(b.Table, plan.Failure{Partition: b.Partition, Session: b.Session, Offset: r.Offset, Err: err, Alone: l.othersPass(b, r), Runs: o.runs})
 }
@@ -470,11 +471,12 @@ func (o *openPart) fail(t *Table, f plan.Failure) {
 	t.OpenBatch.Failed.Add(1)
 }
 
-// othersPass reports whether other records can be decoded, so that only this one is at fault. It is true if another
-// record of the block decodes, and false if others only fail with a [connector.LocalError]. If the block shows neither,
-// it returns whether any record of the table has become a row since the process started.
+// othersPass reports whether other records can be decoded, so that only this one is at fault. It returns true if
+// another record of the block can be decoded, and false if others fail, too, with a [connector.LocalError]. If there
+// are no such records in the block, it returns whether any record of the table has become a row since the start of the
+// process.
 func (l *Lane) othersPass(b *Block, failed *connector.Record) bool {
-	const most = 100 // each failing probe costs a builder
+	const most = 100 // bounded, because each probe that fails costs a builder
 	failures := 0
 	for i := range b.Records {
 		r := &b.Records[i]
@@ -491,7 +493,7 @@ func (l *Lane) othersPass(b *Block, failed *connector.Record) bool {
 	return failures == 0 && b.Table.OpenBatch.passed.Load()
 }
 
-// size returns the rows and the bytes of Arrow buffers that the lane holds for the open batch.
+// size returns the rows that the lane has for the open batch, and the bytes of their Arrow buffers.
 func (o *openPart) size() (rows, bytes int64) {
 	rows, bytes = o.sealedRows, o.sealedBytes
 	if o.builder != nil {
@@ -501,8 +503,7 @@ func (o *openPart) size() (rows, bytes int64) {
 	return rows, bytes
 }
 
-// adjustReservation replaces the reservation of a block in the batch pool by the real size of what the lane holds for
-// the table.
+// adjustReservation replaces what a block has reserved in the batch pool by what the lane now has for the table.
 func (l *Lane) adjustReservation(t *Table, o *openPart, reserved int64) {
 	allocated := o.sealedAllocated + o.letterBytes
 	if o.builder != nil {
@@ -514,7 +515,8 @@ func (l *Lane) adjustReservation(t *Table, o *openPart, reserved int64) {
 	l.batch.Adjust(change - reserved)
 }
 
-// sealChunk seals the open chunk. If the builder panics, its rows are lost, and with them the batch: see fail.
+// sealChunk seals the open chunk. If the builder panics, its rows are lost, and the whole batch must be read again: see
+// fail.
 func (l *Lane) sealChunk(t *Table, o *openPart) {
 	if o.builder == nil || o.builder.Rows() == 0 {
 		return
@@ -522,7 +524,7 @@ func (l *Lane) sealChunk(t *Table, o *openPart) {
 	rows, bytes := int64(o.builder.Rows()), o.builder.Bytes()
 	c, err := sealBuilder(o.builder)
 	if err != nil {
-		first := &o.runs[0] // the search for the failing row comes later
+		first := &o.runs[0] // which row fails is found out later
 		o.fail(t, plan.Failure{Partition: first.Partition, Session: first.Session, Offset: first.First, Err: err, Runs: o.runs, Sealing: true})
 		return
 	}
@@ -535,8 +537,8 @@ func (l *Lane) sealChunk(t *Table, o *openPart) {
 	o.runs, o.valueBytes = nil, 0
 }
 
-// close ends this lane's part of the open batch. If commit is true, the part belongs to a sealed batch, otherwise the
-// caller drops it. allocated is its size in the batch pool.
+// close ends this lane's part of the open batch. With commit, it returns the part for the sealed batch; without, the
+// caller drops the part. allocated is the size of the part in the batch pool.
 func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	o := l.open[t]
 	if o == nil {
@@ -550,8 +552,9 @@ func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	if o.failed != nil {
 		t.OpenBatch.Failed.Add(-1)
 	}
-	// Free a builder that made no rows in this batch, because more may never come. Free a builder that still keeps the
-	// buffers of a bad record: no commit would release them, and a claim that needs the whole pool would wait forever.
+	// A builder is freed if it made no rows in this batch, because there may never be more. It is also freed if it
+	// still has the buffers of a bad record: no commit would release them, and a claim that needs the whole pool would
+	// wait for ever.
 	if p.Chunks == nil || o.failed != nil || o.counted.allocated > 0 {
 		l.freeBuilder(t, o)
 	}
@@ -593,7 +596,7 @@ func (p *Blocks) Get(r *FetchResult) (b *Block) {
 // afterwards.
 func (p *Blocks) Put(b *Block) {
 	b.Result.Release()
-	clear(b.Records) // they would pin the fetch result's memory
+	clear(b.Records) // otherwise the records would keep the memory of the fetch result in use
 	*b = Block{Records: b.Records[:0], Taken: b.Taken[:0]}
 	select {
 	case p.free <- b:

@@ -15,7 +15,7 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// copier is a builder that copies the last record that Add got, even a rejected one, and keeps the copy until Seal.
+// copier is a builder that keeps a copy of the last record passed to Add, even if Add refused it, until Seal.
 type copier struct {
 	connectortest.Tally
 
@@ -45,7 +45,7 @@ func (copiers) Builder(connector.Schema) (connector.Builder, error) { return &co
 // TestLane_SealedBatchLeavesNothing: after a batch is sealed, the lane keeps none of its memory in the batch pool. No
 // commit would free such memory, and a claim that needs the whole pool would wait forever.
 func TestLane_SealedBatchLeavesNothing(t *testing.T) {
-	for _, values := range []string{"r", "b", "rb", "rB", "Br", "rBrB", "rBr", "rbB"} { // r: a row; b: a bad record; upper case: large enough for a chunk of its own
+	for _, values := range []string{"r", "b", "rb", "rB", "Br", "rBrB", "rBr", "rbB"} { // r is a row, b a bad record; in upper case it is so large that it needs a chunk of its own
 		t.Run(values, func(t *testing.T) {
 			pool := bytepool.New(1 << 30)
 			v := NewBackpressure(connector.QueueConfig{PauseAt: 100, ResumeAt: 5, PerKey: 100})

@@ -11,16 +11,16 @@ import (
 // each block; the reader reads it for the status. It ends with its session.
 type Progress struct {
 	Began   time.Time
-	Decoded atomic.Int64 // offset after the last decoded block
-	// Bad is the offset plus one of a record that cannot become a dead letter: no record from there on becomes a
-	// row. 0 if there is none.
+	Decoded atomic.Int64 // the offset after the last decoded block
+	// Bad is the offset, plus one, of a record that cannot become a dead letter, so that neither it nor a later record
+	// becomes a row; 0 if there is none.
 	Bad atomic.Int64
-	// open describes the records of the session in the open batch, sealed those in the sealed batch that is not yet
-	// committed.
+	// open describes the records of the session that are in the open batch, sealed those in the sealed batch that is
+	// being committed.
 	open, sealed uncommitted
 }
 
-// uncommitted describes records that wait for a commit, as rows or candidates. Zero if there are none.
+// uncommitted describes the records that wait for a commit as rows or candidates. It is zero if there are none.
 type uncommitted struct {
 	since  atomic.Int64 // when the first of them was enqueued, in nanoseconds after Began (monotonic clock)
 	oldest atomic.Int64 // their smallest timestamp, in milliseconds
@@ -33,8 +33,8 @@ func (u *uncommitted) set(since, oldest int64) {
 	u.oldest.Store(oldest)
 }
 
-// done notes that the lane has decoded a block up to next. some says whether records of the block now wait for a
-// commit. first reports whether they are the first of the session in the open batch.
+// done notes that the lane has decoded a block up to next. some is true if records of the block now wait for a commit.
+// first is true if they are the first of the session in the open batch.
 func (p *Progress) done(b *Block, next int64, some bool) (first bool) {
 	if some {
 		since := p.open.since.Load()
@@ -43,17 +43,17 @@ func (p *Progress) done(b *Block, next int64, some bool) (first bool) {
 		}
 		p.open.set(since, plan.Earliest(p.open.oldest.Load(), b.Oldest))
 	}
-	p.Decoded.Store(next) // last, so that readers see the records as queued until they see them as waiting
+	p.Decoded.Store(next) // stored last: until then a reader sees the records as queued, and afterwards as waiting
 	return first
 }
 
 // stop notes the offset of a record that cannot become a dead letter. Only the first one counts.
 func (p *Progress) stop(offset int64) { p.Bad.CompareAndSwap(0, offset+1) }
 
-// seal moves what the session has in the open batch to the sealed one.
+// seal notes that the session's records in the open batch are now in the sealed one.
 func (p *Progress) seal() {
 	p.sealed.set(p.open.since.Load(), p.open.oldest.Load())
-	p.open.clear() // last, so that readers always see the records in one of the two
+	p.open.clear() // cleared last, so that a reader finds the records in at least one of the two
 }
 
 // ClearSealed forgets the records of the sealed batch, which a commit has taken.
@@ -61,7 +61,7 @@ func (p *Progress) ClearSealed() { p.sealed.clear() }
 
 // Since returns when the first of the records that wait for a commit was enqueued, the zero time if none waits.
 func (p *Progress) Since() (at time.Time) {
-	open := p.open.since.Load() // before sealed, because seal moves records from open to sealed
+	open := p.open.since.Load() // read before sealed, because seal moves records from open to sealed
 	if since := plan.Earliest(p.sealed.since.Load(), open); since > 0 {
 		at = p.Began.Add(time.Duration(since))
 	}

@@ -11,10 +11,10 @@ import (
 	"sluice/reliability"
 )
 
-// recordsPerSecond is the maximum number of records that are logged per second.
+// recordsPerSecond is how many records are logged per second at most.
 const recordsPerSecond = 1000
 
-// The values of the attribute "became": the results of decoding a record.
+// The values of the log attribute "became": what became of a record.
 const (
 	recordIsRow          = "row"
 	recordIsBad          = "bad_record"
@@ -34,10 +34,10 @@ func NewRecordLog(logger *slog.Logger) *RecordLog {
 	return &RecordLog{logger, reliability.NewSparse(recordsPerSecond, time.Second)}
 }
 
-// enabled reports whether log would log anything. Lanes ask once per block.
+// enabled reports whether lines of log would be written. Lanes ask once for each block.
 func (l *RecordLog) enabled(ctx context.Context) bool { return l.logger.Enabled(ctx, slog.LevelDebug) }
 
-// log logs the result of one record, unless the second has had recordsPerSecond lines.
+// log logs what became of a record, unless recordsPerSecond lines were already written in this second.
 func (l *RecordLog) log(ctx context.Context, p connector.Partition, r *connector.Record, became string) {
 	left, ok := l.lines.Next()
 	if !ok {

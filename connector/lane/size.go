@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// Assumptions until a table's first chunk is sealed: bytes of columns per byte of value, and per row in
-	// addition.
+	// Used until the first chunk of a table was sealed: bytes of columns for each byte of a value, plus bytes for each
+	// row.
 	defaultRatio, defaultRow = 1.25, 128
-	// minChunk is the smallest limit of a chunk, in bytes.
+	// minChunk is the smallest value, in bytes, that the size limit of a chunk can have.
 	minChunk = 512 << 10
 )
 
@@ -25,17 +25,17 @@ func (c *ChunkLimit) Set(pool int64, lanes, tables int) {
 	c.Store(min(max(pool/int64(4*lanes*max(tables, 1)), minChunk), chunkBytes))
 }
 
-// ratio is the measured ratio for a table: bytes of columns per byte of value.
+// ratio is how many bytes of columns a table needs for each byte of a value, as measured.
 type ratio struct{ bits atomic.Uint64 }
 
-// learn sets the ratio from a sealed chunk: its memory and the total size of the values in it.
+// learn sets the ratio from a sealed chunk: allocated is its memory, values the total size of the values in it.
 func (r *ratio) learn(allocated, values int64) {
 	if values > 0 {
 		r.bits.Store(math.Float64bits(float64(allocated) / float64(values)))
 	}
 }
 
-// estimate returns the expected memory of rows whose values have so many bytes in total.
+// estimate returns the expected memory of this many rows, whose values have values bytes in total.
 func (r *ratio) estimate(values, rows int) int64 {
 	if bits := r.bits.Load(); bits != 0 {
 		return int64(float64(values)*math.Float64frombits(bits)) + 1

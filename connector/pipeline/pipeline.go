@@ -30,9 +30,9 @@ type Config struct {
 	// by assignment.
 	Topics               []string
 	Queue                connector.QueueConfig
-	OffsetCommitInterval time.Duration // interval at which the group's offsets are committed
-	Drain                time.Duration // maximum duration of the drain
-	Lanes                int           // 0: one per core
+	OffsetCommitInterval time.Duration // how often the group's offsets are committed
+	Drain                time.Duration // the longest time of the drain
+	Lanes                int           // the number of lanes; 0 for one per core
 	// UntilCurrent ends the run once the tables have all records that the topics had at its start. It does not wait for
 	// claims that are held.
 	UntilCurrent bool
@@ -47,12 +47,12 @@ type Pipeline struct {
 	Group     connector.Group
 	Log       connector.Log
 	Tables    intake.Tables
-	Decisions intake.Decisions   // nil: operators decide nothing
-	Kafka     *reliability.Guard // around requests to Kafka other than fetches
+	Decisions intake.Decisions   // nil if operators decide nothing
+	Kafka     *reliability.Guard // for requests to Kafka, except fetches
 	Pools     connector.Pools
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer
-	Loops     *pulse.Loops // watches the loops of a run; nil disables it
+	Loops     *pulse.Loops // nil if the loops of a run are not watched
 
 	status atomic.Pointer[connector.Status]
 }
@@ -75,8 +75,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.Metrics != nil {
 		p.Metrics.MustRegister(intake.NewLastRecords(p.Status))
 	}
-	// Work in flight continues after ctx has ended: the drain waits for a started commit, and gives it up at the end of
-	// the drain.
+	// Work in progress continues after ctx has ended: the drain waits for a commit that has begun, and gives it up when
+	// the time of the drain is over.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var goroutines sync.WaitGroup
 	goroutines.Go(func() { offsets.Run(working) })
@@ -120,7 +120,7 @@ func (p *Pipeline) reader(m *intake.Metrics, offsets *intake.Offsets) (*intake.R
 	})
 }
 
-// member stays in the group until ctx ends. If the cluster refuses the member, it tries again every rejoinAfter.
+// member keeps this process in the group until ctx ends. If the cluster refuses it, it tries again after rejoinAfter.
 func (p *Pipeline) member(ctx context.Context, r *intake.Reader) {
 	deliver := func(a connector.Assignment) { r.Deliver(ctx, a) }
 	var refused reliability.FailureLog

@@ -20,7 +20,7 @@ type Dropped struct {
 	First, Last int64
 	Count       int64
 
-	Candidates int // candidates that the lane had before First
+	Candidates int // how many candidates the lane had before it dropped First
 }
 
 // Explained returns the number of health-check records that a plan passes, by claim.
@@ -37,13 +37,13 @@ func Explained(dropped []Dropped, next map[connector.Partition]Span) map[connect
 // Chunk is the rows of one lane and table, with the offsets they come from. It becomes a row group.
 type Chunk struct {
 	Rows   arrow.RecordBatch
-	Schema connector.Schema // the schema that the rows were built for
-	Runs   []Run            // cover all rows, in order
+	Schema connector.Schema // the schema for which the rows were built
+	Runs   []Run            // the runs of all rows, in order
 	// Entries are the identities of the rows for their producer, one for each row; nil if the table declares no
 	// identity.
 	Entries    []idempotency.Entry
-	Allocated  int64 // bytes reserved in the batch pool
-	EntryBytes int64 // bytes reserved for Entries and for judging them
+	Allocated  int64 // the bytes reserved in the batch pool
+	EntryBytes int64 // the bytes reserved for Entries and for comparing them with the window
 }
 
 // Run is rows [From, To) of a chunk, which come from offsets [First, Last] of one session of a claim.
@@ -93,7 +93,7 @@ func (s *Span) EndAt(next int64) {
 // lanes made of the records. The chunks of each lane are in the order in which it sealed them. A claim belongs to one
 // lane, so its rows are in offset order.
 type SealedBatch struct {
-	ID         string // in log lines and dead letters
+	ID         string // the id in log lines and dead letters
 	Claims     map[connector.Partition]Span
 	Chunks     []Chunk
 	Candidates []Candidate
@@ -102,7 +102,7 @@ type SealedBatch struct {
 	// has.
 	Seen     map[connector.Partition]map[idempotency.Fingerprint]int64
 	Ignored  IgnoredNames
-	Failures []Failure // of lanes; if there is one, nothing of the batch is usable
+	Failures []Failure // the failures of lanes; if there is one, the batch cannot be committed
 }
 
 // Within reports whether the run belongs to its claim's span in next.
@@ -118,19 +118,19 @@ type Candidate struct {
 	Session   uint64
 	Offset    int64
 	Err       error
-	// Record is a copy, because the memory of the fetch result is released when its block is decoded; nil if the
-	// claim is held here.
+	// Record is a copy, because the memory of the fetch result is released when its block is decoded. It is nil if the
+	// record must stop its claim instead of becoming a dead letter.
 	Record *connector.Record
 	// Retries is the number of retries. First and Last are the times of the first and the last failure.
 	Retries     int
 	First, Last time.Time
 
-	Timestamp int64 // of the record
+	Timestamp int64 // the timestamp of the record
 
-	Allocated int64 // bytes reserved in the batch pool
+	Allocated int64 // the bytes reserved in the batch pool
 }
 
-// within reports whether the candidate belongs to its claim's span in next.
+// within reports whether the candidate's offset is in the span that next has for its claim and session.
 func (c *Candidate) within(next map[connector.Partition]Span) bool {
 	span, ok := next[c.Partition]
 	return ok && span.Session == c.Session && c.Offset < span.Next
@@ -233,7 +233,7 @@ func (n IgnoredNames) Merge(other IgnoredNames) {
 	}
 }
 
-// fields returns the names in the form of commitInfo, nil if there are none.
+// fields returns the names in the form that commitInfo has; nil if there are none.
 func (n IgnoredNames) fields() (all []connector.IgnoredFields) {
 	for _, topic := range slices.Sorted(maps.Keys(n)) {
 		of := n[topic]

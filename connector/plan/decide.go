@@ -35,16 +35,16 @@ type Plan struct {
 	// Holds are the claims that a bad record stops, each at the record's offset.
 	Holds []hold.Hold
 
-	// For duplicates, set if the table declares an identity: kept has the entries to remember after the commit, Judged
-	// counts the searches of the window, Skipped is a sample of the records left out, for the log, and now is the time
-	// of the decision.
+	// These fields are set if the table declares an identity. kept has the entries to store after the commit, Judged
+	// the counts of comparisons with the window, Skipped some of the duplicates that were left out, for the log, and
+	// now the time of the decision.
 	kept    map[connector.Partition][][]idempotency.Entry
 	Judged  map[connector.Partition]idempotency.Counts
 	Skipped []duplicate
 	now     time.Time
 
 	tableID string
-	// expects has the positions that the precondition compares, by appId; -1 for none.
+	// expects has the positions that the precondition requires, by appId; -1 if the table must have none.
 	expects map[string]int64
 	schemas []connector.Schema
 	// initialTopic is set only in the first commit of a topic: the table must then have no position of a topic of this
@@ -127,8 +127,8 @@ func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 	return p
 }
 
-// hold ends a claim of the plan at the offset of a hold. It replaces an earlier hold of the claim: Decide adds floods
-// after other holds, and a flood lies at a smaller offset.
+// hold ends a claim of the plan at the offset of a hold. It replaces an earlier hold of the claim, because Decide adds
+// floods last, and a flood begins at a smaller offset.
 func (p *Plan) hold(h hold.Hold) {
 	span := p.Next[h.Partition]
 	span.EndAt(h.Offset)
@@ -137,8 +137,8 @@ func (p *Plan) hold(h hold.Hold) {
 }
 
 // add adds a claim to the commit: the txn of its new position, the txn of the leader epoch of the last record before
-// that position, its range, and the position that the precondition expects. Every resume compares the epoch with the
-// log, even if the group's committed offset is lost.
+// that position, its range, and the position that the precondition requires. With the epoch in the table, a resume can
+// compare it with the log even if the group's committed offset is lost.
 func (p *Plan) add(partition connector.Partition, from int64, span Span, rows, letters int64) {
 	appID := partition.AppID(p.pipeline)
 	p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: appID, Version: span.Next}, connector.Txn{AppID: partition.EpochAppID(p.pipeline), Version: int64(span.Epoch)})
@@ -156,7 +156,7 @@ func (p *Plan) Precondition(s *connector.Snapshot) error {
 	if s.TableID != p.tableID {
 		return hold.New(hold.TableReplaced, fmt.Sprintf("the table has id %s, it was %s when its claims resumed", s.TableID, p.tableID), nil)
 	}
-	// An equal table id is not enough: it may come from a resume of other claims.
+	// It is not enough that the table id equals that of the snapshot, which may come from a resume of other claims.
 	if detail := Replaced(s, p.pipeline); detail != "" && !p.accepts {
 		return hold.New(hold.TableReplaced, detail, nil)
 	}
@@ -182,8 +182,8 @@ func (p *Plan) Precondition(s *connector.Snapshot) error {
 	return nil
 }
 
-// unmasked returns the rows of a chunk that belong to the plan, without duplicates, and counts them by partition. A
-// bad record that stops its claim ends a run, so a run is in the plan entirely or not at all.
+// unmasked returns the rows of a chunk that belong to the plan, without duplicates, and counts them by partition. A run
+// belongs to the plan as a whole or not at all, because a bad record that stops its claim ends a run.
 func (p *Plan) unmasked(c Chunk, d *deduction, rows map[connector.Partition]int64) []connector.Piece {
 	var pieces []connector.Piece
 	for _, r := range c.Runs {

@@ -16,7 +16,7 @@ import (
 
 func ranges(p *Plan) []connector.Range { return p.Commit.Ranges }
 
-// stopper returns a candidate without a copy of its record: it cannot become a dead letter and stops its claim.
+// stopper returns a candidate without a copy of its record. It cannot become a dead letter, so it stops its claim.
 func stopper(p connector.Partition, session uint64, offset int64, err error) Candidate {
 	return Candidate{Partition: p, Session: session, Offset: offset, Err: err}
 }

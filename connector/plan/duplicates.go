@@ -18,11 +18,11 @@ type duplicate struct {
 // deduction finds the duplicates of a sealed batch.
 type deduction struct {
 	judges map[connector.Partition]*idempotency.Judge
-	kept   int // maximum number of duplicates to keep for the log
+	kept   int // how many duplicates to keep for the log at most
 }
 
-// deduct returns the deduction for the rows of a plan, and prepares the fields of the plan that it fills. It returns
-// nil if the table declares no identity.
+// deduct returns the deduction for the rows of a plan, and prepares the plan's fields for duplicates. It returns nil if
+// the table declares no identity.
 func deduct(batch *SealedBatch, p *Plan, s *connector.Snapshot, t *Terms) *deduction {
 	if t.Window == 0 {
 		return nil
@@ -48,8 +48,8 @@ func deduct(batch *SealedBatch, p *Plan, s *connector.Snapshot, t *Terms) *deduc
 	return d
 }
 
-// rows yields the parts of a run that become rows, and adds to the plan the entries to remember and the duplicates.
-// Runs of a claim must come in offset order.
+// rows yields the parts of a run that become rows. It adds the entries to be stored and the duplicates to the plan.
+// Runs of a claim must come in the order of their offsets.
 func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
 	return func(yield func(from, to int64) bool) {
 		if d == nil || c.Entries == nil {
@@ -81,8 +81,8 @@ func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
 	}
 }
 
-// done adds the counts of found and new identities to the plan. It also adds the newest timestamp of each partition as
-// a txn, if it has grown.
+// done adds to the plan how many identities were found in the window and how many were new. For each partition whose
+// newest timestamp has grown, it adds a txn with that timestamp.
 func (d *deduction) done(p *Plan, s *connector.Snapshot) {
 	if d == nil {
 		return

@@ -29,9 +29,9 @@ func TestDecide_Duplicates(t *testing.T) {
 		batch   *SealedBatch
 		newest  map[connector.Partition]int64
 		pieces  []connector.Piece
-		dropped map[connector.Partition]int64 // by the ranges of the commit
-		kept    string                        // offsets to remember
-		after   map[connector.Partition]int64 // newest timestamps
+		dropped map[connector.Partition]int64 // duplicates left out, by claim
+		kept    string                        // the offsets whose fingerprints the plan will store
+		after   map[connector.Partition]int64 // the newest timestamp of each claim after the commit
 	}{
 		"in one chunk, and pieces split around them": {
 			batch: &SealedBatch{
@@ -58,7 +58,7 @@ func TestDecide_Duplicates(t *testing.T) {
 				Chunks: []Chunk{{Runs: []Run{run(a, 1, 10, 0, 3)}, Entries: connectortest.Entries(10, "xyz")}},
 				Seen: map[connector.Partition]map[idempotency.Fingerprint]int64{a: {
 					connectortest.Entries(0, "x")[0].Fingerprint: second(11) - 24*3600_000, // the oldest time within the window
-					connectortest.Entries(0, "z")[0].Fingerprint: second(11) - 24*3600_000, // just outside of it, because y advances the window first
+					connectortest.Entries(0, "z")[0].Fingerprint: second(11) - 24*3600_000, // just outside of the window, which y has moved before z is compared
 				}},
 			},
 			newest:  map[connector.Partition]int64{a: second(5)},

@@ -7,8 +7,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestFinding_AgreesWithBounds: for every position, Finding returns a hold with the reason that Bounds.Unreadable
-// returns. So a position that stops a claim at its resume also stops a claim that is being read.
+// TestFinding_AgreesWithBounds: for every position, Finding returns a hold exactly if Bounds.Unreadable returns a
+// reason, and with that reason. So the same positions stop a claim that resumes and a claim that is being read.
 func TestFinding_AgreesWithBounds(t *testing.T) {
 	found := make(map[hold.Reason]bool)
 	for next := range int64(15) {

@@ -24,8 +24,8 @@ func (i *Initial) Plan(s *connector.Snapshot, pipeline string) *Plan {
 	return planInitial(i.Topic, i.Positions, s, pipeline)
 }
 
-// planInitial plans the first commit of a topic. It sets the positions of all partitions, also of those that other
-// members work on, and marks the table as the pipeline's if it has no mark.
+// planInitial plans the first commit of a topic. It sets the positions of all partitions, including those of other
+// members. If the table has no mark of the pipeline yet, the commit also marks it.
 func planInitial(topic string, starts map[connector.Partition]int64, s *connector.Snapshot, pipeline string) *Plan {
 	p := &Plan{Next: map[connector.Partition]Span{}, tableID: s.TableID, initialTopic: topic, pipeline: pipeline, expects: map[string]int64{}}
 	p.Commit.Operation = operationInitial

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// floodMin is the number of bad records of a topic in a sealed batch below which no share is a flood.
+	// floodMin is how many bad records a topic must have in a sealed batch before they can be a flood. Fewer are none,
+	// even if all records of the topic are bad.
 	floodMin = 100
 	// detailBytes and traceBytes bound the error texts in a dead letter.
 	detailBytes, traceBytes = 500, 500
@@ -27,17 +28,17 @@ const (
 // Terms are the inputs of Decide beside the sealed batch and the snapshot.
 type Terms struct {
 	Pipeline string
-	Member   string                           // written into dead letters
-	Letters  map[string]connector.LetterRules // by topic
-	Allowed  map[string]bool                  // topics whose floods an operator allows at present
-	Window   time.Duration                    // dedup window; 0: the table declares no identity
-	Now      time.Time                        // used for duplicates only
+	Member   string                           // the name of the member in dead letters
+	Letters  map[string]connector.LetterRules // the rules for dead letters, by topic
+	Allowed  map[string]bool                  // the topics of which an operator allows floods now
+	Window   time.Duration                    // the length of the dedup window; 0 if the table declares no identity
+	Now      time.Time                        // the time of the decision, which only duplicates depend on
 	// Duplicates is the number of duplicates that a plan keeps for the log.
 	Duplicates int
 }
 
-// stops returns, for each claim, the first bad record that cannot become a dead letter, because its candidate has no
-// copy of the record. The claim stops at this record. The result is ordered by claim.
+// stops returns, for each claim, its first bad record that cannot become a dead letter, because its candidate has no
+// copy of the record. The claim stops there. The result is in the order of the claims.
 func stops(batch *SealedBatch) []Candidate {
 	first := map[connector.Partition]Candidate{}
 	for _, c := range batch.Candidates {
@@ -51,7 +52,7 @@ func stops(batch *SealedBatch) []Candidate {
 	return slices.SortedFunc(maps.Values(first), func(a, b Candidate) int { return a.Partition.Compare(b.Partition) })
 }
 
-// lettered returns the candidates that become dead letters, ordered by claim and offset.
+// lettered returns the candidates that become dead letters, in the order of claims and offsets.
 func lettered(batch *SealedBatch, next map[connector.Partition]Span) []*Candidate {
 	var all []*Candidate
 	for i := range batch.Candidates {
@@ -67,7 +68,7 @@ func lettered(batch *SealedBatch, next map[connector.Partition]Span) []*Candidat
 
 // floods checks the share of bad records of each topic before any dead letter is written: a large share usually means
 // that the producer or the schema is wrong, not single records. If the share of a topic is too large and no operator
-// allows the flood, it returns a hold for each claim of the topic with bad records, at the first of them.
+// allows the flood, it returns a hold for each claim of the topic that has bad records, at the first bad one.
 func floods(batch *SealedBatch, next map[connector.Partition]Span, bad []*Candidate, t Terms) []hold.Hold {
 	records, spoiled := map[string]int64{}, map[string]int64{}
 	for _, c := range bad {
@@ -82,7 +83,7 @@ func floods(batch *SealedBatch, next map[connector.Partition]Span, bad []*Candid
 		}
 	}
 	var holds []hold.Hold
-	details := map[string]string{} // by topic
+	details := map[string]string{} // the detail of the hold of each topic
 	for i, c := range bad {
 		topic := c.Partition.Topic
 		first := i == 0 || bad[i-1].Partition != c.Partition
@@ -103,7 +104,7 @@ func floods(batch *SealedBatch, next map[connector.Partition]Span, bad []*Candid
 	return holds
 }
 
-// mostFrequent returns the most frequent reason code among the bad records of a topic, and its count.
+// mostFrequent returns the reason code that most bad records of a topic have, and how many have it.
 func mostFrequent(bad []*Candidate, topic string) (most string, n int) {
 	counts := map[string]int{}
 	for _, c := range bad {
@@ -119,7 +120,7 @@ func mostFrequent(bad []*Candidate, topic string) (most string, n int) {
 	return most, n
 }
 
-// letter returns the dead letter of a candidate that has a record. It shares the record's bytes.
+// letter returns the dead letter of a candidate that has a copy of its record. It shares the bytes of that copy.
 func (c *Candidate) letter(member, batch string) deadletter.Letter {
 	at := idempotency.Coordinates{Partition: c.Partition, Offset: c.Offset}
 	l := deadletter.Letter{
@@ -135,8 +136,8 @@ func (c *Candidate) letter(member, batch string) deadletter.Letter {
 	return l
 }
 
-// trace returns the types in the chain of an error, each with its text unless that repeats the text before. Texts of
-// errors never quote records.
+// trace returns the chain of an error: the type of each error in it, with its text unless that repeats the text of the
+// one before. Texts of errors do not quote records.
 func trace(err error) string {
 	var (
 		b    strings.Builder
@@ -155,7 +156,7 @@ func trace(err error) string {
 	return clip(b.String(), traceBytes)
 }
 
-// clip shortens a text to at most so many bytes without splitting a character.
+// clip shortens a text to at most most bytes, without splitting a character.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s

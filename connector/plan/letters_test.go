@@ -41,7 +41,8 @@ func bad(p connector.Partition, session uint64, offset int64, err error) Candida
 	return Candidate{Partition: p, Session: session, Offset: offset, Err: err, Record: &connector.Record{Offset: offset, Value: fmt.Append(nil, offset)}}
 }
 
-// halves returns terms under which a topic with more than 50 % bad records is a flood, except the allowed topics.
+// halves returns terms by which a topic is a flood if more than 50 % of its records are bad, unless the topic is
+// allowed.
 func halves(allowed ...string) Terms {
 	t := Terms{Pipeline: "pipe", Member: "m", Letters: map[string]connector.LetterRules{}, Allowed: map[string]bool{}}
 	for _, topic := range []string{"orders", "users", "calm"} {
@@ -117,7 +118,8 @@ func TestCandidate_Letter(t *testing.T) {
 	}
 }
 
-// batchOf returns a sealed batch with so many good and bad records per claim, all good records first.
+// batchOf returns a sealed batch. counts has the numbers of good and of bad records of each claim; the good records
+// come first.
 func batchOf(counts map[connector.Partition][2]int64, err error) *SealedBatch {
 	batch := &SealedBatch{Claims: map[connector.Partition]Span{}}
 	var c Chunk
@@ -139,7 +141,7 @@ func batchOf(counts map[connector.Partition][2]int64, err error) *SealedBatch {
 func TestDecide_Floods(t *testing.T) {
 	a, b, other := topicPart("orders", 0), topicPart("orders", 1), topicPart("users", 0)
 	for name, tc := range map[string]struct {
-		counts  map[connector.Partition][2]int64 // good, bad
+		counts  map[connector.Partition][2]int64 // numbers of good and of bad records
 		allowed []string
 		more    func(*SealedBatch)
 		letters int
@@ -196,8 +198,9 @@ func TestDecide_Floods(t *testing.T) {
 	}
 }
 
-// TestDecide_FloodBeforeStop: a flood ends a claim before the bad record that would stop it. Only the flood is a hold:
-// a hold at the bad record would name an offset that the table does not reach, and would end and return at each check.
+// TestDecide_FloodBeforeStop: a batch has a flood and, later in the same claim, a bad record that would stop the claim.
+// The claim ends at the flood, which is the only hold: a hold at the bad record would name an offset that the table
+// does not reach, and would end and return at each check.
 func TestDecide_FloodBeforeStop(t *testing.T) {
 	a := topicPart("orders", 0)
 	batch := batchOf(map[connector.Partition][2]int64{a: {0, 200}}, syntax)
@@ -222,8 +225,8 @@ func TestDecide_FloodDetail(t *testing.T) {
 	}
 }
 
-// TestDecide_EachRecordOnce: in every mix of lost claims and bad records, each record that a plan passes becomes
-// exactly one row or one dead letter, in the order of the offsets.
+// TestDecide_EachRecordOnce: in every mix of lost claims and bad records, each record before a position that the plan
+// sets becomes exactly one row or one dead letter. Dead letters are in the order of their offsets.
 func TestDecide_EachRecordOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type place struct {
@@ -231,10 +234,10 @@ func TestDecide_EachRecordOnce(t *testing.T) {
 			offset int64
 		}
 		batch := &SealedBatch{Claims: map[connector.Partition]Span{}}
-		produced := map[place]bool{} // true for bad records
+		produced := map[place]bool{} // true for a bad record, false for a good one
 		var c Chunk
 		rows := int64(0)
-		of := map[int64]place{} // by row
+		of := map[int64]place{} // maps a row of the batch to its record
 		for id := range int32(3) {
 			p := topicPart([]string{"orders", "orders", "users"}[id], id)
 			n := rapid.Int64Range(0, 150).Draw(t, "records")

@@ -10,8 +10,8 @@ import (
 	"sluice/idempotency"
 )
 
-// TestMoves_EpochUnknown: no member has read up to the offset that an operator moves a position to, so its epoch is
-// unknown.
+// TestMoves_EpochUnknown: an operator may move a position to an offset up to which no member has read, so the epoch of
+// the new position is unknown.
 func TestMoves_EpochUnknown(t *testing.T) {
 	p := connectortest.Partition(0)
 	m := Moves{Pipeline: "pipe", Moves: []Move{{Partition: p, From: 10, Next: 4}}}

@@ -11,8 +11,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestReplay_Precondition: a replay may be committed only to its own table, right after the replay that it continues,
-// and if the positions have passed its records.
+// TestReplay_Precondition: a replay may be committed only to its own table, directly after the replay that it
+// continues, and if the positions have passed its records.
 func TestReplay_Precondition(t *testing.T) {
 	p := connectortest.Partition(0)
 	position, mark, replays := p.AppID("pipe"), idempotency.TableAppID("pipe", "T"), idempotency.ReplayAppID("pipe", "T")

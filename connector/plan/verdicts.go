@@ -12,9 +12,9 @@ import (
 // Verdict says why the record at some offset cannot become a row. The writer found it when the record failed; the lane
 // uses it when the record is read again.
 type Verdict struct {
-	Err         error // of class Poison
+	Err         error // has class Poison
 	Retries     int
-	First, Last time.Time // times of the first and the last failure
+	First, Last time.Time // when the record failed first and last
 }
 
 // Verdicts has the verdicts about records of a table, and the records that lanes test one by one. The table's writer

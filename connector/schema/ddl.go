@@ -43,7 +43,7 @@ const (
 	insteadOfJSON    = "string, if the producer sends the JSON as text"
 )
 
-// instead maps types of other systems and of later versions to what to write for them.
+// instead maps types of other systems and of later versions to the text about what to write instead.
 var instead = map[string]string{
 	"decimal": insteadOfDecimal, "dec": insteadOfDecimal, "numeric": insteadOfDecimal, "binary": "string, for text such as base64",
 	"timestamp_ntz": insteadOfLocal, "timestamp_ltz": "timestamp", "datetime": insteadOfLocal, "timestamptz": "timestamp",
@@ -56,7 +56,7 @@ var instead = map[string]string{
 
 type parser struct {
 	text string
-	at   int // start of the token after peek
+	at   int // position of the token that peek found
 }
 
 // fail returns an error at the current position.
@@ -141,7 +141,7 @@ func (p *parser) take(c byte) bool {
 	return true
 }
 
-// word returns the letters, digits and underscores that come next, and their end.
+// word returns the letters, digits and underscores that come next, and the position after them.
 func (p *parser) word() (string, int) {
 	p.peek()
 	end := p.at
@@ -206,7 +206,7 @@ func (p *parser) field(depth int) (Field, error) {
 	if f.Name, err = p.name(depth); err != nil {
 		return f, err
 	}
-	p.take(':') // Spark wants it in structs and allows it elsewhere
+	p.take(':') // Spark requires the colon in structs and allows it elsewhere
 	if f.Type, err = p.typ(f.Name, depth); err != nil {
 		return f, err
 	}
@@ -267,7 +267,7 @@ func (p *parser) name(depth int) (string, error) {
 // forbidden reports whether a name must not have a character: Spark refuses it, or it is a control character.
 func forbidden(r rune) bool { return strings.ContainsRune(" ,;{}()\n\t=", r) || unicode.IsControl(r) }
 
-// backticked reads a name between backticks and returns it and its end.
+// backticked reads a name between backticks. It returns the name and the position after it.
 func (p *parser) backticked() (string, int, error) {
 	var name strings.Builder
 	for i := p.at + 1; i < len(p.text); i++ {
@@ -360,7 +360,7 @@ func (p *parser) quoted() (string, error) {
 	return "", p.fail("the quote of this comment is not closed")
 }
 
-// quoteName returns a name in the form that ParseDDL reads.
+// quoteName returns a name in backticks if ParseDDL requires them, else unchanged.
 func quoteName(name string) string {
 	p := parser{text: name}
 	if w, _ := p.word(); w == name && name != "" {

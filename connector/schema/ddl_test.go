@@ -80,7 +80,7 @@ func TestDDLErrors(t *testing.T) {
 			`schema near "…struct<city: string>, total money, placed_at…": column "total": "money" is no type`,
 		},
 		{strings.Repeat("x", 99) + " int, y\u00a0nothing", `near "…int, y nothing": column "y": "nothing" is no type`},
-		{strings.Repeat("a", 25) + ":" + strings.Repeat("b", 40) + " c", `near "` + strings.Repeat("a", 25) + `:…": column`}, // no part of a word
+		{strings.Repeat("a", 25) + ":" + strings.Repeat("b", 40) + " c", `near "` + strings.Repeat("a", 25) + `:…": column`}, // a quote in an error does not begin or end inside a word
 		{"a int comment 'of ann:secret@host', b", `near "…, b": expected the type of column "b"`},
 		{strings.Repeat("a", 40) + ":" + strings.Repeat("b", 40), `schema: column "`},
 		{"a int; b int", `expected a comma or the end, found ";"`},

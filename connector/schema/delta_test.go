@@ -63,7 +63,7 @@ func TestOtherTypes_KeptNotWritten(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for range s.Leaves() { // a loop may end early
+	for range s.Leaves() { // the caller may leave the loop early
 		break
 	}
 	for l := range s.Leaves() {
@@ -164,8 +164,8 @@ func randomJSON(t *rapid.T, depth int) string {
 	return `{"type":"struct","fields":[` + strings.Join(fields, ",") + `]}`
 }
 
-// TestRoundTrips: a schema read from a table is written byte for byte as it was. Written is the same when it is applied
-// twice, rows built for it fit a table that is supported, and DDL keeps all of it that DDL can express.
+// TestRoundTrips: a schema read from a table is written byte for byte as it was. Written applied to its own result
+// changes nothing, rows built for it fit a supported table, and DDL keeps everything that DDL can express.
 func TestRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := randomJSON(t, 3)

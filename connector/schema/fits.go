@@ -30,7 +30,7 @@ func (s *Schema) Fits(built connector.Schema) error {
 	return fieldsFit(s.fields, writtenFields(rows.fields), "")
 }
 
-// fieldsFit compares all fields of the table with the written ones of the rows.
+// fieldsFit compares all fields of the table with the fields of the rows.
 func fieldsFit(table, rows []Field, above string) error {
 	byName := make(map[string]Field, len(table))
 	for _, f := range table {
@@ -106,14 +106,14 @@ func typeUnsupported(t Type, path string) error {
 	if t.Kind == Array {
 		return typeUnsupported(*t.Element, path+"[]")
 	}
-	return fieldsUnsupported(t.Fields, path+".") // types other than structs have none
+	return fieldsUnsupported(t.Fields, path+".") // types other than structs have no fields
 }
 
 // feature names a requirement in the field's metadata that this version does not meet, "" if there is none.
 func (f Field) feature(written bool) string {
 	var metadata map[string]json.RawMessage
 	if f.Metadata == nil || json.Unmarshal(f.Metadata, &metadata) != nil {
-		return "" // FromDelta has validated the object
+		return "" // cannot happen: FromDelta has validated the object
 	}
 	for key := range metadata {
 		switch {

@@ -11,7 +11,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// checkHold compares an error with a reason and a part of its text. With "" as part it expects no error.
+// checkHold fails the test unless err is a hold with this reason and its text contains part. If part is "", err must be
+// nil.
 func checkHold(t *testing.T, err error, reason hold.Reason, part string) {
 	t.Helper()
 	if part == "" {

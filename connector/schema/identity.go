@@ -27,11 +27,11 @@ type Identifier struct {
 	path   []string
 	stored bool
 	hasher *idempotency.Hasher
-	of     []idempotency.Fingerprint // those of a dictionary's texts, by index
+	of     []idempotency.Fingerprint // the fingerprints of the texts of a dictionary, by index
 
 	keepIDs bool
 	ids     idempotency.IDs
-	id      []byte // of the current row
+	id      []byte // the id of the current row
 }
 
 // KeepIDs makes the Identifier add ids to entries, too: the value of the identity column as text. The identities
@@ -161,7 +161,7 @@ func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idemp
 func appendID(to []byte, values arrow.Array, row int) []byte {
 	text := func(s string) []byte {
 		if len(s) > idempotency.MaxIDBytes {
-			return to // no id
+			return to // the row has no id
 		}
 		return append(to, s...)
 	}
@@ -179,7 +179,7 @@ func appendID(to []byte, values arrow.Array, row int) []byte {
 	case *array.Int8:
 		return strconv.AppendInt(to, int64(v.Value(row)), 10)
 	case *array.Float64:
-		return strconv.AppendFloat(to, v.Value(row)+0, 'g', -1, 64) // -0 becomes 0
+		return strconv.AppendFloat(to, v.Value(row)+0, 'g', -1, 64) // adding 0 makes -0 equal to 0
 	case *array.Float32:
 		return strconv.AppendFloat(to, float64(v.Value(row)+0), 'g', -1, 32)
 	case *array.Boolean:
@@ -202,7 +202,7 @@ func entryTime(micros int64) int64 {
 }
 
 // prints returns a function that computes the fingerprint of a row from values. The error means that values of their
-// type are no identity.
+// type cannot be an identity.
 func (i *Identifier) prints(values arrow.Array) (func(row int) idempotency.Fingerprint, error) {
 	h := i.hasher
 	text := func(s string) idempotency.Fingerprint { return h.Text([]byte(s)) }
@@ -210,7 +210,7 @@ func (i *Identifier) prints(values arrow.Array) (func(row int) idempotency.Finge
 		text = func(s string) idempotency.Fingerprint {
 			f, err := idempotency.ParseFingerprint(s)
 			if err != nil {
-				return idempotency.Fingerprint{} // another program's row
+				return idempotency.Fingerprint{} // the row was written by another program
 			}
 			return f
 		}

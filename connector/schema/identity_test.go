@@ -32,7 +32,8 @@ func TestFingerprintColumn(t *testing.T) {
 		`{"name":"_kafka_offset","type":"long","nullable":true},{"name":"_kafka_timestamp","type":"timestamp","nullable":true}`
 	checkHold(t, fromDelta(t, good+`,{"name":"_kafka_fingerprint","type":"binary","nullable":true}`).HasKafkaColumns(),
 		hold.SchemaConflict, "column _kafka_fingerprint is")
-	// Rows with fingerprints need a table with the column. Rows without them fit a table with or without it.
+	// Rows with fingerprints fit only a table with the fingerprint column. Rows without fingerprints fit a table with
+	// or without it.
 	with, without := s, parse(t, "a int").WithKafkaColumns()
 	checkHold(t, with.Fits(without), "", "")
 	checkHold(t, without.Fits(with), hold.SchemaConflict, "ADD COLUMNS (_kafka_fingerprint string)")

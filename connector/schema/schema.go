@@ -15,13 +15,14 @@ import (
 // Kind is a type without its parameters: a struct without its fields, an array without its element.
 type Kind uint8
 
-// The written kinds, and Other for all other types of Delta (decimal, binary, map, variant, …).
+// The kinds of types: those that this version writes, and Other for all other types of Delta (decimal, binary, map,
+// variant, …).
 const (
 	Other     Kind = iota
 	String         // UTF-8
-	Long           // 64 bits
-	Integer        // 32 bits
-	Short          // 16 bits
+	Long           // 64 bits, signed
+	Integer        // 32 bits, signed
+	Short          // 16 bits, signed
 	Byte           // 8 bits, signed
 	Double         // 64 bits
 	Float          // 32 bits
@@ -44,7 +45,7 @@ func (k Kind) String() string { return deltaNames[k] }
 // Type is the type of a column, a struct field or a list element. Fields that its kind does not use are zero.
 type Type struct {
 	Kind   Kind
-	Fields []Field // of a Struct
+	Fields []Field // the fields of a Struct
 	// Element is the element type of an Array. ElementNullable is true if elements may be null.
 	Element         *Type
 	ElementNullable bool
@@ -80,7 +81,7 @@ func (s *Schema) WithPartitions(columns []string) *Schema {
 
 // Leaf is a column or struct field that is not a struct itself. An array is one leaf.
 type Leaf struct {
-	Path []string // names from the column down
+	Path []string // names from the column down to the field
 	Type Type
 	// Written is false for a type that this version does not write; it leaves such columns null.
 	Written bool

@@ -26,11 +26,12 @@ type Place struct {
 // Config of a canary. All fields are needed.
 type Config struct {
 	Topic string
-	// Every is the interval at which records are sent. Only one is on its way at a time: a late one delays the next.
+	// Every is the interval at which records are sent. A record is sent only once the one before is seen or given up,
+	// so a late record delays the next one.
 	Every time.Duration
 	// Deadline is how long a record may take, from before it is sent until it is seen.
 	Deadline time.Duration
-	// Poll is the interval at which the table is searched for a record on its way.
+	// Poll is the interval at which the table is searched for a record that was sent and not seen yet.
 	Poll time.Duration
 	// Produce sends the n-th record, once, and returns its place when it is durable.
 	Produce func(ctx context.Context, n int64, sent time.Time) (Place, error)
@@ -146,7 +147,7 @@ func (k *Canary) send(ctx context.Context, n int64, sent time.Time) (stage strin
 	}
 }
 
-// note records the result of a canary record in the state, the metrics and the log.
+// note records the result of a canary record in the state, the metrics and the log. stage and err are those of send.
 func (k *Canary) note(ctx context.Context, sent time.Time, stage string, err error) {
 	now := time.Now()
 	k.mu.Lock()

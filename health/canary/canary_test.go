@@ -16,14 +16,14 @@ import (
 	"sluice/health/canary"
 )
 
-// pond is a fake of Kafka and of the table of a canary.
+// pond is a fake of Kafka and of the table to which canary records go.
 type pond struct {
 	mu      sync.Mutex
 	sent    []time.Time
-	landing time.Duration // time until a record is in the table; negative: never
-	down    error         // error of Kafka
-	denied  error         // error of the store
-	stuck   bool          // Kafka does not answer
+	landing time.Duration // the time until a record is in the table; negative if it never is
+	down    error         // the error of Kafka, nil while it works
+	denied  error         // the error of the store, nil while it works
+	stuck   bool          // true while Kafka does not answer
 }
 
 func (p *pond) set(change func(*pond)) {
@@ -53,7 +53,7 @@ func (p *pond) visible(_ context.Context, n int64, at canary.Place) (bool, error
 	return p.denied == nil && p.landing >= 0 && time.Since(p.sent[n]) >= p.landing, p.denied
 }
 
-// run runs a canary in virtual time and ends it with the test.
+// run runs a canary in virtual time until the test ends.
 func run(t *testing.T, p *pond) (*canary.Canary, *prometheus.Registry, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -72,7 +72,7 @@ func run(t *testing.T, p *pond) (*canary.Canary, *prometheus.Registry, *bytes.Bu
 	return k, reg, &log
 }
 
-// wantMetrics compares the failures of each stage.
+// wantMetrics compares the numbers of failures in the stages produce and visible.
 func wantMetrics(t *testing.T, reg *prometheus.Registry, produce, visible float64) {
 	t.Helper()
 	families, err := reg.Gather()
@@ -154,7 +154,8 @@ func TestACanaryFails(t *testing.T) {
 					t.Fatal("the first did not arrive")
 				}
 				p.set(c.fail)
-				time.Sleep(3*time.Minute + 40*time.Second) // time for four records, or for two that reach their deadline
+				// The time for four records, or for two that are not seen before their deadline.
+				time.Sleep(3*time.Minute + 40*time.Second)
 				synctest.Wait()
 				s := k.State()
 				if s.Stage != c.stage || !strings.Contains(s.Error, c.text) || s.Failing == nil || !s.Failing.Equal(p.sent[1]) || s.Seen != seen {
@@ -167,7 +168,7 @@ func TestACanaryFails(t *testing.T) {
 				if s := k.State(); s.Failing != nil || s.Error != "" || s.Seen == seen {
 					t.Errorf("afterwards: %+v", s)
 				}
-				// One line at once, and one when it has failed for a minute.
+				// The failure is logged at once and once more after a minute.
 				if n := strings.Count(log.String(), "UNHEALTHY"); n != 2 || !strings.Contains(log.String(), "arrive again") {
 					t.Errorf("said %d times:\n%s", n, log)
 				}

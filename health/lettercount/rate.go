@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// rateOver is the window of a rate, rateStep its resolution.
+	// rateOver is the window of a rate, rateStep the resolution of the window.
 	rateOver = 5 * time.Minute
 	rateStep = 10 * time.Second
 )

@@ -18,7 +18,7 @@ import (
 // drops the whole slice, and [Tally.Missing] returns its remaining offsets to read again; the other slices stay. A
 // letter is judged once its record is known to have a row or none: see [Tally.Unjudged].
 type Tally struct {
-	max     int64 // largest bytes
+	max     int64 // largest allowed value of bytes
 	bytes   int64 // estimated memory of slices and sources
 	dead    map[idempotency.Partition]*deadPartition
 	sources map[idempotency.Partition]*source
@@ -28,7 +28,7 @@ type Tally struct {
 var ErrFull = errors.New("more dead letters than are kept in memory")
 
 const (
-	// perSlice is the number of letters at which a slice is full.
+	// perSlice is the number of letters with which a slice is full.
 	perSlice = 1 << 16
 	// maxFresh is how many fresh letters of a source may wait to be judged one by one. With more, all letters from the
 	// first fresh one on are judged again. A letter is fresh if it is new and about an offset whose letters were judged
@@ -46,8 +46,10 @@ func New(most int64) *Tally {
 // deadPartition is the known content of a partition of a dead-letter topic: its slices in the order of their offsets.
 type deadPartition struct {
 	slices []*slice
-	open   *slice // the one that Add extends; nil before Begin
-	seen   int64  // all lower offsets were read at least once; a letter that is read again is not fresh
+	open   *slice // the slice that Add extends; nil before Begin
+	// The letters at all lower offsets of the dead-letter topic were read at least once; a letter that is read again is
+	// not fresh.
+	seen int64
 }
 
 // slice has the letters at offsets [from, to) of a dead-letter partition: in pending while it may grow, then in sets.
@@ -55,8 +57,8 @@ type slice struct {
 	from, to int64
 	letters  int
 	bytes    int64
-	pending  map[entry][]int64     // nil once it is sealed
-	sets     map[entry]offsets.Set // nil until then
+	pending  map[entry][]int64     // the letters before the slice is sealed; nil afterwards
+	sets     map[entry]offsets.Set // the letters once the slice is sealed; nil before
 }
 
 // entry groups letters about one source with one class of error.
@@ -68,26 +70,27 @@ type entry struct {
 // source is a partition that letters are about.
 type source struct {
 	idempotency.Partition
-	judged int64       // letters about lower offsets are judged, except the fresh ones
-	void   offsets.Set // judged offsets whose record has a row
-	fresh  []int64     // offsets below judged with a letter that was read later
-	slices int         // number of slices with letters about it
+	judged int64       // all letters about lower offsets are judged, except the fresh ones
+	void   offsets.Set // judged offsets that do not count, because their record has a row
+	fresh  []int64     // offsets below judged about which a letter was read later
+	slices int         // number of slices that have letters about the source
 
-	last *count // the last count, nil if anything has changed since
+	last *count // the last count; nil if letters or judgements have changed since
 }
 
-// count is a count of dead letters of one source.
+// count is the number of unresolved dead letters of one source, by class, and what it was computed from.
 type count struct {
 	at       Position
 	resolved offsets.Set
-	beyond   bool // there are letters from at.Next on
+	beyond   bool // true if there are letters about offsets from at.Next on
+	replayed bool // true if a replay has added rows since, so counts is too high
 	counts   map[classify.Class]int64
 }
 
 // of reports whether the count is still right for this position and these resolved letters. It is false for a nil
 // count.
 func (c *count) of(at Position, resolved offsets.Set) bool {
-	return c != nil && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
+	return c != nil && !c.replayed && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
 }
 
 // Span are the offsets [From, To).
@@ -112,12 +115,12 @@ func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Sp
 		t.dead[p] = d
 	}
 	d.open = nil
-	if n := len(d.slices); n > 0 && d.slices[n-1].to > end { // the log was truncated: it may have other records at these offsets
+	if n := len(d.slices); n > 0 && d.slices[n-1].to > end { // the log was truncated: other records may be at these offsets now
 		t.drop(d.slices...)
 		d.slices, d.seen = nil, 0
 	}
 	d.slices = slices.DeleteFunc(d.slices, func(s *slice) bool {
-		gone := s.from < start || s.from == s.to // retention deleted its start, or it is empty
+		gone := s.from < start || s.from == s.to // retention deleted the start of the slice, or the slice is empty
 		if gone {
 			t.drop(s)
 		}
@@ -125,7 +128,7 @@ func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Sp
 	})
 	at := start
 	for i, s := range d.slices {
-		if s.pending != nil && i < len(d.slices)-1 { // only the last slice can grow
+		if s.pending != nil && i < len(d.slices)-1 { // only the last slice may still grow
 			t.seal(s)
 		}
 		if at < s.from {
@@ -163,7 +166,7 @@ func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordin
 	of := t.sources[about.Partition]
 	if of == nil {
 		key := about.Partition
-		key.Cluster, key.Topic = strings.Clone(key.Cluster), strings.Clone(key.Topic) // without the copy they would keep the fetched batch in memory
+		key.Cluster, key.Topic = strings.Clone(key.Cluster), strings.Clone(key.Topic) // the strings would otherwise keep the fetched batch in memory
 		of = &source{Partition: key}
 		t.sources[key] = of
 		t.bytes += sourceBytes
@@ -225,8 +228,8 @@ func (t *Tally) seal(s *slice) {
 	s.bytes, s.pending = bytes, nil
 }
 
-// drop frees the memory of slices and deletes the sources that have no letter in another slice. The caller removes the
-// slices.
+// drop frees the memory of slices and deletes the sources that have a letter in no other slice. The caller removes the
+// slices from their partition.
 func (t *Tally) drop(all ...*slice) {
 	for _, s := range all {
 		t.bytes -= s.bytes
@@ -247,7 +250,7 @@ func (t *Tally) leave(of *source) {
 	}
 }
 
-// again makes the dead letters about offsets from an offset on unjudged.
+// again makes the dead letters about offsets from `from` on unjudged.
 func (s *source) again(from int64) {
 	if from < s.judged {
 		s.judged = from
@@ -287,7 +290,8 @@ func (t *Tally) setVoid(s *source, v offsets.Set) {
 	s.void, s.last = v, nil
 }
 
-// cursors returns a cursor for each set of letters about a source, from an offset on, tagged with the set's class.
+// cursors returns a cursor for each set of letters about offsets of s from `from` on. The tag of a cursor is the class
+// of its set.
 func (t *Tally) cursors(s *source, from int64) (all []offsets.Cursor) {
 	for _, d := range t.dead {
 		for _, part := range d.slices {
@@ -295,7 +299,7 @@ func (t *Tally) cursors(s *source, from int64) (all []offsets.Cursor) {
 				at := entry{s, class}
 				letters, ok := part.sets[at]
 				if pending := part.pending[at]; len(pending) > 0 {
-					slices.Sort(pending) // in place: their order does not matter
+					slices.Sort(pending) // sorts in place: the order of pending letters does not matter
 					letters, ok = offsets.Of(pending...), true
 				}
 				if ok && letters.End() > from {
@@ -314,8 +318,8 @@ var classes = [...]classify.Class{classify.Transient, classify.Poison, classify.
 // Part is a group of letters about one partition that the caller judges: see [Tally.Unjudged].
 type Part struct {
 	Source  idempotency.Partition
-	Offsets []int64 // ascending
-	// next is the value of source.judged once this part is judged, -1 if the letters are fresh ones.
+	Offsets []int64 // in ascending order
+	// next is the value of source.judged once this part is judged, -1 if the offsets are those of fresh letters.
 	next int64
 }
 
@@ -337,7 +341,7 @@ func (t *Tally) Beyond(topic string, position func(idempotency.Partition) int64)
 	return all
 }
 
-// last returns the greatest offset of a source with a letter, -1 without one.
+// last returns the greatest offset of a source that has a letter, -1 if none has.
 func (t *Tally) last(of *source) int64 {
 	last := int64(-1)
 	for _, d := range t.dead {
@@ -363,7 +367,7 @@ func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int6
 			return parts
 		}
 		at := position(s.Partition)
-		s.again(at) // the position may have been set back without a call of Back
+		s.again(at) // the position may have been moved back without a call of Back
 		if at == s.judged && len(s.fresh) == 0 {
 			continue
 		}
@@ -416,9 +420,16 @@ func (t *Tally) Judged(part Part, void []int64) {
 }
 
 // HasRows records that dead letters of a partition are void, because a replay added the rows of their records.
+// [Tally.Recount] still has the position of the last count.
 func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
-	if s := t.sources[p]; s != nil {
-		t.setVoid(s, offsets.Union(s.void, at))
+	s := t.sources[p]
+	if s == nil {
+		return
+	}
+	last := s.last
+	t.setVoid(s, offsets.Union(s.void, at))
+	if last != nil {
+		s.last = &count{at: last.at, replayed: true}
 	}
 }
 
@@ -439,8 +450,9 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 	return counts
 }
 
-// Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators. ok is
-// false if there was no such Count, or if the letters of the topic have changed since.
+// Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators and the rows
+// of replays since. ok is false if there was no such Count, or if the letters of the topic or what was judged about them
+// have changed since.
 func (t *Tally) Recount(topic string, resolved func(idempotency.Partition) offsets.Set) (counts map[classify.Class]int64, ok bool) {
 	at := map[idempotency.Partition]Position{}
 	for _, s := range t.of(topic) {
@@ -479,7 +491,7 @@ func (t *Tally) count(s *source, at Position, resolved offsets.Set) {
 	s.last = c
 }
 
-// prune removes from s.void the offsets that have no letter any more.
+// prune removes from s.void the offsets that no longer have a letter.
 func (t *Tally) prune(s *source) {
 	letters := t.cursors(s, 0)
 	var p offsets.Packer

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,21 +23,22 @@ func partition(topic string, id int32) idempotency.Partition {
 	return idempotency.Partition{Cluster: "c", Topic: topic, TopicID: idempotency.TopicID{byte(len(topic))}, ID: id}
 }
 
-// written is a letter in a dead-letter partition.
+// written is a dead letter in a partition of a dead-letter topic: the coordinates of its record, and its class.
 type written struct {
 	about idempotency.Coordinates
 	class classify.Class
 }
 
-// simulation has dead-letter partitions, positions, logs and rows, and counts unresolved letters by the definition.
+// simulation has dead-letter partitions, and the positions, logs and rows of source partitions. It counts unresolved
+// letters by their definition.
 type simulation struct {
-	dead      map[idempotency.Partition][]written // by offset
+	dead      map[idempotency.Partition][]written // the letters of each dead-letter partition, by offset
 	start     map[idempotency.Partition]int64
 	positions map[idempotency.Partition]int64
-	logs      map[idempotency.Partition]lettercount.Log // all offsets, if a partition has none
-	gone      map[idempotency.Partition]bool            // its topic was deleted or created again
+	logs      map[idempotency.Partition]lettercount.Log // a partition without an entry has all offsets
+	gone      map[idempotency.Partition]bool            // true if the partition's topic was deleted or created again
 	rows      map[idempotency.Coordinates]bool
-	done      map[idempotency.Coordinates]bool // discarded or acknowledged
+	done      map[idempotency.Coordinates]bool // true if an operator discarded or acknowledged the letter
 }
 
 func (w *simulation) position(p idempotency.Partition) int64 { return w.positions[p] }
@@ -48,7 +50,7 @@ func (w *simulation) log(p idempotency.Partition) lettercount.Log {
 	return lettercount.Log{End: 1 << 60}
 }
 
-// at returns the position of a partition with its log.
+// at returns what a tally needs to know of a source partition: its position and its log.
 func (w *simulation) at(p idempotency.Partition) lettercount.Position {
 	if w.gone[p] {
 		return lettercount.Position{Next: w.positions[p]}
@@ -98,7 +100,7 @@ func (w *simulation) count(topic string) map[classify.Class]int64 {
 	return counts
 }
 
-// beyond reports whether a partition has a letter at its position or beyond it.
+// beyond reports whether a source partition has a letter at or after its position.
 func (w *simulation) beyond(of idempotency.Partition) bool {
 	for p, all := range w.dead {
 		for _, l := range all[min(w.start[p], int64(len(all))):] {
@@ -111,7 +113,7 @@ func (w *simulation) beyond(of idempotency.Partition) bool {
 }
 
 // look brings a tally up to date with the simulation, as the watch of a member does. It reads the dead-letter log in
-// parts of answer letters, and judges at most most letters in one step.
+// parts of answer letters, and judges at most as many letters in one step as most says.
 func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
 	tally.Keep(func(p idempotency.Partition) bool { _, there := w.dead[p]; return there })
 	for p, all := range w.dead {
@@ -155,7 +157,7 @@ func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, mo
 	}
 }
 
-// TestTally: after any changes of dead letters, positions, rows and logs, a tally that followed them and a new one both
+// TestTally: letters, positions, rows and logs change at random. Both a tally that followed the changes and a new one
 // have the count of the definition.
 func TestTally(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -167,6 +169,18 @@ func TestTally(t *testing.T) {
 			logs: map[idempotency.Partition]lettercount.Log{}, gone: map[idempotency.Partition]bool{},
 		}
 		tally := lettercount.New(1 << 20)
+		replay := func(t *rapid.T, sources ...idempotency.Partition) {
+			of := rapid.SampledFrom(sources).Draw(t, "of")
+			var all []int64
+			for range rapid.IntRange(1, 10).Draw(t, "n") {
+				at := idempotency.Coordinates{Partition: of, Offset: rapid.Int64Range(0, 70).Draw(t, "replayed")}
+				if at.Offset < w.positions[of] { // a replay adds no row that members may still add
+					w.rows[at] = true
+					all = append(all, at.Offset)
+				}
+			}
+			tally.HasRows(of, offsets.Of(all...))
+		}
 		decide := func(t *rapid.T, topic string) {
 			for range rapid.IntRange(0, 5).Draw(t, "decisions") {
 				of := rapid.SampledFrom(sources).Draw(t, "of")
@@ -183,7 +197,7 @@ func TestTally(t *testing.T) {
 			w.look(t, tally, answer, most)
 			for _, topic := range []string{"a", "bb"} {
 				want := w.count(topic)
-				for range 2 { // a count changes nothing
+				for range 2 { // counting twice gives the same result
 					if d := cmp.Diff(want, tally.Count(topic, w.at, w.resolved)); d != "" {
 						t.Fatalf("%s, followed (-want +got):\n%s", topic, d)
 					}
@@ -202,6 +216,9 @@ func TestTally(t *testing.T) {
 					t.Fatalf("%s, started now (-want +got):\n%s", topic, d)
 				}
 				decide(t, topic)
+				if rapid.Bool().Draw(t, "replayed since") {
+					replay(t, slices.DeleteFunc(slices.Clone(sources), func(of idempotency.Partition) bool { return of.Topic != topic })...)
+				}
 				if got, ok := tally.Recount(topic, w.resolved); !ok || !maps.Equal(w.count(topic), got) {
 					t.Fatalf("%s after new decisions: %v (%v), want %v", topic, got, ok, w.count(topic))
 				}
@@ -231,25 +248,14 @@ func TestTally(t *testing.T) {
 				of := rapid.SampledFrom(sources).Draw(t, "of")
 				to := rapid.Int64Range(0, w.positions[of]).Draw(t, "to")
 				tally.Back(of, to)
-				for range rapid.Int64Range(0, w.positions[of]-to).Draw(t, "again") { // rows may be added; none is removed
+				for range rapid.Int64Range(0, w.positions[of]-to).Draw(t, "again") { // records that are read again may add rows, but do not remove any
 					at := idempotency.Coordinates{Partition: of, Offset: to}
 					w.rows[at] = w.rows[at] || rapid.Bool().Draw(t, "row")
 					to++
 				}
 				w.positions[of] = to
 			},
-			"replay": func(t *rapid.T) {
-				of := rapid.SampledFrom(sources).Draw(t, "of")
-				var all []int64
-				for range rapid.IntRange(1, 10).Draw(t, "n") {
-					at := idempotency.Coordinates{Partition: of, Offset: rapid.Int64Range(0, 70).Draw(t, "replayed")}
-					if at.Offset < w.positions[of] { // a replay adds no row that members may still add
-						w.rows[at] = true
-						all = append(all, at.Offset)
-					}
-				}
-				tally.HasRows(of, offsets.Of(all...))
-			},
+			"replay":    func(t *rapid.T) { replay(t, sources...) },
 			"decisions": func(t *rapid.T) { decide(t, rapid.SampledFrom([]string{"a", "bb"}).Draw(t, "topic")) },
 			"rows go": func(t *rapid.T) {
 				topic := rapid.SampledFrom([]string{"a", "bb"}).Draw(t, "topic")
@@ -316,8 +322,7 @@ func TestTallyForgets(t *testing.T) {
 	}
 }
 
-// TestTallyOfAPositionThatWasSetBack: an unresolved letter becomes void once its record was read again and became a
-// row.
+// TestTallyOfAPositionThatWasSetBack: an unresolved letter becomes void if its record is read again and becomes a row.
 func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	letter := idempotency.Coordinates{Partition: of, Offset: 5}
@@ -332,7 +337,7 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 		t.Fatalf("%d letters stand, want 1", got)
 	}
 	tally.Back(of, 3)
-	w.rows[letter] = true // the position is past the record again
+	w.rows[letter] = true // the record has become a row, and the position is after it again
 	w.look(t, tally, 10, 10)
 	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 0 {
 		t.Errorf("%d letters stand, and the record has a row", got)
@@ -343,7 +348,7 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 func TestTallyIsFull(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
-	tally.Begin(p, 0) // without an effect, because Missing was not called before
+	tally.Begin(p, 0) // has no effect, because Missing was not called before
 	tally.Missing(p, 0, 1<<30)
 	tally.Begin(p, 0)
 	var err error
@@ -361,8 +366,8 @@ func TestTallyIsFull(t *testing.T) {
 	}
 }
 
-// TestTallyOfWhatCannotBeRead: if the reading of a span begins again and again and reads nothing, at most one slice
-// results.
+// TestTallyOfWhatCannotBeRead: if the reading of a span is begun again and again without reading a letter, the tally
+// gets at most one slice.
 func TestTallyOfWhatCannotBeRead(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
@@ -376,8 +381,8 @@ func TestTallyOfWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestTallyOfRepeats: a letter about a record that already has one is judged again, and the record is counted once,
-// however many letters it has.
+// TestTallyOfRepeats: if a record gets another letter, the record is judged again. It is counted once, however many
+// letters it has.
 func TestTallyOfRepeats(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	w := &simulation{
@@ -415,7 +420,7 @@ func TestRate(t *testing.T) {
 }
 
 // TestTallyOfDecisions: after an operator resolves or reopens letters, Recount returns the new count at the known
-// positions. After a replay only Count returns it, and the table is not read again.
+// positions. After a replay it does, too.
 func TestTallyOfDecisions(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	w := &simulation{
@@ -452,9 +457,7 @@ func TestTallyOfDecisions(t *testing.T) {
 	delete(w.done, at(3))
 	counts("one of them reopened", 9)
 	tally.HasRows(of, offsets.Of(4, 5, 9))
-	if _, ok := tally.Recount("a", w.resolved); ok {
-		t.Error("rows came since, and it is counted without a look at the positions")
-	}
+	counts("three replayed, one of them resolved before", 7)
 	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 7 {
 		t.Errorf("%d count after a replay, want 7", got)
 	}

@@ -12,7 +12,7 @@ const dumpBytes = 1 << 20
 // Goroutines returns the stacks of all goroutines as Go prints them, at most about most bytes. It removes the arguments
 // of functions, because parts of records may be among them.
 func Goroutines(most int) []byte {
-	buf := make([]byte, 2*most) // the filter removes about half
+	buf := make([]byte, 2*most) // about half of it is removed afterwards
 	n := runtime.Stack(buf, true)
 	cut := n == len(buf)
 	var out bytes.Buffer
@@ -31,8 +31,8 @@ func Goroutines(most int) []byte {
 	return out.Bytes()
 }
 
-// withoutArguments replaces the arguments in the line of a call, such as "pkg.(*T).do(0x1, {0x2, 0x3})". Other lines
-// stay: a file, which begins with a tab, and "goroutine" or "created by".
+// withoutArguments removes the values of the arguments from the line of a call, such as "pkg.(*T).do(0x1, {0x2, 0x3})".
+// Other lines stay: the line of a file, which begins with a tab, and those that begin with "goroutine" or "created by".
 func withoutArguments(line []byte) []byte {
 	if bytes.HasPrefix(line, []byte("\t")) || bytes.HasPrefix(line, []byte("goroutine ")) || bytes.HasPrefix(line, []byte("created by ")) ||
 		!bytes.HasSuffix(line, []byte(")")) {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// Touched is the interval at which a process that is alive writes the file.
+	// Touched is the interval at which a living process writes the file.
 	Touched = 5 * time.Second
-	// Stale is the largest age of the file of a process that is alive: two writes may be missed.
+	// Stale is the age of the file above which its process counts as dead: two writes may be missed.
 	Stale = 3 * Touched
 )
 
@@ -51,7 +51,7 @@ func (f *File) Begin(now time.Time) error {
 		return fmt.Errorf("%s is a symbolic link: name the file itself", f.path)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is no regular file", f.path)
-	default: // perhaps left by a process that was killed
+	default: // the file may come from a process that was killed
 		if _, err := written(f.path); errors.Is(err, errNoTime) {
 			return fmt.Errorf("%w: it would be overwritten; name another file, or delete it", err)
 		}
@@ -77,7 +77,7 @@ func (f *File) Touch(now time.Time) (err error) {
 		return nil
 	}
 	next := filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+".new")
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a process that was killed
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // the file was left by a process that was killed
 		return fmt.Errorf("liveness file: %w", err)
 	}
 	out, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // it tells nothing secret
@@ -149,7 +149,7 @@ func written(path string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("liveness file: %w", err)
 	}
-	defer func() { _ = in.Close() }() // read only
+	defer func() { _ = in.Close() }() // closing cannot lose data: the file was only read
 	text, err := io.ReadAll(io.LimitReader(in, 100))
 	if err != nil {
 		return time.Time{}, fmt.Errorf("liveness file: %w", err)

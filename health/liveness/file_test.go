@@ -24,7 +24,7 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// wantError checks that err has all of words, or that err is nil if there are no words.
+// wantError fails the test unless err contains all of words, or is nil if there are none.
 func wantError(t *testing.T, err error, words ...string) {
 	t.Helper()
 	switch {
@@ -48,7 +48,7 @@ func TestFile(t *testing.T) {
 	wantError(t, liveness.Fresh(path, now), "no file "+path)
 	wantError(t, f.Begin(now))
 	wantError(t, liveness.Fresh(path, now))
-	wantError(t, f.Begin(now.Add(time.Hour))) // a process that was killed left it
+	wantError(t, f.Begin(now.Add(time.Hour))) // the file of a process that was killed
 	wantError(t, f.Touch(now.Add(time.Minute)))
 	wantError(t, liveness.Fresh(path, now.Add(time.Minute)))
 	if all := names(t, dir); len(all) != 1 {
@@ -66,7 +66,7 @@ func TestFile(t *testing.T) {
 	wantError(t, f.Remove()) // the file is gone already
 	wantError(t, f.Touch(now))
 	wantError(t, f.End())
-	wantError(t, f.Touch(now)) // without an effect after End
+	wantError(t, f.Touch(now)) // has no effect after End
 	wantError(t, liveness.Fresh(path, now), "no file")
 	if all := names(t, dir); len(all) != 0 {
 		t.Errorf("left behind: %v", all)
@@ -126,7 +126,7 @@ func TestWhatIsNoLivenessFile(t *testing.T) {
 	}
 	wantError(t, liveness.NewFile(at("folder")).Begin(time.Now()), "is a folder: name a file in it")
 	wantError(t, liveness.Fresh(at("folder"), time.Now()), "no regular file")
-	wantError(t, liveness.NewFile(at("folder")).Touch(time.Now()), "folder") // the path became a folder after the start
+	wantError(t, liveness.NewFile(at("folder")).Touch(time.Now()), "folder") // the path has become a folder after the start
 	wantError(t, liveness.NewFile(at("gone/alive")).Begin(time.Now()), "there is no folder "+at("gone"), "create it")
 	wantError(t, liveness.NewFile(at("empty/alive")).Begin(time.Now()), "not a directory")
 	wantError(t, liveness.Fresh(at("empty/alive"), time.Now()), "not a directory")
@@ -147,7 +147,8 @@ func TestALink(t *testing.T) {
 	}
 	f := liveness.NewFile(link)
 	wantError(t, f.Begin(time.Now()), "is a symbolic link: name the file itself")
-	if err := os.Symlink(target, filepath.Join(dir, ".alive.new")); err != nil { // at the path of the temporary file
+	// A symbolic link at the path of the temporary file.
+	if err := os.Symlink(target, filepath.Join(dir, ".alive.new")); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, f.Touch(time.Now()))

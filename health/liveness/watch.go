@@ -33,11 +33,11 @@ import (
 )
 
 const (
-	// Stalled is the time without a turn after which a restart is the better choice.
+	// Stalled is the time without a turn after which a restart is better than waiting.
 	Stalled = time.Minute
 	// Every is the interval in which to call [Watch.Check].
 	Every = time.Second
-	// missed is the most time that one check adds, however late it comes.
+	// missed is the most time that one check adds, even if it comes later.
 	missed = 2 * Every
 )
 
@@ -46,14 +46,14 @@ const (
 type Watch struct {
 	mu      sync.Mutex
 	checked time.Time     // zero before the first check
-	ran     time.Duration // counted so far
+	ran     time.Duration // the time that checks have counted so far
 	seen    map[uint64]seen
 }
 
 // seen is the last check at which a loop had turned, or did not need to.
 type seen struct {
 	turns uint64
-	at    time.Duration // of ran
+	at    time.Duration // value of ran at that check
 }
 
 // Stall is a loop that does not turn.

@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// TestStates covers which state of a loop makes it stalled, if it lasts for a minute.
+// TestStates: for each state of a loop, the test says whether the loop counts as stalled after a minute in that state.
 func TestStates(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -47,19 +47,20 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestAPause: time in which the watch itself did not run does not count, however often that happens.
+// TestAPause: time in which the watch itself did not run does not count for a loop, however often that happens.
 func TestAPause(t *testing.T) {
 	var w liveness.Watch
 	now := time.Now()
 	busy := []pulse.State{{ID: 1, Name: "reader", Working: true}}
 	w.Check(now, busy)
 	for range 29 {
-		now = now.Add(90 * time.Second) // SIGSTOP, a machine that moves, a laptop that sleeps
+		now = now.Add(90 * time.Second) // as if the process was stopped or the machine slept
 		if got := w.Check(now, busy); got != nil {
 			t.Fatalf("stalled by a pause: %v", got)
 		}
 	}
-	if got := w.Check(now.Add(-time.Hour), busy); got != nil { // impossible with a monotonic clock
+	// A clock that is set back, which cannot happen with a monotonic clock.
+	if got := w.Check(now.Add(-time.Hour), busy); got != nil {
 		t.Fatalf("stalled by a clock that was set back: %v", got)
 	}
 	now = now.Add(-time.Hour)
@@ -77,7 +78,7 @@ func TestTheLongestFirst(t *testing.T) {
 	now := time.Now()
 	all := []pulse.State{{ID: 1, Name: "reader", Working: true}, {ID: 2, Name: "lane 1", Working: true}, {ID: 3, Name: "lane 0"}}
 	w.Check(now, all)
-	all[0].Turns++ // a moment later than the lane
+	all[0].Turns++ // the reader's last turn is a moment later than that of the lane
 	var got []liveness.Stall
 	for range 65 {
 		now = now.Add(time.Second)
@@ -87,13 +88,13 @@ func TestTheLongestFirst(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := w.Check(now, all[2:]); got != nil { // the stalled loops have ended
+	if got := w.Check(now, all[2:]); got != nil { // the stalled loops have ended, so only lane 0 is left
 		t.Error(got)
 	}
 }
 
-// TestAnyHistory: in random histories of loops and polls, a loop is stalled if and only if it was working, waited for
-// no dependency and made no turn during polls that cover a minute.
+// TestAnyHistory: in random histories of loops and checks, a loop is stalled if and only if it was working, waited for
+// no dependency and made no turn during checks that cover a minute.
 func TestAnyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var w liveness.Watch
@@ -114,7 +115,7 @@ func TestAnyHistory(t *testing.T) {
 					s.Working = !s.Working
 				case 2:
 					s.Waiting = !s.Waiting
-				default: // as before
+				default: // the state stays as it was
 				}
 				if still[s.Name] += min(step, 2*time.Second); turned || !s.Working || s.Waiting {
 					still[s.Name] = 0

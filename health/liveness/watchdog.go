@@ -22,11 +22,11 @@ type Watchdog struct {
 
 	watch   Watch
 	verdict atomic.Pointer[verdict]
-	changed chan struct{} // signals that the verdict changed between alive and not; has room for one signal
+	changed chan struct{} // gets a signal when the verdict changes between alive and not alive; has room for one signal
 
 	// Owned by the goroutine that reports:
-	stalled time.Time              // since when the report says that the process is not alive; zero while it is
-	failing reliability.FailureLog // of failures to write the file
+	stalled time.Time              // since when the process is reported as not alive; zero while it is alive
+	failing reliability.FailureLog // about failures to write the file
 }
 
 // verdict is the result of the last check.
@@ -74,7 +74,7 @@ func (w *Watchdog) check() {
 	if (before == nil) != (now == nil) {
 		select {
 		case w.changed <- struct{}{}:
-		default: // a signal is pending already
+		default: // there is no room: a signal waits already
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (w *Watchdog) dumpGoroutines(ctx context.Context) {
 	}
 }
 
-// reportWithin bounds the time for the last log lines.
+// reportWithin bounds the time for the last log lines before the process exits.
 const reportWithin = 1500 * time.Millisecond
 
 // Enforce ends a process that got a signal to stop and does not end: a stalled loop must not need a SIGKILL. Once stop
@@ -148,7 +148,7 @@ func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-c
 	case <-over.C:
 		ctx := context.WithoutCancel(stop)
 		told := make(chan struct{})
-		go func() { // writing may block for ever; the exit ends it then
+		go func() { // runs in a goroutine because a write may block for ever; the exit of the process then ends it
 			defer close(told)
 			w.remove(ctx, w.file.End)
 			w.log.ErrorContext(ctx, "shutdown timed out; exiting", "after", within)

@@ -17,7 +17,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// said is the writer of the log and of the dumps.
+// said collects what the watchdog writes: log lines and dumps.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,7 +37,7 @@ func (s *said) take() string {
 	return s.text.String()
 }
 
-// lines returns the log lines in a text, without time.
+// lines returns the log lines in a text, without their times.
 func lines(text string) (all []string) {
 	for line := range strings.Lines(text) {
 		if _, rest, ok := strings.Cut(line, "level="); ok {
@@ -81,7 +81,7 @@ func TestTheLifeOfALoop(t *testing.T) {
 		}
 		lane := loops.Begin("lane 0")
 		alive()
-		time.Sleep(time.Hour) // the loop has no work
+		time.Sleep(time.Hour) // a loop without work does not stall
 		alive()
 		lane.Work()
 		time.Sleep(59 * time.Second)
@@ -116,7 +116,7 @@ func TestTheLifeOfALoop(t *testing.T) {
 		if got := lines(out.take()); len(got) != 1 || got[0] != `INFO msg="Liveness check passed again" after=1h0m1s` {
 			t.Errorf("%q", got)
 		}
-		time.Sleep(time.Hour) // the next stall is reported again
+		time.Sleep(time.Hour) // after the loop has turned again, the next stall is reported
 		synctest.Wait()
 		if got := lines(out.take()); len(got) != 1 {
 			t.Errorf("%q", got)
@@ -157,7 +157,7 @@ func TestAFileThatCannotBeWritten(t *testing.T) {
 		if err := w.Live(); err != nil {
 			t.Error(err)
 		}
-		// One line at once, one after a minute, and one each five minutes.
+		// The failure is logged at once, after a minute, and then every five minutes.
 		if got := lines(out.take()); len(got) != 13 || !strings.HasPrefix(got[0], `WARN msg="the liveness file cannot be written: a probe that looks at it will fail"`) {
 			t.Errorf("%q", got)
 		}
@@ -174,7 +174,7 @@ func TestAFileThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// blocked is a standard error without a reader.
+// blocked is a writer of which every Write waits, as a standard error without a reader.
 type blocked struct{ until chan struct{} }
 
 func (b blocked) Write(p []byte) (int, error) {
@@ -182,7 +182,7 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestABlockedLog: the probe stays right while the log's reader is blocked.
+// TestABlockedLog: the liveness probe has the right result even while writes to the log block.
 func TestABlockedLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe := blocked{make(chan struct{})}
@@ -206,13 +206,13 @@ func TestABlockedLog(t *testing.T) {
 	})
 }
 
-// TestEnforce: a process that got the signal to stop ends, on its own or by force.
+// TestEnforce: a process that got the signal to stop ends in time, by itself or because Enforce ends it.
 func TestEnforce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	for _, c := range []struct {
 		name   string
 		told   bool
-		ends   time.Duration // from the signal to the end of the process; 0: it never ends by itself
+		ends   time.Duration // the time from the signal to the end of the process by itself; 0 if it does not end
 		exited bool
 	}{
 		{"ends in time", true, 27 * time.Second, false},

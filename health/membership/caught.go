@@ -14,7 +14,7 @@ import (
 type caughtStore struct {
 	Store
 	logger *slog.Logger
-	logged panics.Seen // the panics that were logged, so that each heartbeat does not log one again
+	logged panics.Seen // the panics that were logged, so that a panic at each heartbeat is logged once
 }
 
 // Beat implements [Store].
@@ -40,7 +40,7 @@ func (s *caughtStore) Sweep(ctx context.Context, forget time.Duration) (swept in
 	return swept, err
 }
 
-// call runs op. A panic is an [ErrUnavailable], and its stack is logged once.
+// call runs op. It turns a panic into an [ErrUnavailable], and logs the stack of each different panic once.
 func (s *caughtStore) call(ctx context.Context, op func() error) error {
 	err := panics.Catch(op)
 	caught, anew := s.logged.Anew(err)

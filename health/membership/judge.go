@@ -13,18 +13,18 @@ const (
 	// Silent is the time without a heartbeat after which a log line reports a member. It is two intervals of heartbeats
 	// if that is longer.
 	Silent = 20 * time.Second
-	// Missing is the time without a heartbeat after which a member is stale, which needs a person.
+	// Missing is the time without a heartbeat after which a member is stale: an operator should look at it.
 	Missing = time.Minute
 	// Idling is the time without a record after which a running member is reported as idle, or as stuck if it has a
 	// lag.
 	Idling = 5 * time.Minute
 	// Stopping is the time in the status SHUTTING_DOWN after which a member is reported.
 	Stopping = 2 * time.Minute
-	// Forget is how long a missing member stays listed.
+	// Forget is how long a missing member stays in the list of members.
 	Forget = time.Hour
 )
 
-// named is the largest number of members that a reason names.
+// named is the largest number of members that the reason of the health report names.
 const named = 20
 
 // Judge computes the health of the members of a scope from the store's response at now.
@@ -84,7 +84,7 @@ func Findings(m Member) (all []health.MemberFinding) {
 	}
 	idle := m.Idle
 	if idle < 0 {
-		idle = m.InStatus // it has not taken a record yet
+		idle = m.InStatus // the member has not taken a record yet
 	}
 	if m.Status == Running && m.Age <= Missing && idle > Idling {
 		switch long := idle.Round(time.Second); {

@@ -11,7 +11,7 @@ import (
 	"sluice/health"
 )
 
-// running returns a healthy member, with changes applied.
+// running returns a healthy member with these changes.
 func running(id string, change ...func(*Member)) Member {
 	m := Member{Beat: Beat{ID: id, Status: Running, Idle: time.Second, Lag: 3, TTL: 30 * time.Second}, Registered: true, Age: 2 * time.Second, InStatus: time.Hour}
 	for _, c := range change {

@@ -17,7 +17,7 @@ import (
 const (
 	// drainTTL is the least TTL of a member that shuts down, so that its registration outlives a slow drain.
 	drainTTL = time.Minute
-	// callTimeout bounds each call: a slower store counts as one that does not answer.
+	// callTimeout bounds each call of the store: a slower store counts as one that does not answer.
 	callTimeout = 1500 * time.Millisecond
 	// hopeless bounds the call that unregisters this member if the store is probably down: the last heartbeat failed,
 	// or is older than two intervals.
@@ -26,14 +26,15 @@ const (
 
 // Config of a [Keeper].
 type Config struct {
-	ID string // of this member; unique
-	// Beat is the interval of heartbeats, TTL how long a heartbeat is valid, Sweep the interval of sweeps.
+	ID string // id of this member; unique
+	// Beat is the interval of heartbeats, TTL how long a heartbeat is valid, Sweep the interval at which expired
+	// registrations are removed.
 	Beat, TTL, Sweep time.Duration
 	// Poll returns how long ago this member last fetched a record, negative if never, and its lag, -1 if unknown. It
 	// does not block.
 	Poll       func() (idle time.Duration, lag int64)
 	Logger     *slog.Logger
-	Registerer prometheus.Registerer // nil for no metrics
+	Registerer prometheus.Registerer // nil registers no metrics
 }
 
 // Keeper keeps the registration of one member and watches those of all others. It makes its requests in a goroutine of
@@ -42,26 +43,26 @@ type Keeper struct {
 	Config
 	store    Store
 	metrics  metrics
-	beating  reliability.FailureLog // of heartbeats
-	polling  reliability.FailureLog // of polls of the members
-	sweeping reliability.FailureLog // of sweeps
-	foreign  reliability.FailureLog // of entries that other programs wrote
+	beating  reliability.FailureLog // about heartbeats
+	polling  reliability.FailureLog // about polls of the members
+	sweeping reliability.FailureLog // about sweeps
+	foreign  reliability.FailureLog // about entries that other programs wrote
 	status   Status
-	lost     bool                  // the last heartbeat failed
+	lost     bool                  // true if the last heartbeat failed
 	beatAt   time.Time             // time of the last successful heartbeat
 	silent   map[string]silentLine // members that were logged as silent
 
 	mu   sync.Mutex
 	last pollResult
-	beat time.Time // beatAt, for other goroutines
+	beat time.Time // equal to beatAt, for other goroutines
 }
 
 // pollResult is the last response of the store about the members, and the error of the last poll.
 type pollResult struct {
 	members []Member
 	health  health.Members
-	at      time.Time // time of the request; the zero time before the first response
-	err     error     // of the last poll, which may be newer than the response; nil if it succeeded
+	at      time.Time // when the request was sent; the zero time before the first response
+	err     error     // error of the last poll, which may be newer than the response; nil if that poll succeeded
 }
 
 // NewKeeper returns a keeper that does nothing before Run. The caller closes the store.
@@ -222,7 +223,7 @@ func (k *Keeper) Members() health.Members {
 	case why == "":
 	case last.at.IsZero():
 		h = health.Members{Status: health.MembersUnknown, Reason: why, Members: []health.Member{}, Findings: []health.MemberFinding{}}
-	default: // the last known members, without a verdict
+	default: // keeps the members of the last response, without a verdict
 		h.Status, h.Reason, h.Findings = health.MembersUnknown, why, []health.MemberFinding{}
 	}
 	return h

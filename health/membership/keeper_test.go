@@ -51,7 +51,7 @@ func (f *faulty) fail(ctx context.Context) error {
 	return err
 }
 
-// errPanics makes a faulty store panic.
+// errPanics, as the error of a faulty store, makes the store panic.
 var errPanics = errors.New("panic")
 
 func (f *faulty) Beat(ctx context.Context, b membership.Beat) (bool, error) {
@@ -84,7 +84,7 @@ func (f *faulty) Sweep(ctx context.Context, forget time.Duration) (int, error) {
 	return f.Store.Sweep(ctx, forget)
 }
 
-// lines are the logged lines.
+// lines collects log lines.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -133,7 +133,7 @@ type bench struct {
 
 var scope = membership.Scope{Pipeline: "p", Group: "g"}
 
-// keep runs a keeper in a bubble.
+// keep runs test in a bubble, with a keeper that has started.
 func keep(t *testing.T, test func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +149,7 @@ func keep(t *testing.T, test func(*bench)) {
 
 func (b *bench) start() {
 	k, err := membership.NewKeeper(b.store, membership.Config{
-		ID: "me", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: 59 * time.Second, // never at the time of a heartbeat
+		ID: "me", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: 59 * time.Second, // 59 s, so that a sweep does not come at the time of a heartbeat
 		Poll:   func() (time.Duration, int64) { return time.Duration(b.idle.Load()), b.lag.Load() },
 		Logger: slog.New(slog.NewJSONHandler(&b.log, nil)), Registerer: b.registry,
 	})
@@ -170,13 +170,13 @@ func (b *bench) start() {
 	synctest.Wait()
 }
 
-// pass lets virtual time pass.
+// pass advances the virtual time.
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// other sends a beat of another member.
+// other stores a heartbeat of another member.
 func (b *bench) other(id string, status membership.Status, ttl time.Duration) {
 	b.Helper()
 	if _, err := b.memory.Store(scope).Beat(b.Context(), membership.Beat{ID: id, Status: status, Idle: -1, Lag: -1, TTL: ttl}); err != nil {
@@ -211,7 +211,7 @@ func (b *bench) wantLines(want []string, keys ...string) {
 	}
 }
 
-// gauges returns the values of a metric by its label.
+// gauges returns the values of a metric by the value of its label.
 func (b *bench) gauges(name string) map[string]float64 {
 	b.Helper()
 	families, err := b.registry.Gather()
@@ -278,8 +278,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestLost: the next heartbeat restores a missing registration, and a log line reports it. The same holds if the store
-// lost all data.
+// TestLost: if the registration of a member is missing in the store, or the store lost all data, the next heartbeat
+// restores it, and a log line reports this.
 func TestLost(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
@@ -337,8 +337,8 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestWatch: other members without heartbeats are logged, counted and reported as findings. They have series as long as
-// the last-seen index has them.
+// TestWatch: other members without heartbeats are logged, counted and reported as findings. A member has metric series
+// as long as the store's index of last heartbeats has it.
 func TestWatch(t *testing.T) {
 	keep(t, func(b *bench) {
 		started := time.Now()
@@ -363,7 +363,7 @@ func TestWatch(t *testing.T) {
 		b.other("b", membership.Running, 2*time.Hour)
 		b.other("stops", membership.ShuttingDown, 2*time.Hour)
 		b.pass(35 * time.Second)
-		b.want(health.MembersOK, "4 active consumers") // exactly a minute is not stale yet
+		b.want(health.MembersOK, "4 active consumers") // a member counts as stale only after more than a minute
 		b.pass(5 * time.Second)
 		b.want(health.MembersDegraded, "Stale consumers: a")
 		if f := b.keeper.Members().Findings; len(f) != 1 || f[0].ID != "a" || f[0].Severity != health.LevelCritical {
@@ -372,7 +372,7 @@ func TestWatch(t *testing.T) {
 		b.wantLines([]string{
 			"INFO Consumer sends heartbeats again consumer_id=stays",
 			"INFO Removed stale consumers count=1",
-			"WARN Consumer has not sent heartbeat consumer_id=a seconds=60", // logged by the poll before
+			"WARN Consumer has not sent heartbeat consumer_id=a seconds=60", // the poll before has logged this
 			"WARN Consumer has not sent heartbeat consumer_id=b seconds=30",
 			"WARN Consumer has not sent heartbeat consumer_id=stays seconds=30",
 			"WARN Consumer has not sent heartbeat consumer_id=stops seconds=30",
@@ -381,7 +381,7 @@ func TestWatch(t *testing.T) {
 		if timestamps["a"] != float64(started.Unix()) || ages["a"] != 70 || len(timestamps) != 5 || len(ages) != 5 || ages["me"] != 0 {
 			b.Errorf("timestamps %v, ages %v", timestamps, ages)
 		}
-		// The series of a member ends when it leaves, and when the index forgets it.
+		// The series of a member end when it leaves, or when the index drops it.
 		if err := b.memory.Store(scope).Leave(b.Context(), "stops"); err != nil {
 			b.Fatal(err)
 		}
@@ -404,8 +404,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestStoreDown: while the store is down, slow or hanging, other members have no series and the own one has the time of
-// its last heartbeat that arrived; afterwards all series are back.
+// TestStoreDown: while the store is down, slow or hanging, the keeper has no series for other members, and its own
+// series has the time of its last successful heartbeat. Afterwards all series are back.
 func TestStoreDown(t *testing.T) {
 	for name, fault := range map[string]func(*faulty){
 		"down": func(f *faulty) { f.set(membership.ErrUnavailable, 0) },
@@ -440,7 +440,8 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
-// TestEnd: Run ends within two seconds after ctx with any behaviour of the store, and at once if the store answers.
+// TestEnd: however the store behaves, Run ends within two seconds after the end of ctx. It ends at once if the store
+// answers.
 func TestEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault func(*bench)
@@ -472,8 +473,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestKeeper_Panic: a store that panics counts as down. The stack is logged once, and the value of the panic never. At
-// its end the member logs the same as with any store that fails.
+// TestKeeper_Panic: a store that panics counts as down. The stack is logged once, and the value of the panic is never
+// logged. At its end the keeper logs the same as with any store that fails.
 func TestKeeper_Panic(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
@@ -485,7 +486,7 @@ func TestKeeper_Panic(t *testing.T) {
 			"WARN heartbeat failed err=the store of registrations is unavailable: panic of type string",
 			"WARN members cannot be listed err=the store of registrations is unavailable: panic of type string",
 			"WARN stale consumers cannot be removed err=the store of registrations is unavailable: panic of type string",
-			"WARN heartbeat failed err=the store of registrations is unavailable: panic of type string", // a minute later
+			"WARN heartbeat failed err=the store of registrations is unavailable: panic of type string", // the line that comes after a minute
 			"WARN members cannot be listed err=the store of registrations is unavailable: panic of type string",
 		}, "err")
 		b.store.set(nil, 0)
@@ -505,7 +506,7 @@ func TestNewKeeper_LongID(t *testing.T) {
 	}
 }
 
-// TestOldAnswer: after its process was suspended, a keeper treats its last response as outdated.
+// TestOldAnswer: after the process was suspended, the keeper treats the last response of the store as outdated.
 func TestOldAnswer(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.stop()
@@ -525,8 +526,8 @@ func TestOldAnswer(t *testing.T) {
 	})
 }
 
-// TestForeign: rows of other programs are logged when they appear, at intervals, and when they disappear. They hide no
-// member.
+// TestForeign: data of other programs in the store are logged when they appear, then at intervals, and when they
+// disappear. Members are listed nevertheless.
 func TestForeign(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.log.take()
@@ -540,8 +541,8 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// TestBoundedSeries: with any number and content of ids there are few series, and those of missing members are among
-// them.
+// TestBoundedSeries: the number of series is small, even if there are thousands of other members or their ids are long.
+// The series of missing members are among them.
 func TestBoundedSeries(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.other("oldest", membership.Running, time.Second)
@@ -560,7 +561,7 @@ func TestBoundedSeries(t *testing.T) {
 			b.Errorf("%d series; oldest %v, own %v", len(ages), oldest, own)
 		}
 		b.wantGauges("sluice_members", map[string]float64{"running": 3003, "shutting_down": 0, "missing": 1})
-		// When all of them are silent, few lines say so.
+		// If all of these members are silent, few lines say so.
 		b.pass(20 * time.Second)
 		b.pass(10 * time.Second)
 		if lines := b.log.take("count"); len(lines) > 2*(membership.LinesPerPoll+1)+1 || !strings.HasPrefix(lines[len(lines)-1], "WARN more consumers have not sent heartbeat count=") {

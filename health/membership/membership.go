@@ -1,6 +1,6 @@
-// Package membership keeps registrations: each member of a group renews its own every few seconds and watches those of
-// the others. Registrations are for observers only: their loss changes the health report and never the path of a
-// record.
+// Package membership keeps registrations: each member of a group renews its own registration every few seconds and
+// watches those of the others. Registrations are for observers only: their loss changes the health report and never
+// which records are read or written.
 package membership
 
 import (
@@ -12,7 +12,7 @@ import (
 // Status is the status that a member reports about itself.
 type Status string
 
-// The statuses, by the names that other systems know.
+// The statuses of a member, with names that other systems know.
 const (
 	Running      Status = "RUNNING"
 	ShuttingDown Status = "SHUTTING_DOWN"
@@ -39,15 +39,15 @@ type Beat struct {
 
 // Member is a member as the store knows it at the time of its answer. Durations are by the store's clock.
 type Member struct {
-	// Beat is its last heartbeat, but Idle is as of now: it grows with Age.
+	// Beat is the member's last heartbeat. Only Idle is as of now: it grows with Age.
 	Beat
 	// Registered is true while its registration exists. It is false once the TTL is over or the registration was
 	// removed: the Member then comes from the last-seen index.
 	Registered bool
 	// Age is the time since the last heartbeat.
 	Age time.Duration
-	// InStatus is for how long it has had its status. A member that registers again with the same status keeps this
-	// time, unless the last-seen index has forgotten it.
+	// InStatus is how long the member has had its status. A member that registers again with the same status keeps this
+	// time, unless the last-seen index has forgotten the member.
 	InStatus time.Duration
 }
 
@@ -56,10 +56,11 @@ func (m Member) Active() bool { return m.Registered && m.Age < m.TTL }
 
 // Bounds of what a store returns: other programs may write into it, too.
 const (
-	// MaxID is the largest size of a member's id in bytes. Ours are a host's name, which has 64 on Linux, and two
-	// numbers.
+	// MaxID is the largest size of a member's id in bytes. The ids that Sluice makes are a host's name, which has at
+	// most 64 on Linux, and two numbers.
 	MaxID = 1 << 10
-	// MaxRegistration is the largest size of a registration in bytes. Ours have some hundred.
+	// MaxRegistration is the largest size of a registration in bytes. A registration that Sluice wrote has some
+	// hundred.
 	MaxRegistration = 4 << 10
 	// MaxMembers is how many members a store lists: the most recently seen ones, because a crash loop may leave many
 	// behind.
@@ -92,5 +93,5 @@ type Store interface {
 // ErrUnavailable means that the store does not answer, or denies access.
 var ErrUnavailable = errors.New("the store of registrations is unavailable")
 
-// ErrForeign means that another program wrote something where the registrations are.
+// ErrForeign means that another program wrote into the keys or tables of the registrations.
 var ErrForeign = errors.New("another program wrote among the registrations")

@@ -7,7 +7,7 @@ import (
 
 // silentLine is the last logged state of a member without heartbeats.
 type silentLine struct {
-	next time.Duration // the age at which the next line is due
+	next time.Duration // time without heartbeats at which the next line is due
 }
 
 // linesPerPoll is the largest number of silent members that one poll logs by name.

@@ -50,7 +50,8 @@ type springComponentJSON struct {
 	Details any    `json:"details,omitempty"`
 }
 
-// springDetails are the details of a component with the reason of its status, "" if there is none.
+// springDetails are the details of a component together with the reason of its status; the reason is "" if there is
+// none.
 type springDetails struct {
 	reason  string
 	details any
@@ -76,7 +77,7 @@ func (d springDetails) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	b := append([]byte(`{"reason":`), reason...)
-	return append(append(b, ','), details[1:]...), nil // details are never empty and have no field reason
+	return append(append(b, ','), details[1:]...), nil // the JSON of details is a non-empty object without a field reason
 }
 
 func (s *Server) serveActuator(w http.ResponseWriter, r *http.Request) {

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// aliases registers other paths of the probes and the metrics: those of Kubernetes' own servers, and those of Spring
-// Boot's actuator.
+// aliases registers the probes and the metrics under further paths: those of Kubernetes' own servers, and those of
+// Spring Boot's actuator.
 func (s *Server) aliases(routes *http.ServeMux, scrape http.Handler, metrics prometheus.Gatherer) {
 	routes.HandleFunc("GET /livez", s.serveLive)
 	routes.HandleFunc("GET /readyz", s.serveReady)

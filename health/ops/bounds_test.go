@@ -12,8 +12,8 @@ import (
 	"sluice/health"
 )
 
-// TestServer_LargeAnswers: clients that do not read make the server hold few large answers, and no probe waits for
-// them.
+// TestServer_LargeAnswers: clients that do not read their responses cannot make the server keep many large ones in
+// memory. Probes do not wait for these clients.
 func TestServer_LargeAnswers(t *testing.T) {
 	report := func() health.Report { return health.Report{Joined: true, Resumed: true} }
 	s := NewServer("127.0.0.1:0", report, func() error { return nil }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
@@ -44,7 +44,7 @@ func TestServer_LargeAnswers(t *testing.T) {
 	want("/metrics", http.StatusOK)
 }
 
-// TestServer_Bounds keeps the times and sizes that bound a connection.
+// TestServer_Bounds compares the times and sizes that limit a connection with the expected ones.
 func TestServer_Bounds(t *testing.T) {
 	s := NewServer("", nil, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)).server
 	if s.IdleTimeout <= 0 || s.IdleTimeout.Seconds() > 10 || s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.WriteTimeout <= 0 || s.MaxHeaderBytes > 16<<10 {

@@ -45,7 +45,8 @@ func documented(t *testing.T, head string) map[string][]string {
 
 var ticked = regexp.MustCompile("`([a-z_]+)`")
 
-// TestComponentsInDocs: the table of components in the docs has the components and details of the responses.
+// TestComponentsInDocs: the table of components in docs/health.md has exactly the components and details that responses
+// have.
 func TestComponentsInDocs(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)
@@ -100,7 +101,7 @@ func TestMeterNamesInDocs(t *testing.T) {
 	}
 }
 
-// TestPathsInDocs: each path that the docs name is answered, and so is each that the actuator links.
+// TestPathsInDocs: the server responds to each path that the docs name, and to each that /actuator links.
 func TestPathsInDocs(t *testing.T) {
 	c := &connector{report: reports[0].report}
 	base, _ := startOn(t, c, metered())

@@ -31,7 +31,7 @@ var (
 	lastSeen = since.Add(8 * time.Minute)
 )
 
-// healthy returns a report in which everything is configured and well, with a change applied.
+// healthy returns the report of a member with all features, without a fault, after change has changed it.
 func healthy(change func(*health.Report)) health.Report {
 	r := health.Report{
 		Pipeline: "orders", Group: "orders", Brokers: []string{"kafka-1:9092", "kafka-2:9092"},
@@ -70,7 +70,7 @@ func healthy(change func(*health.Report)) health.Report {
 	return r
 }
 
-// reports are states of a connector. Each has a golden file with the response of every address.
+// reports are states of a connector. Each has a golden file with the responses of all addresses.
 var reports = []struct {
 	name   string
 	report health.Report
@@ -240,7 +240,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// short writes a JSON object with a line for each field, and for each component.
+// short formats a JSON object with one line for each field, and one for each component.
 func short(t *testing.T, body string) string {
 	t.Helper()
 	var b strings.Builder

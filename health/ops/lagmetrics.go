@@ -8,7 +8,7 @@ import (
 	"sluice/health"
 )
 
-// lagMetrics describes the metrics of the last lag check. A partition that the member no longer has does not have them.
+// lagMetrics describes the metrics of the last lag check. They exist only for partitions that the member has.
 type lagMetrics struct {
 	adjusted, freshness, verdict, warning, critical, checked *prometheus.Desc
 }
@@ -41,7 +41,8 @@ func (c *lagMetrics) collect(r *health.Report, gauge func(d *prometheus.Desc, va
 	seen, topics := map[health.TopicPartition]bool{}, map[string]bool{}
 	for _, p := range r.Partitions {
 		k := health.TopicPartition{Topic: p.Topic, Partition: p.ID}
-		if seen[k] { // a topic that was created again: a second sample of the same labels would fail the scrape
+		// A topic that was created again is listed twice: a second sample with the same labels would fail the scrape.
+		if seen[k] {
 			continue
 		}
 		seen[k] = true

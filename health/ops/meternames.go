@@ -2,7 +2,8 @@ package ops
 
 import "strings"
 
-// dotted has the metrics whose Micrometer name is not their Prometheus name with dots: counters, without _total.
+// dotted has the metrics whose Micrometer name is not their Prometheus name with dots: they are counters, whose
+// Micrometer names lack _total.
 var dotted = map[string]string{
 	"worker_dlq_messages_total": "worker.dlq.messages",
 	"worker_dlq_replayed_total": "worker.dlq.replayed",

@@ -15,11 +15,11 @@ import (
 	"sluice/reliability"
 )
 
-// meters answers /actuator/metrics from what /metrics shows.
+// meters answers /actuator/metrics from the metrics that /metrics shows.
 type meters struct {
 	server    *Server
 	metrics   prometheus.Gatherer
-	gathering chan struct{} // has room for the requests that may gather at the same time
+	gathering chan struct{} // has one place for each request that may gather metrics at the same time
 	failing   reliability.FailureLog
 }
 
@@ -76,7 +76,8 @@ type availableTag struct {
 	Values []string `json:"values"`
 }
 
-// number is a float that JSON may not have: NaN and infinities are texts, as the actuator writes them.
+// number is a float that JSON may not be able to express: NaN and infinities are written as texts, as the actuator
+// does.
 type number float64
 
 // MarshalJSON implements json.Marshaler.
@@ -93,7 +94,7 @@ func (n number) MarshalJSON() ([]byte, error) {
 	}
 }
 
-// A tag is a label and its value in a request, which selects the series that have them.
+// tag is a label and its value in a request, which selects the series with that value.
 type tag struct{ key, value string }
 
 func tags(r *http.Request) (all []tag, err error) {

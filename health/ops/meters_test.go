@@ -95,14 +95,15 @@ func (s slow) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, 1)
 }
 
-// TestManyScrapes: one scrape too many gets a 503; probes are answered meanwhile.
+// TestManyScrapes: if as many scrapes as allowed are being answered, another one gets a 503. Probes are answered
+// meanwhile.
 func TestManyScrapes(t *testing.T) {
 	s := slow{desc: prometheus.NewDesc("slow", "Slow.", nil, nil), asked: make(chan struct{}), finish: make(chan struct{})}
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(s)
 	c := &connector{report: reports[0].report}
 	base, _ := startOn(t, c, reg)
-	const all = 4 // value of scrapes
+	const all = 4 // the same as the constant scrapes
 	codes := make(chan int, 2*all)
 	var asking sync.WaitGroup
 	for range all {

@@ -9,7 +9,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// collector turns the report into metrics when they are asked for, so that they cannot get stale.
+// collector turns the report into metrics at each scrape, so that they are never stale.
 type collector struct {
 	report                            func() health.Report
 	lag, total, healthy, held, reason *prometheus.Desc
@@ -51,7 +51,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	seen := map[health.TopicPartition]bool{}
 	for _, p := range r.Partitions {
 		k := health.TopicPartition{Topic: p.Topic, Partition: p.ID}
-		if lag, known := p.Lag(); known && !seen[k] { // a topic that was created again: a second sample would fail the scrape
+		if lag, known := p.Lag(); known && !seen[k] { // a topic that was created again is listed twice: a second sample with the same labels would fail the scrape
 			seen[k] = true
 			gauge(c.lag, float64(lag), r.Group, p.Topic, strconv.Itoa(int(p.ID)))
 		}
@@ -64,7 +64,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	for _, h := range r.Holds {
 		k := heldPartition{h.Topic, h.Reason, h.Partition}
 		if held[k] {
-			continue // a second sample of the same labels would fail the scrape
+			continue // a second sample with the same labels would fail the scrape
 		}
 		held[k] = true
 		byReason[h.Reason]++

@@ -27,7 +27,7 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 // readyJSON is the body of /health/ready.
 type readyJSON struct {
 	Status health.Status `json:"status"`
-	// Healthy is true exactly when the code is 200. Reason says why it is not.
+	// Healthy is true exactly when the status code is 200. Reason says why the member is not healthy.
 	Healthy bool   `json:"healthy"`
 	Reason  string `json:"reason,omitempty"`
 	// PartitionLags are end - position at the last check, by topic:partition; LastCheckTime is null before the first
@@ -51,7 +51,8 @@ type startupJSON struct {
 	WaitsFor []health.Held `json:"waits_for,omitempty"`
 }
 
-// serveStartup answers 200 once the member has joined and resumed, also if it fails later: the other probes show that.
+// serveStartup answers 200 once the member has joined and resumed, and stays at 200: later failures appear in the other
+// probes.
 func (s *Server) serveStartup(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	if report.Started {
@@ -65,7 +66,7 @@ func (s *Server) serveStartup(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, http.StatusServiceUnavailable, a)
 }
 
-// code returns the HTTP status code 200 for a yes, 503 for a no.
+// code returns the HTTP status code 200 for true, 503 for false.
 func code(yes bool) int {
 	if yes {
 		return http.StatusOK

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestReadiness_NeverReady: the log says once that a member does not become ready, after startupGrace.
+// TestReadiness_NeverReady: if a member is not ready after startupGrace, the log says so once.
 func TestReadiness_NeverReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -12,7 +12,7 @@ import (
 type reportJSON struct {
 	Status health.Status `json:"status"`
 	Reason string        `json:"reason,omitempty"`
-	// Ready is true exactly when the code is 200.
+	// Ready is true exactly when the status code is 200.
 	Ready        bool                `json:"ready"`
 	Pipeline     string              `json:"pipeline"`
 	Group        string              `json:"group"`
@@ -30,7 +30,7 @@ type partitionJSON struct {
 	Topic     string         `json:"topic"`
 	Partition int32          `json:"partition"`
 	Table     string         `json:"table,omitempty"`
-	Position  *int64         `json:"position"` // null if unknown, like the next fields
+	Position  *int64         `json:"position"` // null if unknown, like End, Lag, Adjusted and Freshness
 	End       *int64         `json:"end"`
 	Lag       *int64         `json:"lag"`
 	Adjusted  *int64         `json:"adjusted_lag"`
@@ -69,7 +69,7 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, code(sum.Ready), a)
 }
 
-// components are an object in JSON, in their order.
+// components become an object in JSON, with one field per component in this order.
 type components []health.Component
 
 type componentJSON struct {
@@ -85,7 +85,7 @@ func (all components) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// object makes a JSON object of a list, in its order.
+// object makes a JSON object of a list, with the fields in the order of the list.
 func object[T any](all []T, field func(T) (name string, value any)) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -122,7 +122,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v any) 
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	if _, err := w.Write(append(cleanTexts(body), '\n')); err != nil { // the client went away
+	if _, err := w.Write(append(cleanTexts(body), '\n')); err != nil { // the client has closed the connection
 		s.logger.DebugContext(r.Context(), "health answer", "err", err)
 	}
 }

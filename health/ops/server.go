@@ -17,8 +17,9 @@ import (
 	"sluice/reliability/connlimit"
 )
 
-// The bounds of a request. Nothing here waits for Kafka or the store, so all of them are generous. Together they bound
-// the memory that clients can make the server use: some 25 KiB for each connection, and the large answers.
+// The bounds of a request. Handlers wait for neither Kafka nor the store, so the times are generous. Together the
+// bounds limit the memory that clients can make the server use: some 25 KiB for each connection, plus the large
+// answers.
 const (
 	headerTimeout     = 5 * time.Second
 	requestTimeout    = 10 * time.Second
@@ -28,8 +29,8 @@ const (
 	headerBytes       = 16 << 10
 	connectionLimit   = 256
 	scrapes           = 4  // requests that gather metrics at the same time, for Prometheus and for the actuator each
-	maxReportRequests = 8  // reports that are computed or not yet read by their clients
-	maxMetricRequests = 12 // the same for metrics
+	maxReportRequests = 8  // reports that are being computed, or that their clients have not read yet
+	maxMetricRequests = 12 // metrics that are being gathered, or that their clients have not read yet
 )
 
 // Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of the names
@@ -43,13 +44,13 @@ type Server struct {
 	conns  *connlimit.Listener
 	closed prometheus.Counter
 
-	// Each limits how many of its large answers exist at the same time: see few.
+	// reports and scraped limit how many reports and how many answers with metrics exist at the same time: see few.
 	reports, scraped chan struct{}
 
 	mu       sync.Mutex
-	checked  time.Time // the first readiness check
+	checked  time.Time // time of the first readiness check
 	wasReady bool
-	failed   bool // the last readiness check failed, and that was logged
+	failed   bool // true if the last readiness check failed and that was logged
 }
 
 // NewServer returns a server for listen, which is host:port; port 0 takes a free one. report and live are called for

@@ -57,7 +57,7 @@ func (c *connector) logged() string {
 	return c.log.String()
 }
 
-// start serves c until the end of the test and returns the address.
+// start serves the health of c until the end of the test, and returns the URL of the server.
 func start(t *testing.T, c *connector) (base string, stop func() error) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
@@ -65,7 +65,7 @@ func start(t *testing.T, c *connector) (base string, stop func() error) {
 	return startOn(t, c, reg)
 }
 
-// startOn is start, but /metrics serves the metrics of reg.
+// startOn is start with a server whose /metrics has the metrics of reg.
 func startOn(t *testing.T, c *connector, reg prometheus.Gatherer) (base string, stop func() error) {
 	t.Helper()
 	s := ops.NewServer("127.0.0.1:0", c.Report, c.Live, reg, slog.New(slog.NewTextHandler(c, nil)))
@@ -125,7 +125,7 @@ func TestReady(t *testing.T) {
 		report health.Report
 		code   int
 		body   string
-		logs   string // log lines of this step
+		logs   string // the expected log lines of this step
 	}{
 		{"starting", health.Report{}, 503, `"status":"starting","healthy":false,"reason":"not joined`, ""},
 		{"joined", health.Report{Joined: true}, 503, `"reason":"not resumed`, ""},
@@ -160,7 +160,8 @@ func TestReady(t *testing.T) {
 func TestLive(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)
-	if code, _, _ := request(t, http.MethodGet, base+"/health/live"); code != 200 { // although it is not ready
+	// The member is alive although it is not ready.
+	if code, _, _ := request(t, http.MethodGet, base+"/health/live"); code != 200 {
 		t.Error(code)
 	}
 	c.set(func(c *connector) { c.dead = errors.New("loop writer has work and has not turned for 1m0s") })
@@ -257,7 +258,8 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// TestStopWhileAsked: a request under way gets its answer, a new one is refused, and Run returns.
+// TestStopWhileAsked: when the server stops, a request that it is handling gets its response, a new request is refused,
+// and Run returns.
 func TestStopWhileAsked(t *testing.T) {
 	c := &connector{report: health.Report{Joined: true, Resumed: true}}
 	asked, goOn := make(chan struct{}), make(chan struct{})

@@ -26,7 +26,7 @@ var (
 
 // clean returns a text without secrets and of bounded length, for all who can reach the port.
 func clean(text string) string {
-	if len(text) <= longestText && !strings.ContainsAny(text, "=: ") { // a name, a word: most of an answer
+	if len(text) <= longestText && !strings.ContainsAny(text, "=: ") { // most texts of an answer are a name or a word
 		return text
 	}
 	whole := len(text)
@@ -65,7 +65,7 @@ func CleanJSON(body []byte) []byte { return cleanTexts(body) }
 // needs no thought.
 func cleanTexts(body []byte) []byte {
 	var out bytes.Buffer
-	known := map[string][]byte{} // by literal: the texts of thousands of held partitions are mostly the same
+	known := map[string][]byte{} // keyed by literal, because the texts of thousands of held partitions are mostly the same
 	for rest := body; len(rest) > 0; {
 		begin := bytes.IndexByte(rest, '"')
 		if begin < 0 {
@@ -73,7 +73,7 @@ func cleanTexts(body []byte) []byte {
 			break
 		}
 		end := begin + 1
-		for rest[end] != '"' { // there is one: it is JSON that we wrote
+		for rest[end] != '"' { // the text ends with a quote: it is JSON that this program wrote
 			if rest[end] == '\\' {
 				end++
 			}
@@ -102,7 +102,7 @@ func cleanText(literal []byte) []byte {
 		return literal
 	}
 	b, err := json.Marshal(cleaned)
-	if err != nil { // a string can always be written
+	if err != nil { // cannot happen: a string can always be written
 		return []byte(`""`)
 	}
 	return b

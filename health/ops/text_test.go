@@ -37,7 +37,7 @@ var secrets = []string{
 	"GET https://sluice:p/" + hush + "@s3.example/bucket: no such host",
 }
 
-// fill sets every string in a value to a text, and gives every list one element. Names stay.
+// fill sets every string in a value to text, except names, and gives every list one element.
 func fill(v reflect.Value, text string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -68,8 +68,8 @@ func fill(v reflect.Value, text string) {
 	}
 }
 
-// TestNothingSecretIsTold: no response shows a secret from an error of a dependency, in any of its fields,
-// and no text is long.
+// TestNothingSecretIsTold: no field of any response contains a secret that an error of a dependency has, and no text is
+// long.
 func TestNothingSecretIsTold(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)
@@ -98,7 +98,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldStays: texts without secrets are unchanged, also with unusual characters.
+// TestWhatIsToldStays: texts without secrets stay unchanged, also if they have unusual characters.
 func TestWhatIsToldStays(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)
@@ -121,13 +121,14 @@ func TestWhatIsToldStays(t *testing.T) {
 	}
 }
 
-// TestLongTexts: a long text is shortened, and the shortened text shows no part of a secret.
+// TestLongTexts: a long text is shortened. No part of a secret remains, even if the text is shortened within the
+// secret.
 func TestLongTexts(t *testing.T) {
 	c := &connector{}
 	base, _ := start(t, c)
 	for _, text := range []string{
 		strings.Repeat(" and so on", 10_000),
-		strings.Repeat("x", 8180) + "postgres://sluice:" + hush + "@db", // cut within the address
+		strings.Repeat("x", 8180) + "postgres://sluice:" + hush + "@db", // the limit falls within the address
 		strings.Repeat("x ", 4090) + "postgres://sluice:" + hush + "@db",
 		"redis://" + strings.Repeat(hush, 10_000) + "@db",
 		strings.Repeat("☃", 5000),

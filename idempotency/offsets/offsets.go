@@ -17,7 +17,7 @@ import (
 // length minus one. So a single offset after a gap below 2^28 takes 2 to 5 bytes, and a run of a million offsets 2
 // bytes more. The zero value is the empty set.
 type Set struct {
-	end  int64 // one after the last offset, 0 for the empty set
+	end  int64 // the last offset plus one, 0 for the empty set
 	n    int64 // number of offsets
 	data []byte
 }
@@ -88,7 +88,7 @@ func Union(sets ...Set) Set {
 			all, last = append(all, s.From(0)), s
 		}
 	}
-	if len(all) <= 1 { // sets are immutable, so the result can share the memory
+	if len(all) <= 1 { // sets are immutable, so the result may be the given set itself
 		return last
 	}
 	var p Packer
@@ -183,8 +183,8 @@ func (s *Set) UnmarshalJSON(b []byte) error {
 // Packer makes a set of offsets that come in ascending order. The zero value is ready for use.
 type Packer struct {
 	Set
-	gap  int64 // before the open run
-	more int64 // offsets of the open run beyond its first one
+	gap  int64 // gap between the run before and the present one
+	more int64 // offsets of the present run beyond its first one
 	open bool
 }
 
@@ -226,10 +226,10 @@ func (p *Packer) Done() Set {
 type Cursor struct {
 	At  int64
 	OK  bool
-	Tag int // the caller's own, see [Merge]
+	Tag int // set by the caller, see [Merge]
 
 	data []byte
-	left int64 // of the run, after At
+	left int64 // number of offsets of the run after At
 }
 
 // From returns a cursor at the first offset of a set that is not below offset.

@@ -32,7 +32,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestSet_Operations compares the operations on random sets with those on maps.
+// TestSet_Operations compares the operations on random sets with the same operations on maps.
 func TestSet_Operations(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -86,7 +86,7 @@ func TestParse_Malformed(t *testing.T) {
 	}
 }
 
-// FuzzParse: text that Parse accepts is what String writes.
+// FuzzParse: Parse accepts only texts that String returns for the parsed set.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"", "0", "12-15,20", "1,3-9223372036854775806", "1-1"} {
 		f.Add(text)

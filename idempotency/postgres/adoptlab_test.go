@@ -17,7 +17,8 @@ var secondSchema string
 // schemaOf returns the schema that a URL of [own] names.
 func schemaOf(url string) string { return url[strings.LastIndex(url, "=")+1:] }
 
-// poor returns the URL and the name of a user who may use a schema and its present tables, and nothing else.
+// poor creates a user who may only use the schema of url and the tables that it has now. It returns a URL with that
+// user and the user's name.
 func poor(t *testing.T, url string) (plain, user string) {
 	t.Helper()
 	user = "poor_" + schemaOf(url)
@@ -25,7 +26,7 @@ func poor(t *testing.T, url string) (plain, user string) {
 	return strings.Replace(url, "postgres:sluice@", user+":x@", 1), user
 }
 
-// old makes the tables of an earlier version, with rows at offsets [0, 5).
+// old runs a script that creates the tables of an earlier version, and adds rows with the offsets [0, 5).
 func old(t *testing.T, url, script string) {
 	t.Helper()
 	ask(t, url, script)
@@ -39,7 +40,7 @@ func old(t *testing.T, url, script string) {
 	}
 }
 
-// applied returns the migrations that goose has recorded, "none" without its table.
+// applied returns the migrations that goose has recorded, or "none" if goose's table does not exist.
 func applied(t *testing.T, url string) (noted string) {
 	t.Helper()
 	if ask(t, url, "SELECT CASE WHEN to_regclass('processed_events_version') IS NULL THEN 'none' ELSE 'some' END", &noted); noted == "some" {
@@ -48,7 +49,7 @@ func applied(t *testing.T, url string) (noted string) {
 	return noted
 }
 
-// TestAdoptLab: goose takes over the tables of each earlier version with their rows, and does so once, even if many
+// TestAdoptLab: goose takes over the tables of each earlier version and keeps their rows. It does so once, even if many
 // members start at the same time.
 func TestAdoptLab(t *testing.T) {
 	for name, script := range map[string]string{"First": firstSchema, "Second": secondSchema} {
@@ -127,8 +128,8 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: a user without the right to create tables works with existing ones, with or without a record of goose.
-// If tables are missing, the error has the statements to run.
+// TestRightsLab: a user who may not create tables can use existing ones, whether goose has recorded its migrations or
+// not. If tables are missing, the error has the statements to run.
 func TestRightsLab(t *testing.T) {
 	url := own(t)
 	plain, user := poor(t, url)
@@ -142,7 +143,7 @@ func TestRightsLab(t *testing.T) {
 	mustRemember(t, s, scope, 0, 3, rows(0, 3))
 	whole(t, store(t, plain), 3)
 
-	// Tables of another user, without a record of goose. The owner's store records them later.
+	// The tables belong to another user, and goose has recorded nothing. The store of their owner records it later.
 	for name, grant := range map[string]string{"NoCreate": "SELECT", "Create": "GRANT CREATE ON SCHEMA %s TO %s"} {
 		t.Run(name, func(t *testing.T) {
 			url := own(t)
@@ -162,7 +163,7 @@ func TestRightsLab(t *testing.T) {
 			whole(t, store(t, plain), 5)
 		})
 	}
-	// Tables of the first version, of another user: they must be changed.
+	// Tables of the first version that belong to another user have to be changed by their owner.
 	url = own(t)
 	old(t, url, firstSchema)
 	plain, user = poor(t, url)

@@ -14,7 +14,7 @@ func fingerprint(n uint64) (f idempotency.Fingerprint) {
 	return f
 }
 
-// rows yields entries at offsets [from, next), one hour apart since 1970.
+// rows yields entries at the offsets [from, next). Offset 0 has the timestamp 1970, each further one an hour more.
 func rows(from, next int64) func(func(idempotency.Entry) bool) {
 	return func(yield func(idempotency.Entry) bool) {
 		for o := from; o < next; o++ {

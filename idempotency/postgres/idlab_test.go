@@ -19,7 +19,7 @@ import (
 //go:embed testdata/schema_1.sql
 var firstSchema string
 
-// withIDs yields the entries of [rows] from an offset on, with these ids.
+// withIDs yields the entries of [rows] from offset from on, one for each of ids, with that id.
 func withIDs(from int64, ids ...string) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		for e := range rows(from, from+int64(len(ids))) {
@@ -37,7 +37,7 @@ func mustRemember(t *testing.T, s *Store, sc idempotency.Scope, from, next int64
 	}
 }
 
-// eventID returns the event_id of the row of an offset, "null" for NULL.
+// eventID returns the event_id in the row of an offset, "null" if it is NULL.
 func eventID(t *testing.T, url string, sc idempotency.Scope, offset int64) (id string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -52,8 +52,8 @@ func eventID(t *testing.T, url string, sc idempotency.Scope, offset int64) (id s
 	return id
 }
 
-// A query by the producer's id finds the record by an index, in any partition. Duplicates are still found by partition
-// and fingerprint.
+// TestEventIDLab: a query by the producer's id finds the record in any partition, and uses an index. Duplicates are
+// still found by partition and fingerprint.
 func TestEventIDLab(t *testing.T) {
 	url := own(t)
 	s, other := store(t, url), scope
@@ -106,8 +106,8 @@ func TestEventIDLab(t *testing.T) {
 	}
 }
 
-// A stored id stays when its row is added again without an id, as from a table that lacks it. A newer row with the same
-// fingerprint and another id replaces it.
+// TestEventIDStaysLab: a stored id stays if its row is added again without an id, as from a table that has no ids. A
+// newer row with the same fingerprint and another id replaces it.
 func TestEventIDStaysLab(t *testing.T) {
 	url := own(t)
 	s := store(t, url)
@@ -127,8 +127,8 @@ func TestEventIDStaysLab(t *testing.T) {
 	}
 }
 
-// A store keeps the rows of tables of the first version. A member of that version then fails with an error, instead of
-// finding no fingerprints.
+// TestFirstSchemaLab: a store keeps the rows in tables of the first version. After that, a member of the first version
+// fails with an error, instead of finding no fingerprints.
 func TestFirstSchemaLab(t *testing.T) {
 	url := own(t)
 	old(t, url, firstSchema)
@@ -140,7 +140,8 @@ func TestFirstSchemaLab(t *testing.T) {
 		t.Errorf("event_id %s and %s, want null and evt-5", before, now)
 	}
 
-	// A member of the first version runs its script again at its start. Its first query is refused, with a hold.
+	// At its start, a member of the first version runs the script of its tables. Its first query is then refused with a
+	// hold.
 	ask(t, url, firstSchema)
 	_, err := s.pool.Exec(t.Context(), "SELECT through FROM processed_scopes WHERE scope = $1", scope.String())
 	if class := classify.Of(postgres.Classified(err)); class != classify.Fatal {
@@ -157,8 +158,8 @@ func TestFirstSchemaLab(t *testing.T) {
 	}
 }
 
-// A store migrates its tables again if they are replaced by tables of an earlier version while it works, as when the
-// database is restored.
+// TestSchemaRestoredLab: if tables of an earlier version replace the store's tables while it works, as when the
+// database is restored, the store migrates them again.
 func TestSchemaRestoredLab(t *testing.T) {
 	url := own(t)
 	s := store(t, url)
@@ -172,7 +173,8 @@ func TestSchemaRestoredLab(t *testing.T) {
 	}
 }
 
-// A store refuses a table that another program uses, because that program would find our ids among its own.
+// TestForeignTableLab: a store refuses a table that another program uses, because that program would find the ids of
+// Sluice among its own.
 func TestForeignTableLab(t *testing.T) {
 	const foreign = `CREATE TABLE processed_events (event_id TEXT PRIMARY KEY, "offset" BIGINT NOT NULL, processed_at TIMESTAMPTZ NOT NULL DEFAULT NOW());
 		INSERT INTO processed_events (event_id, "offset") VALUES ('theirs', 7)`
@@ -192,7 +194,7 @@ func TestForeignTableLab(t *testing.T) {
 	}
 }
 
-// In a database with another encoding than UTF-8, a store keeps only ids in ASCII.
+// TestEventIDEncodingLab: in a database whose encoding is not UTF-8, a store keeps only ids in ASCII.
 func TestEventIDEncodingLab(t *testing.T) {
 	url := server(t)
 	ask(t, url, "DROP DATABASE IF EXISTS latin")

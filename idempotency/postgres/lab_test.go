@@ -38,7 +38,8 @@ func server(t *testing.T) string {
 	return url
 }
 
-// ask runs a statement on a connection of its own.
+// ask runs a statement on a new connection, and scans the row of the result into the variables of into, if there are
+// any.
 func ask(t *testing.T, url, sql string, into ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -91,7 +92,7 @@ func TestStoreLab(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) idempotency.Store { return store(t, own(t)) })
 }
 
-// TestTablesLab: many members at a time create the tables once, with all indexes.
+// TestTablesLab: if many members create the tables at the same time, the tables are created once, with all indexes.
 func TestTablesLab(t *testing.T) {
 	url := own(t)
 	var members sync.WaitGroup
@@ -116,7 +117,7 @@ func TestTablesLab(t *testing.T) {
 	ask(t, url, "SELECT string_agg(indexdef, E'\n') FROM pg_indexes WHERE tablename = 'processed_events' AND schemaname = current_schema()", &indexes)
 	ask(t, url, `SELECT string_agg(column_name || ' ' || data_type || ' ' || coalesce(column_default, '-'), ', ' ORDER BY ordinal_position)
 		FROM information_schema.columns WHERE table_name = 'processed_events' AND table_schema = current_schema()`, &columns)
-	if n != 50 { // of six scopes, one of them reset
+	if n != 50 { // ten rows in each of five scopes; the sixth was reset
 		t.Errorf("%d rows", n)
 	}
 	for _, want := range []string{"UNIQUE INDEX processed_events_pkey", "(fingerprint)", `INDEX idx_processed_events_offset`, `("offset")`, "(event_id) WHERE"} {
@@ -127,7 +128,7 @@ func TestTablesLab(t *testing.T) {
 	if want := "event_id text -, offset bigint -, processed_at timestamp with time zone now(), fingerprint text -, scope bigint -, recorded_at bigint -"; columns != want {
 		t.Errorf("columns %s, want %s", columns, want)
 	}
-	// A user who may only use the tables can do so.
+	// A user who may only use the tables, not create them, can use the store.
 	plain, user := poor(t, url)
 	if err := store(t, plain).Remember(t.Context(), scope, 0, 1, rows(0, 1)); err != nil {
 		t.Error(err)
@@ -138,7 +139,7 @@ func TestTablesLab(t *testing.T) {
 	refused(t, err)
 }
 
-// refused checks that err is Fatal and has each of the texts.
+// refused fails the test unless err has class Fatal and contains all texts.
 func refused(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	if err == nil || classify.Of(err) != classify.Fatal || strings.Contains(err.Error(), "password=") {
@@ -152,14 +153,15 @@ func refused(t *testing.T, err error, texts ...string) {
 	}
 }
 
-// faulty is a connection to PostgreSQL. Its plan decides for each SQL commit whether the connection breaks before it,
-// breaks after it, or lets it pass.
+// faulty is a connection to PostgreSQL. For each COMMIT, its plan says whether the connection breaks before it, breaks
+// after it, or passes it.
 type faulty struct {
 	net.Conn
 	plan *plan
 }
 
-// plan controls the next commits: 'b' breaks one before it is sent, 'a' after it took effect, 'p' lets it pass.
+// plan says what happens to the next commits, in order: 'b' breaks the connection before the commit is sent, 'a' breaks
+// it after the commit took effect, 'p' passes the commit.
 type plan struct {
 	mu    sync.Mutex
 	steps string
@@ -187,7 +189,7 @@ func (f *faulty) Write(b []byte) (int, error) {
 	case 'a':
 		n, err := f.Conn.Write(b)
 		if err == nil {
-			_, err = f.Read(make([]byte, 1<<10)) // the response, which the client never gets
+			_, err = f.Read(make([]byte, 1<<10)) // reads the response, which the client then does not get
 		}
 		_ = f.Close()
 		return n, err
@@ -202,8 +204,8 @@ func (p *plan) dial(c *pgxpool.Config) {
 	}
 }
 
-// TestLostAnswersLab: if connections break before or after commits, in any order, Remember still succeeds, and each row
-// is stored once.
+// TestLostAnswersLab: connections break before or after commits, in any order. Remember succeeds nevertheless, and each
+// row is stored once.
 func TestLostAnswersLab(t *testing.T) {
 	for _, steps := range []string{"b", "a", "ba", "ab", "bb", "aa"} {
 		p := &plan{}
@@ -225,7 +227,7 @@ func TestLostAnswersLab(t *testing.T) {
 	}
 }
 
-// whole checks that all rows up to next are stored.
+// whole fails the test unless all rows up to next are stored.
 func whole(t *testing.T, s *Store, next int64) {
 	t.Helper()
 	through, err := s.Through(t.Context(), scope)
@@ -267,7 +269,7 @@ func TestFaultsLab(t *testing.T) {
 		if err := down(); err != nil {
 			t.Fatal(err)
 		}
-		// The session of a killed server may answer once more.
+		// The session of a killed server may answer once more, so wait until a request fails.
 		if err := lab.Until(t.Context(), func() (bool, error) { return s.pool.Ping(t.Context()) != nil, nil }); err != nil {
 			t.Fatal(err)
 		}

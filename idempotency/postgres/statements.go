@@ -12,15 +12,16 @@ import (
 	"sluice/idempotency"
 )
 
-// columns are some entries as arrays for a statement.
+// columns are the columns of some entries, as arrays for a statement.
 type columns struct {
 	texts   []string
 	offsets []int64
 	times   []int64
-	ids     []string // the producer's, "" for none
+	ids     []string // the ids that the producers gave, "" for none
 }
 
-// asciiOnly removes the ids that a database of another encoding than UTF-8 may have no characters for.
+// asciiOnly removes the ids with other characters than ASCII: a database with another encoding than UTF-8 may not have
+// those characters.
 func (c *columns) asciiOnly() {
 	for i, id := range c.ids {
 		if strings.ContainsFunc(id, func(r rune) bool { return r > unicode.MaxASCII }) {

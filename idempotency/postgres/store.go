@@ -29,7 +29,7 @@ import (
 var migrations embed.FS
 
 const (
-	// statementTimeout bounds one statement, so that a server that does not answer counts as a failure.
+	// statementTimeout bounds each statement, so that a server that does not answer counts as a failure.
 	statementTimeout = 30 * time.Second
 	// connections is the largest number of connections of a store; one more while it migrates. Writers of several
 	// tables use them in parallel.
@@ -51,7 +51,7 @@ type Options struct {
 	// CAFile and InsecurePlaintext are those of [pgconfig.Options].
 	CAFile            string
 	InsecurePlaintext bool
-	// Retry wraps each request to the database. The layers below it never retry.
+	// Retry wraps each request to the database. The layers below Retry never retry.
 	Retry Retry
 }
 
@@ -61,8 +61,8 @@ type Store struct {
 	pool   *pgxpool.Pool
 	tables *postgres.Tables
 	retry  Retry
-	ready  *atomic.Bool // true once the tables exist
-	about  []any        // attributes of the log lines about retries
+	ready  *atomic.Bool // true once the tables are known to exist
+	about  []any        // attributes for the log lines about retries
 }
 
 var _ idempotency.Store = (*Store)(nil)
@@ -95,7 +95,7 @@ func tables() (*postgres.Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	since := []string{ // the first version
+	since := []string{ // the columns of the first version
 		"processed_events.event_id", "processed_events.offset", "processed_events.processed_at", "processed_events.scope",
 		"processed_events.recorded_at", "processed_scopes.id", "processed_scopes.scope",
 	}
@@ -127,7 +127,7 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, idempotency.ErrMoved): // a retry would not change it
+		case errors.Is(err, idempotency.ErrMoved): // a retry would return ErrMoved again
 			return classify.Mark(err, classify.Fenced)
 		case postgres.Gone(err):
 			s.ready.Store(false)
@@ -136,7 +136,7 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 	}, s.about...)
 }
 
-// prepare creates or migrates the tables, unless they are known to exist.
+// prepare creates or migrates the tables unless they are known to exist.
 func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
@@ -159,10 +159,10 @@ func (s *Store) transaction(ctx context.Context, op func(context.Context, pgx.Tx
 	if err != nil {
 		return err
 	}
-	defer func() { // the connection goes back to the pool, after a panic, too
+	defer func() { // the connection returns to the pool, also after a panic
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout/6)
 		defer cancel()
-		_ = tx.Rollback(end) // no effect after a commit; if it fails, pgx closes the connection, which rolls back, too
+		_ = tx.Rollback(end) // has no effect after a commit; if it fails, pgx closes the connection, and the server rolls back
 	}()
 	if err := op(ctx, timed{tx}); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (s *Store) lookUp(ctx context.Context, scope idempotency.Scope, some column
 
 // Remember implements [idempotency.Store]. entries are iterated once for each try.
 func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, next int64, entries iter.Seq[idempotency.Entry]) error {
-	lost := false // true if the response to an earlier attempt may have been lost
+	lost := false // true if an earlier attempt may have been committed although its response was lost
 	return s.do(ctx, "remember", func(ctx context.Context) error {
 		err := s.transaction(ctx, func(ctx context.Context, tx pgx.Tx) error {
 			id, through, err := locked(ctx, tx, scope)
@@ -237,7 +237,7 @@ func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, nex
 			case err != nil:
 				return err
 			case lost && from < next && through == next:
-				return nil // our earlier try was committed, or another member added the same rows
+				return nil // an earlier attempt was committed, or another member added the same rows
 			case through != from:
 				return idempotency.ErrMoved
 			}

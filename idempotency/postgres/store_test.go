@@ -11,8 +11,8 @@ import (
 	"sluice/idempotency"
 )
 
-// TestOpen: Open connects to nothing. Without a server, each try fails with a class, names its request and its
-// batch, and no error has the password.
+// TestOpen: Open does not connect. Without a server, each attempt fails with an error that has a class, names its
+// request and its batch, and does not contain the password.
 func TestOpen(t *testing.T) {
 	const secret = "hunter2"
 	for _, url := range []string{"postgres://u:" + secret + "@h:port/db", "postgres://u:" + secret + "@h/db?sslrootcert=/nowhere&sslmode=verify-full", "host=" + secret + " port"} {
@@ -53,5 +53,5 @@ func TestStore_Moved(t *testing.T) {
 	}
 }
 
-// once is a retry that does not try again.
+// once is a retry policy with a single attempt.
 func once(ctx context.Context, op func(context.Context) error, _ ...any) error { return op(ctx) }

@@ -15,15 +15,16 @@ import (
 // for the dependencies that it needs. The operations log is opened once. An Access is not safe for concurrent use.
 type Access struct {
 	Config   *config.Config
-	Version  string // of this program; its commits name it
-	ReadOnly bool   // create nothing, not even the directory of a local store
-	// LetterBytes bounds the memory for the dead letters of one call, 0 for no bound. More are refused.
+	Version  string // the version of this program, which names it in its commits
+	ReadOnly bool   // true if nothing may be created, not even the directory of a local store
+	// LetterBytes bounds the memory for the dead letters of one call; 0 for no bound. A call that needs more is
+	// refused.
 	LetterBytes int64
 
 	log *operationsLog
 }
 
-// operations returns the operations log, opened at the first call.
+// operations returns the operations log. It opens the log at the first call.
 func (a *Access) operations(ctx context.Context) (*operationsLog, error) {
 	if a.log == nil {
 		log, err := openOperations(ctx, a.Config, !a.ReadOnly)
@@ -46,5 +47,5 @@ func (a *Access) Close() {
 // By is the operator of an action, and the reason. The operations log and the commits keep both.
 type By struct {
 	Operator, Reason string
-	Once             opslog.Once // of a decision; zero: it may be repeated
+	Once             opslog.Once // the key of a decision that must be recorded at most once; zero if it may be repeated
 }

@@ -19,17 +19,17 @@ import (
 // AdoptRequest names the program whose positions a topic continues from.
 type AdoptRequest struct {
 	Topic      string
-	From       string // "group", "kdi" or "spark"
-	Group      string // the consumer group, "" for kafka.group
-	AppID      string // of kafka-delta-ingest, or of a Spark query that sets one
-	Checkpoint string // of a Spark query: a folder or a URL
+	From       string // where the positions come from: "group", "kdi" or "spark"
+	Group      string // the consumer group; "" for that of kafka.group
+	AppID      string // the app_id of kafka-delta-ingest, or the txnAppId of a Spark query
+	Checkpoint string // the checkpoint of a Spark query: a folder or a URL
 }
 
-// adoptedPositions are the next offsets to read, by partition, according to another program.
+// adoptedPositions has, by partition, the next offset that another program would read.
 type adoptedPositions struct {
 	next  map[int32]int64
 	from  map[string]int64 // the other program's txns in the table, by appId; -1 for a missing one
-	what  string           // the origin, for the note of each move: "committed by group g"
+	what  string           // where the positions come from, for the note of each move: "committed by group g"
 	notes []string
 }
 
@@ -127,7 +127,7 @@ func (f *AdoptRequest) fromGroup(view *topicsView, l *inspection) (*adoptedPosit
 // (should_process_offset in src/lib.rs). Its seek_offsets set the version in the same way (src/offsets.rs). So the next
 // offset is version + 1.
 func (f *AdoptRequest) fromIngest(l *inspection) (*adoptedPositions, error) {
-	found := map[string]map[int32]int64{} // by app_id
+	found := map[string]map[int32]int64{} // the positions found, by app_id and partition
 	for appID, version := range l.snapshot.Positions {
 		at := strings.LastIndexByte(appID, '-')
 		if at < 1 {

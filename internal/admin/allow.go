@@ -56,8 +56,8 @@ func Floodable(cfg *config.Config, topic string) error {
 	return nil
 }
 
-// allowable checks an allowance against the log. It notes the allowance that the new one replaces, and returns
-// ErrNothingToDo if the log already has its effect.
+// allowable checks an allowance against the state of the operations log. It returns a note about the allowance that the
+// new one would replace, and ErrNothingToDo if the log already has the effect of the new one.
 func allowable(s *opslog.State, f opslog.FloodAllow) (notes []string, err error) {
 	old, ok := s.FloodAllowance(f.Topic)
 	switch stands := ok && s.FloodAllowed(f.Topic, time.Now()); {

@@ -127,9 +127,9 @@ func VerifyAudit(ctx context.Context, a *Access, head opslog.Head) (opslog.Repor
 // Describe returns what an operation did, as one line for operators.
 func Describe(e opslog.Entry) string {
 	body, err := e.Decode()
-	if err != nil { // an entry of a later version of Sluice: show its JSON
+	if err != nil { // a later version of Sluice wrote the entry, so its JSON is shown
 		var compact strings.Builder
-		_ = json.NewEncoder(&compact).Encode(e.Body) // cannot fail: the body was parsed before
+		_ = json.NewEncoder(&compact).Encode(e.Body) // cannot fail, because the body was parsed from JSON
 		return string(e.Kind) + " " + strings.TrimSpace(compact.String())
 	}
 	switch b := body.(type) {
@@ -191,7 +191,7 @@ func Describe(e opslog.Entry) string {
 	return string(e.Kind)
 }
 
-// listLetters names dead letters: a few by their offsets, many by their number.
+// listLetters returns a text that names dead letters: by their offsets if there are few, otherwise by their number.
 func listLetters(all []opslog.Letters) string {
 	n := int64(0)
 	var texts []string

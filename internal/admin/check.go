@@ -18,16 +18,16 @@ type Status string
 const (
 	StatusOK      Status = "ok"
 	StatusWarning Status = "warning"
-	StatusProblem Status = "problem" // records do not move until an operator acts
+	StatusProblem Status = "problem" // no records arrive in the table until an operator acts
 	StatusFailed  Status = "failed"  // the dependency did not respond, or denies access
-	StatusSkipped Status = "skipped" // it needs something that failed
+	StatusSkipped Status = "skipped" // not checked, because it needs something that failed
 )
 
 // Finding is one finding of a check.
 type Finding struct {
 	Status  Status `json:"status"`
 	Area    string `json:"area"`    // configuration, broker, topic, dead letters, group, storage, table, position, operations log, hold, fingerprints, members
-	Subject string `json:"subject"` // the thing in the area: a topic, a URL, an address
+	Subject string `json:"subject"` // the subject within the area, such as a topic, a URL or an address
 	Text    string `json:"text"`
 	Hint    string `json:"hint,omitempty"`
 }
@@ -38,11 +38,11 @@ type checks struct {
 	timeout  time.Duration
 	findings []Finding
 
-	reported *held    // by the member; nil before the request to it
-	existing []string // topics of the cluster; nil before the first request, or if it failed
+	reported *held    // the holds that the member reports; nil before it was asked
+	existing []string // the topics of the cluster; nil before they were requested, or if that failed
 }
 
-// heldByMember returns the holds that the member at health.listen reports. It sends one request for the whole run.
+// heldByMember returns the holds that the member at health.listen reports. It asks the member once in a run of check.
 func (k *checks) heldByMember(ctx context.Context) *held {
 	if k.reported == nil {
 		k.reported = heldByMember(ctx, k.config)
@@ -50,8 +50,8 @@ func (k *checks) heldByMember(ctx context.Context) *held {
 	return k.reported
 }
 
-// run checks Kafka and the store, and then everything that needs them. A check whose dependency cannot be used becomes
-// a finding with the status skipped.
+// run checks Kafka and the store, and then what needs them. A check that cannot be made because its dependency failed
+// becomes a finding with the status skipped.
 func (k *checks) run(ctx context.Context) {
 	queries, end := k.kafka(ctx)
 	defer end()
@@ -72,8 +72,8 @@ func (k *checks) add(s Status, area, subject, hint, format string, args ...any) 
 	k.findings = append(k.findings, Finding{s, area, subject, fmt.Sprintf(format, args...), hint})
 }
 
-// holds adds a finding for each hold that a member reports. The other checks find the holds that Kafka and the tables
-// show.
+// holds adds a finding for each hold that only a member knows. Holds that Kafka and the tables show are found by other
+// checks.
 func (k *checks) holds(ctx context.Context) {
 	for _, h := range k.heldByMember(ctx).all {
 		hint := instruction(h.EndsBy)
@@ -84,7 +84,7 @@ func (k *checks) holds(ctx context.Context) {
 	}
 }
 
-// instruction turns the text EndsBy of a hold reason into what an operator must do, or into the advice to wait.
+// instruction turns the text EndsBy of a hold reason into an instruction for the operator, which may be to wait.
 func instruction(ends string) string {
 	if rest, byItself := strings.CutPrefix(ends, "by itself "); byItself {
 		return "wait: it ends by itself " + rest

@@ -27,7 +27,7 @@ func (k *checks) fingerprints(ctx context.Context) {
 		_, err = store.Through(ctx, idempotency.Scope{Pipeline: k.config.Pipeline})
 	}
 	if last := guard.Status().Err; err != nil && ctx.Err() != nil && last != nil {
-		err = last // the cause of the timeout
+		err = last // the last error is the reason why the time limit was reached
 	}
 	if err != nil {
 		k.add(StatusFailed, area, subject, hint, "%v", err)

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// soon is the remaining validity below which a certificate gets a warning.
+	// soon is how long before its end a certificate gets a warning.
 	soon = 14 * 24 * time.Hour
 	// shortRetention is the retention below which a topic gets a warning: records must survive an outage over a
 	// weekend.
 	shortRetention = 3 * 24 * time.Hour
 )
 
-// explainError splits an error into what is wrong and what to do.
+// explainError splits the text of an error into what is wrong and a hint what to do about it.
 func explainError(err error) (text, hint string) {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.What(), e.Hint()
@@ -39,14 +39,14 @@ func explainError(err error) (text, hint string) {
 	return err.Error(), ""
 }
 
-// failed adds a finding with the status failed about an error.
+// failed adds a finding with the status failed for an error.
 func (k *checks) failed(area, subject string, err error) {
 	text, hint := explainError(err)
 	k.add(StatusFailed, area, subject, hint, "%s", text)
 }
 
-// kafka checks each bootstrap address and each broker of the cluster. It returns nil queries if no broker responds. The
-// caller calls end.
+// kafka checks each bootstrap address and each broker of the cluster. If no broker responds, the returned queries are
+// nil. The caller calls end after its last request.
 func (k *checks) kafka(ctx context.Context) (queries *kafkaQueries, end func()) {
 	end = func() {}
 	client, err := open.Kafka(k.config, nil, nil, nil)
@@ -122,14 +122,15 @@ func (k *checks) describeConnection(p kafka.Probed) string {
 	return text
 }
 
-// warnExpiry adds a warning if a certificate ends soon.
+// warnExpiry adds a warning if a certificate ends within the time soon. whose says whose certificate it is.
 func (k *checks) warnExpiry(address, whose string, at time.Time, hint string) {
 	if left := time.Until(at); !at.IsZero() && left < soon {
 		k.add(StatusWarning, "broker", address, hint, "%s ends on %s", whose, at.UTC().Format(time.RFC3339))
 	}
 }
 
-// cluster checks the brokers that the cluster advertises: members fetch from them, not from the bootstrap addresses.
+// cluster checks the brokers at the addresses that the cluster advertises, because members fetch from these addresses
+// and not from the bootstrap addresses.
 func (k *checks) cluster(ctx context.Context, queries *kafkaQueries) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
@@ -244,7 +245,7 @@ func (k *checks) topic(ctx context.Context, queries *kafkaQueries, t *checkedTab
 	}
 }
 
-// retention returns how long a topic keeps records, in words.
+// retention returns a text that says how long a topic keeps records.
 func retention(s kafka.TopicSettings) string {
 	const ever = "kept without a limit"
 	if !s.Delete {
@@ -263,8 +264,8 @@ func retention(s kafka.TopicSettings) string {
 	return "kept for " + strings.Join(limits, " or ")
 }
 
-// positions adds a finding for each reason for which a member would hold partitions of a topic now. If it would hold
-// none, the finding is the lag.
+// positions adds a finding for each hold that a member would now set on partitions of a topic. If there is none, it
+// adds a finding with the lag.
 func (k *checks) positions(ctx context.Context, l *inspection) {
 	var lag int64
 	known, hidden, held := 0, 0, make(map[hold.Reason][]*hold.Hold)
@@ -276,7 +277,7 @@ func (k *checks) positions(ctx context.Context, l *inspection) {
 			lag += max(0, end-at)
 		}
 		if h := l.hold(p); h != nil {
-			if of := k.heldByMember(ctx).of(p.Topic, p.ID); of != nil && hides(of.Reason, h.Reason) { // the member's hold has its own finding
+			if of := k.heldByMember(ctx).of(p.Topic, p.ID); of != nil && hides(of.Reason, h.Reason) { // a hold that the member reports has its own finding
 				hidden++
 				continue
 			}
@@ -292,14 +293,14 @@ func (k *checks) positions(ctx context.Context, l *inspection) {
 	switch {
 	case len(reasons) > 0, hidden > 0:
 	case known == 0:
-		topic, _, _ := k.config.Route(l.topic.Name) // no error: the topic has a table
+		topic, _, _ := k.config.Route(l.topic.Name) // no error is possible, because the topic has a table
 		k.add(StatusOK, "position", l.topic.Name, "", "not read yet, start: %s", topic.Start)
 	default:
 		k.add(StatusOK, "position", l.topic.Name, "", "%s in the table, %s behind", Counting(int64(known), "partition"), Counting(lag, "record"))
 	}
 }
 
-// group checks that the group's coordinator responds, and that a member could join.
+// group checks that the coordinator of the group responds, and that a member could join the group.
 func (k *checks) group(ctx context.Context, queries *kafkaQueries) {
 	name := k.config.Kafka.Group
 	if queries == nil {
@@ -325,7 +326,7 @@ func (k *checks) group(ctx context.Context, queries *kafkaQueries) {
 	}
 }
 
-// membersOf returns the number of members of a group and the names of some.
+// membersOf returns a text with the number of members of a group and the names of some of them.
 func membersOf(state kafka.GroupState) string {
 	const most = 4
 	var names []string
@@ -335,7 +336,7 @@ func membersOf(state kafka.GroupState) string {
 			break
 		}
 		client := m.Client
-		if !config.Plain.MatchString(client) { // another program chose it
+		if !config.Plain.MatchString(client) { // another program chose this name, so it is quoted
 			client = strconv.Quote(client)
 		}
 		name := client + " at " + strings.TrimPrefix(m.Host, "/")

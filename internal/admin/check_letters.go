@@ -9,7 +9,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letters checks the dead-letter topics to which the topics in names write, each dead-letter topic once.
+// letters checks the dead-letter topics of the topics in names. It checks a dead-letter topic that several topics share
+// once.
 func (k *checks) letters(ctx context.Context, queries *kafkaQueries, names []string) {
 	seen := map[string]bool{}
 	for _, name := range names {

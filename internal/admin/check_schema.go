@@ -7,12 +7,12 @@ import (
 	"sluice/connector/schema"
 )
 
-// nullability warns of columns that are not null in the configuration but nullable in the table. Members follow the
-// table, so a record without a value becomes a row with null.
+// nullability warns of columns that are NOT NULL in the configuration but nullable in the table. Members follow the
+// table, so a record without such a value becomes a row with null.
 func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	table, ok := snapshot.Schema.(*schema.Schema)
 	configured, err := t.table.Columns()
-	if !ok || err != nil || t.table.IsLetters() { // no schema, or the fixed one of dead letters
+	if !ok || err != nil || t.table.IsLetters() { // there is no schema, or it is the fixed schema of dead letters
 		return
 	}
 	if loose := looser(table.Fields(), configured.Fields(), ""); len(loose) > 0 {
@@ -21,9 +21,8 @@ func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	}
 }
 
-// looser returns the paths of fields that are nullable in the table but not null in the configuration. above is put
-// before each path. It ignores fields that only the table or only the configuration has: [schema.Schema.Fits] checks
-// those.
+// looser returns the paths of fields that are NOT NULL in the configuration but nullable in the table; each path begins
+// with above. It ignores fields that only one of the two has, which [schema.Schema.Fits] checks.
 func looser(table, configured []schema.Field, above string) (paths []string) {
 	byName := map[string]schema.Field{}
 	for _, f := range table {
@@ -44,7 +43,8 @@ func looser(table, configured []schema.Field, above string) (paths []string) {
 }
 
 func looserType(table, configured schema.Type, path string) []string {
-	for table.Element != nil && configured.Element != nil { // DDL cannot declare elements not null
+	// DDL cannot declare list elements NOT NULL, so only the fields inside of elements are compared.
+	for table.Element != nil && configured.Element != nil {
 		table, configured, path = *table.Element, *configured.Element, path+"[]"
 	}
 	return looser(table.Fields, configured.Fields, path+".")

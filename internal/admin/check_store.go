@@ -17,11 +17,11 @@ import (
 type checkedTable struct {
 	*Table
 	snapshot *connector.Snapshot
-	known    bool // the table was read; otherwise snapshot is empty
+	known    bool // true if the table was read; if not, snapshot is empty
 }
 
-// storage runs the self-test of the store and reports whether later checks can read the store. They can also read a
-// store that is only unsafe for commits. A directory that does not exist yet counts as an empty store.
+// storage runs the self-test of the store, and reports whether later checks can read from it, which they can if it is
+// only unsafe for commits. A local directory that does not exist yet counts as an empty store.
 func (k *checks) storage(ctx context.Context) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
@@ -36,7 +36,7 @@ func (k *checks) storage(ctx context.Context) (usable bool) {
 		return false
 	}
 	if c, ok := store.(io.Closer); ok {
-		defer func() { _ = c.Close() }() // no request is running
+		defer func() { _ = c.Close() }() // nothing uses the store any more
 	}
 	if err := objstore.SelfTest(ctx, store); err != nil {
 		k.storageFailed(url, err, "check the log of the store, or of this host if it is a directory")
@@ -46,7 +46,8 @@ func (k *checks) storage(ctx context.Context) (usable bool) {
 	return true
 }
 
-// storageFailed adds a finding about an unusable store. otherwise is the hint if the error has none.
+// storageFailed adds a finding about a store that cannot be used. The hint is that of the error, or else the text
+// otherwise.
 func (k *checks) storageFailed(url string, err error, otherwise string) {
 	text, hint := objstore.Explain(err)
 	if errors.Is(err, objstore.ErrUnsafe) {
@@ -56,7 +57,7 @@ func (k *checks) storageFailed(url string, err error, otherwise string) {
 	k.add(StatusFailed, "storage", url, cmp.Or(hint, otherwise), "%s", text)
 }
 
-// storeFailed adds a finding about an error, with the hint of the store if it has one.
+// storeFailed adds a finding about an error. If the error is one of the store, the finding gets the store's hint.
 func (k *checks) storeFailed(area, subject string, err error) {
 	text, hint := objstore.Explain(err)
 	if hint == "" {
@@ -66,8 +67,8 @@ func (k *checks) storeFailed(area, subject string, err error) {
 	k.add(StatusFailed, area, subject, hint, "%s", text)
 }
 
-// tables reads and checks the tables that the named topics feed. Without a usable store it reads none, and adds a
-// finding with the status skipped for each. The caller calls end after the last use of the tables.
+// tables reads and checks the tables that the topics in names feed. If the store is not usable, it reads none, and adds
+// a finding with the status skipped for each. The caller calls end after its last use of the tables.
 func (k *checks) tables(ctx context.Context, names []string, usable bool) (tables []*checkedTable, end func()) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	end = cancel
@@ -83,7 +84,7 @@ func (k *checks) tables(ctx context.Context, names []string, usable bool) (table
 		end = func() { closeAll(); cancel() }
 	} else {
 		for _, name := range names {
-			topic, _, _ := k.config.Route(name) // openAll reports an error of Route when the store is usable
+			topic, _, _ := k.config.Route(name) // with a usable store, openAll would report this error
 			all = append(all, &Table{config: k.config, topics: []string{name}, table: topic, URL: k.config.TableURL(topic)})
 			k.add(StatusSkipped, "table", k.config.TableURL(topic), "", "the store cannot be used")
 		}
@@ -115,7 +116,7 @@ func (k *checks) table(ctx context.Context, t *checkedTable) {
 	t.snapshot, t.known = snapshot, true
 }
 
-// operations checks that the operations log can be read, and lists the pauses.
+// operations checks that the operations log can be read, and adds a finding for each pause.
 func (k *checks) operations(ctx context.Context, usable bool) {
 	const area = "operations log"
 	if !usable {

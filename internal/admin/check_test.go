@@ -19,7 +19,7 @@ func TestInstruction(t *testing.T) {
 			t.Errorf("%q: %q", ends, got)
 		}
 	}
-	for _, reason := range hold.Reasons() { // each begins with "by itself " or "an operator: "
+	for _, reason := range hold.Reasons() { // each text begins with "by itself " or "an operator: "
 		if ends := reason.EndsBy(); instruction(ends) == ends {
 			t.Errorf("%s: %s", reason, ends)
 		}

@@ -14,18 +14,18 @@ var ErrNothingToDo = errors.New("nothing to do")
 
 // Decision is a planned operation of the operations log. [Record] writes it; a dry run only shows it.
 type Decision struct {
-	Text  string   // the operation that Record would write, for people
-	Done  string   // the same after Record, for people
-	Plan  any      // the same as a struct, for JSON
-	Notes []string // facts from the log, such as an earlier pause
+	Text  string   // what Record will write, in words
+	Done  string   // what Record has written, in words
+	Plan  any      // what Record will write, as a struct for JSON
+	Notes []string // facts in the operations log that the operator should know, such as an earlier pause
 
-	bodies []opslog.Body // one entry each
-	// before, unless nil, runs before the entries are written. judgeLater is set if judge must not run before it.
+	bodies []opslog.Body // the entries that Record writes, in order
+	// before, unless nil, runs before the entries are written. If judgeLater is set, judge must run only after before.
 	before     func(ctx context.Context, by By) error
 	judgeLater bool
-	// judge checks the state of the log: once for the plan, and again in the state that the operation extends. It
-	// returns notes for the operator. Its error is ErrNothingToDo if the log already has the effect; any other error
-	// refuses the operation.
+	// judge checks a state of the operations log: the current one when the decision is planned, and the one that each
+	// entry extends. It returns notes for the operator. Its error is ErrNothingToDo if the log already has the effect
+	// of the decision; any other error refuses it.
 	judge func(s *opslog.State) (notes []string, err error)
 }
 

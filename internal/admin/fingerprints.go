@@ -23,7 +23,7 @@ type WindowReport struct {
 	Identity   string            `json:"identity"`
 	Partitions []PartitionWindow `json:"partitions"`
 	Bytes      int64             `json:"bytes"`           // memory that a member would need for all windows
-	Limit      int64             `json:"limit"`           // memory of a member for the windows of all tables; 0 with Postgres
+	Limit      int64             `json:"limit"`           // the memory of a member for the windows of all tables; 0 if Postgres stores them
 	Forgotten  int64             `json:"beyond_limit"`    // entries that a member would drop because the memory is full
 	Seconds    float64           `json:"rebuild_seconds"` // time that this read of the table took
 }
@@ -72,13 +72,13 @@ func Fingerprints(ctx context.Context, o *Table, operations *opslog.State) (*Win
 	return w, nil
 }
 
-// window is the fingerprint window of a partition, from the txns of its table.
+// window is the fingerprint window of a partition, as the txns of its table describe it.
 type window struct {
 	PartitionWindow
 	scope  idempotency.Scope
-	next   int64 // the position: rows at or after it do not count
-	dated  bool  // the table has a newest timestamp, so the window has bounds
-	from   int64 // the bounds, as timestamps in milliseconds
+	next   int64 // the position; rows at this offset or after it are not in the window
+	dated  bool  // true if the table has the newest timestamp of the partition, from which the bounds follow
+	from   int64 // the bounds of the timestamps, in milliseconds
 	newest int64
 }
 
@@ -118,7 +118,8 @@ func windowsOf(o *Table, info *delta.Info, operations *opslog.State) windows {
 	return all
 }
 
-// fill reads the rows in the bounds of all windows and adds their fingerprints to memory.
+// fill reads the rows whose timestamps are within the bounds of a window, for all windows, and adds their fingerprints
+// to memory.
 func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identifier, memory *idempotency.Memory) error {
 	q := scan.Query{Columns: append([][]string{identifier.Path()}, kafkaPaths...)}
 	oldest := int64(math.MaxInt64)
@@ -128,7 +129,7 @@ func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identi
 			oldest = min(oldest, w.from)
 		}
 	}
-	if len(q.Where) == 0 { // no condition would mean all rows
+	if len(q.Where) == 0 { // without a condition, the query would return all rows
 		return nil
 	}
 	q.Since = time.UnixMilli(oldest)
@@ -143,8 +144,8 @@ func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identi
 	})
 }
 
-// inBounds returns the entries that belong to the window, with the times that a member would give them. It counts the
-// rows without an identity in w.None. written is the time at which the rows were written, in milliseconds.
+// inBounds returns those entries that belong to the window, with the timestamps that a member would give them, and
+// counts the rows without an identity in w.None. written is when the rows were written, in milliseconds.
 func (w *window) inBounds(entries []idempotency.Entry, written int64) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		for _, e := range entries {
@@ -161,7 +162,7 @@ func (w *window) inBounds(entries []idempotency.Entry, written int64) iter.Seq[i
 	}
 }
 
-// sorted returns the windows in the order of topics and partitions, with the number of their entries in memory.
+// sorted returns the windows in the order of topics and partitions, with the number of entries that memory has of each.
 func (all windows) sorted(memory *idempotency.Memory) (shown []PartitionWindow) {
 	for _, at := range slices.SortedFunc(maps.Keys(all), compareSources) {
 		w := all[at]
@@ -171,5 +172,5 @@ func (all windows) sorted(memory *idempotency.Memory) (shown []PartitionWindow) 
 	return shown
 }
 
-// kafkaPaths are the columns that [delta.EntriesOf] needs beside the identity, in its order.
+// kafkaPaths are the columns that [delta.EntriesOf] needs in addition to the identity, in the order that it needs.
 var kafkaPaths = [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp}}

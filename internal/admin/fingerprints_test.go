@@ -10,8 +10,8 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// TestWindowsOf_TopicCreatedAgain: of two positions of one partition the one with the newest record counts, in any
-// order of their txns. A position without a record counts only alone.
+// TestWindowsOf_TopicCreatedAgain: if a table has two positions of a partition, under two topic ids, that with the
+// newest record counts, in any order of the txns. A position without a record counts only if there is no other.
 func TestWindowsOf_TopicCreatedAgain(t *testing.T) {
 	partition := func(id byte) idempotency.Partition {
 		return idempotency.Partition{Cluster: "c", Topic: "orders", TopicID: [16]byte{id}, ID: 3}

@@ -12,8 +12,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// confirmAfter is the pause after which PlanAcceptGap checks a gap again. Members wait in the same way: a newly elected
-// leader may not know its end offset yet.
+// confirmAfter is the pause after which PlanAcceptGap checks a gap again. Members pause for the same time, because a
+// newly elected leader may not know the end of its log yet.
 const confirmAfter = 5 * time.Second
 
 // PlanAcceptGap plans to continue after lost records: it moves the positions that lie outside of their log, or after
@@ -65,7 +65,7 @@ func planGap(ctx context.Context, a *Access, target opslog.Target) (*MovePlan, e
 	return plan, nil
 }
 
-// gaps returns the partitions of a target whose position cannot be read in their log, with the hold of each.
+// gaps returns those partitions of a target whose position is not readable in their log, each with its hold.
 func gaps(l *inspection, target opslog.Target) map[connector.Partition]*hold.Hold {
 	all := map[connector.Partition]*hold.Hold{}
 	for _, p := range l.partitions() {

@@ -19,10 +19,10 @@ import (
 // Hold is a hold with the sources that report it.
 type Hold struct {
 	Topic     string      `json:"topic"`     // "" if the hold stops the whole pipeline
-	Partition int32       `json:"partition"` // -1 for the whole topic
+	Partition int32       `json:"partition"` // the partition; -1 if the whole topic is held
 	Reason    hold.Reason `json:"reason"`
 	Detail    string      `json:"detail"`
-	Since     *time.Time  `json:"since"`  // null if unknown
+	Since     *time.Time  `json:"since"`  // when the hold began; null if unknown
 	Offset    *int64      `json:"offset"` // the position of the partition, null if unknown
 	EndsBy    string      `json:"ends_by"`
 	Command   string      `json:"command,omitempty"` // the command that ends the hold, if one does
@@ -32,11 +32,12 @@ type Hold struct {
 // held collects holds. A partition may be held for several reasons.
 type held struct{ all []*Hold }
 
-// add adds a hold, or only from to the sources of a hold that it already has. A pause of a topic or pipeline already
-// includes the pauses of its partitions.
+// add adds a hold that the source from has found. If there is an equal hold already, or a pause of the topic or
+// pipeline that includes this one, it only adds from to the sources of that hold.
 func (h *held) add(from, topic string, id int32, reason hold.Reason, detail string, since time.Time, offset int64) {
 	i := slices.IndexFunc(h.all, func(p *Hold) bool {
-		if reason == hold.Paused && p.Reason == reason { // a member reports partitions, the operation names the topic
+		// A member reports a pause for each partition, the operations log has it for the topic.
+		if reason == hold.Paused && p.Reason == reason {
 			return (p.Topic == "" || p.Topic == topic) && (p.Partition < 0 || p.Partition == id)
 		}
 		return p.Topic == topic && p.Partition == id && p.Reason == reason
@@ -66,7 +67,7 @@ func (p *Hold) command() string {
 	return p.Reason.Command(p.Topic, p.Partition, offset)
 }
 
-// merge adds the holds of o.
+// merge adds the holds of o, each with its sources.
 func (h *held) merge(o *held) {
 	for _, p := range o.all {
 		since, offset := time.Time{}, int64(-1)
@@ -90,16 +91,16 @@ const (
 
 // HoldQuery selects the holds to find.
 type HoldQuery struct {
-	Topic   string        // "" for all
+	Topic   string        // the topic whose holds are wanted; "" for all
 	Members []string      // URLs of members to request, beside the one at health.listen
-	Within  time.Duration // the total time; each dependency has half of it
+	Within  time.Duration // the total time limit; each dependency gets half of it
 }
 
 // HoldReport is the result of [Holds].
 type HoldReport struct {
 	Holds  []*Hold
-	Missed []error // the sources that failed, so that holds may be missing
-	Member bool    // a member of the pipeline responded
+	Missed []error // an error for each source that failed, whose holds are missing here
+	Member bool    // true if a member of the pipeline responded
 }
 
 // Holds collects the holds from the tables and Kafka, the operations log, and the members. If a source does not
@@ -121,9 +122,9 @@ func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	return r
 }
 
-// recordAt reads the record at a position and returns the hold that it causes: reason, detail and offset. The reason is
-// "" if the record causes none. It ignores later records, because a held partition's position is at the record that
-// holds it.
+// recordAt reads the record at a partition's position, and returns reason, detail and offset of the hold that the
+// record causes. The reason is "" if it causes none. Later records do not matter, because the position of a held
+// partition is at the record that holds it.
 func (q *kafkaQueries) recordAt(ctx context.Context, l *inspection, p connector.Partition, at int64) (hold.Reason, string, int64, error) {
 	var b kafka.Batch
 	err := q.retry(func(ctx context.Context) (err error) { b, err = q.log.BatchAt(ctx, p, at); return err })
@@ -131,7 +132,7 @@ func (q *kafkaQueries) recordAt(ctx context.Context, l *inspection, p connector.
 		err = b.Unreadable
 	}
 	if held, ok := errors.AsType[*hold.Error](err); ok {
-		if held.Reason == hold.AheadOfLogEnd { // there are only transaction markers and aborted records from here on
+		if held.Reason == hold.AheadOfLogEnd { // from here on, the log has only transaction markers and aborted records
 			return "", "", 0, nil
 		}
 		return held.Reason, held.Detail, at, nil
@@ -149,7 +150,8 @@ func (q *kafkaQueries) recordAt(ctx context.Context, l *inspection, p connector.
 	}
 }
 
-// rowOf returns why a record would hold its partition: nil if it becomes a row or a dead letter, or needs no row.
+// rowOf returns the error for which a record would hold its partition. It returns nil if the record becomes a row or a
+// dead letter, or if it is left out.
 func (l *inspection) rowOf(p connector.Partition, r *connector.Record) error {
 	topic, _, err := l.table.config.Route(p.Topic)
 	if err != nil {
@@ -161,7 +163,8 @@ func (l *inspection) rowOf(p connector.Partition, r *connector.Record) error {
 	return l.becomesRow(p, r)
 }
 
-// becomesRow returns why a record cannot become a row of the current table: nil if it can, or if it needs no row.
+// becomesRow returns the error for which a record cannot become a row of the current table. It returns nil if it can,
+// or if it is left out.
 func (l *inspection) becomesRow(p connector.Partition, r *connector.Record) error {
 	topic, _, err := l.table.config.Route(p.Topic)
 	if err != nil || l.snapshot.Schema == nil {
@@ -177,8 +180,8 @@ func (l *inspection) becomesRow(p connector.Partition, r *connector.Record) erro
 	return decodes(builder, p, r)
 }
 
-// decodes returns why the decoder rejects a record, nil if it accepts it. It turns a panic of the decoder into an error
-// of class poison, as members do.
+// decodes returns the error of the decoder for a record, or nil if the decoder accepts it. A panic of the decoder
+// becomes an error of class poison, as in members.
 func decodes(builder connector.Builder, p connector.Partition, r *connector.Record) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -25,19 +25,19 @@ import (
 	"sluice/sink/opslog"
 )
 
-// sourceResult has the holds from one source, and the errors of requests to it.
+// sourceResult has the holds that one source reports, and the errors of requests to that source.
 type sourceResult struct {
 	held
 	missed []error
-	member bool // the source is a member of the pipeline, and it responded
+	member bool // true if the source is a member of the pipeline and has responded
 }
 
 // timeoutError means that a dependency did not respond in time.
 type timeoutError struct {
-	name   string        // the dependency
-	within time.Duration // its time limit
-	about  string        // the unknown facts, as a clause
-	err    error         // the last error of a request
+	name   string        // the name of the dependency
+	within time.Duration // the time limit of the dependency
+	about  string        // what is unknown because of this, as a clause
+	err    error         // the error of the last request
 }
 
 func (u *timeoutError) Error() string {
@@ -46,8 +46,8 @@ func (u *timeoutError) Error() string {
 
 func (u *timeoutError) Unwrap() error { return u.err }
 
-// addFailure records the failed request to a dependency. If ctx has ended, the error says what is unknown because of
-// the timeout; any other error explains itself.
+// addFailure adds the error of a request to a dependency. If ctx has ended, the added error says which holds are
+// unknown because of the timeout; otherwise it is err.
 func (l *sourceResult) addFailure(ctx context.Context, name string, within time.Duration, about string, err error) {
 	if ctx.Err() != nil {
 		err = &timeoutError{name, within, about, err}
@@ -57,9 +57,9 @@ func (l *sourceResult) addFailure(ctx context.Context, name string, within time.
 	l.missed = append(l.missed, err)
 }
 
-// requestHolds collects the holds from the members, the operations log, and the tables with Kafka, all in parallel: an
-// outage of one source does not affect the others. Each dependency has half of the timeout. The order of the results is
-// fixed.
+// requestHolds collects the holds from the members, from the operations log, and from the tables with Kafka. It does so
+// in parallel, so that an outage of one source does not delay the others, and each dependency gets half of the time
+// limit. The results are always in the same order.
 func (a *Access) requestHolds(ctx context.Context, topic string, members []string, timeout time.Duration) []*sourceResult {
 	cfg := a.Config
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -86,12 +86,12 @@ func (a *Access) requestHolds(ctx context.Context, topic string, members []strin
 	return all
 }
 
-// memberTimeout bounds the request to the member at health.listen, in commands for which it is only additional
+// memberTimeout bounds the request to the member at health.listen in commands to which its response only adds
 // information.
 const memberTimeout = 2 * time.Second
 
-// heldByMember returns the holds that the member at health.listen reports, none if no member of the pipeline responds
-// there.
+// heldByMember returns the holds that the member at health.listen reports. There are none if no member of the pipeline
+// responds there.
 func heldByMember(ctx context.Context, cfg *config.Config) *held {
 	var l sourceResult
 	if cfg.Health.Enabled {
@@ -110,7 +110,7 @@ func (h *held) of(topic string, partition int32) *Hold {
 	return nil
 }
 
-// readOperations adds the pauses in the operations log. If the log is damaged, it adds the hold operations_log instead.
+// readOperations adds the pauses in the operations log. If the log is damaged, it adds the hold operations_log.
 func (l *sourceResult) readOperations(ctx context.Context, a *Access, within time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -129,8 +129,8 @@ func (l *sourceResult) readOperations(ctx context.Context, a *Access, within tim
 	}
 }
 
-// findHolds adds the holds that a member would set now, according to the tables and Kafka alone. After a failed
-// request, it adds an error that says what is not known.
+// findHolds adds the holds that a member would set now, as far as the tables and Kafka show them. After a failed
+// request, it adds an error that says which holds are unknown.
 func (a *Access) findHolds(ctx context.Context, topic string, within time.Duration, l *sourceResult) {
 	cfg := a.Config
 	listing, cancel := context.WithTimeout(ctx, within)
@@ -164,7 +164,7 @@ func (a *Access) findHolds(ctx context.Context, topic string, within time.Durati
 		return
 	}
 	defer queries.close()
-	if len(looks) == 0 { // the store failed; find out whether Kafka fails, too
+	if len(looks) == 0 { // the store failed, so no table was read; this request shows whether Kafka fails, too
 		if err := queries.retry(func(ctx context.Context) error { _, err := queries.group.Topics(ctx); return err }); err != nil {
 			l.addFailure(asking, "Kafka", within, "it is not known whether positions are in their logs", err)
 		}
@@ -194,7 +194,7 @@ func (q *kafkaQueries) tooMany(cfg *config.Config, topic string, found *held) er
 	return nil
 }
 
-// tableRead is the result of reading one table.
+// tableRead is what reading one table gave.
 type tableRead struct {
 	*Table
 	snapshot *connector.Snapshot
@@ -202,7 +202,8 @@ type tableRead struct {
 	err      error
 }
 
-// readTables reads all tables, several in parallel. It adds their holds, and returns the tables that could be read.
+// readTables reads all tables, several in parallel. It adds the holds of whole tables, and returns the tables that
+// could be read.
 func (l *sourceResult) readTables(ctx context.Context, within time.Duration, tables []*Table) (looks []tableRead) {
 	all := make([]tableRead, len(tables))
 	runLimited(len(tables), func(i int) {
@@ -237,7 +238,7 @@ func (l *sourceResult) readTables(ctx context.Context, within time.Duration, tab
 	return looks
 }
 
-// findHolds compares the positions of tables with the logs in Kafka and adds the holds that a member would set.
+// findHolds compares the positions of tables with the logs in Kafka, and adds the holds that a member would set.
 func (q *kafkaQueries) findHolds(ctx context.Context, cfg *config.Config, within time.Duration, looks []tableRead, l *sourceResult) {
 	type topicLook struct {
 		table tableRead
@@ -281,8 +282,8 @@ func (q *kafkaQueries) findHolds(ctx context.Context, cfg *config.Config, within
 	}
 }
 
-// holds adds the holds of a topic's partitions to found. With records, it also reads the record at each position, to
-// see whether it can become a row; the caller leaves that out if the table itself is held.
+// holds adds to found the holds of a topic's partitions. With records set, it also reads the record at each position to
+// find out whether it can become a row. The caller does not set records if the table itself is held.
 func (q *kafkaQueries) holds(ctx context.Context, l *inspection, records bool, found *held) (failures []error) {
 	for _, p := range l.partitions() {
 		at, b := l.position(p), l.bounds[p]
@@ -304,7 +305,7 @@ func (q *kafkaQueries) holds(ctx context.Context, l *inspection, records bool, f
 	return failures
 }
 
-// runLimited calls do for 0 to n-1, up to 16 at a time, and waits for all.
+// runLimited calls do for 0 to n-1, up to 16 at a time, and returns when all calls have returned.
 func runLimited(n int, do func(i int)) {
 	const atOnce = 16
 	var doing sync.WaitGroup
@@ -319,7 +320,7 @@ func runLimited(n int, do func(i int)) {
 	doing.Wait()
 }
 
-// firstOf joins the first five names, and adds how many more there are.
+// firstOf returns a text with the first five names and the number of the others.
 func firstOf(names []string) string {
 	const shown = 5
 	slices.Sort(names)
@@ -334,7 +335,8 @@ func firstOf(names []string) string {
 const largestReport = 64 << 20
 
 // requestMember adds the holds that the member at url reports, and an error for each of its failing dependencies that
-// no hold explains. A refused connection is an error only with named: the operator named the address.
+// no hold explains. If the connection is refused, it adds an error only if named is set, which means that the operator
+// named the address.
 func (l *sourceResult) requestMember(ctx context.Context, url, pipeline string, within time.Duration, named bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -366,7 +368,7 @@ func (l *sourceResult) requestMember(ctx context.Context, url, pipeline string, 
 		return
 	}
 	err = json.Unmarshal(body, &report)
-	said := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable // a member that is not ready reports holds, too
+	said := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable // a member that is not ready responds with 503, and also reports its holds
 	switch {
 	case err != nil || !said || report.Pipeline == "":
 		l.missed = append(l.missed, fmt.Errorf("what answers at %s/health (%s) is no connector", url, resp.Status))
@@ -382,12 +384,12 @@ func (l *sourceResult) requestMember(ctx context.Context, url, pipeline string, 
 	l.missed = append(l.missed, failing(url, report.Holds, report.Dependencies)...)
 }
 
-// failing returns an error for each failing dependency of a member that none of its holds explains: the breaker has not
-// opened yet, or the waiting claims are held for another reason. It returns one error for each dependency and table.
+// failing returns an error for each failing dependency of a member that none of its holds explains, for example because
+// the breaker has not opened yet. It returns at most one error for each dependency and table.
 func failing(url string, holds []health.Hold, dependencies []health.Dependency) (all []error) {
 	named := map[string]bool{}
 	for _, d := range dependencies {
-		first, _, _ := strings.Cut(d.Name, " ") // "kafka broker 1" is Kafka, too
+		first, _, _ := strings.Cut(d.Name, " ") // the name "kafka broker 1" stands for Kafka as well
 		name := first
 		if d.Table != "" {
 			name += " of table " + d.Table
@@ -402,10 +404,10 @@ func failing(url string, holds []health.Hold, dependencies []health.Dependency) 
 	return all
 }
 
-// explains reports whether a hold already shows that a dependency fails: the reason means that dependency, or one that
-// it needs.
+// explains reports whether a hold with this reason already shows that the dependency fails: the reason is about that
+// dependency or about one that it needs.
 func explains(reason hold.Reason, dependency string) bool {
-	if reason == hold.CommitUndecided || reason == hold.OperationsLog { // about one commit or one entry: they do not show that requests fail
+	if reason == hold.CommitUndecided || reason == hold.OperationsLog { // these reasons are about one commit or one entry; they do not show that other requests fail
 		return false
 	}
 	failed := hold.Dependency(dependency)
@@ -413,9 +415,9 @@ func explains(reason hold.Reason, dependency string) bool {
 	case "":
 		return false
 	case hold.Kafka:
-		return failed == of || failed == hold.DeadLetters // a topic in the same cluster
+		return failed == of || failed == hold.DeadLetters // the dead-letter topic is in the same cluster
 	case hold.Store:
-		return failed == of || failed == hold.Operations // objects in the same store
+		return failed == of || failed == hold.Operations // the operations log is in the same store
 	default:
 		return failed == of
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // hides reports whether the hold cause explains the hold reason of the same partition, so that reports leave out
-// reason. A member that wrote a table knows that it was deleted or replaced; a command that reads only the table and
-// Kafka sees lost positions.
+// reason. For example, a member knows that the table it wrote was deleted; a command sees only the table and Kafka, and
+// takes this for lost positions.
 func hides(cause, reason hold.Reason) bool {
 	if cause != hold.TableReplaced {
 		return false

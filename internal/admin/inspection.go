@@ -22,7 +22,7 @@ type inspection struct {
 	topic    connector.Topic
 	group    map[int32]connector.GroupOffset
 	bounds   map[connector.Partition]connector.Bounds
-	rows     map[connector.RowsOf]bool // rows of partitions without a position: they prevent an initial commit
+	rows     map[connector.RowsOf]bool // the partitions without a position that have rows, which forbid an initial commit
 	// unread has the existing partitions whose bounds are unknown; nil if all are known.
 	unread *connector.UnreadError
 }
@@ -39,7 +39,7 @@ func (q *kafkaQueries) inspect(ctx context.Context, o *Table, name string, s *co
 	if err != nil {
 		return nil, err
 	}
-	if !l.started() && len(l.group) > 0 { // read again: the initial commit may be newer than the snapshot
+	if !l.started() && len(l.group) > 0 { // reads the table again, because the initial commit may be newer than the snapshot
 		if l.snapshot, _, err = o.snapshot(ctx); err != nil {
 			return nil, err
 		}
@@ -63,7 +63,8 @@ func (q *kafkaQueries) inspect(ctx context.Context, o *Table, name string, s *co
 	return l, nil
 }
 
-// rowsBefore returns which partitions without a position have rows in the table; nil if the table does not exist.
+// rowsBefore returns the partitions without a position that have rows in the table. It returns nil if the table does
+// not exist.
 func (l *inspection) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool, error) {
 	search := plan.RowsBefore(l.snapshot, l.pipeline, l.topic.Name, l.partitions())
 	if len(search) == 0 || l.table.store == nil {
@@ -76,15 +77,15 @@ func (l *inspection) rowsBefore(ctx context.Context) (map[connector.RowsOf]bool,
 	return rows, err
 }
 
-// recentCommits is the number of newest versions that positions reads at most, to find leader epochs.
+// recentCommits is how many of the newest versions the method positions reads at most to find leader epochs.
 const recentCommits = 20
 
 // positions returns the positions in the table, each with the leader epoch of the record batch before it, by which
-// Kafka detects a truncated log. The table keeps the epoch in a second txn. A position from an older version of Sluice
-// has none: then the epoch comes from the committed offset, if that equals the position, or from the commit that set
+// Kafka detects a truncated log. The table has the epoch in a second txn, unless an older version of Sluice set the
+// position: then the epoch comes from the committed offset, if that equals the position, or from the commit that set
 // the position.
 func (l *inspection) positions(ctx context.Context) (at []connector.Position, err error) {
-	unknown := map[string]int{} // by appId: the index in at
+	unknown := map[string]int{} // the index in at of each position without an epoch, by appId
 	for _, p := range l.partitions() {
 		next := l.position(p)
 		epoch, kept := l.snapshot.Epoch(l.pipeline, p)

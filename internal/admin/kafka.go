@@ -14,8 +14,8 @@ import (
 	"sluice/reliability"
 )
 
-// kafkaQueries sends the requests of a command to Kafka. retry repeats a request until it succeeds, fails for good, or
-// ctx ends.
+// kafkaQueries sends the requests of a command to Kafka. retry repeats a request until it succeeds, until it fails with
+// an error that is not transient, or until ctx ends.
 type kafkaQueries struct {
 	retry  func(func(context.Context) error) error
 	client *kafka.Client
@@ -24,7 +24,7 @@ type kafkaQueries struct {
 }
 
 func newKafkaQueries(ctx context.Context, c *config.Config) (*kafkaQueries, error) {
-	k, quiet := c.Kafka, slog.New(slog.DiscardHandler) // failures come back as errors, so they need no log lines
+	k, quiet := c.Kafka, slog.New(slog.DiscardHandler) // failures are returned as errors, so they are not logged
 	client, err := open.Kafka(c, nil, nil, nil)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func newKafkaQueries(ctx context.Context, c *config.Config) (*kafkaQueries, erro
 	return &kafkaQueries{
 		retry:  lookup.Patience(ctx, reliability.NewGuard("kafka", c.Guard(), quiet, nil)),
 		client: client,
-		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch}, quiet, prometheus.NewRegistry()), // no scrape reads these metrics
+		log:    kafka.NewLog(client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch}, quiet, prometheus.NewRegistry()), // these metrics are not exported
 		group: kafka.NewGroup(client, kafka.GroupConfig{
 			Group: k.Group, Optional: c.LaterTopics, Session: k.Session, Matches: func(topic string) bool { _, meant, err := c.Route(topic); return meant && err == nil },
 			Beyond: c.Beyond,

@@ -27,8 +27,8 @@ type LetterSearch struct {
 	Topic     string
 	Partition int32
 	Offset    int64
-	TopicID   string        // id of the record's topic, "" for any
-	Within    time.Duration // time limit of each request to Kafka
+	TopicID   string        // the id of the record's topic; "" for any id
+	Within    time.Duration // the time limit of each request to Kafka
 }
 
 // ErrNoLetter means that no dead letter is about a record.
@@ -37,7 +37,7 @@ var ErrNoLetter = errors.New("there is no dead letter")
 // ErrNoLetters means that no topic of the pipeline makes dead letters.
 var ErrNoLetters = errors.New("no topic has bad_records: dead_letter, so there are no dead letters")
 
-// errFound stops the read of a partition after the dead letter.
+// errFound ends the reading of a partition once the dead letter is found.
 var errFound = errors.New("found")
 
 // DeadLetter returns the selected dead letter. If several match, it returns the newest, and a note about the older
@@ -55,8 +55,8 @@ func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadlet
 	return o.find(ctx, r, scope)
 }
 
-// find reads the dead-letter topics of the scope and returns the newest matching dead letter. It returns an error of
-// [fail.KindFound] if none matches.
+// find reads the dead-letter topics in scope and returns the newest dead letter about the record of the search. It
+// returns an error of [fail.KindFound] if there is none.
 func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letterScope) (*deadletter.Letter, []string, error) {
 	var found *deadletter.Letter
 	ids := map[idempotency.TopicID]bool{}
@@ -75,7 +75,7 @@ func (o *LetterSearch) find(ctx context.Context, r *lookup.Reader, scope *letter
 			}
 			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
 			err := r.Each(ctx, p, func(record *connector.Record) error {
-				if scope.source == "" { // the search names the dead letter's own coordinates
+				if scope.source == "" { // without a source, the search has the coordinates of the dead letter itself
 					if record.Offset == o.Offset {
 						l, err := decode.ParseLetter(record)
 						if err != nil {
@@ -121,7 +121,7 @@ func (o *LetterSearch) means(l *deadletter.Letter) bool {
 	return RecordPlace{Topic: o.Topic, TopicID: o.TopicID, Partition: o.Partition, Offset: o.Offset}.means(l)
 }
 
-// keep copies a dead letter out of the memory of its fetch result.
+// keep copies a dead letter, so that it stays valid after its fetch result is released.
 func keep(l *deadletter.Letter) *deadletter.Letter {
 	k := *l
 	k.Key, k.Value, k.Headers = bytes.Clone(l.Key), bytes.Clone(l.Value), slices.Clone(l.Headers)

@@ -1,12 +1,15 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"sluice/idempotency"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
@@ -74,11 +77,16 @@ type LetterList struct {
 	Pending      int            `json:"pending"`
 	Foreign      int            `json:"foreign"`
 	Matching     int            `json:"matching"` // those that the query selects; the limit may leave some out
+	Reasons      []ReasonCount  `json:"reasons"`  // those that the query selects by reason, the most frequent first
 	Listed       []ListedLetter `json:"listed"`
 	Notes        []string       `json:"notes"`
 	Next         *LetterKey     `json:"-"` // the key of the last one in a page, nil if none follow
+}
 
-	last *foundLetter // the last one in Listed
+// ReasonCount is a number of dead letters with one reason code.
+type ReasonCount struct {
+	Reason string `json:"reason"`
+	Count  int    `json:"count"`
 }
 
 // DeadLetters lists dead letters with the states of their records: the newest first, or a page in the order of records.
@@ -100,7 +108,8 @@ func DeadLetters(ctx context.Context, a *Access, q LetterQuery) (*LetterList, er
 	if err != nil {
 		return nil, err
 	}
-	return book.list(scope, q), nil
+	list, shown := book.list(scope, q)
+	return list, book.show(ctx, r, list, shown)
 }
 
 // selects reports whether a query without its states selects a dead letter.
@@ -122,24 +131,44 @@ func judgedLetters(ctx context.Context, a *Access, r *lookup.Reader, scope *lett
 }
 
 // list counts the dead letters by state and selects those to list.
-func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
-	list := &LetterList{Topics: scope.topics, Letters: b.count, Distinct: len(b.all), Listed: []ListedLetter{}, Notes: []string{}}
-	letters := b.newest()
+func (b *letterBook) list(scope *letterScope, o LetterQuery) (*LetterList, []letterRef) {
+	list := &LetterList{Topics: scope.topics, Letters: b.count, Distinct: b.distinct(), Listed: []ListedLetter{}, Reasons: []ReasonCount{}, Notes: []string{}}
+	first, after := firstLetters{n: o.Limit, order: newestFirst}, 0
 	if o.Paged {
-		letters = b.byRecord()
+		first.order = byRecord
 	}
-	whys := map[string]int64{}
-	for _, l := range letters {
-		list.count(l.state)
-		if l.state == LetterUnknown || l.state == LetterForeign {
-			whys[l.why]++
+	whys, reasons := map[string]int64{}, make([]int, len(b.reasons.all))
+	for _, s := range b.sources {
+		for i := range s.letters {
+			l := &s.letters[i]
+			is := b.verdict(l)
+			list.count(is.state)
+			if is.state == LetterUnknown || is.state == LetterForeign {
+				whys[is.why]++
+			}
+			if o.States == nil && !is.state.listed() || o.States != nil && !slices.Contains(o.States, is.state) {
+				continue
+			}
+			list.Matching++
+			reasons[l.reason]++
+			if ref := (letterRef{s, l}); !o.Paged || ref.compare(o.After) > 0 {
+				after++
+				first.add(ref)
+			}
 		}
-		if o.States == nil && !l.state.listed() || o.States != nil && !slices.Contains(o.States, l.state) {
-			continue
-		}
-		list.Matching++
-		list.add(l, o)
 	}
+	shown := first.sorted()
+	if o.Paged && len(shown) < after {
+		list.Next = new(shown[len(shown)-1].key())
+	}
+	for i, n := range reasons {
+		if n > 0 {
+			list.Reasons = append(list.Reasons, ReasonCount{string(b.reasons.all[i]), n})
+		}
+	}
+	slices.SortFunc(list.Reasons, func(x, y ReasonCount) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), strings.Compare(x.Reason, y.Reason))
+	})
 	for _, name := range b.absent {
 		list.note("topic %s does not exist yet: it comes with the first dead letter", name)
 	}
@@ -152,22 +181,36 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) *LetterList {
 		list.note("%s: %s", Counting(n, "dead letter"), why)
 	}
 	slices.Sort(list.Notes)
-	if left := list.Matching - len(list.Listed); left > 0 && !o.Paged {
+	if left := list.Matching - len(shown); left > 0 && !o.Paged {
 		list.note("%d more are not listed: write --limit, --since or --code", left)
 	}
-	return list
+	return list, shown
 }
 
-// add lists a dead letter if it is in the page and below the limit.
-func (list *LetterList) add(l *foundLetter, o LetterQuery) {
-	switch {
-	case o.Paged && l.compare(o.After) <= 0:
-	case o.Limit == 0 || len(list.Listed) < o.Limit:
-		list.Listed = append(list.Listed, l.shown())
-		list.last = l
-	case o.Paged && list.Next == nil:
-		list.Next = new(list.last.key())
+// show lists dead letters with their facts, which it reads again from Kafka.
+func (b *letterBook) show(ctx context.Context, r *lookup.Reader, list *LetterList, shown []letterRef) error {
+	type at struct {
+		idempotency.Coordinates
+		offset int64
 	}
+	places := make(map[at]int, len(shown))
+	for i, ref := range shown {
+		places[at{idempotency.Coordinates{Partition: ref.of.Partition, Offset: ref.l.record}, ref.l.offset}] = i
+		list.Listed = append(list.Listed, b.shown(ref))
+	}
+	left := len(shown)
+	err := b.read(ctx, r, slices.Values(shown), func(l *deadletter.Letter, offset int64) error {
+		i, ok := places[at{l.Source, offset}]
+		if ok {
+			list.Listed[i].add(l)
+			left--
+		}
+		return nil
+	})
+	if err == nil && left > 0 {
+		list.note("%s deleted by the retention of the dead-letter topic since: only coordinates, state and reason are listed", Counting(int64(left), "dead letter"))
+	}
+	return err
 }
 
 // count counts a dead letter by its state.
@@ -210,16 +253,23 @@ func (list *LetterList) note(format string, args ...any) {
 	list.Notes = append(list.Notes, fmt.Sprintf(format, args...))
 }
 
-func (l *foundLetter) shown() ListedLetter {
-	s := ListedLetter{
-		Topic: l.Source.Topic, TopicID: l.Source.TopicID.String(), Cluster: l.Source.Cluster, Partition: l.Source.ID, Offset: l.Source.Offset,
-		State: l.state, Why: l.why, Reason: string(l.Reason), Class: l.Class.String(), Detail: l.Detail, Retries: l.Retries,
-		Member: l.Member, Correlation: l.Correlation, Batch: l.Batch, Copies: l.copies, Linked: l.linked,
-		Letter: LetterPlace{l.topic, l.partition, l.offset},
+// shown returns a dead letter with the facts that the book has.
+func (b *letterBook) shown(ref letterRef) ListedLetter {
+	s, l := ref.of, ref.l
+	is, dead := b.verdict(l), b.dead[l.dead]
+	return ListedLetter{
+		Topic: s.Topic, TopicID: s.TopicID.String(), Cluster: s.Cluster, Partition: s.ID, Offset: l.record,
+		State: is.state, Why: is.why, Reason: string(b.reasons.all[l.reason]), Failed: l.failedAt(), Copies: int(l.copies),
+		Letter: LetterPlace{dead.Topic, dead.ID, l.offset},
 	}
+}
+
+// add adds the other facts about a dead letter. It copies texts, which share the memory of the fetch result.
+func (s *ListedLetter) add(l *deadletter.Letter) {
+	s.Class, s.Detail, s.Retries = l.Class.String(), strings.Clone(l.Detail), l.Retries
+	s.Member, s.Correlation, s.Batch = strings.Clone(l.Member), strings.Clone(l.Correlation), strings.Clone(l.Batch)
+	s.Linked = l.Link.Key != ""
 	if !l.LastFailure.IsZero() {
-		at := l.LastFailure.UTC()
-		s.Failed = &at
+		s.Failed = new(l.LastFailure.UTC())
 	}
-	return s
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"sluice/idempotency"
 	"sluice/idempotency/offsets"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
@@ -69,7 +68,7 @@ func planLetters(ctx context.Context, a *Access, q LetterSelection, k letterDeci
 		return nil, err
 	}
 	entries := chosen.entries()
-	number := Counting(int64(len(chosen.letters)), "dead letter")
+	number := Counting(int64(chosen.n), "dead letter")
 	d := &Decision{
 		Text: fmt.Sprintf("pipeline %s: %s %s", a.Config.Pipeline, k.verb, number), Done: k.done + " " + number,
 		Notes: chosen.notes,
@@ -83,9 +82,9 @@ func planLetters(ctx context.Context, a *Access, q LetterSelection, k letterDeci
 	for _, letters := range entries {
 		d.bodies = append(d.bodies, k.body(letters))
 	}
-	d.Plan = LettersPlan{Pipeline: a.Config.Pipeline, Kind: k.kind, Count: len(chosen.letters), Letters: slices.Concat(entries...)}
+	d.Plan = LettersPlan{Pipeline: a.Config.Pipeline, Kind: k.kind, Count: chosen.n, Letters: slices.Concat(entries...)}
 	d.judge = func(s *opslog.State) ([]string, error) { return nil, undecidedLetters(s, slices.Concat(entries...)) }
-	if slices.ContainsFunc(chosen.letters, func(l *foundLetter) bool { return l.state == LetterReplaying }) {
+	if chosen.has(LetterReplaying) {
 		tables := chosen.tables(a)
 		d.before = func(ctx context.Context, by By) error {
 			for _, path := range tables {
@@ -108,13 +107,9 @@ const withdrawAfter = time.Minute
 
 // withdrawable returns an error if one of the dead letters is part of a replay that probably still runs.
 func (c *chosenLetters) withdrawable(a *Access) error {
-	chosen := map[idempotency.Coordinates]bool{}
-	for _, l := range c.letters {
-		chosen[l.Source] = true
-	}
 	for _, path := range c.tables(a) {
 		for _, open := range c.decisions.OpenReplays(path) {
-			if time.Since(open.Since) < withdrawAfter && names(open.Letters, chosen) {
+			if time.Since(open.Since) < withdrawAfter && c.names(open.Letters) {
 				return stillReplaying(open)
 			}
 		}
@@ -123,10 +118,11 @@ func (c *chosenLetters) withdrawable(a *Access) error {
 }
 
 // names reports whether dead letters of an entry are among the chosen ones.
-func names(letters []opslog.Letters, chosen map[idempotency.Coordinates]bool) bool {
+func (c *chosenLetters) names(letters []opslog.Letters) bool {
 	for _, l := range letters {
-		for c := l.Offsets.From(0); c.OK; c.Next() {
-			if chosen[idempotency.Coordinates{Partition: l.Source(), Offset: c.At}] {
+		if s := c.sources[l.Source()]; s != nil {
+			at := l.Offsets.From(0)
+			if slices.ContainsFunc(s.letters, func(l foundLetter) bool { return at.Has(l.record) }) {
 				return true
 			}
 		}

@@ -1,18 +1,16 @@
 package admin
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"strings"
 
 	"sluice/connector"
 	"sluice/connector/decode"
-	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
@@ -22,45 +20,10 @@ import (
 // The commands about dead letters read the dead-letter topics: a dead letter is there before any position passes its
 // record, and no member needs to run.
 
-// foundLetter is a dead letter without the content of its record. It stands for all copies of the dead letter, and has
-// the coordinates of the newest.
-type foundLetter struct {
-	deadletter.Letter
-	topic     string // coordinates of the newest copy
-	partition int32
-	offset    int64
-	copies    int
-	linked    bool
-	state     LetterState
-	why       string // the cause of the states unknown and foreign
-}
-
-// notLetters counts the records of a dead-letter topic that are no dead letters.
-type notLetters struct {
-	n     int64
-	first string // the coordinates of the first one, and why it is none
-}
-
-// letterBook has the dead letters of some dead-letter topics, without repeats.
-type letterBook struct {
-	all    map[idempotency.Coordinates]*foundLetter
-	count  int64 // repeats included
-	others map[string]*notLetters
-	absent []string // dead-letter topics that do not exist
-	free   int64    // memory left for more dead letters; without meaning if there is no bound
-}
-
-// size returns the approximate memory of a dead letter.
-func (l *foundLetter) size() int64 {
-	const fixed = 640 // the struct, and its place in the map
-	texts := len(l.Source.Cluster) + len(l.Source.Topic) + len(l.Detail) + len(l.Member) + len(l.Correlation) + len(l.Batch) + len(l.Link.Key) + len(l.Link.SHA256)
-	return fixed + int64(texts)
-}
-
 // readLetters reads dead-letter topics from start to end. It keeps the dead letters that want accepts. If they need more
 // than bound bytes, it returns an error of [fail.KindRefused]; 0 is no bound.
 func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound int64, want func(*deadletter.Letter) bool) (*letterBook, error) {
-	book := &letterBook{all: map[idempotency.Coordinates]*foundLetter{}, others: map[string]*notLetters{}, free: bound}
+	book := newLetterBook(bound)
 	for _, name := range topics {
 		var topic connector.Topic
 		err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err })
@@ -73,9 +36,10 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound i
 		}
 		for _, id := range topic.Partitions {
 			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
+			book.dead = append(book.dead, p)
 			err := r.Each(ctx, p, func(record *connector.Record) error {
-				book.add(p, record, want)
-				if bound > 0 && book.free < 0 {
+				book.parse(p, record, want)
+				if book.full {
 					return fail.Refused(fmt.Errorf("the dead letters need more than %d MiB of memory: select fewer by topic, code or time, or use the command line", bound>>20))
 				}
 				return nil
@@ -85,12 +49,12 @@ func readLetters(ctx context.Context, r *lookup.Reader, topics []string, bound i
 			}
 		}
 	}
+	book.settle()
 	return book, nil
 }
 
-// add adds a record of a dead-letter topic if it is a dead letter that want accepts; of several copies it keeps the
-// newest. Other records of the topic are counted in b.others.
-func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*deadletter.Letter) bool) {
+// parse adds a record of a dead-letter topic if it is a dead letter that want accepts. It counts other records in b.others.
+func (b *letterBook) parse(p connector.Partition, r *connector.Record, want func(*deadletter.Letter) bool) {
 	l, err := decode.ParseLetter(r)
 	if err != nil {
 		of := b.others[p.Topic]
@@ -101,63 +65,51 @@ func (b *letterBook) add(p connector.Partition, r *connector.Record, want func(*
 		of.n++
 		return
 	}
-	if !want(&l) {
-		return
+	if want(&l) {
+		b.add(&l, r.Offset)
 	}
-	b.count++
-	f := &foundLetter{Letter: l, topic: p.Topic, partition: p.ID, offset: r.Offset, copies: 1, linked: l.Link.Key != ""}
-	f.Key, f.Value, f.Headers, f.Trace = nil, nil, nil, "" // the content shares the memory of the fetch result
-	f.Source.Topic = strings.Clone(f.Source.Topic)
-	if before := b.all[f.Source]; before != nil {
-		f.copies += before.copies
-		if before.LastFailure.After(f.LastFailure) {
-			before.copies = f.copies
-			return
+}
+
+// read calls do with the newest copies of some dead letters, in the order in which they are in the dead-letter topics:
+// those of one source partition come in the order of their offsets. It leaves out those that retention has deleted since
+// the book was read. offset is the one in the dead-letter topic. The letter is valid until do returns.
+func (b *letterBook) read(ctx context.Context, r *lookup.Reader, letters iter.Seq[letterRef], do func(l *deadletter.Letter, offset int64) error) error {
+	at := make([][]int64, len(b.dead))
+	for ref := range letters {
+		at[ref.l.dead] = append(at[ref.l.dead], ref.l.offset)
+	}
+	var topic connector.Topic
+	for i, p := range b.dead {
+		if len(at[i]) == 0 {
+			continue
 		}
-		b.free += before.size()
-	}
-	b.free -= f.size()
-	b.all[f.Source] = f
-}
-
-// newest returns the dead letters, the newest first.
-func (b *letterBook) newest() []*foundLetter {
-	return slices.SortedFunc(maps.Values(b.all), func(x, y *foundLetter) int {
-		return cmp.Or(y.LastFailure.Compare(x.LastFailure), strings.Compare(x.Source.Topic, y.Source.Topic),
-			cmp.Compare(x.Source.ID, y.Source.ID), cmp.Compare(x.Source.Offset, y.Source.Offset), slices.Compare(x.Source.TopicID[:], y.Source.TopicID[:]))
-	})
-}
-
-// LetterKey is the place of a dead letter in a list by records. The zero key is before all.
-type LetterKey struct {
-	Topic     string
-	Partition int32
-	Offset    int64
-	Rest      string // tells apart the records of several topics or clusters with these coordinates
-}
-
-func (l *foundLetter) key() LetterKey {
-	sum := sha256.Sum256(append(l.Source.TopicID[:], l.Source.Cluster...)) // the cluster may be a text of any length
-	return LetterKey{l.Source.Topic, l.Source.ID, l.Source.Offset, hex.EncodeToString(sum[:8])}
-}
-
-// compare orders dead letters by topic, partition and offset of their records.
-func (l *foundLetter) compare(k LetterKey) int {
-	if c := cmp.Or(strings.Compare(l.Source.Topic, k.Topic), cmp.Compare(l.Source.ID, k.Partition), cmp.Compare(l.Source.Offset, k.Offset)); c != 0 {
-		return c
-	}
-	return strings.Compare(l.key().Rest, k.Rest)
-}
-
-// byRecord returns the dead letters in the order of [LetterKey].
-func (b *letterBook) byRecord() []*foundLetter {
-	return slices.SortedFunc(maps.Values(b.all), func(x, y *foundLetter) int {
-		k := LetterKey{Topic: y.Source.Topic, Partition: y.Source.ID, Offset: y.Source.Offset}
-		if x.Source.Topic == k.Topic && x.Source.ID == k.Partition && x.Source.Offset == k.Offset {
-			k = y.key()
+		if topic.Name != p.Topic {
+			err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, p.Topic); return err })
+			if err != nil {
+				return fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", p.Topic, err))
+			}
 		}
-		return x.compare(k)
-	})
+		if topic.ID != p.TopicID {
+			return fail.Refused(fmt.Errorf("dead-letter topic %s was deleted or created again since its dead letters were read: try again", p.Topic))
+		}
+		slices.Sort(at[i])
+		err := r.At(ctx, p, offsets.Of(at[i]...), func(record *connector.Record) error {
+			l, err := decode.ParseLetter(record)
+			if err != nil {
+				return fail.Found(fmt.Errorf("%v@%d: %w", p, record.Offset, err))
+			}
+			return do(&l, record.Offset)
+		})
+		at[i] = nil
+		switch {
+		case err == nil:
+		case fail.Of(err) != 0 || errors.Is(err, context.Canceled):
+			return err
+		default:
+			return fail.Dependency(fmt.Errorf("kafka: dead-letter topic %v: %w", p, err))
+		}
+	}
+	return nil
 }
 
 // letterScope selects the dead letters of a command.

@@ -1,18 +1,13 @@
 package admin
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
-	"sluice/connector"
-	"sluice/connector/decode"
-	"sluice/idempotency"
 	"sluice/idempotency/offsets"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
@@ -54,8 +49,9 @@ func (q *LetterSelection) selects(l *deadletter.Letter) bool {
 
 // chosenLetters are selected dead letters with the states that an action accepts.
 type chosenLetters struct {
-	letters   []*foundLetter // in the order of their records
-	decisions *opslog.State  // as of before the tables were read
+	*letterBook
+	n         int
+	decisions *opslog.State // as of before the tables were read
 	notes     []string
 }
 
@@ -75,39 +71,60 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 	if c.decisions, err = log.State(ctx); err != nil {
 		return nil, failedOperation(opslog.Entry{}, err)
 	}
-	book, err := judgedLetters(ctx, a, r, scope, c.decisions, q.selects)
-	if err != nil {
+	if c.letterBook, err = judgedLetters(ctx, a, r, scope, c.decisions, q.selects); err != nil {
 		return nil, err
 	}
-	for _, name := range book.absent {
+	for _, name := range c.absent {
 		c.notes = append(c.notes, fmt.Sprintf("topic %s does not exist yet", name))
 	}
-	found := map[RecordPlace]int{}
-	for _, l := range book.bySource() {
-		place := RecordPlace{Topic: l.Source.Topic, Partition: l.Source.ID, Offset: l.Source.Offset}
-		found[place]++
-		switch {
-		case len(q.Records) > 0 && found[place] > 1 && !q.withTopicID(place):
-			return nil, fail.Refused(fmt.Errorf("there are dead letters of several topics with the name %s at %v: name the topic id", place.Topic, place))
-		case slices.Contains(accepted, l.state) && (q.States == nil || slices.Contains(q.States, l.state)):
-			c.letters = append(c.letters, l)
-		case len(q.Records) > 0 && l.state != already:
-			return nil, fail.Refused(fmt.Errorf("%v is %s%s: this is for dead letters that are %s", place, l.state, because(l.why), listStates(accepted)))
-		default:
-			left[l.state]++
-		}
+	accepts := func(state LetterState) bool {
+		return slices.Contains(accepted, state) && (q.States == nil || slices.Contains(q.States, state))
 	}
-	for _, p := range q.Records {
-		if found[RecordPlace{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset}] == 0 {
-			return nil, fail.Found(fmt.Errorf("%w for %v", ErrNoLetter, p))
-		}
+	if err := q.checkNamed(c.letterBook, already, accepted, accepts); err != nil {
+		return nil, err
 	}
+	c.keep(func(_ *sourceLetters, l *foundLetter) bool {
+		state := c.verdict(l).state
+		if !accepts(state) {
+			left[state]++
+			return false
+		}
+		c.n++
+		return true
+	})
 	for _, state := range LetterStates() {
 		if n := left[state]; n > 0 {
 			c.notes = append(c.notes, fmt.Sprintf("left out: %d %s", n, state))
 		}
 	}
 	return c, nil
+}
+
+// checkNamed returns an error if a record that the selection names has no dead letter, or one in a state that is neither
+// accepted nor already the one that the action would set.
+func (q *LetterSelection) checkNamed(b *letterBook, already LetterState, accepted []LetterState, accepts func(LetterState) bool) error {
+	if len(q.Records) == 0 {
+		return nil
+	}
+	found := map[RecordPlace]int{}
+	for _, s := range b.inOrder() {
+		for i := range s.letters {
+			place, is := RecordPlace{Topic: s.Topic, Partition: s.ID, Offset: s.letters[i].record}, b.verdict(&s.letters[i])
+			found[place]++
+			switch {
+			case found[place] > 1 && !q.withTopicID(place):
+				return fail.Refused(fmt.Errorf("there are dead letters of several topics with the name %s at %v: name the topic id", place.Topic, place))
+			case !accepts(is.state) && is.state != already:
+				return fail.Refused(fmt.Errorf("%v is %s%s: this is for dead letters that are %s", place, is.state, because(is.why), listStates(accepted)))
+			}
+		}
+	}
+	for _, p := range q.Records {
+		if found[RecordPlace{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset}] == 0 {
+			return fail.Found(fmt.Errorf("%w for %v", ErrNoLetter, p))
+		}
+	}
+	return nil
 }
 
 func (q *LetterSelection) withTopicID(place RecordPlace) bool {
@@ -151,37 +168,47 @@ func (q *LetterSelection) scope(ctx context.Context, a *Access) (*letterScope, e
 	return all, nil
 }
 
-// bySource returns the dead letters in the order of their records.
-func (b *letterBook) bySource() []*foundLetter {
-	return slices.SortedFunc(maps.Values(b.all), func(x, y *foundLetter) int {
-		return cmp.Or(x.Source.Compare(y.Source.Partition), cmp.Compare(x.Source.Offset, y.Source.Offset))
-	})
-}
-
 // entries returns the chosen dead letters for entries of the operations log, each with at most [opslog.MaxLetters].
 func (c *chosenLetters) entries() (all [][]opslog.Letters) {
-	for chunk := range slices.Chunk(c.letters, opslog.MaxLetters) {
-		at := map[idempotency.Partition][]int64{}
-		for _, l := range chunk {
-			at[l.Source.Partition] = append(at[l.Source.Partition], l.Source.Offset)
+	var entry []opslog.Letters
+	room := opslog.MaxLetters
+	for _, s := range c.inOrder() {
+		for rest := s.letters; len(rest) > 0; {
+			n := min(len(rest), room)
+			var at offsets.Packer
+			for _, l := range rest[:n] {
+				at.Add(l.record)
+			}
+			entry = append(entry, opslog.LettersOf(s.Partition, at.Done()))
+			rest, room = rest[n:], room-n
+			if room == 0 {
+				all, entry, room = append(all, entry), nil, opslog.MaxLetters
+			}
 		}
-		var letters []opslog.Letters
-		for _, p := range slices.SortedFunc(maps.Keys(at), idempotency.Partition.Compare) {
-			letters = append(letters, opslog.LettersOf(p, offsets.Of(at[p]...)))
-		}
-		all = append(all, letters)
+	}
+	if len(entry) > 0 {
+		all = append(all, entry)
 	}
 	return all
 }
 
-// topics returns the topics of the chosen dead letters.
-func (c *chosenLetters) topics() (topics []string) {
-	for _, l := range c.letters {
-		if !slices.Contains(topics, l.Source.Topic) {
-			topics = append(topics, l.Source.Topic)
+// has reports whether a chosen dead letter has the state.
+func (c *chosenLetters) has(state LetterState) bool {
+	for _, s := range c.sources {
+		if slices.ContainsFunc(s.letters, func(l foundLetter) bool { return c.verdict(&l).state == state }) {
+			return true
 		}
 	}
-	return topics
+	return false
+}
+
+// topics returns the topics of the chosen dead letters, sorted.
+func (c *chosenLetters) topics() (topics []string) {
+	for p := range c.sources {
+		topics = append(topics, p.Topic)
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
 }
 
 // tables returns the tables of the chosen dead letters, sorted.
@@ -195,61 +222,29 @@ func (c *chosenLetters) tables(a *Access) (paths []string) {
 	return paths
 }
 
-// contents calls each with the chosen dead letters and the content of their records, in the order of the dead-letter
-// topics: dead letters of one source partition come in the order of their offsets. The letter is valid until each
-// returns.
+// contents calls each with the chosen dead letters and the content of their records, in the order of [letterBook.read].
+// The letter is valid until each returns.
 func (c *chosenLetters) contents(ctx context.Context, a *Access, r *lookup.Reader, each func(*deadletter.Letter) error) error {
-	type copyAt struct {
-		topic     string
-		partition int32
-		offset    int64
-	}
-	chosen := map[copyAt]bool{}
-	spans := map[string]map[int32]*Interval{}
-	for _, l := range c.letters {
-		chosen[copyAt{l.topic, l.partition, l.offset}] = true
-		of := spans[l.topic]
-		if of == nil {
-			of = map[int32]*Interval{}
-			spans[l.topic] = of
+	return c.read(ctx, r, c.all(), func(l *deadletter.Letter, _ int64) error {
+		whole, err := WholeLetter(ctx, a, l)
+		if err != nil {
+			return err
 		}
-		if s := of[l.partition]; s == nil {
-			of[l.partition] = &Interval{l.offset, l.offset + 1}
-		} else {
-			s.From, s.Next = min(s.From, l.offset), max(s.Next, l.offset+1)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(spans)) {
-		var topic connector.Topic
-		if err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err }); err != nil {
-			return fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", name, err))
-		}
-		for _, id := range slices.Sorted(maps.Keys(spans[name])) {
-			p, s := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}, spans[name][id]
-			err := r.Span(ctx, p, s.From, s.Next, func(record *connector.Record) error {
-				if !chosen[copyAt{name, id, record.Offset}] {
-					return nil
+		return each(whole)
+	})
+}
+
+// all yields the chosen dead letters.
+func (c *chosenLetters) all() iter.Seq[letterRef] {
+	return func(yield func(letterRef) bool) {
+		for _, s := range c.sources {
+			for i := range s.letters {
+				if !yield(letterRef{s, &s.letters[i]}) {
+					return
 				}
-				l, err := decode.ParseLetter(record)
-				if err != nil {
-					return fail.Found(fmt.Errorf("%v@%d: %w", p, record.Offset, err))
-				}
-				whole, err := WholeLetter(ctx, a, &l)
-				if err != nil {
-					return err
-				}
-				return each(whole)
-			}, func(int64) error { return nil })
-			switch {
-			case err == nil:
-			case fail.Of(err) != 0 || errors.Is(err, context.Canceled):
-				return err
-			default:
-				return fail.Dependency(fmt.Errorf("dead-letter topic %v: %w", p, err))
 			}
 		}
 	}
-	return nil
 }
 
 // ExportLetters calls each with the selected dead letters in the order of the dead-letter topics, with the content of

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,33 +57,32 @@ func (s LetterState) counts() bool {
 // judge sets the state of each dead letter. The metric sluice_unresolved_dead_letters counts by the same rules.
 // decisions is the state of the operations log.
 func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Reader, decisions *opslog.State) error {
-	byTopic := map[string][]*foundLetter{}
-	for _, l := range b.all {
-		byTopic[l.Source.Topic] = append(byTopic[l.Source.Topic], l)
+	byTopic := map[string][]*sourceLetters{}
+	for _, s := range b.inOrder() {
+		byTopic[s.Topic] = append(byTopic[s.Topic], s)
 	}
 	for _, topic := range slices.Sorted(maps.Keys(byTopic)) {
-		letters := byTopic[topic]
-		slices.SortFunc(letters, func(x, y *foundLetter) int {
-			return cmp.Or(cmp.Compare(x.Source.ID, y.Source.ID), cmp.Compare(x.Source.Offset, y.Source.Offset))
-		})
+		sources := byTopic[topic]
 		t, meant, err := cfg.Route(topic)
 		if !meant || err != nil || t.IsLetters() {
-			for _, l := range letters {
-				l.state, l.why = LetterForeign, "topic "+topic+" is not in topics"
+			why := "topic " + topic + " is not in topics"
+			for _, s := range sources {
+				for i := range s.letters {
+					b.set(&s.letters[i], LetterForeign, why)
+				}
 			}
 			continue
 		}
-		if err := judgeTopic(ctx, cfg, r, topic, letters, decisions); err != nil {
+		if err := b.judgeTopic(ctx, cfg, r, topic, sources, decisions); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// judgeTopic sets the states of dead letters of one topic, which are sorted by partition and offset. It fetches the log
-// bounds after it has read the table and the dead letters: so each of their records was produced before, and one after
-// the end was lost.
-func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, letters []*foundLetter, decisions *opslog.State) error {
+// judgeTopic sets the states of the dead letters about one topic. It fetches the log bounds after it has read the table
+// and the dead letters: so each of their records was produced before, and one after the end was lost.
+func (b *letterBook) judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, sources []*sourceLetters, decisions *opslog.State) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {
 		return err
@@ -100,53 +98,57 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 	if state == nil {
 		state = &deltalog.State{}
 	}
-	next := func(p idempotency.Partition) int64 { return state.Txns[p.AppID(cfg.Pipeline)].Version }
-	logs, err := logsOf(r, letters, next)
+	for _, s := range sources {
+		s.next = state.Txns[s.AppID(cfg.Pipeline)].Version
+	}
+	logs, err := logsOf(r, sources)
 	if err != nil {
 		return fail.Dependency(fmt.Errorf("kafka: topic %s: %w", topic, err))
 	}
-	var passed []*foundLetter
-	decided := newDecisions(decisions)
-	for _, l := range letters {
-		p := l.Source.Partition
-		switch d := decided.of(l.Source); {
-		case logs.Position(p, next(p)).Pending(l.Source.Offset):
-			l.state = LetterPending
-		case d == LetterDiscarded || d == LetterAcknowledged:
-			l.state = d
-		case l.Source.Offset < next(p):
-			l.state = LetterUnresolved
-			passed = append(passed, l)
-		default:
-			l.state, l.why = unread(logs, l.Source)
+	anyPassed := false
+	for _, s := range sources {
+		decided, position := decisionsAbout(decisions, s.Partition), logs.Position(s.Partition, s.next)
+		for i := range s.letters {
+			l := &s.letters[i]
+			switch d := decided.of(l.record); {
+			case position.Pending(l.record):
+				b.set(l, LetterPending, "")
+			case d == LetterDiscarded || d == LetterAcknowledged:
+				b.set(l, d, "")
+			case l.record < s.next:
+				b.set(l, LetterUnresolved, "")
+				anyPassed = true
+			default:
+				state, why := unread(logs, s.Partition, l.record)
+				b.set(l, state, why)
+			}
 		}
 	}
-	if len(passed) > 0 {
-		if err := haveRows(ctx, o, state, topic, passed); err != nil {
+	if anyPassed {
+		if err := b.haveRows(ctx, o, state, topic, sources); err != nil {
 			return err
 		}
 	}
-	decided = newDecisions(decisions)
-	for _, l := range letters {
-		d := decided.of(l.Source)
-		switch {
-		case l.state == LetterVoid && (d == LetterReplayed || d == LetterReplaying): // the outcome may not be recorded yet
-			l.state = LetterReplayed
-		case l.state == LetterUnresolved && (d == LetterReplaying || d == LetterParked):
-			l.state = d
-		case l.state == LetterUnresolved && d == LetterReplayed:
-			l.why = "it was replayed, and another program has deleted its row since"
+	for _, s := range sources {
+		decided := decisionsAbout(decisions, s.Partition)
+		for i := range s.letters {
+			l := &s.letters[i]
+			switch d, is := decided.of(l.record), b.verdict(l).state; {
+			case is == LetterVoid && (d == LetterReplayed || d == LetterReplaying): // the outcome may not be recorded yet
+				b.set(l, LetterReplayed, "")
+			case is == LetterUnresolved && (d == LetterReplaying || d == LetterParked):
+				b.set(l, d, "")
+			case is == LetterUnresolved && d == LetterReplayed:
+				b.set(l, is, "it was replayed, and another program has deleted its row since")
+			}
 		}
 	}
 	return nil
 }
 
-// decisions finds what operators decided about dead letters. The caller must call of in the order of partition and
-// offset.
-type decisions struct {
-	log  *opslog.State
-	sets map[idempotency.Partition][]decidedSet
-}
+// decisions are what operators decided about the dead letters of a partition. The caller must call of in the order of
+// their offsets.
+type decisions [5]decidedSet
 
 // decidedSet is the dead letters of one partition with a decision.
 type decidedSet struct {
@@ -154,27 +156,22 @@ type decidedSet struct {
 	at    offsets.Cursor
 }
 
-func newDecisions(log *opslog.State) *decisions {
-	return &decisions{log: log, sets: map[idempotency.Partition][]decidedSet{}}
+func decisionsAbout(log *opslog.State, p idempotency.Partition) *decisions {
+	l := log.Letters(p)
+	return &decisions{
+		{LetterReplaying, l.Replaying.From(0)},
+		{LetterReplayed, l.Replayed.From(0)},
+		{LetterDiscarded, l.Discarded.From(0)},
+		{LetterAcknowledged, l.Acknowledged.From(0)},
+		{LetterParked, l.Parked().From(0)},
+	}
 }
 
 // of returns the state that the operations log gives a dead letter, "" for none.
-func (d *decisions) of(record idempotency.Coordinates) LetterState {
-	sets, known := d.sets[record.Partition]
-	if !known {
-		l := d.log.Letters(record.Partition)
-		sets = []decidedSet{
-			{LetterReplaying, l.Replaying.From(0)},
-			{LetterReplayed, l.Replayed.From(0)},
-			{LetterDiscarded, l.Discarded.From(0)},
-			{LetterAcknowledged, l.Acknowledged.From(0)},
-			{LetterParked, l.Parked().From(0)},
-		}
-		d.sets[record.Partition] = sets
-	}
-	for i := range sets {
-		if sets[i].at.Has(record.Offset) {
-			return sets[i].state
+func (d *decisions) of(record int64) LetterState {
+	for i := range d {
+		if d[i].at.Has(record) {
+			return d[i].state
 		}
 	}
 	return ""
@@ -182,11 +179,10 @@ func (d *decisions) of(record idempotency.Coordinates) LetterState {
 
 // unread returns the state, with its cause, of a dead letter whose record no position has passed and members cannot
 // read.
-func unread(l *lookup.Logs, record idempotency.Coordinates) (LetterState, string) {
-	p := record.Partition
+func unread(l *lookup.Logs, p idempotency.Partition, record int64) (LetterState, string) {
 	log, known := l.Known[p]
 	switch {
-	case known && record.Offset < log.Start:
+	case known && record < log.Start:
 		return LetterUnresolved, ""
 	case known:
 		return LetterUnknown, fmt.Sprintf("the log of %v ends at %d: the brokers lost the record", p, log.End)
@@ -197,58 +193,58 @@ func unread(l *lookup.Logs, record idempotency.Coordinates) (LetterState, string
 }
 
 // logsOf fetches the log bounds of the partitions that have a dead letter at or after the position in the table.
-func logsOf(r *lookup.Reader, letters []*foundLetter, next func(idempotency.Partition) int64) (logs *lookup.Logs, err error) {
-	beyond := map[idempotency.Partition]bool{}
-	for _, l := range letters {
-		if p := l.Source.Partition; l.Source.Offset >= next(p) {
-			beyond[p] = true
+func logsOf(r *lookup.Reader, sources []*sourceLetters) (logs *lookup.Logs, err error) {
+	var beyond []idempotency.Partition
+	for _, s := range sources {
+		if n := len(s.letters); n > 0 && s.letters[n-1].record >= s.next {
+			beyond = append(beyond, s.Partition)
 		}
 	}
-	partitions := slices.Collect(maps.Keys(beyond))
 	err = r.Ask(func(ctx context.Context) (err error) {
-		logs, err = lookup.FindLogs(ctx, r.Client.Topics, r.Log, partitions)
+		logs, err = lookup.FindLogs(ctx, r.Client.Topics, r.Log, beyond)
 		return err
 	})
 	return logs, err
 }
 
-// at is a partition and offset of a topic.
-type at struct {
-	partition int32
-	offset    int64
+// isPassed reports whether the table is past the record of a dead letter, and no operator resolved it: then its state
+// depends on the rows of the table.
+func (b *letterBook) isPassed(s *sourceLetters, l *foundLetter) bool {
+	is := b.verdict(l).state
+	return l.record < s.next && is != LetterDiscarded && is != LetterAcknowledged
 }
 
-// haveRows makes those dead letters void whose records have rows in the table. A dead letter becomes unknown if it
-// cannot be proven that the row is of its record; all become unknown if the table cannot show its records. letters are
-// sorted by partition and offset.
-func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, letters []*foundLetter) error {
-	byPlace := map[at][]*foundLetter{}
-	var where []scan.Where
-	for _, l := range letters {
-		byPlace[at{l.Source.ID, l.Source.Offset}] = append(byPlace[at{l.Source.ID, l.Source.Offset}], l)
-		where = lookup.AddPlace(where, topic, l.Source.ID, l.Source.Offset)
+// haveRows makes those passed dead letters void whose records have rows in the table. A dead letter becomes unknown if
+// it cannot be proven that the row is of its record; all become unknown if the table cannot show its records. sources
+// are all of one topic.
+func (b *letterBook) haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string, sources []*sourceLetters) error {
+	byID, proven := map[int32][]*sourceLetters{}, map[*sourceLetters]bool{}
+	for _, s := range sources {
+		byID[s.ID] = append(byID[s.ID], s)
+		proven[s] = lookup.HasItsRows(state, s.Partition)
 	}
-	proven := map[idempotency.Partition]bool{}
-	for _, l := range letters {
-		if _, known := proven[l.Source.Partition]; !known {
-			proven[l.Source.Partition] = lookup.HasItsRows(state, l.Source.Partition)
+	err := delta.Places(ctx, o.store, state, b.whereRows(sources), func(rowTopic string, partition int32, offset int64) error {
+		if rowTopic != topic {
+			return nil
 		}
-	}
-	err := delta.Places(ctx, o.store, state, where, func(rowTopic string, partition int32, offset int64) error {
-		for _, l := range byPlace[at{partition, offset}] {
-			switch {
-			case rowTopic != topic:
-			case proven[l.Source.Partition]:
-				l.state = LetterVoid
+		for _, s := range byID[partition] {
+			switch l := s.find(offset); {
+			case l == nil || !b.isPassed(s, l):
+			case proven[s]:
+				b.set(l, LetterVoid, "")
 			default:
-				l.state, l.why = LetterUnknown, "a row has these coordinates, and the topic was created again: it may be a row of the other one"
+				b.set(l, LetterUnknown, "a row has these coordinates, and the topic was created again: it may be a row of the other one")
 			}
 		}
 		return nil
 	})
 	if held, ok := errors.AsType[*hold.Error](err); ok {
-		for _, l := range letters {
-			l.state, l.why = LetterUnknown, "the table cannot show which records it has: "+held.Detail
+		for _, s := range sources {
+			for i := range s.letters {
+				if l := &s.letters[i]; b.isPassed(s, l) {
+					b.set(l, LetterUnknown, "the table cannot show which records it has: "+held.Detail)
+				}
+			}
 		}
 		return nil
 	}
@@ -256,4 +252,19 @@ func haveRows(ctx context.Context, o *Table, state *deltalog.State, topic string
 		return o.Failed(err)
 	}
 	return nil
+}
+
+// whereRows returns the ranges in which rows of the records of passed dead letters can be. Those of several topic ids may
+// overlap.
+func (b *letterBook) whereRows(sources []*sourceLetters) (where []scan.Where) {
+	for _, s := range sources {
+		var of []scan.Where
+		for i := range s.letters {
+			if l := &s.letters[i]; b.isPassed(s, l) {
+				of = lookup.AddPlace(of, s.Topic, s.ID, l.record)
+			}
+		}
+		where = append(where, of...)
+	}
+	return where
 }

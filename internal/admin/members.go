@@ -38,7 +38,7 @@ func Members(ctx context.Context, a *Access, id string) (r *MemberReport, err er
 	}, s.store.Close()
 }
 
-// registry is the store of registrations, and its content when it was read.
+// registry is an open store of registrations, and what was in it when it was read.
 type registry struct {
 	store   membership.Store
 	members []membership.Member
@@ -66,7 +66,7 @@ func openRegistrations(ctx context.Context, a *Access) (*registry, error) {
 
 // CleanupPlan has the members whose entries a cleanup would delete. The caller closes it.
 type CleanupPlan struct {
-	Gone    []membership.Member // without a registration
+	Gone    []membership.Member // the members that have no registration any more
 	Foreign error               // the store also has data of another program
 
 	store membership.Store

@@ -31,11 +31,11 @@ import (
 type MovePlan struct {
 	Command string         `json:"command"`
 	Table   string         `json:"table"`
-	Accept  bool           `json:"accepts_table,omitempty"` // the move marks the table as one of the pipeline's
+	Accept  bool           `json:"accepts_table,omitempty"` // true if the move also accepts the table as that of the pipeline
 	Moves   []*PlannedMove `json:"moves"`
 	Notes   []string       `json:"notes,omitempty"`
-	// Outcome, Version and Operation are empty before Move: the outcome, the new version of the table, and the seq of
-	// the intent in the operations log.
+	// Outcome, Version and Operation are empty until Move has set them. Version is the new version of the table,
+	// Operation the seq of the intent in the operations log.
 	Outcome   opslog.Outcome `json:"outcome,omitempty"`
 	Version   *int64         `json:"version,omitempty"`
 	Operation int64          `json:"operation,omitempty"`
@@ -45,16 +45,16 @@ type MovePlan struct {
 
 	of      *Table
 	tableID string
-	others  map[string]int64 // see connector.Moves
+	others  map[string]int64 // the value for the field of the same name in connector.Moves
 }
 
 // PlannedMove is the position of a partition before and after the move, and the effect on its records.
 type PlannedMove struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	From      int64  `json:"from"` // -1 if there is none
+	From      int64  `json:"from"` // the position before the move; -1 if there was none
 	To        int64  `json:"to"`
-	// Repeated and LeftOut count offsets: at least the number of records.
+	// Repeated and LeftOut count the offsets that are read again, or not at all. There are at most as many records.
 	Repeated int64  `json:"repeated"`
 	LeftOut  int64  `json:"left_out"`
 	Note     string `json:"note,omitempty"`
@@ -62,7 +62,8 @@ type PlannedMove struct {
 	partition connector.Partition
 }
 
-// newPlan returns an empty plan for the table of an inspection. command is its name in the operations log.
+// newPlan returns a plan without moves for the table of an inspection. command is how the operations log will name the
+// command.
 func newPlan(command string, l *inspection) *MovePlan {
 	return &MovePlan{Command: command, Table: l.table.URL, Moves: []*PlannedMove{}, of: l.table, tableID: l.snapshot.TableID}
 }
@@ -121,18 +122,18 @@ func Move(ctx context.Context, a *Access, p *MovePlan, by By, within time.Durati
 	return p.do(ctx, acting, table, log, by, within)
 }
 
-// openForCommit opens the store for a commit, with its guard, and checks that it is safe for commits. The caller calls end
-// after the last request.
+// openForCommit opens the store, with its guard, for a commit, and tests that the store is safe for commits. The caller
+// calls end after its last request.
 func openForCommit(ctx context.Context, a *Access) (store objstore.Store, guard *reliability.Guard, end func(), err error) {
 	if store, err = open.Store(ctx, a.Config); err != nil {
 		return nil, nil, nil, fail.Dependency(err)
 	}
 	end = func() {
 		if c, ok := store.(io.Closer); ok {
-			_ = c.Close() // all puts are done
+			_ = c.Close() // all puts have ended
 		}
 	}
-	quiet := slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+	quiet := slog.New(slog.DiscardHandler) // failures are returned as errors, so they are not logged
 	guard = reliability.NewGuard("store", a.Config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists)
 	if err := lookup.Patience(ctx, guard)(func(ctx context.Context) error { return objstore.SelfTest(ctx, store) }); err != nil {
 		end()
@@ -144,9 +145,9 @@ func openForCommit(ctx context.Context, a *Access) (store objstore.Store, guard 
 	return store, guard, end, nil
 }
 
-// endReplays ends the open replays of the table, or returns an error if one still runs; see [withdrawReplays]. A replay
-// compares its records with the rows of the table: if the position moved meanwhile, members might make rows of the same
-// records.
+// endReplays ends the open replays of the table, or returns an error if one of them still runs; see [withdrawReplays].
+// This must happen before a move: a replay compares its records with the rows of the table, and if the position moved
+// meanwhile, members might make rows of the same records.
 func (p *MovePlan) endReplays(ctx context.Context, a *Access, log *opslog.Log, by By) error {
 	s, err := log.State(ctx)
 	if err != nil {
@@ -169,10 +170,10 @@ func (p *MovePlan) noReplay(s *opslog.State) error {
 }
 
 // do writes the intent to the operations log, commits the positions to the table, and writes the outcome to the
-// operations log. So no move lacks an intent; if the outcome cannot be written, the log of the table still shows it.
-// acting is ctx with the time limit of the command.
+// operations log. So there is no move without an intent, and if the outcome cannot be written, the log of the table
+// still shows it. acting is ctx with the time limit of the command.
 func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *opslog.Log, by By, within time.Duration) error {
-	host, _ := os.Hostname() // an entry may lack the host
+	host, _ := os.Hostname() // without the name of the host, the entry has none
 	record := func(ctx context.Context, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
 		return log.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Body: body}, pre)
 	}
@@ -208,7 +209,7 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 		done.Detail = err.Error()
 	}
 	p.Outcome, p.Version = done.Outcome, &done.Version
-	// The time limit may be over; recording the outcome gets some more time.
+	// The time limit may be over, but the outcome should be recorded, so it gets some more time.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(within, 20*time.Second))
 	defer cancel()
 	_, p.Unrecorded = record(ending, done, nil)
@@ -231,7 +232,7 @@ func (p *MovePlan) open(store objstore.Store, guard *reliability.Guard, version 
 	return delta.Open(objstore.Sub(store, p.of.table.Table), o)
 }
 
-// commit converts the plan to moves for package plan.
+// commit returns the moves of the plan in the form of package plan.
 func (p *MovePlan) commit(by By) *plan.Moves {
 	all := &plan.Moves{
 		Moved:    connector.Moved{Command: p.Command, Operator: by.Operator, Reason: by.Reason},
@@ -243,7 +244,7 @@ func (p *MovePlan) commit(by By) *plan.Moves {
 	return all
 }
 
-// moves converts the plan to moves for the operations log.
+// moves returns the moves of the plan in the form of the operations log.
 func (p *MovePlan) moves() (all []opslog.Move) {
 	for _, s := range p.Moves {
 		all = append(all, opslog.Move{Topic: s.Topic, TopicID: s.partition.TopicID.String(), Partition: s.Partition, From: s.From, To: s.To})

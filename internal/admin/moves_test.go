@@ -42,7 +42,7 @@ func TestInspect_InitialCommitAfterSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer queries.close()
-	if o.store == nil { // the folder was made meanwhile
+	if o.store == nil { // the table's folder did not exist when o was opened
 		o.store = objstore.Sub(l.Store, "orders")
 	}
 	seen, err := queries.inspect(t.Context(), o, "orders", before)
@@ -55,7 +55,7 @@ func TestInspect_InitialCommitAfterSnapshot(t *testing.T) {
 	}
 }
 
-// silent is a table whose commits return err, such as one with an unknown outcome.
+// silent is a table whose Commit checks the precondition and returns err, for example ErrUndecided.
 type silent struct {
 	connector.Table
 	snapshot *connector.Snapshot

@@ -19,7 +19,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// operationsLog is the operations log with the store that it is in.
+// operationsLog is an open operations log and the store in which it is.
 type operationsLog struct {
 	*opslog.Log
 	store objstore.Store
@@ -27,8 +27,8 @@ type operationsLog struct {
 	end   func()
 }
 
-// openOperations opens the operations log of a pipeline; the caller calls end. Without write it creates nothing: a
-// local directory that does not exist is an empty log.
+// openOperations opens the operations log of a pipeline; the caller calls end. Unless write is set, it creates nothing,
+// and a local directory that does not exist counts as an empty log.
 func openOperations(ctx context.Context, cfg *config.Config, write bool) (*operationsLog, error) {
 	o := &operationsLog{end: func() {}}
 	if !write && missingDirectory(cfg.Storage.URL) {
@@ -40,7 +40,7 @@ func openOperations(ctx context.Context, cfg *config.Config, write bool) (*opera
 		}
 		o.store = store
 		if c, ok := store.(io.Closer); ok {
-			o.end = func() { _ = c.Close() } // no request is running
+			o.end = func() { _ = c.Close() } // nothing uses the store any more
 		}
 	}
 	o.guard = reliability.NewGuard("operations log", cfg.Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
@@ -58,7 +58,8 @@ func missingDirectory(text string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// exclusive checks that the store is safe for the log: it must refuse a second conditional put of the same object.
+// exclusive tests that the store refuses a second conditional put of the same object, without which the log is not
+// safe.
 func (o *operationsLog) exclusive(ctx context.Context) error {
 	err := o.guard.Do(ctx, func(ctx context.Context) error { return objstore.SelfTest(ctx, o.store) })
 	switch {
@@ -73,8 +74,8 @@ func (o *operationsLog) exclusive(ctx context.Context) error {
 	return fail.Dependency(fmt.Errorf("storage.url: %w", err))
 }
 
-// failedOperation adds to an error of the operations log its kind, and what the operator can do. e is the entry of a
-// failed append.
+// failedOperation adds to an error of the operations log its kind, and what the operator can do. e is the entry that
+// was being appended.
 func failedOperation(e opslog.Entry, err error) error {
 	broken, repeated := (*opslog.BrokenError)(nil), (*opslog.RepeatedError)(nil)
 	switch {
@@ -88,13 +89,13 @@ func failedOperation(e opslog.Entry, err error) error {
 	return fail.Dependency(err)
 }
 
-// append writes an operation if pre accepts the state of the log. Its errors have a kind. But if pre returned an error,
-// that kind means nothing: the caller must use the error of pre itself.
+// append writes an operation if pre accepts the state of the log. Its errors have a kind, except for an error of pre:
+// the caller must use the error that pre returned, without the kind.
 func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
 	if err := o.exclusive(ctx); err != nil {
 		return opslog.Entry{}, err
 	}
-	host, _ := os.Hostname() // an entry may lack the host
+	host, _ := os.Hostname() // without the name of the host, the entry has none
 	e, err := o.Append(ctx, opslog.Operation{Operator: by.Operator, Host: host, Reason: by.Reason, Once: by.Once, Body: body}, pre)
 	if err != nil {
 		return e, failedOperation(e, err)

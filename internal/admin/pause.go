@@ -20,7 +20,7 @@ func PlanResume(ctx context.Context, a *Access, targets []opslog.Target) (*Decis
 	return planPausing(ctx, a, "resume", "resumed", opslog.Resume{Targets: targets}, targets, resumable)
 }
 
-// planPausing plans a pause or a resume. judge returns the targets that change, and notes about the others.
+// planPausing plans a pause or a resume. judge returns those targets that would change, and notes about the others.
 func planPausing(ctx context.Context, a *Access, verb, past string, body opslog.Body, targets []opslog.Target,
 	judge func(s *opslog.State, targets []opslog.Target) (effective []opslog.Target, notes []string, err error),
 ) (*Decision, error) {

@@ -28,7 +28,7 @@ type PeekedRecord struct {
 	Value         *string        `json:"value"`
 	ValueEncoding string         `json:"value_encoding,omitempty"`
 	Headers       []PeekedHeader `json:"headers"`
-	// Problem is why the record cannot become a row, "" if it can.
+	// Problem says why the record cannot become a row; "" if it can.
 	Problem string `json:"problem"`
 	Bytes   []byte `json:"-"` // the value
 }
@@ -40,7 +40,7 @@ type PeekedHeader struct {
 	ValueEncoding string  `json:"value_encoding,omitempty"`
 }
 
-// shownBytes returns bytes as text, and the encoding of the text: "" for UTF-8. For nil it returns nil.
+// shownBytes returns bytes as text, and the encoding of the text, which is "" for UTF-8. For nil it returns nil.
 func shownBytes(b []byte) (text *string, encoding string) {
 	switch {
 	case b == nil:

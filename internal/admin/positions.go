@@ -23,13 +23,13 @@ import (
 type Position struct {
 	Topic     string    `json:"topic"`
 	Partition int32     `json:"partition"`
-	Position  *int64    `json:"position"` // in the table
+	Position  *int64    `json:"position"` // the position in the table; null if it has none
 	Group     *int64    `json:"group_offset"`
 	LogStart  *int64    `json:"log_start"`
 	End       *int64    `json:"last_stable_offset"`
 	Lag       *int64    `json:"lag"`
 	Hold      *HoldInfo `json:"hold"`
-	Note      string    `json:"note,omitempty"` // about a topic that does not exist yet
+	Note      string    `json:"note,omitempty"` // a remark, for example that the topic does not exist yet
 }
 
 // HoldInfo is the hold of a partition.
@@ -84,8 +84,8 @@ func Positions(ctx context.Context, a *Access, topic string) ([]Position, error)
 	return lines, nil
 }
 
-// snapshot reads the positions and the schema of the table, and the hold of the whole table, if any. A table that does
-// not exist gives an empty snapshot.
+// snapshot reads the positions and the schema of the table, and the hold of the whole table, if there is one. For a
+// table that does not exist it returns an empty snapshot.
 func (o *Table) snapshot(ctx context.Context) (*connector.Snapshot, *HoldInfo, error) {
 	s := &connector.Snapshot{Positions: map[string]int64{}}
 	if o.store == nil {
@@ -160,7 +160,7 @@ func (q *kafkaQueries) positions(ctx context.Context, o *Table, name string, s *
 	return lines, nil
 }
 
-// notYet reports whether an error only means that there is no dead letter yet: the dead-letter topic does not exist,
+// notYet reports whether err means only that there is no dead letter yet, because the dead-letter topic does not exist
 // and its table has no position of it.
 func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bool {
 	if lookup.ReasonOf(err) != hold.TopicMissing || !c.ComesLater(topic) {
@@ -174,7 +174,8 @@ func notYet(c *config.Config, topic string, s *connector.Snapshot, err error) bo
 	return true
 }
 
-// epochOf returns the leader epoch of a committed offset if that offset equals next, otherwise -1.
+// epochOf returns the leader epoch of a partition's committed offset if that offset equals next; otherwise it returns
+// -1.
 func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int32 {
 	if g, ok := offsets[id]; ok && g.Next == next {
 		return g.Epoch
@@ -182,8 +183,8 @@ func epochOf(offsets map[int32]connector.GroupOffset, id int32, next int64) int3
 	return -1
 }
 
-// knownLines returns the positions that the table has for a topic that Kafka does not have, each with the hold h. If
-// the table has none, it returns one line for the topic.
+// knownLines returns a line for each position that the table has of a topic which Kafka does not have, all with the
+// hold h. If there is no position, it returns one line for the topic.
 func knownLines(o *Table, topic string, s *connector.Snapshot, h *HoldInfo) []Position {
 	positions := map[int32]int64{}
 	for appID, next := range s.Positions {

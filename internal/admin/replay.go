@@ -77,7 +77,7 @@ func PlanReplay(ctx context.Context, a *Access, q ReplayQuery) (*ReplayPlan, err
 		return nil, err
 	}
 	p := &ReplayPlan{
-		Pipeline: a.Config.Pipeline, Tables: chosen.tables(a), Count: len(chosen.letters), Outcomes: []ReplayOutcome{}, Notes: chosen.notes, query: q, chosen: chosen,
+		Pipeline: a.Config.Pipeline, Tables: chosen.tables(a), Count: chosen.n, Outcomes: []ReplayOutcome{}, Notes: chosen.notes, query: q, chosen: chosen,
 	}
 	if p.Count == 0 {
 		return p, ErrNothingToDo

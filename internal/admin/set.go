@@ -10,8 +10,8 @@ import (
 
 // Where is the new value of a position: an offset, a distance from the current position, or a start policy.
 type Where struct {
-	Offset int64 // used unless Relative or Start is set
-	By     int64 // distance from the position, if Relative
+	Offset int64 // the new position, unless Relative or Start is set
+	By     int64 // the distance from the old position, if Relative is set
 	Start  connector.Start
 
 	Relative bool
@@ -51,7 +51,8 @@ func planSet(ctx context.Context, a *Access, all []SetTarget) (*MovePlan, error)
 	return made, nil
 }
 
-// offsets returns the new position of each chosen partition. It refuses a distance from a position that does not exist.
+// offsets returns the new position of each chosen partition. It returns an error if the position is to move by a
+// distance and there is none.
 func (w Where) offsets(view *topicsView, l *inspection, chosen []connector.Partition) (map[connector.Partition]int64, error) {
 	to := map[connector.Partition]int64{}
 	bounds := map[connector.Partition]connector.Bounds{}
@@ -71,7 +72,7 @@ func (w Where) offsets(view *topicsView, l *inspection, chosen []connector.Parti
 	return view.firstOffsets(w.Start, chosen, bounds)
 }
 
-// set adds the moves of one target. It refuses offsets outside of the log.
+// set adds the moves of one target to the plan. It returns an error for an offset outside of the log.
 func (p *MovePlan) set(view *topicsView, l *inspection, w SetTarget) error {
 	if !l.started() {
 		return refused("the table has no position for any partition of topic %s: offsets start or offsets adopt begins it", l.topic.Name)
@@ -102,7 +103,7 @@ func (p *MovePlan) set(view *topicsView, l *inspection, w SetTarget) error {
 func (p *MovePlan) noteRereads() {
 	for _, s := range p.Moves {
 		topic, _, err := p.of.config.Route(s.Topic)
-		if s.Repeated == 0 || err != nil || topic.Identity.By != "none" { // with an identity, the fingerprint of a deleted row would drop its record as a duplicate
+		if s.Repeated == 0 || err != nil || topic.Identity.By != "none" { // with an identity, the fingerprint of a deleted row would make its record a duplicate
 			continue
 		}
 		p.note("to have the records of %s once, pause it, delete its rows first, then move the position and resume:\n"+

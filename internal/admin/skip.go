@@ -14,9 +14,9 @@ import (
 // Skip selects the records of a partition to leave out.
 type Skip struct {
 	Target opslog.Target
-	Offset int64 // must be the position
-	To     int64 // the next offset to read; -1: after the record, or after its record batch if that is unreadable
-	Batch  bool  // leave out the whole record batch
+	Offset int64 // the offset of the record, which must be the position
+	To     int64 // the new position; -1 for the offset after the record, or after its record batch if that is unreadable
+	Batch  bool  // true to leave out the whole record batch
 }
 
 // PlanSkip plans to skip the record, or the record batch, at the position of a partition. It refuses if the partition

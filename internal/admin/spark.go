@@ -31,7 +31,7 @@ import (
 //	commits/<batch>  exists once the batch is done
 type checkpoint struct {
 	query   string
-	offsets []int64 // batches, ascending
+	offsets []int64 // the numbers of the batches with an offsets file, ascending
 	commits []int64
 	folder  folder
 }

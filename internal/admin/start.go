@@ -18,9 +18,9 @@ import (
 type StartRequest struct {
 	Topics     []string
 	Start      connector.Start
-	Keep       bool    // keep the positions in the table; ignore Start
-	Partitions []int32 // only these, of one topic with positions; nil for all
-	Again      bool    // also start partitions that have a position
+	Keep       bool    // true to keep the positions in the table and to ignore Start
+	Partitions []int32 // only these partitions, whose topic has positions already; nil for all
+	Again      bool    // true to start partitions again that have a position
 }
 
 // firstOffsets returns the first position of each partition for a start policy.
@@ -86,9 +86,9 @@ func (f *StartRequest) plan(ctx context.Context, a *Access) (*MovePlan, error) {
 	return made, nil
 }
 
-// choose returns the partitions to start: those without a position or, with all or Again, also those that have one. all
-// is true for a replaced table. If the request names partitions, it returns only these, and refuses one that has a
-// position unless all or Again is set.
+// choose returns the partitions to start: those without a position and, with all or Again, also those that have one.
+// all is set for a replaced table. If the request names partitions, only these are returned, and one with a position is
+// refused unless all or Again is set.
 func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, error) {
 	var chosen []connector.Partition
 	begun := l.started()
@@ -118,8 +118,8 @@ func (f *StartRequest) choose(l *inspection, all bool) ([]connector.Partition, e
 	return chosen, nil
 }
 
-// acceptsAll refuses the plan unless it names all topics with positions in a replaced table: accepting the table lets
-// all of them continue.
+// acceptsAll returns an error unless the plan has all topics with positions in a replaced table. Accepting the table
+// lets all of them continue, so each needs a new position.
 func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 	var left, gone []string
 	for appID := range l.snapshot.Positions {
@@ -184,8 +184,8 @@ func (p *MovePlan) start(view *topicsView, l *inspection, chosen []connector.Par
 	return nil
 }
 
-// past notes the hold of the topic's first held partition, so that the operator sees why the topic is held. It leaves
-// out table_replaced, which the plan notes once.
+// past adds a note with the hold of the topic's first held partition, which shows the operator why the topic is held.
+// It leaves out the hold table_replaced, which the plan notes once for the table.
 func (p *MovePlan) past(l *inspection) {
 	for _, of := range l.partitions() {
 		if h := l.hold(of); h != nil && h.Reason != hold.TableReplaced {

@@ -10,7 +10,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// lake is a lake with the access of an operator.
+// lake is a lake that tests access as an operator does.
 type lake struct{ laketest.Lake }
 
 func newLake(t *testing.T, sections string) *lake {

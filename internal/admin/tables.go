@@ -28,10 +28,10 @@ type Table struct {
 	config *config.Config
 	topics []string
 	table  config.Topic   // the settings that all its topics share
-	store  objstore.Store // nil if its local directory does not exist
+	store  objstore.Store // nil if the local directory of the table does not exist
 
 	URL   string
-	Later bool // the first dead letter creates the table, so it may be missing
+	Later bool // true if the table may be missing because the first dead letter will create it
 }
 
 // OpenTables opens the tables of the configuration for reading, or the one that a topic feeds. It creates nothing, not
@@ -72,7 +72,7 @@ func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*Ta
 		if err != nil {
 			return nil, nil, fail.Dependency(err)
 		}
-		for _, o := range all { // also those whose own directory is missing: they are empty
+		for _, o := range all { // tables whose own directory is missing are also opened; they are empty
 			o.store = objstore.Sub(store, o.table.Table)
 		}
 		if c, ok := store.(io.Closer); ok {
@@ -83,8 +83,8 @@ func openAll(ctx context.Context, cfg *config.Config, names []string) (all []*Ta
 	return all, end, nil
 }
 
-// topics returns the named topic, or all: the listed topics, their dead-letter topics, and the topics that match a
-// pattern now, which it requests from Kafka.
+// topics returns the named topic or, for "", all topics: those with an entry, their dead-letter topics, and those that
+// match a pattern now, for which it asks Kafka.
 func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
 	cfg := a.Config
 	if topic != "" {
@@ -140,7 +140,7 @@ type Inspection struct {
 	Name             string            `json:"name,omitempty"`
 	Created          *time.Time        `json:"created,omitempty"`
 	Version          int64             `json:"version"`
-	Checkpoint       int64             `json:"checkpoint"` // -1 without a checkpoint
+	Checkpoint       int64             `json:"checkpoint"` // the version of the newest checkpoint; -1 if there is none
 	Reader           int32             `json:"min_reader_version"`
 	Writer           int32             `json:"min_writer_version"`
 	Features         []string          `json:"features,omitempty"`
@@ -148,14 +148,14 @@ type Inspection struct {
 	Bytes            int64             `json:"bytes"`
 	Rows             int64             `json:"rows"`
 	FilesWithoutRows int64             `json:"files_without_row_count,omitempty"`
-	Schema           string            `json:"schema"` // DDL
+	Schema           string            `json:"schema"` // the schema as DDL
 	PartitionColumns []string          `json:"partition_columns,omitempty"`
 	Properties       map[string]string `json:"properties,omitempty"`
 	Positions        []TablePosition   `json:"positions"`
 	// Ignored has the record fields without a column, from the commits since version IgnoredSince.
 	Ignored      []connector.IgnoredFields `json:"ignored_fields,omitempty"`
 	IgnoredSince int64                     `json:"ignored_fields_since"`
-	Refusal      string                    `json:"refusal,omitempty"` // why this version of Sluice must not write the table
+	Refusal      string                    `json:"refusal,omitempty"` // why this version of Sluice must not write the table; "" if it may
 }
 
 // TablePosition is one txn of the table. A txn of another program has only an app id and a version.
@@ -200,7 +200,7 @@ func Inspect(ctx context.Context, o *Table) (*Inspection, error) {
 	}
 	for _, t := range info.Txns {
 		if _, beside := idempotency.EpochOf(t.AppID); beside {
-			continue // shown with its position
+			continue // these txns are shown with the position
 		}
 		p := TablePosition{AppID: t.AppID, Version: t.Version}
 		if id, err := idempotency.ParseAppID(t.AppID); err == nil {

@@ -27,7 +27,7 @@ type Verification struct {
 	// Notes are facts that weaken the proof without contradicting it.
 	Notes []string `json:"notes"`
 
-	altered bool // other programs added or removed files
+	altered bool // true if other programs added or removed files
 }
 
 // VerifiedPartition has the offsets of one partition that the commits cover.
@@ -38,11 +38,11 @@ type VerifiedPartition struct {
 	Ranges    []Interval `json:"ranges"`
 	Position  *int64     `json:"position"` // null if the table has no txn for it
 	Committed int64      `json:"rows_committed"`
-	Letters   int64      `json:"letters"`            // dead letters that the commits passed
-	Replayed  int64      `json:"replayed,omitempty"` // of them, those that replays made rows of
-	Twins     int64      `json:"duplicates"`         // duplicates that the commits left out
+	Letters   int64      `json:"letters"`            // dead letters in the ranges of the commits
+	Replayed  int64      `json:"replayed,omitempty"` // the number of Letters of which replays made rows
+	Twins     int64      `json:"duplicates"`         // duplicates in the ranges of the commits
 	Rows      int64      `json:"rows"`               // rows in the table, of all pipelines and topic ids
-	// Compared is the comparison with the topic, null without --kafka.
+	// Compared is the comparison with the topic; null if the operator did not ask for it with --kafka.
 	Compared *Comparison `json:"compared,omitempty"`
 }
 
@@ -56,8 +56,8 @@ func Verify(ctx context.Context, o *Table, withTopics bool, within time.Duration
 	return v, err
 }
 
-// verifyLog verifies one version of the table against its log, and returns the checked rows of each partition. The
-// error is one of the store or the log.
+// verifyLog compares one version of the table with the table's log. It returns the rows of each partition, for a
+// comparison with the topic. An error is one of the store or of the log, not a finding.
 func verifyLog(ctx context.Context, o *Table) (*Verification, map[source]*rowCheck, error) {
 	if o.store == nil {
 		return nil, nil, deltalog.ErrNoTable
@@ -111,7 +111,7 @@ func (v *Verification) readHistory(ctx context.Context, o *Table) (coverage, err
 		if err != nil {
 			return nil, err
 		}
-		if e.Version > v.Version { // committed after the verification began
+		if e.Version > v.Version { // this version was committed after the verification began
 			break
 		}
 		if v.Oldest < 0 {
@@ -185,7 +185,7 @@ func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.S
 		if err != nil {
 			return nil, err
 		}
-		var check *rowCheck // of the previous row; rows of a partition are adjacent
+		var check *rowCheck // the check of the row before; rows of a partition are adjacent, so it is usually the right one
 		var at source
 		for row, err := range delta.Offsets(ctx, o.store, f) {
 			if errors.Is(err, objstore.ErrNotFound) {
@@ -216,7 +216,7 @@ func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.S
 	return checks, nil
 }
 
-// position returns a finding if the table's position of a partition is not the end of its last commit.
+// position returns a finding if the position of a partition in the table is not the end of the partition's last commit.
 func position(at chain, in *covered, position *int64) []VerifyFinding {
 	switch {
 	case position == nil:
@@ -227,8 +227,8 @@ func position(at chain, in *covered, position *int64) []VerifyFinding {
 	return nil
 }
 
-// bare returns a finding for each position that no commit set. It returns none if the log no longer has its first
-// entries.
+// bare returns a finding for each position in the table that no commit has set. It returns none if the first entries of
+// the log were cleaned up.
 func (v *Verification) bare(state *deltalog.State, ranges coverage) []VerifyFinding {
 	var all []VerifyFinding
 	for _, appID := range slices.Sorted(maps.Keys(state.Txns)) {

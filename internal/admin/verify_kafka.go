@@ -70,13 +70,13 @@ type Comparison struct {
 	From       int64 `json:"from"`
 	Next       int64 `json:"next"`
 	Records    int64 `json:"records"`
-	Tombstones int64 `json:"tombstones"` // of Records, those without a value
+	Tombstones int64 `json:"tombstones"` // the number of Records that have no value
 	// HealthRecords are those of Records that have a value, the header HEALTHCHECK=TRUE, and no row.
 	HealthRecords int64 `json:"health_records"`
 }
 
-// compareRecords compares the records of a partition, from the start of its log to a position, with the rows. nulls
-// says that records without a value have rows.
+// compareRecords compares the records of a partition, from the start of its log to a position, with the rows. If nulls
+// is set, records without a value have rows, too.
 func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition, position int64, rows *rowCheck, nulls bool) (*topicCheck, error) {
 	defer r.Log.Forget(p)
 	bounds, err := r.Bounds(p)
@@ -85,10 +85,11 @@ func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition
 	}
 	c := newTopicCheck(rows, bounds.LogStart)
 	c.nulls = nulls
-	// A row at or after the last stable offset has no committed record: the last call of pass finds it.
+	// A row at or after the last stable offset has no committed record; the last call of pass finds such a row.
 	for at := bounds.LogStart; at < min(position, bounds.LastStable); {
 		f, err := r.Fetch(ctx, p, at)
-		if reason := lookup.ReasonOf(err); reason == hold.BehindLogStart { // retention deleted records meanwhile
+		// Retention has deleted these records during the comparison.
+		if reason := lookup.ReasonOf(err); reason == hold.BehindLogStart {
 			if bounds, err = r.Bounds(p); err == nil {
 				at = max(at, bounds.LogStart)
 				c.skip(at)

@@ -27,8 +27,9 @@ func compareSources(a, b source) int {
 type VerifyFinding struct {
 	Topic     string `json:"topic"` // empty if the finding is about the table
 	Partition int32  `json:"partition"`
-	Kind      string `json:"kind"` // gap, overlap, position, duplicate, uncovered, missing, file, lost, foreign
-	Detail    string `json:"detail"`
+	// The kind of the contradiction: gap, overlap, position, duplicate, uncovered, missing, file, lost or foreign.
+	Kind   string `json:"kind"`
+	Detail string `json:"detail"`
 }
 
 func (f VerifyFinding) String() string {
@@ -44,23 +45,23 @@ type Interval struct {
 	Next int64 `json:"next"`
 }
 
-// covered has the offsets and counts of one partition according to the commits in a table's log.
+// covered has the offsets and counts of one partition, as the commits in a table's log give them.
 type covered struct {
 	intervals []Interval // ascending, with gaps between them
-	again     []Interval // offsets that members read again after an operator moved the position back: rows may repeat there
-	next      int64      // end of the newest commit, -1 without one
-	rows      int64      // rows of the commits
-	health    int64      // health-check records that the commits dropped
-	letters   int64      // dead letters that the commits passed
-	twins     int64      // duplicates that the commits left out
-	replays   int64      // dead letters that commits of replays made rows of
-	replayed  offsetSet  // their offsets
-	lettered  []lettered // the commits with dead letters or duplicates, in the order of the log
-	whole     bool       // the log reaches back to the initial commit
+	again     []Interval // offsets that members read again after an operator moved the position back, so that rows may repeat
+	next      int64      // the end of the newest commit; -1 if there is none
+	rows      int64      // the number of rows that the commits have added
+	health    int64      // the number of health-check records that the commits have dropped
+	letters   int64      // the number of dead letters in the ranges of the commits
+	twins     int64      // the number of duplicates that the commits have left out
+	replays   int64      // the number of dead letters of which replays have made rows
+	replayed  offsetSet  // the offsets of these dead letters
+	lettered  []lettered // the commits that have dead letters or duplicates, in the order of the log
+	whole     bool       // true if the log still has the initial commit
 	findings  []VerifyFinding
 }
 
-// lettered has the offsets of a commit, and how many of its records became dead letters or were duplicates.
+// lettered has the offsets of a commit, and how many of their records became dead letters or were duplicates.
 type lettered struct {
 	Interval
 	letters int64
@@ -95,7 +96,7 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 		p.twins += r.Duplicates
 		p.lettered = append(p.lettered, lettered{Interval{r.From, r.Next}, r.Letters + r.Duplicates})
 	}
-	if r.From < 0 { // the initial commit holds no records
+	if r.From < 0 { // the initial commit has no records
 		if !first {
 			find("overlap", "version %d starts again at %d, the commit before ended at %d", version, r.Next, p.next)
 		}
@@ -121,8 +122,8 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	}
 }
 
-// addReplayed adds dead letters that a commit made rows of. It adds nothing if the log no longer has the commits of
-// their partition, with which they would be compared.
+// addReplayed adds dead letters of which a replay made rows. It adds nothing if the log no longer has the commits of
+// their partition, because then there is nothing to compare them with.
 func (c coverage) addReplayed(r connector.Replayed, pipeline string) {
 	of, ok := r.Source()
 	p := c[chain{source{r.Topic, r.Partition}, of.AppID(pipeline)}]
@@ -135,8 +136,8 @@ func (c coverage) addReplayed(r connector.Replayed, pipeline string) {
 	}
 }
 
-// cover adds an interval to intervals, which stay ascending with gaps between them. The new one nearly always continues
-// the last one.
+// cover adds an interval to the intervals in to, which stay ascending and separate. The new interval nearly always
+// continues the last one.
 func cover(to []Interval, in Interval) []Interval {
 	if in.Next <= in.From {
 		return to
@@ -180,9 +181,9 @@ type page struct {
 // thousand million rows with holes take 125 MB.
 type offsetSet struct {
 	pages map[int64]*page
-	last  *page   // page of the previous offset; rows come in order
-	index int64   // index of last
-	order []int64 // sorted indexes of pages; nil until from needs them
+	last  *page   // the page of the offset that was added last; rows come in order
+	index int64   // the index of last
+	order []int64 // the indexes of the pages in order; nil until the method from needs them
 }
 
 // add adds an offset and reports whether it is new.
@@ -220,7 +221,7 @@ func (s *offsetSet) has(offset int64) bool {
 	return offset >= 0 && p != nil && (p.bits == nil || p.bits[offset%pageBits/64]&(1<<(offset%64)) != 0)
 }
 
-// from returns the lowest offset of the set that is not below offset.
+// from returns the lowest offset of the set that is at least offset. ok is false if there is none.
 func (s *offsetSet) from(offset int64) (at int64, ok bool) {
 	if s.order == nil {
 		s.order = slices.Sorted(maps.Keys(s.pages))
@@ -246,7 +247,7 @@ func (s *offsetSet) from(offset int64) (at int64, ok bool) {
 
 // rowCheck checks the rows of one partition against its commits.
 type rowCheck struct {
-	chains     []*covered // nearly always one
+	chains     []*covered // the commits by pipeline and topic id; nearly always one chain
 	rows       int64
 	seen       offsetSet
 	repeated   int64
@@ -255,7 +256,7 @@ type rowCheck struct {
 	firstBare  int64
 }
 
-// add counts the next row of the partition, and whether it repeats an offset or no commit covers it.
+// add adds the next row of the partition. It counts the row if it repeats an offset or if no commit covers it.
 func (r *rowCheck) add(offset int64) {
 	r.rows++
 	if offset < 0 || !r.seen.add(offset) && !r.again(offset) {
@@ -279,9 +280,9 @@ func (r *rowCheck) again(offset int64) bool {
 	return slices.ContainsFunc(r.chains, func(in *covered) bool { return holds(in.again, offset) })
 }
 
-// findings returns the contradictions between rows and commits. altered says that other programs changed the table's
-// rows, so missing rows are no contradiction. Two chains (two pipelines, or a topic created again) may each have one
-// row of an offset.
+// findings returns the contradictions between rows and commits. If altered is set, other programs changed the table, so
+// missing rows are no contradiction. Each chain, of which there are several for two pipelines or a topic that was
+// created again, may have one row of an offset.
 func (r *rowCheck) findings(at source, altered bool) []VerifyFinding {
 	var all []VerifyFinding
 	find := func(kind, format string, args ...any) {

@@ -12,8 +12,8 @@ import (
 	"sluice/connector"
 )
 
-// followRanges reads lines "version from next rows letters" into a coverage of one partition. letters may be left out,
-// and "moved" at the end marks a move by an operator.
+// followRanges follows lines of the form "version from next rows letters", each a range of a commit, and returns the
+// coverage of the one partition. letters may be left out, and "moved" at the end marks a move by an operator.
 func followRanges(t *testing.T, lines string) *covered {
 	t.Helper()
 	c := coverage{}
@@ -148,7 +148,7 @@ func TestRowCheck(t *testing.T) {
 	}
 }
 
-// TestTwoChains: two pipelines may each have one row of an offset. More rows than both have committed are still a
+// TestTwoChains: two pipelines may each have a row of the same offset. More rows than both have committed are a
 // finding.
 func TestTwoChains(t *testing.T) {
 	r := rowCheck{chains: []*covered{followRanges(t, "0 -1 0 0\n1 0 3 3"), followRanges(t, "4 -1 2 0\n5 2 5 3")}}
@@ -164,8 +164,8 @@ func TestTwoChains(t *testing.T) {
 	}
 }
 
-// TestOffsetSet: an offsetSet has exactly the offsets of a map to which the same offsets were added, over page borders
-// and through full pages.
+// TestOffsetSet: an offsetSet has exactly the offsets that were added to it, as a map would. The offsets cross page
+// borders and fill pages.
 func TestOffsetSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s offsetSet
@@ -194,7 +194,7 @@ func TestOffsetSet(t *testing.T) {
 	}
 }
 
-// TestIntervals compares holds with a map.
+// TestIntervals compares the method holds with a map of the same offsets.
 func TestIntervals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c covered

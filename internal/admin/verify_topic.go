@@ -13,16 +13,16 @@ import (
 // health-check records. Each row must have a record.
 type topicCheck struct {
 	rows   *offsetSet
-	nulls  bool       // a record without a value has a row like any other
-	chains []*covered // the commits, nearly always one chain
-	from   int64      // start of the log; earlier offsets cannot be compared
-	next   int64      // the offsets before it have been compared
+	nulls  bool       // true if records without a value must have a row as well
+	chains []*covered // the commits by pipeline and topic id; nearly always one chain
+	from   int64      // the start of the log; rows before it cannot be compared
+	next   int64      // offsets before this one have been compared
 
-	lettered []lettered // by offset; letters is the number of records not found yet
-	unfound  int64      // dead letters and duplicates of earlier commits for which no record was found
+	lettered []lettered // sorted by offset; letters counts those for which no record was found yet
+	unfound  int64      // the dead letters and duplicates of earlier commits for which no record was found
 
 	records, tombstones int64
-	health              int64 // records with a value and the health-check header, but without a row
+	health              int64 // records with a value and the health-check header that have no row
 	lost, foreign       int64
 	firstHealth         int64
 	firstLost           int64
@@ -50,7 +50,7 @@ func (c *topicCheck) record(r *connector.Record) {
 			c.bare(r.Offset)
 		}
 	case has && c.replayed(r.Offset):
-		c.letter(r.Offset) // one of the dead letters of the commit that passed the record
+		c.letter(r.Offset) // the row was made of one of the dead letters of the commit, so it counts as found
 	case !has && c.covered(r.Offset) && connector.ClaimsHealthCheck(r.Headers):
 		if c.health++; c.health == 1 {
 			c.firstHealth = r.Offset
@@ -62,7 +62,8 @@ func (c *topicCheck) record(r *connector.Record) {
 	}
 }
 
-// pass counts each row from next to an offset as one without a record: the topic has no committed record there.
+// pass counts each row from next up to the offset to as a row without a record, because the topic has no committed
+// record there.
 func (c *topicCheck) pass(to int64) {
 	for at, ok := c.rows.from(c.next); ok && at < to; at, ok = c.rows.from(at + 1) {
 		c.bare(at)
@@ -70,10 +71,10 @@ func (c *topicCheck) pass(to int64) {
 	c.next = max(c.next, to)
 }
 
-// skip leaves offsets out of the comparison, because retention deleted them during it.
+// skip leaves out of the comparison the offsets before to, because retention has deleted their records during it.
 func (c *topicCheck) skip(to int64) { c.next = max(c.next, to) }
 
-// bare counts a row without a record.
+// bare counts a row for which the topic has no record.
 func (c *topicCheck) bare(offset int64) {
 	if c.foreign == 0 {
 		c.firstForeign = offset
@@ -96,8 +97,8 @@ func (c *topicCheck) covered(offset int64) bool {
 	return false
 }
 
-// letter reports whether a record without a row can be a dead letter or a duplicate: its commit must have more of them
-// than were found so far. If so, it counts this one as found.
+// letter reports whether a record without a row may have become a dead letter or a duplicate: the commit that covers
+// its offset has more of them than were found so far. If so, it counts one more as found.
 func (c *topicCheck) letter(offset int64) bool {
 	for len(c.lettered) > 0 && c.lettered[0].Next <= offset {
 		c.unfound += c.lettered[0].letters
@@ -115,8 +116,8 @@ func (c *topicCheck) letter(offset int64) bool {
 	return false
 }
 
-// deleted takes lost records out of the findings, at most rows of them, because other programs deleted that many rows.
-// It returns how many it took.
+// deleted removes lost records from the findings, at most as many as rows, because other programs deleted that many
+// rows. It returns how many it removed.
 func (c *topicCheck) deleted(rows int64) int64 {
 	n := min(c.lost, max(rows, 0))
 	c.lost -= n
@@ -134,7 +135,7 @@ func (c *topicCheck) findings(at source, compacted bool) []VerifyFinding {
 	for _, l := range c.lettered {
 		unfound += l.letters
 	}
-	if c.health > dropped+unfound { // a record with the header may also be a dead letter
+	if c.health > dropped+unfound { // a record with this header may also have become a dead letter
 		all = append(all, VerifyFinding{at.Topic, at.Partition, "lost", fmt.Sprintf(
 			"%d committed records with the header %s=%s have no row, the first one at offset %d; the commits say that they dropped %d",
 			c.health, connector.HealthHeader, connector.HealthValue, c.firstHealth, dropped)})

@@ -13,7 +13,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// compareTopic compares rows with records, given as offsets; records in tombstones have no value.
+// compareTopic compares rows with the records of a topic in [from, to), both given as offsets. The records in
+// tombstones have no value.
 func compareTopic(in *covered, from, to int64, rows, records, tombstones []int64) *topicCheck {
 	var r rowCheck
 	r.chains = append(r.chains, in)
@@ -81,15 +82,15 @@ func TestTopicCheck(t *testing.T) {
 	}
 }
 
-// TestTopicCheckHealthRecords: as many health-check records may lack a row as the commits say they dropped; one more is
+// TestTopicCheckHealthRecords: as many health-check records may lack a row as the commits count as dropped; one more is
 // a finding.
 func TestTopicCheckHealthRecords(t *testing.T) {
 	check := []connector.Header{{Key: connector.HealthHeader, Value: []byte(connector.HealthValue)}}
 	for _, c := range []struct {
 		name    string
-		dropped int64 // as the commits say
+		dropped int64 // the number that the commits count as dropped
 		rows    []int64
-		plain   bool // the records without a row have no health-check header
+		plain   bool // if true, the records without a row have no health-check header
 		want    []string
 	}{
 		{"explained", 2, []int64{10}, false, nil},
@@ -123,8 +124,8 @@ func TestTopicCheckHealthRecords(t *testing.T) {
 	}
 }
 
-// TestTopicCheckLetters: as many records of a commit may lack a row as it passed as dead letters; one more is a
-// finding.
+// TestTopicCheckLetters: as many records in the range of a commit may lack a row as the commit counts as dead letters;
+// one more is a finding.
 func TestTopicCheckLetters(t *testing.T) {
 	in := followRanges(t, "0 -1 0 0\n1 0 5 3 2\n2 5 9 3 0\n3 9 12 2 1\n4 12 2 0 moved\n5 2 6 3 1")
 	records := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
@@ -203,12 +204,12 @@ func TestOffsetSetFullPages(t *testing.T) {
 	}
 }
 
-// TestTopicCheckDuplicates: as many records of a commit may lack a row as it left out as duplicates; one more is a
-// finding.
+// TestTopicCheckDuplicates: as many records in the range of a commit may lack a row as the commit counts as duplicates;
+// one more is a finding.
 func TestTopicCheckDuplicates(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		left [2]int64 // duplicates that the commits of [10, 15) and [15, 20) left out
+		left [2]int64 // the duplicates that the commits of [10, 15) and of [15, 20) count
 		rows []int64
 		want []string
 	}{
@@ -248,8 +249,8 @@ func TestTopicCheck_Deleted(t *testing.T) {
 	}
 }
 
-// TestTopicCheck_Replayed: a row that a replay made accounts for one of the dead letters of the commit that passed its
-// record, so it cannot hide a lost record.
+// TestTopicCheck_Replayed: the commit that passed a record counts its dead letter. A row that a replay made uses up one
+// of this number, so the number cannot hide a lost record.
 func TestTopicCheck_Replayed(t *testing.T) {
 	for name, c := range map[string]struct {
 		replayed string
@@ -280,7 +281,7 @@ func TestCoverage_Replayed(t *testing.T) {
 	c := coverage{at: {rows: 5, whole: true, intervals: []Interval{{0, 9}}, next: 9}}
 	replayed := connector.Replayed(opslog.LettersOf(p, offsets.Of(2, 4)))
 	c.addReplayed(replayed, "p")
-	c.addReplayed(replayed, "another") // of a pipeline without commits here
+	c.addReplayed(replayed, "another") // a replay of a pipeline that has no commits here must not matter
 	r := rowCheck{chains: []*covered{c[at]}}
 	for o := range int64(6) {
 		r.add(o)

@@ -79,7 +79,7 @@ func TestDeadLetters_Memory(t *testing.T) {
 	if a.LetterBytes != letterBytes {
 		t.Errorf("%d bytes", a.LetterBytes)
 	}
-	a.LetterBytes = 2000
+	a.LetterBytes = 500
 	q := admin.LetterQuery{Topic: "orders", Within: w.s.within, Paged: true}
 	if _, err := admin.DeadLetters(t.Context(), a, q); problemOf(err).Code != codeRefused {
 		t.Error(err)

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// minCanaryDeadline is the shortest deadline of a canary record. It also applies if the next record is due earlier:
-	// a rebalance or a leader election may delay a record without a fault.
+	// minCanaryDeadline is the shortest time after which a canary record counts as late, even if the next one is sent
+	// earlier. A rebalance or the election of a leader may delay a record for a while, which is not a fault.
 	minCanaryDeadline = 60 * time.Second
 	// maxCanaryPoll and minCanaryPoll bound the pause between two searches of the table for a sent canary record.
 	maxCanaryPoll = time.Second
@@ -33,12 +33,12 @@ func (s *Member) newCanary() (*canary.Canary, error) {
 	id := func(n int64) string { return member + "-" + strconv.FormatInt(n, 10) }
 	made := false
 	var finder *delta.RowFinder
-	finding := int64(-1) // the number of the canary record that finder searches
+	finding := int64(-1) // the number of the canary record for which finder was made
 	return canary.New(canary.Config{
 		Topic: c.Topic, Every: c.Every, Deadline: max(c.Every, minCanaryDeadline),
 		Poll: min(max(c.Every/20, minCanaryPoll), maxCanaryPoll),
 		Produce: func(ctx context.Context, n int64, sent time.Time) (canary.Place, error) {
-			if !made { // once: if the topic is deleted later, a restart or an operator creates it again
+			if !made { // created once: if the topic is deleted later, a restart or an operator must create it again
 				err := s.client.CreateTopic(ctx, c.Topic, 1, [2]string{"cleanup.policy", "delete"},
 					[2]string{"retention.ms", strconv.FormatInt(canaryRetention.Milliseconds(), 10)})
 				if made = err == nil; !made {
@@ -57,7 +57,7 @@ func (s *Member) newCanary() (*canary.Canary, error) {
 			return canary.Place{Partition: partition, Offset: offset}, err
 		},
 		Visible: func(ctx context.Context, n int64, at canary.Place) (bool, error) {
-			if n != finding { // a new finder for each record: the table may have been replaced
+			if n != finding { // each record gets a new finder, because the table may have been replaced
 				finder, finding = delta.NewRowFinder(table), n
 			}
 			return finder.Has(ctx, c.Topic, at.Partition, at.Offset, "id", id(n))

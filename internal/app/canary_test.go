@@ -14,8 +14,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestCanary: the member creates the topic of its canary records, and these become rows of their own table. A pattern
-// that matches all names covers neither its own canary topic nor that of another pipeline.
+// TestCanary: the member creates the topic of its canary records, which become rows of a table of their own. A pattern
+// that matches all names matches neither this topic nor the canary topic of another pipeline.
 func TestCanary(t *testing.T) {
 	l := newLake(t, "topics: {all: {pattern: \".*\", deny: []}}\ndefaults: {schema: \"n int\", commit: {every: 200ms}}")
 	l = l.as("health: {enabled: false}", "health: {enabled: false, canary: {topic: p-canary, every: 1s}}")
@@ -50,7 +50,7 @@ func TestCanary(t *testing.T) {
 		t.Errorf("tables %v", tables)
 	}
 
-	// Another record at the coordinates of the canary does not count.
+	// A row with the canary's coordinates that was made from another record does not count.
 	look := delta.NewRowFinder(objstore.Sub(l.Store, "_sluice/p/canary"))
 	if found, err := look.Has(t.Context(), "p-canary", 0, 0, "id", "another"); err != nil || found {
 		t.Errorf("%v %v", found, err)
@@ -61,7 +61,7 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// kgoFirst returns the first canary in Kafka.
+// kgoFirst returns the first canary record in Kafka.
 func kgoFirst(t *testing.T, l *lake) *kgo.Record {
 	t.Helper()
 	reader, err := kgo.NewClient(kgo.SeedBrokers(laketest.Load(t, l.Config).Kafka.Brokers...), kgo.ConsumeTopics("p-canary"),
@@ -77,8 +77,8 @@ func kgoFirst(t *testing.T, l *lake) *kgo.Record {
 	return fetches.Records()[0]
 }
 
-// TestLook: the row finder finds a record once the record has a row. It does not find a record with another id whose
-// row has the same coordinates.
+// TestLook: the row finder finds a record once its row is in the table. It does not find a record whose id differs from
+// that in the row with its coordinates.
 func TestLook(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	look := delta.NewRowFinder(objstore.Sub(l.Store, "orders"))

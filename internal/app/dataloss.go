@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// watchLoss is the pause between two polls of the topics' retention and of the timestamps at the positions;
-	// soonLoss is the pause before the first poll.
+	// watchLoss is the pause between two polls of the retention of topics and of the timestamps at positions. soonLoss
+	// is the pause before the first poll.
 	watchLoss = time.Minute
 	soonLoss  = 10 * time.Second
 	// lossTimeout bounds one request to Kafka.
@@ -41,18 +41,18 @@ type lossWatch struct {
 	left     *prometheus.Desc
 	kept     *prometheus.Desc
 
-	refused map[string]bool // topics whose settings this member may not read; the refusal is logged; owned by run
+	refused map[string]bool // topics whose settings Kafka refused to this member, which is logged once; owned by run
 
 	mu        sync.Mutex
 	until     map[connector.Partition]deadline
-	retention map[string]float64 // by topic, in seconds
+	retention map[string]float64 // the retention of each topic, in seconds
 }
 
 // deadline is the time from which the brokers may delete the oldest record of a claim that is not in the table.
 type deadline struct {
-	never bool      // retention.ms does not apply to the topic, or no record is unread
-	at    time.Time // zero: the record is deleted already
-	// newest is the newest timestamp of the record batch at position; zero if it was not requested.
+	never bool      // true if retention.ms does not apply to the topic, or if all records are in the table
+	at    time.Time // zero if the record is deleted already
+	// newest is the newest timestamp of the record batch at position; zero if Kafka was not asked for it.
 	newest   time.Time
 	position int64
 }
@@ -81,8 +81,8 @@ func (w *lossWatch) run(ctx context.Context) {
 	}
 }
 
-// poll computes and stores the deadlines of the claims that this member has now, and the retention of their topics.
-// Values of other claims and topics are dropped. It stores nothing if ctx ends.
+// poll computes the deadlines of the claims that this member has now, and the retention of their topics, and stores
+// them in place of the earlier ones. If ctx ends, it stores nothing.
 func (w *lossWatch) poll(ctx context.Context) {
 	topics := map[string][]connector.ClaimStatus{}
 	for _, c := range w.status().Claims {
@@ -100,7 +100,7 @@ func (w *lossWatch) poll(ctx context.Context) {
 		case err == nil:
 			retention[name] = math.Inf(1)
 		case !w.refused[name]:
-			if before, ok := w.retention[name]; ok { // no lock: only this goroutine changes it
+			if before, ok := w.retention[name]; ok { // needs no lock, because no other goroutine changes it
 				retention[name] = before
 			}
 		}
@@ -142,8 +142,8 @@ func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings
 }
 
 // claim returns the deadline of a claim, and false if it is unknown. failure is the error of reading the topic's
-// settings, or nil. While Kafka does not respond, claim returns the last deadline, because an outage does not postpone
-// the loss.
+// settings, or nil. While Kafka does not respond, claim returns the deadline of the last poll, because an outage does
+// not postpone the loss.
 func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.TopicSettings, failure error) (deadline, bool) {
 	switch {
 	case c.Hold != nil && c.Hold.Reason == hold.BehindLogStart:
@@ -152,7 +152,7 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 		return deadline{}, false
 	case failure != nil:
 		return w.before(c.Partition)
-	case c.Hold == nil && c.Position >= c.End, !s.Delete, s.RetentionTime < 0: // the end offset of a held claim may be old
+	case c.Hold == nil && c.Position >= c.End, !s.Delete, s.RetentionTime < 0: // only if the claim is not held, because the end offset of a held claim may be old
 		return deadline{never: true}, true
 	}
 	asking, cancel := context.WithTimeout(ctx, lossTimeout)
@@ -165,16 +165,17 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 	switch errors.As(err, &held); {
 	case held != nil && held.Reason == hold.BehindLogStart:
 		return deadline{}, true
-	case held != nil && held.Reason == hold.AheadOfLogEnd: // no unread record can be lost
+	case held != nil && held.Reason == hold.AheadOfLogEnd: // the position is after the end of the log, so there is no unread record
 		return deadline{never: true}, true
 	}
 	w.logger.DebugContext(ctx, "failed to read the timestamp of the next record; keeping the last deadline", "topic", c.Partition.Topic, "partition", c.Partition.ID, "err", err)
 	return w.before(c.Partition)
 }
 
-// before returns the deadline of a claim from the last poll, for when the present one is unknown. Positions only
-// advance, so the present deadline is not earlier. It returns false if the last poll found no deadline, or found no
-// unread record although retention is limited: a record produced since then can be lost.
+// before returns the deadline of a claim from the last poll, to be used while the current one is unknown. Positions
+// only advance, so the current deadline is not earlier. It returns false if the last poll found no deadline. It also
+// returns false if the last poll found no unread record although retention is limited, because records produced since
+// then can be lost.
 func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,8 +183,8 @@ func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	return d, ok && (!d.never || math.IsInf(w.retention[p.Topic], 1))
 }
 
-// longest returns the longest known retention among the topics for which meant returns true: 0 if none is known,
-// math.MaxInt64 if Kafka keeps the records of one of them for ever.
+// longest returns the longest known retention of those topics for which meant returns true. It returns 0 if none is
+// known, and math.MaxInt64 if Kafka keeps the records of one of them for ever.
 func (w *lossWatch) longest(meant func(topic string) bool) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,7 +226,9 @@ func (w *lossWatch) Collect(metrics chan<- prometheus.Metric) {
 	defer w.mu.Unlock()
 	sent := map[string]bool{}
 	for p, d := range w.until {
-		if sent[p.String()] { // the topic was created again: a second sample with equal labels would fail the scrape
+		// After the topic was created again, there may be two claims of this name; a second sample with equal labels
+		// would fail the scrape.
+		if sent[p.String()] {
 			continue
 		}
 		sent[p.String()] = true

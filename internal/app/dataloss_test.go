@@ -22,7 +22,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// losses gathers the metrics: the time left by topic and partition, and the retention of each topic.
+// losses gathers two metrics: the seconds to data loss by topic and partition, and the retention of each topic.
 func losses(t *testing.T, w *lossWatch) map[string]float64 {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -53,7 +53,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 		}
 		behind := claim("week", 3, 5, 20)
 		behind.Hold = &hold.Hold{Reason: hold.BehindLogStart}
-		// A held claim does not fetch, so its end offset is old or unknown.
+		// A held claim does not fetch, so its end offset is old or unknown to the member.
 		held, heldAtEnd := claim("week", 6, 10, 10), claim("week", 7, 20, 0)
 		held.Hold = &hold.Hold{Reason: hold.TableReplaced}
 		heldAtEnd.Hold = held.Hold
@@ -97,7 +97,8 @@ func TestSecondsToDataLoss(t *testing.T) {
 				case 20:
 					return time.Time{}, hold.New(hold.AheadOfLogEnd, "nothing there", nil)
 				}
-				return begin.Add(-8 * 24 * time.Hour), nil // overdue: brokers delete whole segments
+				// The retention of these records is over, but brokers delete only whole segments.
+				return begin.Add(-8 * 24 * time.Hour), nil
 			},
 			logger:  slog.New(slog.NewTextHandler(&log, nil)),
 			refused: map[string]bool{}, until: map[connector.Partition]deadline{},
@@ -123,7 +124,7 @@ func TestSecondsToDataLoss(t *testing.T) {
 				t.Errorf("the longest retention of %s is %v, want %v", topics, got, want)
 			}
 		}
-		// If the retention cannot be read for a while, the countdown continues; a refusal is logged once.
+		// If the retention cannot be read for a while, the countdown continues. If it is denied, this is logged once.
 		busy.Store(true)
 		time.Sleep(2 * watchLoss)
 		synctest.Wait()
@@ -132,12 +133,13 @@ func TestSecondsToDataLoss(t *testing.T) {
 		if d := cmp.Diff(want, losses(t, w)); d != "" {
 			t.Errorf("later (-want +got):\n%s", d)
 		}
-		// While Kafka is down, the countdown continues from the last deadline. A claim that had none cannot get one.
+		// While Kafka is down, the countdown continues from the last deadline. A claim without a deadline cannot get
+		// one.
 		down.Store(true)
 		time.Sleep(2 * watchLoss)
 		synctest.Wait()
 		for _, never := range []string{"week:1", "week:7"} {
-			delete(want, never) // new records may have been produced since
+			delete(want, never) // the deadline is unknown, because records may have been produced since
 		}
 		want["week:0"] -= (2 * watchLoss).Seconds()
 		want["week:6"] = want["week:0"]

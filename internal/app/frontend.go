@@ -11,8 +11,8 @@ import (
 )
 
 // startFrontEnd binds the address of the front end, and serves in the background until lasting ends. If the default
-// address is in use, the member runs without a front end: a second member on the same machine must not need a setting.
-// If any other address is in use, it returns an error, because an operator chose that address.
+// address is in use, the member runs without a front end, so that a second member on the same machine needs no setting.
+// If an address that an operator chose is in use, startFrontEnd returns an error.
 func (s *Member) startFrontEnd(ctx, lasting context.Context, background *sync.WaitGroup) error {
 	if s.frontEnd == nil {
 		return nil

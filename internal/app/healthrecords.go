@@ -5,60 +5,28 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"sluice/connector"
 	"sluice/connector/kafka/dial"
 	"sluice/internal/config"
+	"sluice/secure/reload"
 )
 
-// secretEvery is the pause between two reads of a secret file.
-const secretEvery = 5 * time.Second
-
-// heldSecret is the content of a secret file. The last usable secret stays in force while the file is unusable, for
-// example while another process writes it.
-type heldSecret struct {
-	path  string
-	value atomic.Pointer[string]
-
-	mu     sync.Mutex // serializes refresh
-	broken string     // the error logged last, so that each one is logged once
-}
-
-// get returns the secret. Any goroutine may call it.
-func (h *heldSecret) get() string {
-	if v := h.value.Load(); v != nil {
-		return *v
-	}
-	return ""
-}
-
-// refresh reads the file again. It returns an error only if the file has never been usable.
-func (h *heldSecret) refresh(ctx context.Context, logger *slog.Logger) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now, err := dial.ReadSecret(h.path)
-	before := h.value.Load()
-	switch {
-	case err != nil && before == nil:
-		return fmt.Errorf("health_records.secret_file: %w", err)
-	case err != nil:
-		if h.broken != err.Error() {
-			h.broken = err.Error()
-			logger.WarnContext(ctx, "failed to read a changed secret file; keeping the last secret", "file", h.path, "err", err)
-		}
-		return nil
-	case before != nil && *before != now:
-		logger.InfoContext(ctx, "secret file changed; using the new secret", "file", h.path)
-	}
-	h.broken = ""
-	h.value.Store(&now)
-	return nil
-}
-
 // heldSecrets holds the secrets of the health-check records, by file.
-type heldSecrets map[string]*heldSecret
+type heldSecrets map[string]*reload.File[string]
+
+// openSecret reads a secret file and returns it for watching. It logs when the secret changes.
+func openSecret(ctx context.Context, path string, logger *slog.Logger) (*reload.File[string], error) {
+	read := func(path string) (*string, error) {
+		secret, err := dial.ReadSecret(path)
+		return &secret, err
+	}
+	return reload.Open(ctx, path, read, func(ctx context.Context, before, now *string) {
+		if before != nil && *before != *now {
+			logger.InfoContext(ctx, "secret file changed; using the new secret", "file", path)
+		}
+	}, logger)
+}
 
 // openSecrets reads the secret files that the configured topics and patterns name.
 func openSecrets(ctx context.Context, c *config.Config, logger *slog.Logger) (heldSecrets, error) {
@@ -68,8 +36,12 @@ func openSecrets(ctx context.Context, c *config.Config, logger *slog.Logger) (he
 		if path == "" || all[path] != nil {
 			return nil
 		}
-		all[path] = &heldSecret{path: path}
-		return all[path].refresh(ctx, logger)
+		f, err := openSecret(ctx, path, logger)
+		if err != nil {
+			return fmt.Errorf("health_records.secret_file: %w", err)
+		}
+		all[path] = f
+		return nil
 	}
 	for _, name := range c.TopicNames() {
 		t := c.Topics[name]
@@ -86,19 +58,12 @@ func openSecrets(ctx context.Context, c *config.Config, logger *slog.Logger) (he
 }
 
 // watch refreshes the secrets until ctx ends.
-func (s heldSecrets) watch(ctx context.Context, logger *slog.Logger) {
-	turn := time.NewTicker(secretEvery)
-	defer turn.Stop()
-	for {
-		select {
-		case <-turn.C:
-		case <-ctx.Done():
-			return
-		}
-		for _, h := range s {
-			_ = h.refresh(ctx, logger) // cannot fail: openSecrets found the file usable
-		}
+func (s heldSecrets) watch(ctx context.Context) {
+	var watching sync.WaitGroup
+	for _, f := range s {
+		watching.Go(func() { f.Watch(ctx) })
 	}
+	watching.Wait()
 }
 
 // of returns how the pipeline treats the health-check records of a topic. It drops no record of a dead-letter topic: a
@@ -106,7 +71,7 @@ func (s heldSecrets) watch(ctx context.Context, logger *slog.Logger) {
 func (s heldSecrets) of(t config.Topic) connector.HealthRecords {
 	h := connector.HealthRecords{Drop: t.HealthRecords.Drop && t.Format != "dead_letter"}
 	if held := s[t.HealthRecords.SecretFile]; held != nil {
-		h.Secret = held.get
+		h.Secret = func() string { return *held.Value() }
 	}
 	return h
 }

@@ -14,7 +14,8 @@ import (
 	"sluice/internal/config"
 )
 
-// TestHealthSecretFile: an unusable file is an error at the start and a log line later; neither shows the secret.
+// TestHealthSecretFile: a secret file that cannot be used is an error at the start of a member. Later it is a log line,
+// and the old secret stays in force; neither text shows a secret.
 func TestHealthSecretFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	write := func(text string) {
@@ -25,26 +26,30 @@ func TestHealthSecretFile(t *testing.T) {
 	}
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))
-	h := &heldSecret{path: path}
-	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
-		t.Errorf("no file: %v, %q", err, h.get())
+	if _, err := openSecret(t.Context(), path, logger); err == nil {
+		t.Error("a missing file is accepted")
 	}
 	write("\n")
-	if err := h.refresh(t.Context(), logger); err == nil || h.get() != "" {
-		t.Errorf("an empty file: %v, %q", err, h.get())
+	if _, err := openSecret(t.Context(), path, logger); err == nil || out.Len() > 0 {
+		t.Errorf("an empty file: %v, the log says %q", err, out.String())
 	}
+	write("geheim one\r\n")
+	f, err := openSecret(t.Context(), path, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := heldSecrets{path: f}.of(config.Topic{HealthRecords: config.HealthRecords{Drop: true, SecretFile: path}}).Secret
 	for _, c := range []struct{ text, want, line string }{
-		{"geheim one\r\n", "geheim one", ""},
 		{"geheim one", "geheim one", ""},
-		{"", "geheim one", "failed to read a changed secret file"},
-		{" ", "geheim one", ""}, // logged already
+		{"", "geheim one", "failed to read a changed file"},
+		{" ", "geheim one", ""}, // the failure was logged already
 		{"geheim two", "geheim two", "using the new secret"},
-		{"", "geheim two", "failed to read a changed secret file"},
+		{"", "geheim two", "failed to read a changed file"},
 	} {
 		out.Reset()
 		write(c.text)
-		if err := h.refresh(t.Context(), logger); err != nil || h.get() != c.want {
-			t.Errorf("%q: %v, %q", c.text, err, h.get())
+		if err := f.Refresh(t.Context()); err != nil || secret() != c.want {
+			t.Errorf("%q: %v, %q", c.text, err, secret())
 		}
 		if got := out.String(); (got != "") != (c.line != "") || !strings.Contains(got, c.line) || strings.Contains(got, "geheim") {
 			t.Errorf("%q: the log says %q, want %q", c.text, got, c.line)
@@ -87,30 +92,30 @@ topics: {guarded: {}}`)
 	}
 	write("first\n")
 	l.Create("guarded", 1)
-	l.Produce("guarded", 1, 0) // 0
-	check("first")             // 1
-	check("second")            // 2
+	l.Produce("guarded", 1, 0) // offset 0
+	check("first")             // offset 1
+	check("second")            // offset 2
 	s := l.start()
 	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 2}})
 	look := func() {
 		t.Helper()
 		for _, h := range s.secrets {
-			if err := h.refresh(t.Context(), s.logger); err != nil {
+			if err := h.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 
-	write("") // as while another process writes the file
+	write("") // an empty file, as while another process writes it
 	look()
-	check("first")             // 3
-	l.Produce("guarded", 1, 0) // 4
+	check("first")             // offset 3
+	l.Produce("guarded", 1, 0) // offset 4
 	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 2, 4}})
 
 	write("second\n")
 	look()
-	check("first")             // 5
-	check("second")            // 6
-	l.Produce("guarded", 1, 0) // 7
+	check("first")             // offset 5
+	check("second")            // offset 6
+	l.Produce("guarded", 1, 0) // offset 7
 	l.Awaits("guarded", map[string][]int64{"guarded:0": {0, 2, 4, 5, 7}})
 }

@@ -15,10 +15,10 @@ import (
 
 const (
 	// endsTimeout bounds the requests for all end offsets of one poll. A partition whose leader does not respond in
-	// this time has no end offset in this poll. It is half of the default interval: in an outage these requests are the
-	// ones that open the breaker, and for that five of them must fail within a minute.
+	// this time has no end offset in this poll. It is half of the default interval, because in an outage of Kafka these
+	// requests must open the breaker: five of them must fail within a minute.
 	endsTimeout = 5 * time.Second
-	// statusAge is longer than the status of the pipeline can be out of date.
+	// statusAge is longer than the time by which the published status of the pipeline may be out of date.
 	statusAge = time.Second
 	// lagLogEvery is the time between two log lines while the lag stays unhealthy.
 	lagLogEvery = 5 * time.Minute
@@ -31,7 +31,7 @@ type lagWatch struct {
 	grace      time.Duration
 	status     func() connector.Status
 	bounds     func(context.Context, []connector.Position) (map[connector.Partition]connector.Bounds, error)
-	ask        func(ctx context.Context, op func(context.Context) error) error // calls op once through the guard of Kafka; an error while its breaker is open
+	ask        func(ctx context.Context, op func(context.Context) error) error // calls op once through the guard of Kafka; returns an error if its breaker is open
 	thresholds func(topic string) health.LagThresholds
 	logger     *slog.Logger
 
@@ -39,9 +39,9 @@ type lagWatch struct {
 
 	// Owned by run:
 	monitor           *health.Monitor
-	unhealthy         time.Time              // the start of the unhealthy state; zero while the lag is healthy
-	logged            time.Time              // the time of the last UNHEALTHY line
-	endOffsetsFailing reliability.FailureLog // limits the lines about failed polls
+	unhealthy         time.Time              // when the lag became unhealthy; zero while it is healthy
+	logged            time.Time              // the time of the last log line UNHEALTHY
+	endOffsetsFailing reliability.FailureLog // limits the log lines about failed polls
 }
 
 // lagFindings is the result of one poll. It is immutable.
@@ -77,8 +77,8 @@ func (w *lagWatch) run(ctx context.Context) {
 	}
 }
 
-// poll fetches the end offsets, waits, reads the claims' positions, and judges the lag. The wait gives the pipeline
-// time to read a record that was produced just before the end offsets were fetched.
+// poll fetches the end offsets, waits for a moment, reads the claims' positions, and judges the lag. The moment gives
+// the pipeline time to read records that were produced just before the end offsets were fetched.
 func (w *lagWatch) poll(ctx context.Context) {
 	ends, err := w.ends(ctx, w.status().Claims)
 	if reliability.Wait(ctx, w.grace) != nil {
@@ -91,7 +91,7 @@ func (w *lagWatch) poll(ctx context.Context) {
 		s := w.sample(c)
 		if end, ok := ends[c.Partition]; ok {
 			s.End, found.ends[c.Partition] = end, end
-		} else if before := w.latest.Load(); before != nil { // an end offset of an earlier poll: reported, but not judged
+		} else if before := w.latest.Load(); before != nil { // an end offset from an earlier poll is reported, but not judged
 			if end, ok := before.ends[c.Partition]; ok {
 				found.ends[c.Partition] = end
 			}
@@ -127,7 +127,7 @@ func (w *lagWatch) ends(ctx context.Context, claims []connector.ClaimStatus) (ma
 			ends[p] = b.LastStable
 		}
 		if _, unread := errors.AsType[*connector.UnreadError](missed); unread || len(ends) > 0 {
-			return nil // a single missing leader must not open the breaker of all requests to Kafka
+			return nil // if single leaders do not respond, this must not open the breaker of all requests to Kafka
 		}
 		return missed
 	})
@@ -153,7 +153,7 @@ func (w *lagWatch) sample(c connector.ClaimStatus) health.LagSample {
 }
 
 // log logs each change between healthy and unhealthy, and repeats the line every lagLogEvery while the lag is
-// unhealthy. It also logs err, the failure of a poll, as often as endOffsetsFailing allows.
+// unhealthy. It also logs err, the failure of the poll, as often as endOffsetsFailing allows.
 func (w *lagWatch) log(ctx context.Context, now time.Time, st *health.LagStatus, err error) {
 	if ctx.Err() != nil {
 		return
@@ -176,7 +176,7 @@ func (w *lagWatch) log(ctx context.Context, now time.Time, st *health.LagStatus,
 	w.endOffsetsFailing.Failed(ctx, w.logger, slog.LevelWarn, "failed to fetch end offsets; keeping the last lag", "err", err)
 }
 
-// found returns the result of the last poll; nil before the first poll, and for a nil watch.
+// found returns the result of the last poll. It returns nil before the first poll, and if w is nil.
 func (w *lagWatch) found() *lagFindings {
 	if w == nil {
 		return nil
@@ -184,16 +184,16 @@ func (w *lagWatch) found() *lagFindings {
 	return w.latest.Load()
 }
 
-// of returns the progress of a claim in its table, with the verdict of the last poll. The end offset is the larger one
-// of two: that of the last poll, and that of the claim's last fetch. A held claim does not fetch, so only the poll's
-// counts if it is known.
+// of returns the progress of a claim in its table, with the verdict of the last poll. The end offset is the greater one
+// of two: that of the last poll and that of the claim's last fetch. A held claim does not fetch, so for a held claim
+// that of the poll counts alone, if it is known.
 func (f *lagFindings) of(c connector.ClaimStatus) health.Partition {
 	p := health.Partition{Topic: c.Partition.Topic, ID: c.Partition.ID, Position: c.Position, End: c.End, Table: c.Table}
 	if f == nil {
 		return p
 	}
 	if end, ok := f.ends[c.Partition]; ok {
-		if p.End = max(end, c.End); c.Hold != nil { // a held claim does not fetch, so its own end offset is old
+		if p.End = max(end, c.End); c.Hold != nil { // a held claim does not fetch, so its own end offset may be old
 			p.End = end
 		}
 	}

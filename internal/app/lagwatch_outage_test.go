@@ -24,9 +24,9 @@ import (
 // dialer opens connections.
 type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// deadBrokers are the kinds of outage of a cluster, as the dialer sees them.
+// deadBrokers are the ways in which a cluster can be down, each as a dialer to its brokers.
 var deadBrokers = map[string]func(t *testing.T) dialer{
-	"silent": func(t *testing.T) dialer { // a process that was stopped: its kernel still accepts
+	"silent": func(t *testing.T) dialer { // connects, and gets no response, as from a stopped process
 		t.Helper()
 		return func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
@@ -40,7 +40,7 @@ var deadBrokers = map[string]func(t *testing.T) dialer{
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 		}
 	},
-	"unreachable": func(*testing.T) dialer { // packets are lost
+	"unreachable": func(*testing.T) dialer { // gets no answer, as if packets are lost
 		return func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -79,7 +79,7 @@ func TestLagWatch_OutageOpensTheBreaker(t *testing.T) {
 				}
 				why := guard.Status().Err.Error()
 				s.next()
-				s.next() // a poll that began with the breaker open has ended
+				s.next() // a poll has ended that began while the breaker was open
 				if got := s.report().Lag.Error; !strings.Contains(got, "circuit breaker is open") || !strings.Contains(got, why) {
 					t.Errorf("the lag is not known because %q, and the guard says %q", got, why)
 				}

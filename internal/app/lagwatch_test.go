@@ -28,7 +28,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// lagScene is a watch whose claims and end offsets the test controls, in virtual time.
+// lagScene is a lag watch in virtual time. The test sets its claims and end offsets.
 type lagScene struct {
 	*lagWatch
 	t *testing.T
@@ -37,7 +37,7 @@ type lagScene struct {
 	claims []connector.ClaimStatus
 	ends   map[connector.Partition]int64
 	err    error
-	silent bool // Kafka does not answer within any deadline
+	silent bool // true while Kafka does not answer before any deadline
 	asked  int
 	log    bytes.Buffer
 }
@@ -98,7 +98,7 @@ func (s *lagScene) Write(line []byte) (int, error) {
 	return s.log.Write(line)
 }
 
-// logged returns the log since its last call.
+// logged returns what was logged since its last call.
 func (s *lagScene) logged() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *lagScene) set(change func()) {
 	change()
 }
 
-// lag sets the lag of a partition, without records in flight.
+// lag sets the end offset of a partition so that it has this lag; no record is in flight.
 func (s *lagScene) lag(topic string, id int32, lag int64) {
 	s.set(func() {
 		p := connector.Partition{Topic: topic, ID: id}
@@ -127,7 +127,7 @@ func (s *lagScene) lag(topic string, id int32, lag int64) {
 	})
 }
 
-// starts runs the watch until the function that it returns is called.
+// starts runs the watch. The returned function stops it.
 func (s *lagScene) starts() (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan struct{})
@@ -141,7 +141,7 @@ func (s *lagScene) next() {
 	synctest.Wait()
 }
 
-// report returns the part of the member's report about lag.
+// report returns a health report with the lag that the watch has found.
 func (s *lagScene) report() health.Report {
 	found := s.found()
 	r := health.Report{Group: "g", Joined: true, Resumed: true}
@@ -154,8 +154,8 @@ func (s *lagScene) report() health.Report {
 	return r
 }
 
-// TestLagScenarios plays the examples of the lag requirement poll by poll, with its numbers and times: each poll gives
-// the expected verdict and log line.
+// TestLagScenarios goes through the examples of the requirement for lag, with their numbers and times. After each poll
+// the verdict and the log line must be the expected ones.
 func TestLagScenarios(t *testing.T) {
 	type look struct {
 		lag    int64
@@ -183,7 +183,7 @@ func TestLagScenarios(t *testing.T) {
 			s.lag("orders", 0, 0)
 			stop := s.starts()
 			defer stop()
-			time.Sleep(s.grace) // so that each step below begins right after a poll
+			time.Sleep(s.grace) // from here on, each step begins directly after a poll
 			begin := time.Now()
 			for i, l := range c.looks {
 				s.lag("orders", 0, l.lag)
@@ -208,7 +208,7 @@ func TestLagScenarios(t *testing.T) {
 	}
 }
 
-// serveScenario requests the probes at each step of a scenario: readiness depends on the lag, liveness does not.
+// serveScenario requests the probes at each step of a scenario. Readiness must depend on the lag, liveness must not.
 func serveScenario(t *testing.T, name string, reports []health.Report) {
 	t.Helper()
 	var step int
@@ -276,7 +276,7 @@ func serveScenario(t *testing.T, name string, reports []health.Report) {
 	}
 }
 
-// TestLagWatchOutages: what the watch logs and reports while some leaders do not respond, while none responds, and
+// TestLagWatchOutages compares what the watch logs and reports: while some leaders do not respond, while none does, and
 // after a partition was revoked.
 func TestLagWatchOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestLagWatchOutages(t *testing.T) {
 		}
 		known = time.Now()
 		s.set(func() { clear(s.ends); s.silent = true })
-		for range 30 { // five minutes
+		for range 30 { // five minutes of polls
 			s.next()
 		}
 		if l := s.report().Lag; l.Reason != reason || !l.LastCheckTime.Equal(known) || l.Error == "" {
@@ -355,7 +355,7 @@ func TestLagWatch_GracePeriod(t *testing.T) {
 		s := newLagScene(t, "orders")
 		s.lag("orders", 0, 10)
 		stop := s.starts()
-		time.Sleep(s.rules.Every + s.grace/2) // the poll has the end offsets, and waits
+		time.Sleep(s.rules.Every + s.grace/2) // now the poll has read the end offsets, and waits for the grace period
 		s.set(func() { s.claims[0].Consumed = 110 })
 		time.Sleep(s.grace)
 		synctest.Wait()
@@ -374,7 +374,7 @@ func TestLagSeries(t *testing.T) {
 		s.lag("users", 3, 2001)
 		s.set(func() {
 			s.claims[1].Hold = &hold.Hold{Reason: hold.Paused}
-			s.claims[1].End = 9_999 // from before the hold, when the claim was read
+			s.claims[1].End = 9_999 // the end offset from before the hold, when the claim was read
 		})
 		r := prometheus.NewPedanticRegistry()
 		r.MustRegister(ops.NewCollector(s.report))
@@ -426,7 +426,7 @@ func TestLagSeries(t *testing.T) {
 	})
 }
 
-// TestLagWatch_PartitionWithoutLeader: a single failing leader must not open the breaker of all requests to Kafka.
+// TestLagWatch_PartitionWithoutLeader: one failing leader must not open the breaker, which stops all requests to Kafka.
 func TestLagWatch_PartitionWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLagScene(t, "")
@@ -508,7 +508,7 @@ func TestLagRules(t *testing.T) {
 	}
 }
 
-// TestExampleOfThresholds: the example in docs/lag.md is a configuration.
+// TestExampleOfThresholds: the example in docs/lag.md is a valid configuration.
 func TestExampleOfThresholds(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, "../../docs/lag.md"), "```yaml\n")
 	example, _, found := strings.Cut(rest, "```")

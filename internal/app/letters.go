@@ -13,8 +13,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// letterWriter writes the dead letters of one table. It has its own guard: a dead-letter topic that refuses records
-// stops only the tables that write to it.
+// letterWriter writes the dead letters of one table. It has a guard of its own, so that a dead-letter topic which
+// refuses records stops only the tables that write to it.
 type letterWriter struct {
 	*kafka.DeadLetters
 	guard *reliability.Guard

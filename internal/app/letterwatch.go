@@ -29,8 +29,8 @@ import (
 )
 
 const (
-	// pollLetters is the shortest pause between two counts of the dead letters. To keep its load low, the watch rests
-	// restLetters times as long as it worked, but at most maxRest.
+	// pollLetters is the shortest pause between two counts of the dead letters. To keep its load low, the watch pauses
+	// restLetters times as long as the last count took, but at most maxRest.
 	pollLetters = 15 * time.Second
 	restLetters = 20
 	maxRest     = 10 * time.Minute
@@ -58,6 +58,8 @@ const (
 	// some. riseLines bounds the lines about all topics in that time.
 	riseEvery = 10 * time.Minute
 	riseLines = 100
+	// followAgain is the pause after the commits of replays could not be read.
+	followAgain = 10 * time.Second
 )
 
 // letterWatch counts the unresolved dead letters of the pipeline, for the metric sluice_unresolved_dead_letters and for
@@ -69,12 +71,12 @@ type letterWatch struct {
 	logger *slog.Logger
 	reader *lookup.Reader
 	tables objstore.Store
-	guard  *reliability.Guard                      // of requests to the tables
-	match  func(context.Context) ([]string, error) // the topics that match a pattern now; nil without patterns
+	guard  *reliability.Guard                      // for requests to the tables
+	match  func(context.Context) ([]string, error) // returns the topics that match a pattern now; nil if there are no patterns
 	find   func(context.Context, ...string) (map[string]connector.Topic, map[string]error, error)
-	stands func(table string) error // an error while the breaker of the table's store is open; "" means Kafka
-	// What operators decided about dead letters: the newest state of the operations log, nil before it was read, and a
-	// channel that is closed once there is a newer one.
+	stands func(table string) error // returns an error while the breaker of the table's store is open; "" stands for Kafka
+	// decisions returns the state of the operations log with the decisions about dead letters, nil before the log was
+	// read. The channel that decided returns is closed once there is a newer state.
 	decisions func() *opslog.State
 	decided   func() <-chan struct{}
 	rate      *lettercount.Rate
@@ -82,20 +84,22 @@ type letterWatch struct {
 
 	// Owned by poll:
 	tally     *lettercount.Tally
-	followers map[string]*delta.Follower // by table
-	ids       map[string]string          // by topic name: the topic ids for which the table has positions
-	unlogged  map[string]time.Time       // by topic: the time at which its table could not show which records have rows
+	followers map[string]*delta.Follower // the follower of each table
+	ids       map[string]string          // the topic ids for which the table has positions, by topic name
+	unlogged  map[string]time.Time       // for each topic, when its table last could not show which records have rows
 	atOnce    int                        // the largest number of dead letters that one read of a table judges
 	matched   []string
 	failing   reliability.FailureLog
-	sound     []string        // the topics that the last poll counted without an error
-	asOf      int64           // [opslog.State.LettersChanged] of the decisions in the last count
-	rises     map[string]rise // by topic: the number that was logged
+	sound     []string            // the topics that the last poll counted without an error
+	feeds     map[string][]string // by table: the topics with dead letters in the last poll
+	asOf      int64               // [opslog.State.LettersChanged] of the decisions in the last count
+	replayed  map[string]int64    // [opslog.State.Replayed] of the replays whose rows the last count knows
+	rises     map[string]rise     // by topic: the number that was logged
 	riseLog   *reliability.Sparse
 
 	mu      sync.Mutex
-	counted map[string]map[classify.Class]int64 // by topic, once it was counted
-	classes map[string]string                   // dead_letters.class by topic
+	counted map[string]map[classify.Class]int64 // the last count of each topic that was counted
+	classes map[string]string                   // the value of dead_letters.class, by topic
 	at      time.Time                           // the end of the last count without an error
 	polled  bool
 	trouble string
@@ -135,9 +139,9 @@ func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func())
 	return w, end
 }
 
-// breaker returns an error while a circuit breaker is open: that of the store of a table or, if table is "", that of
-// Kafka. The watch then sends no requests to that dependency: they can wait, and would only load it. It returns nil for
-// a table that is not open.
+// breaker returns an error while a circuit breaker is open: that of the store of the named table, or that of Kafka if
+// table is "". The watch then sends no requests to that dependency, because its work can wait. It returns nil for a
+// table that is not open.
 func (s *Member) breaker(table string) error {
 	g := s.kafkaGuard
 	if table != "" {
@@ -153,7 +157,7 @@ func (s *Member) breaker(table string) error {
 	return nil
 }
 
-// run polls until ctx ends, first at once, then with pauses.
+// run polls until ctx ends: first at once, then after pauses.
 func (w *letterWatch) run(ctx context.Context) {
 	for {
 		began := time.Now()
@@ -164,20 +168,22 @@ func (w *letterWatch) run(ctx context.Context) {
 	}
 }
 
-// rest waits between two polls. When operators decide about dead letters meanwhile, it counts again, which takes no
-// request. It returns false when ctx ends.
+// rest waits between two polls. When operators decide about dead letters or replay some meanwhile, it counts again. It
+// returns false when ctx ends.
 func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
-	over := time.NewTimer(pause)
+	over, again := time.NewTimer(pause), time.NewTicker(followAgain)
 	defer over.Stop()
+	defer again.Stop()
 	for {
-		changed := w.decided() // before the decisions are read, so that none is missed
+		changed := w.decided() // taken before the decisions are read, so that no change is missed
 		w.recount(ctx)
 		select {
 		case <-ctx.Done():
 			return false
 		case <-over.C:
-			return ctx.Err() == nil // both may have happened at once
+			return ctx.Err() == nil // both cases may have been ready
 		case <-changed:
+		case <-again.C: // the commits of a replay could not be read, maybe
 		}
 	}
 }
@@ -185,14 +191,14 @@ func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
 // outlook is the result of one poll.
 type outlook struct {
 	topics   map[string]config.Topic // the topics whose records can become dead letters
-	dead     map[string][]string     // by dead-letter topic: the topics that write to it
-	failures map[string]error        // by topic: why it cannot be counted now
-	notes    []string                // further notes for the operator
+	dead     map[string][]string     // the topics that write to each dead-letter topic
+	failures map[string]error        // the reason why a topic cannot be counted now
+	notes    []string                // notes for the operator
 	counts   map[string]map[classify.Class]int64
-	state    *opslog.State // with the decisions that the count takes into account
+	state    *opslog.State // has the decisions that the count takes into account
 }
 
-// fail records why topics cannot be counted. It keeps the first reason of each topic.
+// fail records err as the reason why topics cannot be counted. If a topic has a reason already, it keeps that.
 func (o *outlook) fail(err error, topics ...string) {
 	for _, name := range topics {
 		if o.failures[name] == nil {
@@ -243,8 +249,8 @@ func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 	}
 }
 
-// sourcesOf returns the topics that write to a dead-letter topic, as far as the configuration alone determines their
-// names. It leaves out a pattern whose topics share the dead-letter topic.
+// sourcesOf returns the topics that write to a dead-letter topic, as far as their names follow from the configuration
+// alone. It leaves out a pattern whose topics all share the dead-letter topic.
 func (w *letterWatch) sourcesOf(dead string) (names []string) {
 	for _, s := range w.config.Sources(dead) {
 		if s.Name != "" {
@@ -278,7 +284,7 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 	trouble := strings.Join(slices.Concat(texts, o.notes), "; ")
 	w.mu.Lock()
 	counted := map[string]map[classify.Class]int64{}
-	w.classes, w.sound, w.asOf = map[string]string{}, nil, o.state.LettersChanged()
+	w.classes, w.sound, w.asOf, w.replayed = map[string]string{}, nil, o.state.LettersChanged(), o.state.Replayed()
 	for topic, t := range o.topics {
 		w.classes[topic] = t.DeadLetters.Class
 		if before := w.counted[topic]; before != nil {
@@ -294,7 +300,7 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		}
 	}
 	for topic := range counted {
-		if w.classes[topic] == "" { // Kafka does not have it, and a pattern matches
+		if w.classes[topic] == "" { // Kafka does not have this topic, but a pattern matches its name
 			t, _, _ := w.config.Route(topic)
 			w.classes[topic] = t.DeadLetters.Class
 		}
@@ -314,11 +320,13 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		"topics", failed[:min(len(failed), 10)], "err", trouble)
 }
 
-// recount repeats the last count without a request, if operators have decided about dead letters since. It leaves out
-// topics that the last poll could not count.
+// recount repeats the last count if operators have decided about dead letters since, or replayed some. For replays it
+// reads the new commits of their tables, and nothing else takes a request. It leaves out topics that the last poll could
+// not count.
 func (w *letterWatch) recount(ctx context.Context) {
 	state := w.decisions()
-	if state.LettersChanged() == w.asOf {
+	followed := w.followReplayed(ctx, state)
+	if state.LettersChanged() == w.asOf && !followed || ctx.Err() != nil {
 		return
 	}
 	w.mu.Lock()
@@ -341,9 +349,9 @@ func resolvedBy(state *opslog.State) func(idempotency.Partition) offsets.Set {
 	}
 }
 
-// rise says when the next line about a topic is due: once it has more than n unresolved dead letters, and riseEvery has
-// passed since the last line. n is the number of that line, or a smaller one that was counted since; at is the time of
-// that line.
+// rise says when the next log line about a topic is due: once the topic has more than n unresolved dead letters and
+// riseEvery has passed since at. at is the time of the last line. n is the number in that line, or a smaller one that
+// was counted since.
 type rise struct {
 	n  int64
 	at time.Time

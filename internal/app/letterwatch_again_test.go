@@ -15,7 +15,7 @@ import (
 
 const lettersAgain = "topics: {orders: {dead_letters: {archive: none}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}, dead_letters: {hold_above: 100%}}"
 
-// badOrders produces records to partition 0 of topic orders; every second one is bad.
+// badOrders produces n records to partition 0 of topic orders. Every second one is bad.
 func (l *lake) badOrders(n int) {
 	l.T.Helper()
 	l.Client.PurgeTopicsFromProducing("orders")
@@ -32,8 +32,8 @@ func (l *lake) badOrders(n int) {
 	}
 }
 
-// counts checks how many dead letters of topic orders deadletters list shows as unresolved, unknown and pending. Gauge
-// and health must have the same number of unresolved ones, on the watch followed and on a new one.
+// counts runs deadletters list and compares how many dead letters of topic orders are unresolved, unknown and pending.
+// Gauge and health must show the same number of unresolved ones, both in the watch followed and in a new watch.
 func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown, pending int) {
 	l.T.Helper()
 	of := l.listed()
@@ -56,8 +56,8 @@ func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown
 	}
 }
 
-// TestLettersOfATopicThatWasCreatedAgain: dead letters of the deleted topic count until retention deletes them, also if
-// rows of the new topic have their offsets.
+// TestLettersOfATopicThatWasCreatedAgain: dead letters of a deleted topic count until retention deletes them, even if
+// the new topic of that name has rows with the same offsets.
 func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 	for _, tableStays := range []bool{true, false} {
 		t.Run(fmt.Sprintf("TableStays=%v", tableStays), func(t *testing.T) {
@@ -69,9 +69,9 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 			w := l.watch()
 			l.counts("before", w, 5, 0, 0)
 			l.CreateAgain("orders")
-			l.counts("created again", w, 5, 0, 0) // the table is past them and has no row of them
+			l.counts("created again", w, 5, 0, 0) // the position in the table is after these dead letters, and they have no row
 			l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 0, nil))
-			l.Produce("orders", 10, 0) // all of them good, at the same offsets
+			l.Produce("orders", 10, 0) // good records, at the same offsets as those of the deleted topic
 			l.counts("a dead letter of the new topic", w, 5, 0, 1)
 			if !tableStays {
 				l.RemoveTable("orders")
@@ -79,7 +79,7 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 			}
 			l.begin("orders")
 			l.run()
-			if tableStays { // its rows do not have the topic id
+			if tableStays { // the table cannot show of which topic id its rows are
 				l.counts("started", w, 6, 6, 0)
 			} else {
 				l.counts("started", w, 5, 5, 0)

@@ -57,7 +57,7 @@ func (l *lake) decisions() *opslog.State {
 	return state
 }
 
-// knowing is [lake.watch] of a member that has read the operations log to its end.
+// knowing returns the watch of a new member that has read the operations log to its end.
 func (l *lake) knowing() *letterWatch {
 	l.T.Helper()
 	w := l.watch()
@@ -65,14 +65,14 @@ func (l *lake) knowing() *letterWatch {
 	return w
 }
 
-// letters names dead letters of partition 0 of topic orders.
+// letters returns the dead letters about these offsets of partition 0 of topic orders.
 func (l *lake) letters(at ...int64) []opslog.Letters {
 	l.T.Helper()
 	return []opslog.Letters{opslog.LettersOf(l.source(), offsets.Of(at...))}
 }
 
-// replay adds rows of topic orders with their original coordinates to its table, as a replay does: intent, commit,
-// outcome.
+// replay adds rows for these offsets of topic orders to the table, as a replay does: it writes the intent, commits the
+// rows, and writes the outcome.
 func (l *lake) replay(at ...int64) {
 	l.T.Helper()
 	guard := reliability.NewGuard("store", laketest.Load(l.T, l.Config).Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)
@@ -171,16 +171,17 @@ func TestLetterWatch_Decisions(t *testing.T) {
 	l.run()
 	counts("a new one", 1, 2, both())
 
-	// After the table began anew, members read all records again. Discarded dead letters stay discarded.
+	// When a table was created anew, members read all records again. Discarded dead letters stay discarded.
 	l.RemoveTable("orders")
 	counts("without a table", 0, 2, both())
 	l.begin("orders")
 	l.run()
-	counts("read again", 3, 2, both()) // 3, 7 and 11; 1, 5 and 9 are resolved
+	counts("read again", 3, 2, both()) // unresolved are 3, 7 and 11; 1, 5 and 9 are resolved
 }
 
-// TestLetterWatch_DecisionsEqualTheirState: after random decisions, the members and deadletters list count exactly the
-// dead letters that the operations log does not have as discarded, acknowledged or replayed.
+// TestLetterWatch_DecisionsEqualTheirState: after random decisions, the members and deadletters list count the same
+// dead letters as unresolved: those that are neither discarded, acknowledged nor replayed according to the operations
+// log.
 func TestLetterWatch_DecisionsEqualTheirState(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -261,8 +262,8 @@ func TestLetterWatch_ReplayReadsNoTable(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_ReplayOfAnotherTopicID: if a table cannot prove of which topic id its rows are, a replay does not
-// make dead letters void. That holds on a member that follows the table and on one that just started.
+// TestLetterWatch_ReplayOfAnotherTopicID: if a table cannot show of which topic id its rows are, a replay does not make
+// dead letters void. This holds in a member that follows the table and in one that just started.
 func TestLetterWatch_ReplayOfAnotherTopicID(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -285,8 +286,8 @@ func TestLetterWatch_ReplayOfAnotherTopicID(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_DecisionsCountAtOnce: between two polls, a decision changes gauge and health without another poll. A
-// member that has not read the operations log counts all dead letters, and no replays.
+// TestLetterWatch_DecisionsCountAtOnce: a decision changes gauge and health without another poll. A member that has not
+// read the operations log yet counts all dead letters as unresolved, and no replays.
 func TestLetterWatch_DecisionsCountAtOnce(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)
@@ -305,7 +306,12 @@ func TestLetterWatch_DecisionsCountAtOnce(t *testing.T) {
 	if d := cmp.Diff([]string{"orders poison 4"}, unresolved(t, w)); d != "" || len(gathered(t, w, "worker_dlq_replayed_total")) > 0 {
 		t.Errorf("before the operations log was read (-want +got):\n%s%v", d, gathered(t, w, "worker_dlq_replayed_total"))
 	}
-	w.stands = func(string) error { t.Error("another poll"); return nil }
+	w.stands = func(table string) error {
+		if table == "" {
+			t.Error("another poll")
+		}
+		return nil
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	resting, following := make(chan bool), make(chan struct{})
 	go func() { resting <- w.rest(ctx, time.Hour) }()
@@ -351,8 +357,8 @@ func TestLetterWatch_DecisionsWhileATopicFails(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_Alarm: the first unresolved dead letter of a topic is logged at WARN, or at ERROR for class
-// financial. A line also says when the topic has no unresolved ones any more.
+// TestLetterWatch_Alarm: the first unresolved dead letter of a topic is logged at WARN, or at ERROR if its class is
+// financial. When the topic has no unresolved dead letters any more, a line says so.
 func TestLetterWatch_Alarm(t *testing.T) {
 	for class, want := range map[string]laketest.Line{
 		"standard":  {"level": "WARN", "severity": "warning"},
@@ -403,8 +409,8 @@ func TestLetterWatch_Alarm(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_DecisionsAboutDeletedTopics: a topic that Kafka no longer has, and only a pattern matches, shows 0
-// once all its dead letters are resolved, so that its alert ends.
+// TestLetterWatch_DecisionsAboutDeletedTopics: a topic that Kafka no longer has, and that the configuration has only by
+// a pattern, shows 0 once all of its dead letters are resolved. So its alert ends.
 func TestLetterWatch_DecisionsAboutDeletedTopics(t *testing.T) {
 	l := newLake(t, `topics: {sales: {pattern: 'orders.*', deny: [], bad_records: dead_letter, dead_letters: {topic: dead, archive: none, class: financial}}}`)
 	l.Create("orders", 1)

@@ -11,12 +11,14 @@ import (
 	"sluice/classify"
 	"sluice/health/lettercount"
 	"sluice/idempotency"
+	"sluice/idempotency/offsets"
 	"sluice/internal/lookup"
 	"sluice/reliability/hold"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
+	"sluice/sink/opslog"
 )
 
 // judge counts the unresolved dead letters by topic, and stores the counts in o. It searches the tables for rows of
@@ -25,7 +27,7 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	byTable, strange := map[string][]string{}, 0
 	for _, topic := range w.tally.Topics() {
 		t, meant, err := w.config.Route(topic)
-		if !meant || err != nil || t.IsLetters() { // no table of this pipeline takes its records
+		if !meant || err != nil || t.IsLetters() { // records of this topic go to no table of this pipeline
 			continue
 		}
 		if _, ours := o.topics[topic]; !ours {
@@ -39,8 +41,10 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 		o.notes = append(o.notes, fmt.Sprintf("dead letters about %d topics that do not exist are not counted", strange-maxStrange))
 	}
 	for topic := range o.topics {
-		o.counts[topic] = make(map[classify.Class]int64) // zero unless the tally has its dead letters
+		// An empty count; it stays empty unless the tally has dead letters of the topic.
+		o.counts[topic] = make(map[classify.Class]int64)
 	}
+	w.feeds = byTable
 	maps.DeleteFunc(w.followers, func(table string, _ *delta.Follower) bool { return byTable[table] == nil })
 	for _, table := range slices.Sorted(maps.Keys(byTable)) {
 		if err := w.judgeTable(ctx, o, table, byTable[table]); err != nil {
@@ -49,9 +53,9 @@ func (w *letterWatch) judge(ctx context.Context, o *outlook) {
 	}
 }
 
-// judgeTable counts the unresolved dead letters of the topics that feed one table, and stores the counts in o. Before
-// that it judges dead letters that no earlier poll judged: it finds which of them have rows. If Kafka does not return
-// the log bounds of a topic, only this topic fails.
+// judgeTable judges those dead letters of the topics of one table that no earlier poll judged: it finds which of them
+// have rows. Then it counts the unresolved dead letters of these topics and stores the counts in o. If Kafka does not
+// return the log bounds of a topic, only this topic fails.
 func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, topics []string) error {
 	if err := w.stands(table); err != nil {
 		return err
@@ -87,8 +91,8 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 			}
 		}
 		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.Position(p, position(p)) }, resolvedBy(o.state))
-		// A topic that only dead letters name gets no series for a count of 0. But a series that it has stays, because
-		// its 0 ends the alert at once.
+		// If only dead letters name a topic, a count of 0 makes no series for it. But if it has a series, this stays,
+		// because its 0 ends the alert at once.
 		if _, ours := o.topics[topic]; ours || len(counts) > 0 || w.counted[topic] != nil {
 			o.counts[topic] = counts
 		}
@@ -99,9 +103,9 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 	return nil
 }
 
-// logs fetches the log bounds of partitions of one topic. The caller must read the dead letters and the table first:
-// then each of their records was produced before the bounds were fetched, and one after the end was lost. If the bounds
-// of one partition fail, logs fails for the whole topic.
+// logs fetches the log bounds of partitions of one topic. The caller must have read the dead letters and the table
+// before: then the records of all these dead letters were produced before the bounds are fetched, so a record after the
+// end of its log is lost. If the request fails for one partition, logs fails for all of them.
 func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
 	if len(partitions) > 0 {
 		if err := w.stands(""); err != nil {
@@ -122,11 +126,11 @@ func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partiti
 	return logs, nil
 }
 
-// followTable reads the commits since the last poll. It tells the tally which positions moved back and which rows
-// replays added. If the commits may otherwise change which records of a topic have rows, the tally forgets what was
-// judged about that topic.
+// followTable reads the commits since the last poll. It tells the tally which positions were set back and which rows
+// replays added. If the commits may have changed in another way which records of a topic have rows, the tally drops its
+// judgements about that topic.
 func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics []string) error {
-	asking, cancel := context.WithTimeout(ctx, 4*lettersTimeout) // after a long outage it may have to read a hundred commits
+	asking, cancel := context.WithTimeout(ctx, 4*lettersTimeout) // after a long outage there may be a hundred commits to read
 	defer cancel()
 	change, err := f.Follow(asking)
 	if err != nil {
@@ -156,27 +160,49 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 	return nil
 }
 
+// followReplayed follows the tables for which the operations log has replays that the last count does not know, and
+// reports whether it followed any. A table that cannot be read now is left for the next call.
+func (w *letterWatch) followReplayed(ctx context.Context, state *opslog.State) (followed bool) {
+	now := state.Replayed()
+	for _, table := range slices.Sorted(maps.Keys(w.feeds)) {
+		topics := w.feeds[table]
+		f := w.followers[table]
+		unknown := func(topic string) bool { return now[topic] != w.replayed[topic] && slices.Contains(w.sound, topic) }
+		if f == nil || !slices.ContainsFunc(topics, unknown) || w.stands(table) != nil || w.followTable(ctx, f, topics) != nil {
+			continue // the next poll reports an error
+		}
+		for _, topic := range topics {
+			w.replayed[topic] = now[topic]
+		}
+		followed = true
+	}
+	return followed
+}
+
 // followReplays makes those dead letters void for which a replay added rows; it learns them from the commits, without a
-// read of the table. As in judgeParts, rows count only if the table proves that they have this topic id.
+// read of the table. As in judgeParts, rows count only if the table proves that they have this topic id. If another
+// program has changed rows, too, those of the replays may be gone: then all dead letters are judged again.
 func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) {
-	proven := map[idempotency.Partition]bool{}
+	if change.Others {
+		return
+	}
+	added := map[idempotency.Partition][]offsets.Set{}
 	for _, r := range change.Replayed {
 		p, ok := r.Source()
-		if _, cannot := w.unlogged[p.Topic]; !ok || cannot {
-			continue
+		if _, cannot := w.unlogged[p.Topic]; ok && !cannot {
+			added[p] = append(added[p], r.Offsets)
 		}
-		if _, known := proven[p]; !known {
-			proven[p] = lookup.HasItsRows(state, p)
-		}
-		if proven[p] {
-			w.tally.HasRows(p, r.Offsets)
+	}
+	for p, sets := range added {
+		if lookup.HasItsRows(state, p) {
+			w.tally.HasRows(p, offsets.Union(sets...))
 		}
 	}
 }
 
-// judgeParts finds which dead letters have rows of their records, and makes them void in the tally. A dead letter stays
-// unresolved unless the table proves that it has such a row with the same topic id, as in deadletters list. If the
-// table cannot show its records, all stay unresolved, and w.unlogged gets the topic.
+// judgeParts finds which dead letters have rows of their records, and makes them void in the tally. As in deadletters
+// list, a dead letter is unresolved unless the table proves that it has such a row with the same topic id. If the table
+// lacks the columns for that, all of them are unresolved, and w.unlogged gets the topic.
 func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
 	ctx, cancel := context.WithTimeout(whole, judgeLetters)
 	defer cancel()
@@ -210,7 +236,7 @@ func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic
 		w.unlogged[topic], void, err = time.Now(), make([][]int64, len(parts)), nil
 	}
 	if err != nil {
-		if ctx.Err() != nil && whole.Err() == nil { // earlier judgements stay: smaller reads make progress
+		if ctx.Err() != nil && whole.Err() == nil { // earlier judgements are kept, so smaller reads make progress
 			w.atOnce = max(w.atOnce/8, judgeMin)
 		}
 		return err

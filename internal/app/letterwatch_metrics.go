@@ -39,7 +39,7 @@ func (w *letterWatch) Collect(metrics chan<- prometheus.Metric) {
 	defer w.mu.Unlock()
 	for topic, counts := range w.counted {
 		shown := make(map[classify.Class]int64)
-		shown[classify.Poison] = 0 // the usual class has a series from the first count
+		shown[classify.Poison] = 0 // the default class has a series once the topic was counted
 		maps.Copy(shown, counts)
 		for class, n := range shown {
 			metrics <- prometheus.MustNewConstMetric(w.descs.unresolved, prometheus.GaugeValue, float64(n), topic, class.String())
@@ -48,10 +48,11 @@ func (w *letterWatch) Collect(metrics chan<- prometheus.Metric) {
 	for topic, class := range w.classes {
 		metrics <- prometheus.MustNewConstMetric(w.descs.topic, prometheus.GaugeValue, 1, topic, class)
 	}
-	if state := w.decisions(); state != nil { // a 0 of a member that does not know yet would look like a reset
+	// A member that does not know the number yet exports none: a 0 would look like a reset of the counter.
+	if state := w.decisions(); state != nil {
 		replayed := state.Replayed()
 		for topic := range w.classes {
-			replayed[topic] += 0 // a series from the first count
+			replayed[topic] += 0 // a topic has a series once it was counted
 		}
 		for topic, n := range replayed {
 			metrics <- prometheus.MustNewConstMetric(w.descs.replayed, prometheus.CounterValue, float64(n), topic)

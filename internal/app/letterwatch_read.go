@@ -14,8 +14,8 @@ import (
 	"sluice/reliability"
 )
 
-// errMoved means that a dead-letter topic was deleted or created again during a request. The next poll reads the new
-// topic.
+// errMoved means that a dead-letter topic was deleted, or created again, between two requests. The next poll reads the
+// new topic.
 var errMoved = errors.New("the dead-letter topic was deleted or created again during the count")
 
 // readLetters adds the new dead letters of all dead-letter topics to the tally, and removes those of topics that Kafka
@@ -50,7 +50,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	for name, err := range refused {
 		failed(err, name)
 	}
-	w.tally.Keep(func(p idempotency.Partition) bool { return there[p] || refused[p.Topic] != nil }) // a topic that Kafka refuses now keeps its counted dead letters
+	w.tally.Keep(func(p idempotency.Partition) bool { return there[p] || refused[p.Topic] != nil }) // if Kafka refuses a topic now, its dead letters stay counted
 	bounds, err := w.reader.Log.Bounds(asking, positions)
 	for _, at := range positions {
 		p := at.Partition
@@ -68,7 +68,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	}
 }
 
-// missed returns why the bounds of a partition are unknown: err, or errMoved if the request itself succeeded.
+// missed returns why the bounds of a partition are unknown: err, or errMoved if there was no error.
 func missed(err error) error {
 	if err == nil {
 		return errMoved
@@ -86,7 +86,8 @@ func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, 
 		w.tally.Begin(p, span.From)
 		resting := newPace()
 		err := w.reader.Span(ctx, p, span.From, span.To, func(r *connector.Record) error {
-			if l, err := decode.ParseLetter(r); err == nil { // deadletters list shows records that are no dead letters
+			// A record that is not a dead letter is not counted; deadletters list shows it.
+			if l, err := decode.ParseLetter(r); err == nil {
 				w.tally.Add(p, r.Offset, l.Source, l.Class)
 			}
 			return nil
@@ -103,13 +104,13 @@ func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, 
 	return nil
 }
 
-// pace limits the load of long work by pauses three times as long as the work.
+// pace bounds the load of long work: after some work it pauses three times as long.
 type pace struct{ since time.Time }
 
 func newPace() *pace { return &pace{time.Now()} }
 
-// rest pauses three times as long as the work has run since the last rest, but at most one second. It returns the cause
-// if ctx ends.
+// rest pauses three times as long as the work since the last rest took, but at most a second. If ctx ends, it returns
+// the cause.
 func (p *pace) rest(ctx context.Context) error {
 	err := reliability.Wait(ctx, min(3*time.Since(p.since), time.Second))
 	p.since = time.Now()

@@ -27,7 +27,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// watch returns the watch of a new member over the dead letters of a lake. The test calls its polls.
+// watch returns the dead-letter watch of a new member. The test calls its polls.
 func (l *lake) watch() *letterWatch {
 	l.T.Helper()
 	s, err := New(l.T.Context(), laketest.Load(l.T, l.Config), Options{}, l.Logger)
@@ -107,7 +107,7 @@ func TestLetterWatch_EqualsList(t *testing.T) {
 				of := l.listed()
 				want := []string{fmt.Sprintf("orders poison %d", of.Unresolved)}
 				watches := map[string]*letterWatch{"first": first, "new": l.watch()}
-				if random.IntN(2) == 0 { // it misses some steps
+				if random.IntN(2) == 0 { // second polls only now and then
 					watches["second"] = second
 				}
 				for name, w := range watches {
@@ -134,7 +134,7 @@ func TestLetterWatch_EqualsList(t *testing.T) {
 				case 2, 3:
 					to := random.Int64N(end[p] + 1)
 					l.SetPosition("orders", p, to)
-					if step == 3 { // between two polls, the position goes back and forward again
+					if step == 3 { // a run moves the position forward again before the next poll
 						l.run()
 					}
 					check(fmt.Sprintf("a position set to %d", to))
@@ -156,7 +156,7 @@ func TestLetterWatch_EqualsList(t *testing.T) {
 	}
 }
 
-// TestUnresolvedLettersOfOthers: only dead letters of this pipeline's topics count.
+// TestUnresolvedLettersOfOthers: only dead letters about this pipeline's topics count.
 func TestUnresolvedLettersOfOthers(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none, topic: dead, class: financial}},
   users: {bad_records: dead_letter, dead_letters: {archive: none}}, plain: {bad_records: hold}}`)
@@ -193,7 +193,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 	l.WriteLetters(deadletter.Form{}, "dead", l.LetterAbout(0, 1, nil), stands, stands, other, foreign, cluster, old)
 	l.Client.ProduceSync(t.Context(), &kgo.Record{Topic: "dead", Value: []byte("no letter")})
 	w.poll(t.Context())
-	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // includes dead letters of another cluster and topic id
+	want = []string{"orders poison 3", "orders transient 1", "users poison 0"} // the dead letters about another cluster and another topic id count as well
 	if d := cmp.Diff(want, unresolved(t, w)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -205,7 +205,7 @@ func TestUnresolvedLettersOfOthers(t *testing.T) {
 		t.Errorf("list says %+v", got)
 	}
 
-	// The dead-letter topic is deleted and created again, so it has no dead letters.
+	// The dead-letter topic is deleted and created again, so it has no dead letters now.
 	if _, err := l.Admin.DeleteTopics(t.Context(), "dead"); err != nil {
 		t.Fatal(err)
 	}
@@ -228,8 +228,8 @@ func reordered(samples []string) (all []string) {
 	return all
 }
 
-// TestUnresolvedLettersThatCannotBeCounted: a failed count keeps the last number and is logged; without an earlier
-// count there is no series.
+// TestUnresolvedLettersThatCannotBeCounted: if the dead letters cannot be counted, the gauge keeps the last number, and
+// the failure is logged. If they were never counted, there is no series.
 func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}, users: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	for _, topic := range []string{"orders", "users", "orders-dlq"} {
@@ -302,8 +302,9 @@ func TestUnresolvedLettersThatCannotBeCounted(t *testing.T) {
 		t.Errorf("%s\n%+v", d, w.report())
 	}
 
-	// A table cannot show which records it has: all its dead letters count, and the report says so.
-	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 1, nil)) // has a row
+	// A table without the needed columns cannot show which records have a row, so all dead letters count, and the
+	// report says so.
+	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 1, nil)) // this record has a row
 	l.Alter("orders", "_kafka_offset", "_moved_offset")
 	w.poll(t.Context())
 	if d := cmp.Diff([]string{"orders poison 2", "users poison 0"}, unresolved(t, w)); d != "" || !strings.Contains(w.report().Error, "table orders cannot show") {
@@ -344,7 +345,7 @@ func TestLetterWatch_Report(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_Canceled: a canceled poll returns and publishes nothing.
+// TestLetterWatch_Canceled: if ctx ends during a poll, the poll returns and the published numbers do not change.
 func TestLetterWatch_Canceled(t *testing.T) {
 	l := newLake(t, `topics: {orders: {bad_records: dead_letter, dead_letters: {archive: none}}}`)
 	l.Create("orders", 1)
@@ -402,9 +403,9 @@ func TestLetterWatch_ReadDenied(t *testing.T) {
 	}
 }
 
-// TestUnresolvedLettersOfPatterns: a topic that matches a pattern counts from its creation on. Topics that Kafka does
-// not have count too, but at most maxStrange. A dead letter of a topic that was created again counts even if a row has
-// its offset.
+// TestUnresolvedLettersOfPatterns: dead letters about a topic that a pattern matches count from the creation of the
+// topic on. Those about topics that Kafka does not have count, too, but for at most maxStrange topics. If a topic was
+// created again, dead letters about the old one count even if a row has the same offset.
 func TestUnresolvedLettersOfPatterns(t *testing.T) {
 	l := newLake(t, `
 topics: {sales: {pattern: 'sales\..+|orders', deny: [], bad_records: dead_letter, dead_letters: {topic: "dead", archive: none}}}
@@ -447,7 +448,7 @@ defaults: {schema: "n int not null", commit: {every: 100ms}}`)
 	}
 
 	other := l.LetterAbout(0, 1, nil).Source.Partition
-	other.TopicID = idempotency.TopicID{3} // of a topic of this name that was read before
+	other.TopicID = idempotency.TopicID{3} // the id of an earlier topic of this name
 	l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
 	for name, w := range map[string]*letterWatch{"followed": w, "new": l.watch()} {
 		w.poll(t.Context())

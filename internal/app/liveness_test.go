@@ -32,7 +32,7 @@ func TestWatchdog_RunningMember(t *testing.T) {
 			}
 			for name := range want {
 				if name == "offsets" || name == "lane 0" {
-					continue // these loops may have nothing to do yet
+					continue // these loops may not have had work yet
 				}
 				if !seen[name] {
 					return false

@@ -31,9 +31,9 @@ func (s *Member) awaitOperations(ctx context.Context) error {
 	}
 }
 
-// unknownPauses returns the hold of all partitions while this member cannot read the operations log for the first time,
-// and so does not know the pauses. It returns nil once the log was read, and as long as neither the follower reports
-// trouble nor the breaker is open.
+// unknownPauses returns the hold of all partitions if this member has not read the operations log yet and cannot read
+// it now, so that it does not know the pauses. It returns nil once the log was read. Before that it also returns nil
+// unless the follower reports trouble or the breaker is open.
 func (s *Member) unknownPauses() *hold.Hold {
 	if s.operations.State() != nil {
 		return nil
@@ -62,7 +62,7 @@ func (s *Member) floodAllowed(topic string) bool {
 	return s.operations.State().FloodAllowed(topic, time.Now())
 }
 
-// asked returns the number of the newest operation that requests a recheck of a partition, 0 without one.
+// asked returns the seq of the newest operation that requests a check of a partition, 0 if there is none.
 func (s *Member) asked(p connector.Partition) int64 {
 	return s.operations.State().RecheckRequested(p.Topic, p.ID)
 }

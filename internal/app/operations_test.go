@@ -19,7 +19,7 @@ func TestMember_AwaitsOperations(t *testing.T) {
 	defer m.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	for range 64 { // if two cases were ready, select would choose at random
+	for range 64 { // tried often, because a select with two ready cases would choose one at random
 		if err := m.awaitOperations(ctx); !errors.Is(err, context.Canceled) {
 			t.Fatalf("it would begin: %v", err)
 		}

@@ -145,7 +145,7 @@ func inOutage(t *testing.T, play func(s *outageScene)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Health.Enabled = false // the lag is watched, and nothing listens: a real socket would stop the clock
+		cfg.Health.Enabled = false // no health server, but still a lag watch: a real socket would stop the virtual time
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.Run(ctx) }()
@@ -162,7 +162,7 @@ func inOutage(t *testing.T, play func(s *outageScene)) {
 	})
 }
 
-// passes advances the virtual time.
+// passes lets virtual time pass.
 func (s *outageScene) passes(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -174,7 +174,7 @@ func (s *outageScene) component(name string) health.Component {
 	return all[slices.IndexFunc(all, func(c health.Component) bool { return c.Name == name })]
 }
 
-// loud counts the lines at WARN and above.
+// loud returns the number of log lines at WARN and above.
 func (s *outageScene) loud() int {
 	return strings.Count(s.out.String(), `"level":"WARN"`) + strings.Count(s.out.String(), `"level":"ERROR"`)
 }
@@ -195,14 +195,16 @@ func (s *outageScene) counted(reason string) (n float64) {
 	return n
 }
 
-// TestOutage simulates ten minutes without a dependency and checks what an operator sees. Health must show the outage
-// at once, and the hold and the open breaker within a minute; the log must stay short and have a line at the end.
+// TestOutage simulates ten minutes without a dependency and compares what an operator sees. Health must show the outage
+// at once, and the hold and the open breaker within a minute. The log must stay short and end with a line about the end
+// of the outage.
 func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		component, reason string
-		known             time.Duration // until health shows the outage: members check an idle table once a minute
-		set               func(s *outageScene, down bool)
-		open              func(s *outageScene) bool
+		// The time until health shows the outage; members check an idle table only once a minute.
+		known time.Duration
+		set   func(s *outageScene, down bool)
+		open  func(s *outageScene) bool
 	}{
 		"kafka": {
 			"kafka", "kafka_down", 10 * time.Second, func(s *outageScene, down bool) { s.cable.set(down) },

@@ -13,9 +13,9 @@ import (
 
 // This file turns the status of the pipeline into a report of the package health.
 
-// blocked returns the hold that the status shows for a claim whose requests wait for a commit or a dependency; nil if
-// no request waits. Such a claim is not in the state held: its requests wait in a guard, and continue without a check
-// once the dependency responds.
+// blocked returns the hold that the status shows for a claim if a commit of its table or a request of the claim waits
+// for a dependency; nil if none waits. The state of such a claim is not held: the requests wait in a guard, and
+// continue without a check once the dependency responds.
 func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 	if t := s.tables.get(table); t != nil {
 		if h, undecided := t.Undecided(); undecided {
@@ -33,16 +33,17 @@ func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 			return h
 		}
 	}
-	// Trouble of the broker or the claim is reported before the open breaker of Kafka. It also stays while the breaker
-	// lets a probe pass, and it has the exact start of the failures.
+	// The trouble of a broker or of a claim takes precedence over the open breaker of Kafka. Trouble stays while the
+	// breaker lets a probe pass, and it has the exact start of the failures.
 	trouble, ok := s.log.TroubleOf(p)
-	if ok && (trouble.Reason == hold.KafkaDenied || time.Since(trouble.Since) >= troubling) {
+	if ok && (trouble.Reason != hold.KafkaDown || time.Since(trouble.Since) >= troubling) {
 		return &hold.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}
 	}
 	return waiting(s.kafkaGuard, hold.KafkaDown)
 }
 
-// waiting returns the hold of the claims whose requests wait in a guard; nil unless the breaker of the guard is open.
+// waiting returns the hold of claims whose requests wait in the guard g, with this reason. It returns nil unless the
+// breaker of g is open.
 func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 	st := g.Status()
 	if !st.Open {
@@ -55,8 +56,8 @@ func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 	return h
 }
 
-// troubling is the time without a response from a broker after which its claims show a hold. The move of a leader
-// usually takes less.
+// troubling is how long a broker must not have responded before its claims show a hold. The move of a leader usually
+// takes less.
 const troubling = 30 * time.Second
 
 // Report returns the status of the pipeline as the health server shows it.
@@ -91,7 +92,7 @@ func (s *Member) Report() health.Report {
 	if h := s.refused.Load(); h != nil {
 		r.Holds = append(r.Holds, health.Hold{Partition: -1, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Offset: -1})
 	}
-	if trouble, ok := s.group.Trouble(); ok && len(st.Claims) == 0 { // with claims, each claim shows its own hold
+	if trouble, ok := s.group.Trouble(); ok && len(st.Claims) == 0 { // if there are claims, each of them shows its hold
 		r.Holds = append(r.Holds, health.Hold{
 			Partition: -1, Reason: string(trouble.Reason), Detail: trouble.Err.Error(), Since: trouble.Since, Offset: -1,
 		})
@@ -124,7 +125,7 @@ func (s *Member) partition(c connector.ClaimStatus, found *lagFindings) health.P
 		oldest = s.losses.timeOf(c.Partition, c.Position)
 	}
 	lag, known := p.Lag()
-	if c.Hold == nil && c.Oldest.IsZero() && c.Consumed >= p.End { // all records are read, and none waits for a commit
+	if c.Hold == nil && c.Oldest.IsZero() && c.Consumed >= p.End { // all records are read, and no record waits for a commit
 		lag = 0
 	}
 	p.Freshness = health.Freshness(time.Now(), lag, known, oldest)

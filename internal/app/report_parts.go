@@ -16,7 +16,7 @@ func (s *Member) remembered() (all []health.Fingerprints) {
 		return nil
 	}
 	held := s.fingerprints.ByTopic()
-	for _, name := range s.config.TopicNames() { // topics without a record so far, too
+	for _, name := range s.config.TopicNames() { // topics of which no record was read yet are included
 		topic := s.config.Topics[name]
 		if _, there := held[name]; !there && topic.ProducerIdentity().By != idempotency.ByNone {
 			held[name] = idempotency.MemoryUse{}
@@ -49,11 +49,11 @@ func (s *Member) operated() *health.Operations {
 	return o
 }
 
-// ending returns the command that ends a hold, "" if none does. If an operator paused a whole topic or pipeline, the
-// command resumes all of it.
+// ending returns the command that ends a hold, "" if no command does. If the hold is a pause of a whole topic or of the
+// whole pipeline, it returns the command that ends that pause.
 func (s *Member) ending(h health.Hold) string {
 	if h.Reason == string(hold.Paused) {
-		if by, paused := s.operations.State().Paused(h.Topic, h.Partition); paused { // otherwise an operator resumed it, and the hold ends soon
+		if by, paused := s.operations.State().Paused(h.Topic, h.Partition); paused { // if it is not paused any more, an operator resumed it, and the hold ends soon
 			h.Topic, h.Partition = by.Target.Topic, by.Target.Partition
 		}
 	}

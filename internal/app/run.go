@@ -85,7 +85,7 @@ func (s *Member) Run(ctx context.Context) error {
 		return err
 	}
 	background.Go(func() { s.operations.Run(lasting) })
-	background.Go(func() { s.secrets.watch(lasting, logger) })
+	background.Go(func() { s.secrets.watch(lasting) })
 	if err := s.awaitOperations(ctx); err != nil {
 		return nil // stopped before the pipeline started
 	}
@@ -97,7 +97,7 @@ func (s *Member) Run(ctx context.Context) error {
 	if err := s.watchDataLoss(lasting, &background); err != nil {
 		return fail.Usage(err)
 	}
-	if cfg.Health.Enabled { // without the health server the count has no reader
+	if cfg.Health.Enabled { // only the health server shows the count
 		if err := s.watchLetters(lasting, &background); err != nil {
 			return fail.Usage(err)
 		}
@@ -124,9 +124,9 @@ func (s *Member) Run(ctx context.Context) error {
 	return s.result(ctx, logger)
 }
 
-// untilSaid returns a context that ends once ctx has ended and say has returned. So the log shows the signal to stop
-// before all lines that it causes; otherwise the work could finish before say runs. The caller calls end, which
-// releases the context and waits for a running say.
+// untilSaid returns a context that ends once ctx has ended and say has returned after that. So the log shows the signal
+// to stop before all lines that the signal causes. The caller calls end, which releases the context and waits for a
+// running say.
 func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Context, end func()) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	said := make(chan struct{})
@@ -143,9 +143,9 @@ func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Contex
 	}
 }
 
-// testStore checks that the store refuses a second conditional put of the same object: every commit depends on it. It
-// returns an error if the store accepts the second put, or if ctx ends. While the store is down or denies access, it
-// retries and shows a hold, because an outage must not require a restart.
+// testStore tests that the store refuses a second conditional put of the same object, on which every commit depends. It
+// returns an error if the store accepts the second put, or if ctx ends. While the store is down or denies access,
+// testStore retries and shows a hold, because an outage must not require a restart.
 func (s *Member) testStore(ctx context.Context, logger *slog.Logger) error {
 	var failing reliability.FailureLog
 	for failures := 1; ; failures++ {
@@ -177,8 +177,8 @@ func (s *Member) testStore(ctx context.Context, logger *slog.Logger) error {
 	}
 }
 
-// result returns an error of [fail.KindFound] if a run until current ended with holds, and logs them. Any other run has
-// no result.
+// result logs the holds that are left at the end of a run until current, and returns an error of [fail.KindFound] if
+// there are any. For any other run it returns nil.
 func (s *Member) result(ctx context.Context, logger *slog.Logger) error {
 	st := s.pipeline.Status()
 	if !s.untilCurrent {

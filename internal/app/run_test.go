@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// TestUntilSaid: the work sees the signal to stop only after the line about it is written.
+// TestUntilSaid: the context of the work ends only after the log line about the signal has been written.
 func TestUntilSaid(t *testing.T) {
 	t.Run("Stopped", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -57,7 +57,7 @@ func (l *lake) run() {
 	}
 }
 
-// begin sets the first positions of a topic, as an operator does.
+// begin sets the first positions of a topic as an operator does.
 func (l *lake) begin(topic string) {
 	l.T.Helper()
 	a := &admin.Access{Config: laketest.Load(l.T, l.Config)}

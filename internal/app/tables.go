@@ -21,15 +21,15 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// writtenTable is an open table. It has its own guard, so that failing requests to one table do not open the breaker of
-// another table.
+// writtenTable is an open table. It has a guard of its own, so that failing requests to one table do not open the
+// breaker of another.
 type writtenTable struct {
 	*delta.Table
-	path       string // below storage.url
+	path       string // the path below storage.url
 	storeGuard *reliability.Guard
 	letters    *letterWriter
 	decoder    connector.Decoder
-	duplicates *connector.Duplicates // nil: the topics of the table declare no identity
+	duplicates *connector.Duplicates // nil if the topics of the table declare no identity
 	metrics    *revocable
 }
 
@@ -89,8 +89,8 @@ func (t *tables) all() []*writtenTable {
 	})
 }
 
-// open returns the table that a topic feeds. It opens the table for the first topic, without reading the store.
-// Validation made sure that the settings of all topics of a table agree.
+// open returns the table that a topic feeds. It opens the table when the first topic needs it, and does not read the
+// store then. The settings of all topics of a table agree, which the validation of the configuration has checked.
 func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	s.tables.mu.Lock()
 	defer s.tables.mu.Unlock()
@@ -145,8 +145,8 @@ func (s *Member) retire(path string) (closed func()) {
 	return t.Close
 }
 
-// matches reports whether this member reads a topic: the configuration covers it or, in a run until current, fix has
-// found it at the start.
+// matches reports whether this member reads a topic. In a run until current these are the topics that fix has found at
+// the start; otherwise, those that the configuration covers.
 func (s *Member) matches(topic string) bool {
 	if names := s.fixed.Load(); names != nil {
 		return (*names)[topic]
@@ -158,8 +158,8 @@ func (s *Member) matches(topic string) bool {
 	return meant && err == nil
 }
 
-// beyond returns which of the names exceed max_topics of their pattern, each with the reason. In a run until current,
-// the topics that exceeded it at the start stay, and no others are added.
+// beyond returns the names that exceed max_topics of their pattern, each with the reason. In a run until current, it
+// returns those of the names that exceeded it at the start.
 func (s *Member) beyond(names []string) map[string]string {
 	over := s.over.Load()
 	if over == nil {
@@ -174,8 +174,8 @@ func (s *Member) beyond(names []string) map[string]string {
 	return found
 }
 
-// laterTopics returns the topics that may not exist before their first record: dead-letter topics and the canary topic.
-// A run until current leaves out those that did not exist at its start.
+// laterTopics returns the topics that may be missing until their first record: dead-letter topics and the canary topic.
+// In a run until current, it returns only those that existed at the start.
 func (s *Member) laterTopics() []string {
 	names := s.config.LaterTopics()
 	if fixed := s.fixed.Load(); fixed != nil {
@@ -184,8 +184,8 @@ func (s *Member) laterTopics() []string {
 	return names
 }
 
-// fix determines and stores the topics of a run until current: the listed topics, which must exist, the topics that
-// match a pattern now, and the existing dead-letter topics.
+// fix finds and stores the topics of a run until current: those with an entry, which must exist, those that match a
+// pattern now, and the dead-letter topics that exist.
 func (s *Member) fix(ctx context.Context) error {
 	var there []string
 	var beyond []kafka.Absent
@@ -212,7 +212,7 @@ func (s *Member) fix(ctx context.Context) error {
 		fixed[name] = true
 	}
 	over := make(map[string]string, len(beyond))
-	for _, a := range beyond { // topics over the limit stay held until the run ends
+	for _, a := range beyond { // topics above the limit are held until the run ends
 		fixed[a.Topic], over[a.Topic] = true, a.Detail
 	}
 	s.over.Store(&over)
@@ -221,15 +221,15 @@ func (s *Member) fix(ctx context.Context) error {
 	return nil
 }
 
-// route returns the settings of a topic and its table, which it opens for the first topic that feeds it. It returns
-// false if the configuration does not cover the topic, or the table cannot be opened.
+// route returns the settings of a topic, and its table. It opens the table if this is the first topic that feeds it. It
+// returns false if the configuration does not cover the topic, or if the table cannot be opened.
 func (s *Member) route(name string) (connector.TopicConfig, connector.Target, bool) {
 	topic, meant, err := s.config.Route(name)
 	var t *writtenTable
 	if meant && err == nil {
 		t, err = s.open(topic)
 	}
-	if err != nil { // the configuration is valid, so this is a bug in Sluice
+	if err != nil { // the configuration is valid, so this is a bug of Sluice
 		s.logger.Error("failed to open the table of a topic", "topic", name, "err", err)
 	}
 	if t == nil {

@@ -9,8 +9,8 @@ import (
 	"sluice/internal/laketest"
 )
 
-// TestTables_MoreThanRoom: a member logs a warning when it opens the first table for which memory.limit has no room,
-// also that of a topic which matches later. Further tables repeat no warning.
+// TestTables_MoreThanRoom: when a member opens the first table for which memory.limit has no room, it logs a warning,
+// even if the table's topic begins to match a pattern only later. For further tables it does not repeat the warning.
 func TestTables_MoreThanRoom(t *testing.T) {
 	l := newLake(t, `topics: {all: {pattern: "t.*", deny: []}}`)
 	cfg := laketest.Load(t, l.Config)

@@ -73,8 +73,8 @@ func TestMetricsOfTables(t *testing.T) {
 	}
 }
 
-// The watchers of dead letters and of the group call matches and laterTopics while fix stores the topics of a run until
-// current. The race detector fails this test if fix changes a map that they read.
+// TestFix_WatchersReadTopics: fix stores the topics of a run until current, while the watchers of dead letters and of
+// the group call matches and laterTopics. If fix changed a map that they read, the race detector would fail this test.
 func TestFix_WatchersReadTopics(t *testing.T) {
 	l := newLake(t, `topics: {some: {pattern: "o.*", deny: []}}`)
 	l.Create("orders", 1)

@@ -42,24 +42,24 @@ import (
 type Member struct {
 	config           *config.Config
 	logger           *slog.Logger
-	version          string // of this program
+	version          string // the version of this program
 	untilCurrent     bool
 	registry         *prometheus.Registry
-	frontEnd         FrontEnd           // nil without one
-	bucket           objstore.Store     // the store as opened; Close closes it
-	store            objstore.Store     // bucket with metrics; contains all tables
-	kafkaGuard       *reliability.Guard // of requests to Kafka
-	operationsGuard  *reliability.Guard // of the operations log
+	frontEnd         FrontEnd           // nil if there is none
+	bucket           objstore.Store     // the store as it was opened, to be closed at the end
+	store            objstore.Store     // bucket with metrics; all tables are in it
+	kafkaGuard       *reliability.Guard // for requests to Kafka
+	operationsGuard  *reliability.Guard // for requests for the operations log
 	client           *kafka.Client
 	group            *kafka.Group
 	log              *kafka.Log
 	pools            connector.Pools
 	encoders         *datafile.Shares
-	fingerprints     *idempotency.Memory // in this process; empty if Postgres stores them
+	fingerprints     *idempotency.Memory // the fingerprints in this process; empty if Postgres stores them
 	remembering      idempotency.Store
-	fingerprintGuard *reliability.Guard // of Postgres; nil without it
+	fingerprintGuard *reliability.Guard // for requests to Postgres; nil if it is not used
 	forget           func()             // closes the connections to Postgres; may be nil
-	secrets          heldSecrets        // of health-check records
+	secrets          heldSecrets        // the secrets of health-check records
 	tables           tables
 	// fixed has the topics of a run until current; nil until fix has found them, and in other runs. Only fix stores it,
 	// once, and the map does not change afterwards: the group, and the watchers that start before fix, read it at any
@@ -69,26 +69,27 @@ type Member struct {
 	// fixed.
 	over       atomic.Pointer[map[string]string]
 	operations *opslog.Follower
-	canary     *canary.Canary // nil without a canary
+	canary     *canary.Canary // nil if there is none
 	pipeline   *pipeline.Pipeline
-	// Registrations of members; nil if the configuration has none.
+	// registrations is the store of registrations; nil if the configuration has none.
 	registrations membership.Store
 	keeper        *membership.Keeper
 	letters       atomic.Pointer[letterWatch] // nil while this member does not count dead letters
-	letterRate    lettercount.Rate            // of the dead letters that this member writes
+	letterRate    lettercount.Rate            // the rate of dead letters that this member writes
 	loops         pulse.Loops
 	watchdog      *liveness.Watchdog
 	losses        *lossWatch
-	lags          *lagWatch                 // nil without health
+	lags          *lagWatch                 // nil if health is turned off
 	refused       atomic.Pointer[hold.Hold] // the hold after a failed self-test of the store; nil before, and once it passes
-	tested        atomic.Bool               // the self-test passed
+	tested        atomic.Bool               // true once the self-test of the store has passed
 }
 
 // Options holds the settings of a member that are not part of the configuration file.
 type Options struct {
-	Version      string        // of this program
-	UntilCurrent bool          // end once the tables have all records up to the end offsets at the start
-	WatchEvery   time.Duration // how often topics are polled; 0 for the default
+	Version string // the version of this program
+	// True if the member must end once the tables have all records up to the end offsets at its start.
+	UntilCurrent bool
+	WatchEvery   time.Duration // the pause between two polls of the topics; 0 for the default
 	Stderr       io.Writer     // receives dumps of goroutines; may be nil
 	Exit         func()        // ends the process if a shutdown takes too long; may be nil
 
@@ -125,12 +126,12 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	// The store of fingerprints.
+	// The store of fingerprints comes first.
 	if err := s.remember(ctx); err != nil {
 		return nil, err
 	}
 
-	// The Kafka client; tables use it for their dead letters, too.
+	// The Kafka client; tables also use it for their dead letters.
 	var err error
 	c.WarnPlaintext(logger)
 	if s.client, err = open.Kafka(c, o.dial, logger, s.registry); err != nil {
@@ -228,14 +229,14 @@ func memberName() string {
 	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), rand.Uint32())
 }
 
-// guard returns the guard of a dependency that all tables share. The guard counts the errors in answers as responses of
-// the dependency, not as failures.
+// guard returns the guard of a dependency that all tables share. Errors in answers count as responses of the
+// dependency, not as failures of it.
 func (s *Member) guard(dependency string, answers ...error) *reliability.Guard {
 	return reliability.NewGuard(dependency, s.config.Guard(), s.logger, s.labelled(""), answers...)
 }
 
-// labelled returns the registerer for the metrics of a table. Metrics of dependencies that all tables share get an
-// empty label, because metrics of one name need the same labels.
+// labelled returns the registerer for the metrics of a table. Metrics of one name must have the same labels, so for the
+// metrics of shared dependencies it sets the label table to "".
 func (s *Member) labelled(table string) prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"table": table}, s.registry)
 }
@@ -250,9 +251,9 @@ func (s *Member) Close() {
 		s.forget()
 	}
 	if s.registrations != nil {
-		_ = s.registrations.Close() // it keeps no unwritten data
+		_ = s.registrations.Close() // Close can lose no data, so its error does not matter
 	}
 	if c, ok := s.bucket.(io.Closer); ok {
-		_ = c.Close() // it keeps no unwritten data
+		_ = c.Close() // Close can lose no data, so its error does not matter
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// goodSections complete the cases of testdata/bad_configs.txt.
+// goodSections are added to the cases of testdata/bad_configs.txt that lack these sections.
 var goodSections = [...]string{
 	"pipeline: orders", "kafka: {brokers: [127.0.0.1:9092]}", "storage: {url: file:///data}", "defaults: {schema: a int}", "topics: {orders: {}}",
 }
 
-// TestBadConfigs loads each bad file of testdata/bad_configs.txt. Its problems must equal the golden ones, to the
-// letter: operators read them, so they are part of the interface.
+// TestBadConfigs loads each bad configuration in testdata/bad_configs.txt. The problems that it reports must equal the
+// golden ones literally, because operators read them.
 func TestBadConfigs(t *testing.T) {
 	golden := filepath.Join("testdata", "bad_configs.txt")
 	data, err := os.ReadFile(golden)

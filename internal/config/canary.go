@@ -10,7 +10,7 @@ import (
 
 // Canary is the section health.canary: test records that members produce and look for in a table.
 type Canary struct {
-	Topic string // "" without canaries
+	Topic string // "" if there is no canary
 	Every time.Duration
 }
 
@@ -69,7 +69,7 @@ func (c *Config) LaterTopics() []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-// checkCanary reports a canary topic that also has an entry in topics or is a dead-letter topic.
+// checkCanary reports a problem if the canary topic also has an entry in topics or is a dead-letter topic.
 func (l *loader) checkCanary() {
 	const at = "health.canary.topic"
 	c := l.config

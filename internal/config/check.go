@@ -46,7 +46,7 @@ func (l *loader) check() {
 	}
 }
 
-// at returns a problem without text, at the place where a key got its value.
+// at returns a problem, still without a text, at the place in the file or environment from which a key got its value.
 func (l *loader) at(path string) Problem {
 	o, known := l.config.origins[path]
 	switch {
@@ -78,8 +78,8 @@ func (l *loader) checkMissing() {
 	}
 }
 
-// failed reports whether a key already has a problem or is in a section that has one. It also returns true if the value
-// of the key or its section is not known, because a variable is not set.
+// failed reports whether a key, or the section that it is in, already has a problem. It also returns true if the value
+// of the key or of its section is unknown, because a variable is not set.
 func (l *loader) failed(path string) bool {
 	for _, p := range l.problems {
 		if !p.Warning && p.Key != "" && (p.Key == path || strings.HasPrefix(path, p.Key+".")) {
@@ -197,7 +197,8 @@ func (l *loader) beside(path string) string {
 	return filepath.Join(filepath.Dir(l.file), path)
 }
 
-// checkKeys checks that the S3 credentials have both parts or none, and that both parts are texts or both are files.
+// checkKeys checks that the S3 credentials have either both parts or none, and that either both are texts or both are
+// files.
 func (l *loader) checkKeys() {
 	s3 := &l.config.Storage.S3
 	given := func(name string, key Secret, file *string) (at string) {
@@ -225,7 +226,7 @@ func (l *loader) checkKeys() {
 	access := given("access_key", s3.AccessKey, &s3.AccessKeyFile)
 	secret := given("secret_key", s3.SecretKey, &s3.SecretKeyFile)
 	switch {
-	case l.failedBelow("storage.s3."): // the missing key may be the one that failed
+	case l.failedBelow("storage.s3."): // the part that is missing may be the one with a problem
 	case access != "" && secret != "" && (s3.AccessKeyFile == "") != (s3.SecretKeyFile == ""):
 		l.report(l.at(secret), "does not go with %s: write both as files, or none", strings.TrimPrefix(access, "storage.s3."))
 	case access != "" && secret == "":
@@ -235,7 +236,7 @@ func (l *loader) checkKeys() {
 	}
 }
 
-// checkPairs checks pairs of values that bound each other.
+// checkPairs checks pairs of values of which one must be less than, or at most, the other.
 func (l *loader) checkPairs() {
 	c := l.config
 	l.pair(c.Queue.ResumeAt < c.Queue.PauseAt, "queue.resume_at", "must be below", "queue.pause_at")
@@ -245,8 +246,8 @@ func (l *loader) checkPairs() {
 	l.pair(c.Kafka.Fetch.MaxWait < c.Kafka.Session/2, "kafka.fetch.max_wait", "must be below half of", "kafka.session")
 }
 
-// pair reports, unless ok, that the values of the keys a and b contradict each other. must says how a relates to b. The
-// place of the problem is the value that comes later in the file.
+// pair reports a problem, unless ok, about the values of the keys a and b: a must be as the text must says in relation
+// to b. The problem is at the value that comes later in the file.
 func (l *loader) pair(ok bool, a, must, b string) {
 	if ok || l.failed(a) || l.failed(b) {
 		return

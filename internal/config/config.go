@@ -38,7 +38,7 @@ type Config struct {
 	Ops      Ops
 	Shutdown Shutdown
 
-	file    string // the file that was read, "" if none was
+	file    string // the file that was read; "" if there was none
 	origins map[string]Origin
 	Budget  Budget // the division of memory.limit
 }
@@ -51,13 +51,13 @@ type Log struct {
 
 // Memory is the section memory.
 type Memory struct {
-	Limit int64 // of the process, in bytes; 0 for auto
+	Limit int64 // the limit of the process, in bytes; 0 for auto
 }
 
 // Kafka is the section kafka.
 type Kafka struct {
 	Brokers              []string // host:port
-	Group                string   // default: the pipeline's name
+	Group                string   // by default the name of the pipeline
 	Rack                 string
 	Session              time.Duration
 	OffsetCommitInterval time.Duration
@@ -68,7 +68,7 @@ type Kafka struct {
 
 // Fetch is the section kafka.fetch.
 type Fetch struct {
-	MaxBytes int64 // of one fetch response
+	MaxBytes int64 // the largest size of one fetch response
 	MaxWait  time.Duration
 }
 
@@ -80,15 +80,15 @@ type Storage struct {
 
 // S3 is the section storage.s3. Without keys, members use the default credential chain of AWS.
 type S3 struct {
-	Endpoint      string // empty: AWS
-	Region        string // empty: from the default chain
+	Endpoint      string // "" for AWS
+	Region        string // "" for the region of the default chain
 	PathStyle     bool
 	AccessKey     Secret
 	AccessKeyFile string // read again for each refresh of the credentials
 	SecretKey     Secret
 	SecretKeyFile string
-	Timeout       time.Duration // longest time without progress of a request
-	CAFile        string        // file of certificate authorities; read at the start
+	Timeout       time.Duration // how long a request may make no progress
+	CAFile        string        // a file with CA certificates; read at the start
 	// InsecurePlaintext allows an endpoint without TLS.
 	InsecurePlaintext bool
 }
@@ -104,7 +104,7 @@ type Queue struct {
 type Retry struct {
 	Initial time.Duration
 	Max     time.Duration
-	Jitter  float64 // share of a pause: 0.25 is 25%
+	Jitter  float64 // share of the pause: 0.25 is 25%
 }
 
 // Breaker is the section breaker.
@@ -121,7 +121,7 @@ type Topic struct {
 	Start           string // earliest, latest, timestamp or explicit
 	StartAt         StartAt
 	Schema          string // DDL text, as written or read from SchemaFile
-	SchemaFile      string // the file of Schema, "" if it is in config.yaml
+	SchemaFile      string // the file from which Schema comes; "" if it is in config.yaml
 	UnknownFields   string
 	Tombstones      string
 	Keys            string
@@ -139,14 +139,14 @@ type Topic struct {
 type Commit struct {
 	Every    time.Duration
 	Rows     int64
-	Bytes    int64 // of column buffers in memory
+	Bytes    int64 // bytes of column buffers in memory
 	FileSize int64 // target size of Parquet files
 }
 
 // HealthRecords is the section health_records of a topic.
 type HealthRecords struct {
 	Drop       bool
-	SecretFile string // members read it again when it changes; "" requires no secret
+	SecretFile string // read again when it changes; "" if no secret is required
 }
 
 // RecordRetry is the section record_retry of a topic.
@@ -159,9 +159,9 @@ type RecordRetry struct {
 
 // Health is the section health.
 type Health struct {
-	Enabled bool // false: no health server and no lag watch
+	Enabled bool // if false, there is neither a health server nor a lag watch
 	Listen  string
-	// LivenessFile is the file that a live process keeps touching, "" for none; see package liveness.
+	// LivenessFile is the file that a live process touches again and again; "" for none. See package liveness.
 	LivenessFile string
 	Lag          Lag
 	Canary       Canary
@@ -251,7 +251,7 @@ func (t *Topic) Refusals() connector.Refusals {
 func (t *Topic) Decoder(spare decode.Spare) connector.Decoder {
 	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Identity: t.ProducerIdentity(), Spare: spare}
 	formats := decode.Formats()
-	i := max(slices.IndexFunc(formats, func(f decode.Format) bool { return f.Name == t.Format }), 0) // the loader accepts only these names
+	i := max(slices.IndexFunc(formats, func(f decode.Format) bool { return f.Name == t.Format }), 0) // the format exists, because the loader accepts only these names
 	return formats[i].New(o)
 }
 
@@ -270,9 +270,9 @@ func laterFormats() []string {
 	})
 }
 
-// key is one key of config.yaml with its value.
+// key is one key of config.yaml with its value in a Config.
 type key struct {
-	path string // dotted; without the prefix of its scope
+	path string // the path with dots, without the prefix of its scope
 	value
 	// missing is the hint for a missing key; "" if the key is optional.
 	missing string

@@ -17,7 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// withoutOrigins makes cmp compare the values of two configurations, without their origins.
+// withoutOrigins makes cmp ignore the unexported fields of a configuration, in which it keeps where its values come
+// from.
 var withoutOrigins = cmpopts.IgnoreUnexported(Config{}, Pattern{}, Budget{})
 
 // TestShippedFile: the values in config.yaml equal the defaults, and the file has every key, each with a comment.
@@ -30,7 +31,7 @@ func TestShippedFile(t *testing.T) {
 	want.Pipeline, want.Kafka.Group = "orders", "orders"
 	want.Kafka.Brokers = []string{"127.0.0.1:9092"}
 	want.Storage.URL = "s3://lake/tables"
-	want.Defaults.Schema = got.Defaults.Schema // that of the demo, which has a test of its own
+	want.Defaults.Schema = got.Defaults.Schema // the schema of the demo, which another test compares
 	topic := want.Defaults
 	topic.Table = "orders"
 	want.Topics = map[string]Topic{"orders": topic}
@@ -90,7 +91,7 @@ func TestResumeAt(t *testing.T) {
 		{"queue: {pause_at: 3000}", nil, 1500, "default, half of queue.pause_at"},
 		{"queue: {pause_at: 3000, resume_at: 1000}", nil, 1000, "config.yaml:4"},
 		{"", map[string]string{"MAX_QUEUED_MESSAGES": "5000"}, 2500, "default, half of queue.pause_at"},
-		{"queue: {resume_at: 5000}", map[string]string{"MAX_QUEUED_MESSAGES": "5000"}, 2500, "default, half of queue.pause_at"}, // as the shipped file
+		{"queue: {resume_at: 5000}", map[string]string{"MAX_QUEUED_MESSAGES": "5000"}, 2500, "default, half of queue.pause_at"}, // the value of the shipped file counts as not set
 		{"queue: {resume_at: 400}", map[string]string{"MAX_QUEUED_MESSAGES": "5000"}, 400, "config.yaml:4"},
 		{"", map[string]string{"MAX_QUEUED_MESSAGES": "5000", "RESUME_THRESHOLD": "4000"}, 4000, "env RESUME_THRESHOLD"},
 	} {
@@ -135,7 +136,7 @@ func TestSeedLevels(t *testing.T) {
 	for _, c := range []struct{ level, net, want string }{
 		{"", "", "info"},
 		{"debug", "", "debug"},
-		{"ERROR", "Debug", "error"}, // the plain variable wins
+		{"ERROR", "Debug", "error"}, // the variable in level takes precedence over that of .NET
 		{"", "Trace", "debug"},
 		{"", "Information", "info"},
 		{"", "Critical", "error"},
@@ -148,7 +149,8 @@ func TestSeedLevels(t *testing.T) {
 	}
 }
 
-// TestSeedTopicKeepsItsEntry: if the topic in the variable has an entry in the file, the keys of the entry stay.
+// TestSeedTopicKeepsItsEntry: if the file has an entry for the topic that the variable names, the keys of that entry
+// stay in force.
 func TestSeedTopicKeepsItsEntry(t *testing.T) {
 	path := write(t, `
 pipeline: p
@@ -176,7 +178,7 @@ func TestInterpolate(t *testing.T) {
 		{"${A:-d}", "1", "A"},
 		{"$${A}", "${A}", ""},
 		{"$$${A}", "$${A}", ""},
-		{"${NESTED}", "${A}", "NESTED"}, // the value of a variable is not interpolated again
+		{"${NESTED}", "${A}", "NESTED"}, // the value of a variable may look like another variable; it is not interpolated again
 	} {
 		got, variables, err := interpolate(c.in, env)
 		var vars []string
@@ -236,8 +238,8 @@ topics: {orders: {}}
 	}
 }
 
-// TestGroupIsALabel: the group must be UTF-8, because it is a metric label: the first scrape would end the process
-// otherwise.
+// TestGroupIsALabel: the group must be valid UTF-8. It is a metric label, and with invalid UTF-8 the first scrape would
+// end the process.
 func TestGroupIsALabel(t *testing.T) {
 	path := write(t, `
 pipeline: p
@@ -254,7 +256,7 @@ topics: {orders: {}}
 	}
 }
 
-// TestSecretsStayHidden: no way to print a Config shows one of its secrets.
+// TestSecretsStayHidden: a Config shows no secret as YAML, as JSON or with a verb of package fmt.
 func TestSecretsStayHidden(t *testing.T) {
 	c := mustLoad(t, write(t, `
 pipeline: p
@@ -288,7 +290,7 @@ topics: {orders: {}}
 	}
 }
 
-// TestPrintRoundTrip: the output of config print is a configuration; loaded, it has the same values.
+// TestPrintRoundTrip: config print prints a configuration that has the same values when it is loaded.
 func TestPrintRoundTrip(t *testing.T) {
 	first := mustLoad(t, write(t, `
 pipeline: p
@@ -327,7 +329,7 @@ func TestGuardOfConfig(t *testing.T) {
 	}
 }
 
-// TestLaterKeysAreUnknown: a key of a later version is not also one of this version.
+// TestLaterKeysAreUnknown: this version does not accept a key that is planned for a later version.
 func TestLaterKeysAreUnknown(t *testing.T) {
 	c := Default()
 	known := map[string]bool{}
@@ -351,8 +353,8 @@ func TestLaterKeysAreUnknown(t *testing.T) {
 	}
 }
 
-// TestBeyond: a pattern covers at most max_topics topics; topics with their own entry and dead-letter topics do not
-// count.
+// TestBeyond: a pattern covers at most max_topics topics. Topics with an entry of their own, and dead-letter topics, do
+// not count.
 func TestBeyond(t *testing.T) {
 	c := mustLoad(t, write(t, `
 pipeline: p
@@ -381,8 +383,8 @@ topics:
 	}
 }
 
-// TestRoute: the own entry of a topic comes before all patterns; of these, the first in the file that does not deny the
-// topic.
+// TestRoute: a topic's own entry takes precedence over all patterns. Without one, the first pattern in the file that
+// matches the topic and does not deny it is used.
 func TestRoute(t *testing.T) {
 	c := mustLoad(t, write(t, `
 pipeline: p
@@ -399,8 +401,10 @@ topics:
 	for topic, want := range map[string]string{
 		"sales.eu": "s/sales.eu", "sales.own": "own", "sales.EU": "rest-sales.EU", "sales.eu.x": "rest-sales.eu.x", "xsales.eu": "",
 		"sales.test": "rest-sales.test", "sales.tmpx": "rest-sales.tmpx", "zoo": "rest-zoo", "zoom": "", "other": "",
-		"sales":      "rest-sales",                   // the entry of this name is a pattern, not a topic
-		"plain.name": "plain.name", "plainxname": "", // a pattern that is a legal name matches only itself
+		// The entry with this name is a pattern, so it is not an entry of the topic.
+		"sales": "rest-sales",
+		// A pattern that is a legal topic name matches only the topic of that name.
+		"plain.name": "plain.name", "plainxname": "",
 		"orders-dlq": "letters", "users-dlq": "", "users.dlq": "", "usersdlq": "rest-usersdlq", "__consumer_offsets": "",
 	} {
 		got, meant, err := c.Route(topic)
@@ -417,7 +421,7 @@ topics:
 	}
 }
 
-// FuzzLoadConfig: for any file, the loader returns a configuration that prints, or a reason.
+// FuzzLoadConfig: for any file, the loader returns a configuration that can be printed, or the reason why not.
 func FuzzLoadConfig(f *testing.F) {
 	data, err := os.ReadFile(shipped)
 	if err != nil {

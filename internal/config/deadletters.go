@@ -81,8 +81,8 @@ func (c *Config) LetterTopic(topic string) (kafka.LetterTopic, error) {
 	return t.LetterTopic(topic)
 }
 
-// checkLetters checks the dead-letter topics: none may be a topic whose records become rows, unless its format is
-// dead_letter; topics that share a dead-letter topic must agree on its settings.
+// checkLetters checks the dead-letter topics. Records of such a topic must not become rows of an ordinary table, so its
+// entry, if it has one, needs format: dead_letter. Topics that share a dead-letter topic must agree on its settings.
 func (l *loader) checkLetters() {
 	type use struct {
 		entry string
@@ -123,7 +123,7 @@ func (l *loader) checkLetters() {
 	}
 }
 
-// checkRetention warns of a retention without effect.
+// checkRetention warns of a retention that has no effect.
 func (l *loader) checkRetention(name string, t *Topic) {
 	if at := l.set(name, "dead_letters.retention"); t.DeadLetters.Class == "financial" && l.has(at) {
 		l.warning(l.at(at), "has no effect with class: financial, whose dead letters are kept for ever: remove it")
@@ -132,7 +132,7 @@ func (l *loader) checkRetention(name string, t *Topic) {
 
 const day = 24 * time.Hour
 
-// days returns a value that accepts a duration in days or other units.
+// days returns a value for a duration, which may be written in days.
 func days(p *time.Duration, low, high time.Duration) value {
 	allowed := "duration from " + FormatDays(low) + " to " + FormatDays(high)
 	return one(p, allowed, "!!str", func(s string) (time.Duration, error) {

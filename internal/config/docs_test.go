@@ -17,7 +17,8 @@ type entry struct {
 	section bool
 }
 
-// documented returns the entries of the shipped file in its order; the first is the head of the file.
+// documented returns the entries of the shipped file in their order. The first entry is the comment at the head of the
+// file.
 func documented(t *testing.T) []entry {
 	t.Helper()
 	data, err := os.ReadFile(shipped)
@@ -55,7 +56,8 @@ func documented(t *testing.T) []entry {
 	return all
 }
 
-// TestConfigurationPage keeps docs/configuration.md equal to the comments of config.yaml and the bounds of the loader.
+// TestConfigurationPage compares docs/configuration.md with the comments of config.yaml and the bounds of the loader.
+// -update writes the page.
 func TestConfigurationPage(t *testing.T) {
 	c := Default()
 	keys := c.keys()

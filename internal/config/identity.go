@@ -14,7 +14,7 @@ type Identity struct {
 	By     string // parsed by idempotency.ParseIdentity
 	Window time.Duration
 	Sweep  time.Duration
-	Rate   int // records per second; 0 if not declared
+	Rate   int // records per second; 0 if not set
 }
 
 // Fingerprints is the section fingerprints.
@@ -63,7 +63,7 @@ func (t *Topic) Columns() (*schema.Schema, error) {
 	return columns, err
 }
 
-// checkIdentity reports an identity whose column is not in the schema.
+// checkIdentity reports a problem if the schema lacks the column that the identity names.
 func (l *loader) checkIdentity(name string, t *Topic) {
 	at := l.set(name, "identity.by")
 	if l.failed(at) || l.failed(l.set(name, "schema")) || t.Schema == "" || t.IsLetters() {
@@ -71,7 +71,7 @@ func (l *loader) checkIdentity(name string, t *Topic) {
 	}
 	columns, err := t.Columns()
 	if err != nil {
-		return // reported with the schema
+		return // the schema has a problem of its own
 	}
 	if _, err := columns.WithKafkaColumns().Identifier(t.ProducerIdentity()); err != nil {
 		_, text, _ := strings.Cut(err.Error(), ": ")
@@ -79,9 +79,9 @@ func (l *loader) checkIdentity(name string, t *Topic) {
 	}
 }
 
-// fingerprintNeed returns the memory that the declared rates need, and the key of the first one. identities reports
-// whether any topic declares an identity. A rate is the sum over all partitions, because one member may own all of
-// them.
+// fingerprintNeed returns the memory that the declared rates need, and the first key that declares a rate. identities
+// reports whether any topic declares an identity. A declared rate is that of all partitions of a topic, because one
+// member may own all of them.
 func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities bool) {
 	add := func(name string, t *Topic) {
 		if t.ProducerIdentity().By == idempotency.ByNone {
@@ -119,9 +119,8 @@ func (l *loader) checkFingerprints() {
 	}
 }
 
-// reserve returns b with memory for fingerprints, if a topic declares an identity and memory stores the fingerprints: a
-// fifth of the limit, or more if the declared rates need more. It reports a problem if that leaves less than minMemory
-// for everything else.
+// reserve returns b with memory for fingerprints, if memory stores the fingerprints and a topic declares an identity: a
+// fifth of the limit, or more if the declared rates need more. It reports a problem if less than minMemory is left.
 func (l *loader) reserve(b Budget) Budget {
 	need, at, identities := l.config.fingerprintNeed(l)
 	if !identities || l.config.Fingerprints.Store != "memory" {

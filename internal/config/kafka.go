@@ -9,7 +9,7 @@ import (
 
 // TLS is the section kafka.tls.
 type TLS struct {
-	Enabled            bool // if not written, any other key of the section sets it
+	Enabled            bool // true if any key of the section is set, unless this key is written
 	CAFile             string
 	CertFile           string
 	KeyFile            string
@@ -59,7 +59,7 @@ func (k key) given() bool {
 func (l *loader) checkTLS() {
 	const at = "kafka.tls."
 	t := &l.config.Kafka.TLS
-	var given []string // keys except enabled
+	var given []string // the keys that are set, without enabled
 	for _, k := range t.keys()[1:] {
 		if k.given() {
 			given = append(given, strings.TrimPrefix(k.path, at))

@@ -9,9 +9,9 @@ import (
 
 // Lag is the section health.lag: which lag makes a member unhealthy.
 type Lag struct {
-	Max    int64 // records of one partition
+	Max    int64 // the largest lag of one partition, in records
 	Every  time.Duration
-	Window int // polls
+	Window int // the number of polls
 	Rises  int
 }
 
@@ -50,7 +50,7 @@ func thresholdKeys(t *health.LagThresholds) []key {
 	}
 }
 
-// checkThresholds checks that lag.warning is not above lag.critical.
+// checkThresholds reports a problem if lag.warning is greater than lag.critical.
 func (l *loader) checkThresholds(name string, t *Topic) {
 	warning, critical := l.set(name, "lag.warning"), l.set(name, "lag.critical")
 	if t.Lag.Critical == 0 || t.Lag.Warning <= t.Lag.Critical || l.failed(warning) || l.failed(critical) {

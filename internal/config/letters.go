@@ -28,13 +28,13 @@ func (t *Topic) Archives() bool {
 // IsLetters reports whether the topic is a dead-letter topic.
 func (t *Topic) IsLetters() bool { return t.Format == decode.FormatDeadLetters }
 
-// readsLetters turns the settings of t into those of a dead-letter topic: it keeps only table, start and commit. A bad
-// record in a dead-letter topic holds its partition, because a dead letter cannot become another dead letter.
+// readsLetters turns t into the settings of a dead-letter topic, and keeps only table, start and commit. A record of a
+// dead-letter topic that is bad holds its partition, because a dead letter cannot become another dead letter.
 func (t *Topic) readsLetters() {
 	d := Default().Defaults
 	d.Table, d.Start, d.StartAt, d.Commit = t.Table, t.Start, t.StartAt, t.Commit
 	d.Format, d.Schema, d.BadRecords = decode.FormatDeadLetters, decode.DeadLetterDDL, badHold
-	d.HealthRecords = HealthRecords{} // a dead letter has the headers of its record
+	d.HealthRecords = HealthRecords{} // a dead letter has the headers of its record, also that of a health check
 	*t = d
 }
 
@@ -50,7 +50,7 @@ func ofLetters(key string) bool {
 // LetterSource is an entry of topics, seen from the dead-letter topic to which its dead letters go.
 type LetterSource struct {
 	entry string
-	Name  string // the topic; "" if all topics of a pattern share the dead-letter topic
+	Name  string // the topic whose dead letters these are; "" if all topics of a pattern share the dead-letter topic
 	*Topic
 }
 
@@ -93,7 +93,7 @@ func (c *Config) patternOf(topic string) *Pattern {
 	return nil
 }
 
-// fills reports whether a template with the topic filled in equals a text.
+// fills reports whether text is the template with topic in place of {topic}.
 func fills(template, topic, text string) bool {
 	before, after, once := strings.Cut(template, TopicPlaceholder)
 	if !once || strings.Contains(after, TopicPlaceholder) {
@@ -103,8 +103,8 @@ func fills(template, topic, text string) bool {
 		text[len(before):len(before)+len(topic)] == topic
 }
 
-// unfill returns the topic with which a template becomes a text, "" if there is none. The template must contain
-// {topic}.
+// unfill returns the topic with which the template becomes text; "" if there is no such topic. The template must
+// contain {topic}.
 func unfill(template, text string) string {
 	n := strings.Count(template, TopicPlaceholder)
 	before := strings.Index(template, TopicPlaceholder)
@@ -120,7 +120,7 @@ func unfill(template, text string) string {
 }
 
 // letters returns the settings of a dead-letter topic that has no entry in topics. dead reports whether name is such a
-// topic, archived whether its dead letters become rows. The error says why the letter table has no valid path.
+// topic, archived whether its dead letters become rows. err says why the path of the letter table is not valid.
 func (c *Config) letters(name string) (t Topic, archived, dead bool, err error) {
 	for _, s := range c.Sources(name) {
 		dead = true
@@ -135,8 +135,8 @@ func (c *Config) letters(name string) (t Topic, archived, dead bool, err error) 
 	return t, false, dead, nil
 }
 
-// archiveIn returns the path of the letter table of a dead-letter topic. {topic} is the topic of the records, or the
-// dead-letter topic itself if several topics share it.
+// archiveIn returns the path of the letter table of a dead-letter topic. In the template, {topic} stands for the topic
+// of the records, or for the dead-letter topic if several topics share it.
 func (s *LetterSource) archiveIn(deadLetters string) (string, error) {
 	topic := s.Name
 	if !strings.Contains(s.DeadLetters.Topic, TopicPlaceholder) {
@@ -169,7 +169,8 @@ func (c *Config) letterTopics() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// lettersHave returns an error if a table has the path of a letter table, or one of the two is inside the other.
+// lettersHave returns an error if the path of a table is that of a letter table, or if one of the two paths is inside
+// the other.
 func (c *Config) lettersHave(table string) error {
 	taken := func(topic, letters string) error {
 		if !strings.HasPrefix(table+"/", letters+"/") && !strings.HasPrefix(letters+"/", table+"/") {
@@ -224,7 +225,7 @@ func (c *Config) archiveNote(name string, t *Topic) string {
 	}
 	table := s.DeadLetters.Archive
 	if !strings.Contains(s.Name, TopicPlaceholder) {
-		table, _ = s.archiveIn(topic) // no error: the configuration was checked
+		table, _ = s.archiveIn(topic) // no error is possible, because the configuration was checked
 	}
 	return ": topic " + topic + " feeds table " + table
 }

@@ -6,8 +6,8 @@ import (
 	"sluice/connector/decode"
 )
 
-// checkLetterFormat reports keys that have no effect in an entry with format: dead_letter, and fills in the fixed
-// settings of such an entry.
+// checkLetterFormat reports problems with keys that have no effect in an entry with format: dead_letter, and sets the
+// settings that such an entry always has.
 func (l *loader) checkLetterFormat(name string, t *Topic) {
 	if !t.IsLetters() {
 		return
@@ -47,7 +47,7 @@ func (l *loader) checkArchive(name string, t *Topic) {
 	}
 }
 
-// checkLetterTopics checks that entries with one dead-letter topic agree on its letter table.
+// checkLetterTopics checks that entries which share a dead-letter topic agree on its letter table.
 func (l *loader) checkLetterTopics() {
 	for _, name := range l.config.letterTopics() {
 		var first *LetterSource
@@ -58,7 +58,7 @@ func (l *loader) checkLetterTopics() {
 			}
 			other, err := s.archiveIn(name)
 			if err != nil {
-				continue // checkArchive reports it
+				continue // checkArchive reports this problem
 			}
 			if first == nil {
 				first, table = &s, other

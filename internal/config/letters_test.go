@@ -9,14 +9,14 @@ import (
 	"sluice/connector/decode"
 )
 
-// lettersConfig loads a configuration with these topics; bad records become dead letters unless an entry says
+// lettersConfig loads a configuration with these topics. Bad records become dead letters unless a topic's entry says
 // otherwise.
 func lettersConfig(t *testing.T, sections string) *Config {
 	t.Helper()
 	return mustLoad(t, write(t, "pipeline: p\nkafka: {brokers: [k:9092]}\nstorage: {url: file:///data}\n"+sections), nil)
 }
 
-// TestLetterTopics: which topics without an entry feed letter tables.
+// TestLetterTopics: a topic without an entry feeds a letter table if it is the dead-letter topic of a configured topic.
 func TestLetterTopics(t *testing.T) {
 	c := lettersConfig(t, `
 defaults: {schema: a int, bad_records: dead_letter, commit: {every: 5s}}
@@ -47,10 +47,10 @@ topics:
 		{"sales.eu", "sales.eu", "5s", false, false},
 		{"calm-dlq", "", "", false, false},
 		{"gone-dlq", "", "", false, false},
-		{"sales.test-dlq", "", "", false, false}, // the pattern denies sales.test
-		{"orders-dlq-dlq", "", "", false, false}, // a dead letter cannot become another dead letter
+		{"sales.test-dlq", "", "", false, false}, // the pattern that would match denies sales.test
+		{"orders-dlq-dlq", "", "", false, false}, // this is the dead-letter topic of a dead-letter topic, which does not exist
 		{"mine-dlq-dlq", "", "", false, false},
-		{"x.dead.a", "x.dead.a", "5s", false, false}, // no pattern covers a
+		{"x.dead.a", "x.dead.a", "5s", false, false}, // no pattern matches a
 	} {
 		topic, meant, err := c.Route(want.topic)
 		if err != nil || meant != (want.table != "") || topic.Table != want.table {
@@ -73,8 +73,8 @@ topics:
 	}
 }
 
-// TestLetterTable_TopicWithItsName: a topic that matches a pattern and has the name of a letter table is refused. The
-// dead letters keep the table.
+// TestLetterTable_TopicWithItsName: if a topic that matches a pattern has the name of a letter table, the topic is
+// refused. The letter table stays with the dead letters.
 func TestLetterTable_TopicWithItsName(t *testing.T) {
 	c := lettersConfig(t, `
 defaults: {schema: a int, bad_records: dead_letter}
@@ -180,7 +180,7 @@ topics: {orders: {}, users: {}, users-dlq: {format: dead_letter, table: t}, sale
 	}
 }
 
-// TestFills compares fills with its inverse unfill.
+// TestFills: fills reports whether a text is a template filled with a topic, and unfill returns that topic.
 func TestFills(t *testing.T) {
 	for _, c := range []struct{ template, topic, text string }{
 		{"{topic}-dlq", "a", "a-dlq"},

@@ -20,9 +20,9 @@ const maxConfigSize = 1 << 20
 
 // Problem is a mistake in the configuration: its place, and what to write instead.
 type Problem struct {
-	File    string `json:"file"`           // "environment" for a variable
+	File    string `json:"file"`           // the file; "environment" for a variable
 	Line    int    `json:"line,omitempty"` // 0 if it has none
-	Key     string `json:"key,omitempty"`  // dotted, or the variable's name
+	Key     string `json:"key,omitempty"`  // the key with dots, or the name of the variable
 	Text    string `json:"text"`
 	Warning bool   `json:"warning,omitempty"`
 }
@@ -60,8 +60,8 @@ func (p Problem) What() string {
 type Origin struct {
 	File      string   // "" for a default
 	Line      int      // in File
-	Variables []string // environment variables that contain the value or a part of it
-	Note      string   // how a derived value was computed
+	Variables []string // the environment variables whose values are the value or a part of it
+	Note      string   // for a computed value, how it was computed
 }
 
 // String formats the origin: default, config.yaml:7, env NAME.
@@ -143,7 +143,7 @@ type loader struct {
 	filled []filled
 
 	withoutSecrets bool
-	unchecked      []Problem // missing variables and files, with withoutSecrets
+	unchecked      []Problem // missing variables and files; only used with withoutSecrets
 	// valueless has the keys whose values are missing: checks that need them are skipped.
 	valueless []string
 }
@@ -162,7 +162,7 @@ type scope struct {
 	prefix string // prefix of the keys in problems: "", "defaults.", "topics.orders."
 	keys   []key
 	later  []string // keys of a later version
-	extra  []string // names at its top that the caller reads
+	extra  []string // names at the top of the scope that the caller reads itself
 }
 
 func (l *loader) load(data []byte) (*Config, []Problem) {
@@ -206,8 +206,8 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 		return nil, nil
 	case err != nil:
 		m := yamlErrorLine.FindStringSubmatch(err.Error())
-		line, _ := strconv.Atoi(m[1])                   // 0 without a number
-		if strings.Contains(err.Error(), " anchor '") { // the parser's error quotes the text, which can be a password
+		line, _ := strconv.Atoi(m[1])                   // 0 if the message has no number
+		if strings.Contains(err.Error(), " anchor '") { // the error quotes the text of the file, which can be a password
 			return nil, &syntaxError{line, "not YAML: a value begins with * and no quotes, which makes it an alias of an anchor that does not exist: write the value in quotes"}
 		}
 		if at := tabNear(data, line); at > 0 && (strings.Contains(err.Error(), "cannot start any token") || strings.Contains(err.Error(), "tab character")) {
@@ -227,8 +227,8 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// tabNear returns the line of the first tab in or next to a line, 0 without one: the parser reports some errors one
-// line too early.
+// tabNear returns the number of a line that has a tab: line, the one after it, or the one before it. It returns 0 if
+// none of them has one. The parser reports some errors one line too early.
 func tabNear(data []byte, line int) int {
 	lines := bytes.Split(data, []byte("\n"))
 	for _, n := range []int{line, line + 1, line - 1} {
@@ -344,7 +344,7 @@ func (l *loader) mapping(s scope, at string, n *yaml.Node) {
 	}
 }
 
-// below returns the names of s directly below the dotted path at.
+// below returns the names that may occur in s directly below the dotted path at.
 func below(s scope, at string) []string {
 	var names []string
 	for _, f := range s.keys {
@@ -373,7 +373,7 @@ func (l *loader) unknown(s scope, at string, k *yaml.Node) {
 	l.problem(k.Line, shown, "unknown key: write one of %s", strings.Join(names, ", "))
 }
 
-// allKeys returns the paths of all keys, as problems show them.
+// allKeys returns the paths of all keys, in the form that problems show.
 func (l *loader) allKeys() []string {
 	var all []string
 	for _, f := range l.config.keys() {
@@ -385,7 +385,7 @@ func (l *loader) allKeys() []string {
 	return all
 }
 
-// field reads the value of one key. Null, which YAML reads from an empty value, keeps the default.
+// field reads the value of one key. A key without a value, which YAML reads as null, keeps its default.
 func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 	if isNull(n) {
 		return
@@ -399,7 +399,7 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 			return
 		}
 		texts = []string{t}
-		if f.list { // one variable can hold a list
+		if f.list { // a list may come from one variable
 			texts = splitList(t)
 		}
 	case n.Kind == yaml.SequenceNode && f.list:
@@ -418,7 +418,7 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 	case n.Kind == yaml.MappingNode && f.pairs:
 		var ok bool
 		if texts, ok = l.pairs(f, shown, n, &origin); !ok {
-			l.config.origins[shown] = origin // so that no check reports the key as missing
+			l.config.origins[shown] = origin // the key then counts as set, so that no check reports it as missing
 			return
 		}
 	case n.Kind == yaml.MappingNode && strings.HasSuffix(shown, ".start"):
@@ -433,7 +433,7 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 	}
 	if err := f.set(texts); err != nil {
 		l.problem(n.Line, shown, "%v", err)
-		l.config.origins[shown] = origin // so that no check reports the key as missing
+		l.config.origins[shown] = origin // the key then counts as set, so that no check reports it as missing
 		return
 	}
 	if f.secret && texts[0] != "" && len(origin.Variables) == 0 {
@@ -482,7 +482,7 @@ func (l *loader) scalar(f key, shown string, n *yaml.Node, origin *Origin) (stri
 	case tag == "!!binary":
 		l.problem(n.Line, shown, "the tag !!binary is not supported: remove it")
 		return "", false
-	case strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!"): // it can be a password
+	case strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!"): // not quoted, because the tag can be a password
 		l.problem(n.Line, shown, "begins with ! and no quotes, which makes it a YAML tag, and tags are not supported: write the value in quotes")
 		return "", false
 	}
@@ -508,9 +508,9 @@ func (l *loader) withoutValue(f key, shown string, n *yaml.Node, origin *Origin,
 	if f.secret {
 		return "unchecked", true
 	}
-	l.config.origins[shown] = *origin // so that no check reports the key as missing
+	l.config.origins[shown] = *origin // the key then counts as set, so that no check reports it as missing
 	l.valueless = append(l.valueless, shown)
-	switch shown { // reports show these
+	switch shown { // reports show the values of these keys
 	case "pipeline":
 		l.config.Pipeline = n.Value
 	case "storage.url":
@@ -519,16 +519,16 @@ func (l *loader) withoutValue(f key, shown string, n *yaml.Node, origin *Origin,
 	return "", false
 }
 
-// notChecked records a check that is impossible without secrets.
+// notChecked records a check that is not possible without secrets.
 func (l *loader) notChecked(p Problem, format string, args ...any) {
 	p.Text = "not checked: " + l.describe(format, args)
-	if !slices.Contains(l.unchecked, p) { // a key of defaults is checked for each topic
+	if !slices.Contains(l.unchecked, p) { // a key in defaults is checked once for each topic, but recorded once
 		l.unchecked = append(l.unchecked, p)
 	}
 }
 
-// missingFile reports whether an error may be ignored: a file does not exist, and the configuration is checked without
-// secrets, as --no-secrets says. It then adds the file to those that were not checked.
+// missingFile reports whether err can be ignored: it means that a file does not exist, and with --no-secrets secret
+// files may be missing. In that case it records that the file was not checked.
 func (l *loader) missingFile(at string, err error) bool {
 	if !l.withoutSecrets || !errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -546,8 +546,8 @@ func (e *unsetError) Error() string {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// interpolate replaces ${NAME} and ${NAME:-text} by the variables of env, and $${ by ${. The text after :- replaces a
-// variable that is unset or empty. Values of variables are not interpolated again.
+// interpolate replaces ${NAME} and ${NAME:-text} by the values of env, and $${ by ${. The text after :- is used if the
+// variable is unset or empty. The value of a variable is not interpolated again.
 func interpolate(s string, env func(string) (string, bool)) (text string, variables []filled, err error) {
 	var b strings.Builder
 	for {

@@ -23,17 +23,17 @@ var (
 // hidden replaces credentials.
 const hidden = "***"
 
-// shortValue is the length up to which a variable's value is hidden only as a whole quoted text. Replacing each "1"
-// would make texts unreadable and protect nothing.
+// shortValue is the length up to which the value of a variable is hidden only where it is the whole of a quoted text.
+// To replace each "1" would make texts unreadable and protect nothing.
 const shortValue = 3
 
-// filled is a text that problems must not show: the value that a variable put into a key, or credentials in a literal
-// text, which have no variable.
+// filled is a text that problems must not show: a value that a variable put into a key, or credentials that the file
+// has literally.
 type filled struct {
 	variable string
 	value    string
-	key      string // the key with the value
-	allowed  string // the allowed texts of that key
+	key      string // the key that has the value
+	allowed  string // which texts the key allows
 }
 
 // remember records the parts of a text that problems must not show.
@@ -62,8 +62,8 @@ func (l *loader) remember(key, allowed, text string, variables []filled) {
 	slices.SortStableFunc(l.filled, func(a, b filled) int { return cmp.Compare(len(b.value), len(a.value)) })
 }
 
-// describe formats the text of a problem. It hides values only in the arguments, because a value may be a word of the
-// format.
+// describe formats the text of a problem. It hides values in the arguments only, because a word of the format may equal
+// a value.
 func (l *loader) describe(format string, args []any) string {
 	shown := slices.Clone(args)
 	for i, arg := range args {
@@ -82,7 +82,7 @@ func (l *loader) describe(format string, args []any) string {
 	return fmt.Sprintf(format, shown...)
 }
 
-// mask removes the remaining credentials and values of variables from all problems.
+// mask removes from all problems the credentials and values of variables that describe has not hidden.
 func (l *loader) mask() {
 	for i := range l.problems {
 		p := &l.problems[i]
@@ -108,20 +108,22 @@ func (f filled) name() string {
 	return "${" + f.variable + "}"
 }
 
-// hide replaces the value in a text by its name. It replaces a value of at most shortValue bytes only where it is
-// quoted.
+// hide replaces the value in a text by its name. A value of at most shortValue bytes is replaced only where it is a
+// whole quoted text.
 func (f filled) hide(text string) string {
 	shown := f.name()
 	quoted := strconv.Quote(f.value)
 	text = strings.ReplaceAll(text, quoted, shown)
 	if len(f.value) > shortValue {
 		text = strings.ReplaceAll(text, f.value, shown)
-		text = strings.ReplaceAll(text, quoted[1:len(quoted)-1], shown) // as a part of a longer text that %q wrote
+		// The value may be a part of a longer text that %q has quoted.
+		text = strings.ReplaceAll(text, quoted[1:len(quoted)-1], shown)
 	}
 	return text
 }
 
-// shows reports whether a text still has a word of the value after hide: a check may quote a part of a value.
+// shows reports whether a text still has a word of the value after hide, because the text may quote a part of the
+// value.
 func (f filled) shows(text string) bool {
 	text = strings.ReplaceAll(text, "${"+f.variable+"}", "")
 	for word := range strings.FieldsFuncSeq(f.value, func(r rune) bool { return !strings.ContainsRune(letters+digits, r) }) {

@@ -13,14 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// secretCanary is a secret that no output may show, and userCanary the user name that stands before it.
+// secretCanary is a secret that no output may show. userCanary is the user name that precedes it in URLs.
 const secretCanary, userCanary = "s3cr3tCanary", "annCanary"
 
 func leaks(text string) bool {
 	return strings.Contains(text, secretCanary) || strings.Contains(text, userCanary) || strings.Contains(text, "Canary")
 }
 
-// keyPaths are all keys that a configuration can have, each topic entry below a name of its own.
+// keyPaths returns all keys that a configuration can have. Each kind of topic entry has a name of its own in the path.
 func keyPaths() []string {
 	var paths []string
 	for _, k := range Default().keys() {
@@ -35,8 +35,7 @@ func keyPaths() []string {
 	return paths
 }
 
-// withKey returns a valid configuration with one more section, whose only key is the one at path. value is YAML and is
-// not quoted.
+// withKey returns a valid configuration with the key at path and this value added. value is YAML and is not quoted.
 func withKey(path, value string) string {
 	const good = "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///data}\ndefaults: {schema: a int}\ntopics: {orders: {}}\n"
 	section, _, _ := strings.Cut(path, ".")
@@ -69,7 +68,7 @@ func asYAML(t *testing.T, text string) string {
 	return s
 }
 
-// credentialTexts hold credentials in each way that a text can, also in URLs that no parser accepts.
+// credentialTexts have credentials in each form in which a text can have them, also in URLs that no parser accepts.
 var credentialTexts = []string{
 	"redis://annCanary:s3cr3tCanary@h:1/0?password=s3cr3tCanary",
 	"annCanary:s3cr3tCanary@h:1",
@@ -105,7 +104,7 @@ func TestMasks_Problems(t *testing.T) {
 	for _, path := range keyPaths() {
 		for _, v := range values {
 			if strings.HasPrefix(v, "[") && !strings.HasSuffix(path, "brokers") && !strings.HasSuffix(path, "metadata_columns") {
-				continue // only these keys take a list
+				continue // only the keys brokers and metadata_columns take a list
 			}
 			if err := os.WriteFile(file, []byte(withKey(path, v)), 0o600); err != nil {
 				t.Fatal(err)
@@ -117,7 +116,7 @@ func TestMasks_Problems(t *testing.T) {
 					t.Errorf("%s: %s: %s", path, v, p)
 				}
 			}
-			if config == nil || strings.Contains(v, "$") { // a valid value of a variable is shown, unless its key is a secret's
+			if config == nil || strings.Contains(v, "$") { // values of variables are shown if they are valid, except those of keys for secrets
 				continue
 			}
 			printed++
@@ -135,7 +134,7 @@ func TestMasks_Problems(t *testing.T) {
 	}
 }
 
-// TestMasks_Files writes broken URLs, and secrets in place of the names of their files.
+// TestMasks_Files has broken URLs in files, and secrets where the names of files belong.
 func TestMasks_Files(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
@@ -168,7 +167,7 @@ func TestMasks_Files(t *testing.T) {
 	}
 	for _, path := range keyPaths() {
 		if !strings.HasSuffix(path, "_file") || strings.HasSuffix(path, "ca_file") || strings.HasSuffix(path, "cert_file") || strings.HasSuffix(path, ".key_file") || path == "health.liveness_file" {
-			continue // the names of these files are no secrets
+			continue // the problem may show the name of this file, because it is not secret
 		}
 		text := withKey(path, secretCanary)
 		switch section, _, _ := strings.Cut(path, "."); section {
@@ -192,7 +191,7 @@ func TestMasks_Files(t *testing.T) {
 	}
 }
 
-// TestMasks_SeedVariables puts credentials into the variables of the systems that Sluice replaces.
+// TestMasks_SeedVariables puts credentials into the environment variables of the systems that Sluice replaces.
 func TestMasks_SeedVariables(t *testing.T) {
 	file, problems := write(t, withKey("log.format", "auto")), 0
 	for _, variable := range []string{
@@ -214,12 +213,12 @@ func TestMasks_SeedVariables(t *testing.T) {
 	}
 }
 
-// TestMasks_Values: problems show values that are not secret, so that people find them.
+// TestMasks_Values: problems show values that are not secret, so that operators find them in the file.
 func TestMasks_Values(t *testing.T) {
 	_, problems := Load(write(t, "pipeline: p/q\nkafka: {brokers: [a], session: 7 days, rack: '${RACK}', fetch: {max_wait: '${WAIT}', max_bytes: '${SIZE}'}}\nstorage: {url: file:///data}\n"+
 		"defaults: {schema: a int}\ntopics: {orders: {table: '${TABLE}'}}\n"), lookup(map[string]string{"RACK": "r", "WAIT": "12345", "SIZE": "1 MiB", "TABLE": "lake/or!ders"}))
 	text := fmt.Sprint(problems)
-	// If a value is also a word of the text of a problem, only the value is replaced, not the word.
+	// A value may also be a word in the text of a problem. Then the value is masked, and the word is not.
 	_, problems = Load(write(t, "pipeline: '${NAME}'\nkafka: {brokers: [a:1], sasl: {mechanism: '${MECHANISM}'}}\nstorage: {url: file:///data}\ndefaults: {schema: a int}\n"),
 		lookup(map[string]string{"NAME": "orders", "MECHANISM": "plain"}))
 	text += fmt.Sprint(problems)

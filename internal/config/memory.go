@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// minMemory is the least memory with which the process makes progress with records of ordinary sizes.
+	// minMemory is the least memory with which the process makes progress, if records have ordinary sizes.
 	minMemory = 128 << 20
 	// defaultMemory is the limit without configuration and cgroup limit.
 	defaultMemory = 512 << 20
-	// besides is the memory of the process outside of pools, fingerprints and tables.
+	// besides is the memory that the process needs outside of pools, fingerprints and tables.
 	besides = 48 << 20
 	// perTable is the memory of a table with some partitions: decoder, writer, metrics and the state of its log.
 	perTable = 160 << 10
@@ -32,8 +32,8 @@ const configured = "configured"
 type Budget struct {
 	Limit  int64
 	source string
-	fetch  int64 // responses and the records in them
-	batch  int64 // rows and encoded files
+	fetch  int64 // fetch is for responses and the records in them
+	batch  int64 // batch is for rows and encoded files
 	// Fingerprints is the memory for fingerprints; 0 if no topic declares an identity.
 	Fingerprints int64
 }
@@ -56,8 +56,8 @@ func divide(limit, cgroup int64) (Budget, error) {
 	return b.beside(0), nil
 }
 
-// beside returns the budget with memory for fingerprints. Of the memory that fingerprints and [Budget.spared] leave,
-// the fetch pool gets 15% and the batch pool 40%.
+// beside returns the budget with this much memory for fingerprints. Of the memory that fingerprints and [Budget.spared]
+// leave, the fetch pool gets 15% and the batch pool 40%.
 func (b Budget) beside(fingerprints int64) Budget {
 	const page = 64 << 10
 	b.Fingerprints = fingerprints
@@ -67,9 +67,9 @@ func (b Budget) beside(fingerprints int64) Budget {
 	return b
 }
 
-// spared returns the memory that a limit below 256 MiB withholds from the pools: a quarter of what is missing to 256
-// MiB. The process itself needs a larger part of a small limit.
-func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 4 }
+// spared returns how much memory the pools do not get if the limit is below 256 MiB: a third of the difference. A
+// process needs a larger part of a small limit for itself.
+func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 3 }
 
 // rest returns the memory that encoders and tables share: the part of the limit that pools, fingerprints and the
 // process itself leave. It excludes 55% of the spared memory: the part that the pools would otherwise have got.
@@ -85,7 +85,7 @@ func (b Budget) exceeds(cgroup int64) bool { return cgroup > 0 && b.Limit > cgro
 func defaultBudget() Budget {
 	b, err := divide(defaultMemory, 0)
 	if err != nil {
-		panic(err) // impossible: the arguments are constants
+		panic(err) // cannot happen, because the arguments are constants
 	}
 	return b
 }
@@ -133,8 +133,8 @@ func (b Budget) forTables(n int) int64 {
 }
 
 // runtime returns the memory limit for the garbage collector. It is below the budget's: the collector does not count
-// the pages of the binary, and it frees garbage late.
-func (b Budget) runtime() int64 { return b.Limit - min(b.Limit/4, 32<<20) }
+// the resident pages of the binary, some 50 MiB, and it frees garbage late. A small limit leaves it more room.
+func (b Budget) runtime() int64 { return b.Limit - 32<<20 - b.spared()/8 }
 
 // LimitRuntime sets the memory limit of the garbage collector, unless the variable GOMEMLIMIT is set. It logs the
 // budget in both cases.

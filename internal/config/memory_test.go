@@ -12,12 +12,12 @@ import (
 func TestDivide(t *testing.T) {
 	for _, tt := range []struct {
 		limit, cgroup int64
-		want          string // "" for an error
+		want          string // "" if Divide returns an error
 	}{
 		{0, 0, "512MiB, no cgroup limit: 76MiB to fetch, 204MiB for batches"},
 		{0, 1 << 30, "819MiB, 80% of the cgroup's 1GiB: 122MiB to fetch, 327MiB for batches"},
 		{256 << 20, 1 << 30, "38MiB to fetch, 102MiB for batches"},
-		{128 << 20, 0, "14MiB to fetch, 38MiB for batches"},
+		{128 << 20, 0, "12MiB to fetch, 34MiB for batches"},
 		{100 << 20, 0, ""},
 		{0, 128 << 20, ""},
 	} {
@@ -60,7 +60,8 @@ func TestEncoders(t *testing.T) {
 	}
 }
 
-// TestRoomForTables: the number of tables for which a limit has room, and the limit that has room for more.
+// TestRoomForTables compares the number of tables for which a limit has room, and the limit that a greater number
+// needs.
 func TestRoomForTables(t *testing.T) {
 	for _, tt := range []struct {
 		limit, fingerprints int64
@@ -96,7 +97,20 @@ func TestRoomForTables(t *testing.T) {
 	}
 }
 
-// TestLimitRuntime: the garbage collector gets a limit from the budget, unless GOMEMLIMIT sets one.
+// TestRuntime_SmallLimit: a limit below 256 MiB leaves the pages of the binary and late garbage more room than others.
+func TestRuntime_SmallLimit(t *testing.T) {
+	for limit, want := range map[int64]int64{128: 37, 256: 32, 512: 32} {
+		b, err := divide(limit<<20, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (b.Limit - b.runtime()) >> 20; got != want {
+			t.Errorf("a limit of %d MiB leaves %d MiB, want %d", limit, got, want)
+		}
+	}
+}
+
+// TestLimitRuntime: the Go runtime gets a memory limit from the budget, unless GOMEMLIMIT sets one.
 func TestLimitRuntime(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)

@@ -38,8 +38,8 @@ var defaultNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"auto_offset_reset": "start", "offset": "start", "columns": "schema",
 }
 
-// nearest returns the key that the operator probably meant: a similar name at the same place, otherwise a key elsewhere
-// with this last part or this name in another tool. It returns "" if there is none.
+// nearest returns the key that the operator probably meant: one at the same place with a similar name, or else one
+// elsewhere whose last part is this name or which has this name in another tool. It returns "" if there is none.
 func nearest(name string, here, everywhere []string) string {
 	lower := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
 	best, least := "", max(1, len(name)/3)+1
@@ -75,7 +75,7 @@ func Distance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64
 	}
-	var rows [3][65]int // of the optimal string alignment; rows[2] is the current one
+	var rows [3][65]int // the rows of the matrix of optimal string alignment; rows[2] is the current one
 	for j := range len(b) + 1 {
 		rows[2][j] = j
 	}

@@ -10,9 +10,9 @@ import (
 
 // Ops is the section ops: the ops API.
 type Ops struct {
-	Listen        string // "" for no API
-	TokensFile    string // members read it again when it changes; "" makes the API read-only
-	WebConfigFile string // TLS and limits; "" for none
+	Listen        string // the address of the API; "" for no API
+	TokensFile    string // read again when it changes; "" makes the API read-only
+	WebConfigFile string // has TLS and rate limits; "" for none
 }
 
 const defaultOpsListen = "127.0.0.1:8090"
@@ -36,8 +36,8 @@ func opsAddress(s string) error {
 	return listenAddress(s)
 }
 
-// checkOps checks the files of the ops API. It reports an address that other hosts can reach without TLS or without a
-// token.
+// checkOps checks the files of the ops API. It reports a problem if other hosts can reach the address without TLS or
+// without a token.
 func (l *loader) checkOps() {
 	o := &l.config.Ops
 	const listen, tokensFile, webFile = "ops.listen", "ops.tokens_file", "ops.web_config_file" //nolint:gosec // names of keys, not keys
@@ -60,7 +60,7 @@ func (l *loader) checkOps() {
 	}
 }
 
-// opsIsOff reports a file that nothing reads.
+// opsIsOff reports a problem about a file that is not used because the API is turned off.
 func (l *loader) opsIsOff(at, file string) {
 	if file != "" {
 		l.report(l.at(at), `has no effect with listen: "": remove it`)

@@ -12,11 +12,11 @@ import (
 
 // Pattern is an entry of topics that covers all topics whose names match, including future ones.
 type Pattern struct {
-	Name      string   // name of the entry
-	Pattern   string   // RE2 that matches the whole name
-	Deny      []string // names and patterns of excluded topics
-	MaxTopics int      // largest number of covered topics
-	Topic              // {topic} in Table is not filled in
+	Name      string   // the name of the entry
+	Pattern   string   // an RE2 expression that matches whole names
+	Deny      []string // names and patterns of topics that the entry does not cover
+	MaxTopics int      // the largest number of topics that the entry covers
+	Topic              // the settings of each covered topic; Table still contains {topic}
 
 	matches *regexp.Regexp
 	denies  []*regexp.Regexp
@@ -32,7 +32,7 @@ func (p *Pattern) keys() []key {
 	deny := list(&p.Deny, "names and patterns", check)
 	some := deny.set
 	deny.set = func(texts []string) error {
-		if len(texts) == 0 { // an empty list is a value: it excludes no topic
+		if len(texts) == 0 { // an empty list is a value, too: it excludes no topic
 			p.Deny = []string{}
 			return nil
 		}
@@ -53,7 +53,7 @@ func wholeName(s string) (*regexp.Regexp, error) {
 	if legalName(s, 249) {
 		return regexp.Compile(`\A` + regexp.QuoteMeta(s) + `\z`)
 	}
-	if _, err := regexp.Compile(s); err != nil { // compile s alone, so that the error shows what the operator wrote
+	if _, err := regexp.Compile(s); err != nil { // the text of the operator is compiled alone, so that the error quotes it
 		return nil, fmt.Errorf("is not a valid RE2 pattern: %w", err)
 	}
 	return regexp.Compile(`\A(?:` + s + `)\z`)
@@ -93,7 +93,7 @@ func (c *Config) Route(topic string) (t Topic, meant bool, err error) {
 		return t, true, nil
 	}
 	if t, archived, dead, err := c.letters(topic); dead {
-		return t, archived, err // patterns do not match a dead-letter topic
+		return t, archived, err // no pattern matches a dead-letter topic
 	}
 	p := c.patternOf(topic)
 	if p == nil {
@@ -111,7 +111,7 @@ func (c *Config) Route(topic string) (t Topic, meant bool, err error) {
 func (c *Config) Beyond(names []string) map[string]string {
 	matching := map[*Pattern][]string{}
 	for _, name := range names {
-		_, _, dead, _ := c.letters(name) // dead-letter and canary topics have their own tables
+		_, _, dead, _ := c.letters(name) // dead-letter topics and canary topics have tables of their own
 		if p := c.patternOf(name); p != nil && !dead && !isCanary(name) {
 			matching[p] = append(matching[p], name)
 		}

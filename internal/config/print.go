@@ -9,9 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// setting is one key with its value in force and its origin.
+// setting is one key with the value that is in force, and its origin.
 type setting struct {
-	path   []string // not dotted: a topic name may contain dots
+	path   []string // a list, because the name of a topic may contain dots
 	node   *yaml.Node
 	origin string
 }
@@ -22,7 +22,7 @@ func (c *Config) settings() []setting {
 	var all, last []setting
 	for _, k := range c.keys() {
 		s := setting{strings.Split(k.path, "."), shownNode(k), c.origins[k.path].String()}
-		if s.path[0] == "health" || s.path[0] == "shutdown" { // the file has them after the topics
+		if s.path[0] == "health" || s.path[0] == "shutdown" { // the shipped file has these sections after the topics
 			last = append(last, s)
 		} else {
 			all = append(all, s)
@@ -31,7 +31,7 @@ func (c *Config) settings() []setting {
 	topic := func(t *Topic, keys []key, path []string, inherit bool) {
 		for _, k := range keys {
 			if t.IsLetters() && !ofLetters(k.path) {
-				continue // it follows from the format
+				continue // the value follows from the format
 			}
 			own, known := c.origins[strings.Join(path, ".")+"."+k.path]
 			origin := own.String()
@@ -58,10 +58,10 @@ func (c *Config) settings() []setting {
 	return append(all, last...)
 }
 
-// shownNode returns the value of a key without passwords: the text of any key can contain one.
+// shownNode returns the value of a key for printing. It hides passwords, which the text of any key can contain.
 func shownNode(k key) *yaml.Node {
 	n := k.node()
-	if k.path == "schema" { // DDL has free text in comments
+	if k.path == "schema" { // DDL may have free text in comments, so it is shown unchanged
 		return n
 	}
 	n.Value = WithoutPasswords(n.Value)
@@ -81,7 +81,7 @@ func (c *Config) PrintYAML(w io.Writer) error {
 			at = child(at, name)
 		}
 		last := scalar("!!str", s.path[len(s.path)-1])
-		if strings.Contains(s.node.Value, "\n") { // a block takes no comment on its line
+		if strings.Contains(s.node.Value, "\n") { // a value of several lines has no room for a comment
 			last.HeadComment, s.node.Style = "# "+s.origin, yaml.LiteralStyle
 		} else {
 			s.node.LineComment = "# " + s.origin

@@ -18,7 +18,7 @@ const (
 	maxPauses              = 100
 )
 
-// pauses returns a value that accepts a list of durations. It may be empty and have equal elements.
+// pauses returns a value for a list of durations. The list may be empty, and may have equal durations.
 func pauses(p *[]time.Duration) value {
 	allowed := fmt.Sprintf("list of durations from %s to %s", FormatDuration(minPause), FormatDuration(longestPause))
 	return value{
@@ -80,7 +80,8 @@ func (l *loader) checkRecordRetry(name string, t *Topic) {
 	}
 }
 
-// sameScope reports whether two keys are in the same entry: that of a topic, with the prefix own, or defaults.
+// sameScope reports whether two keys are in the same entry: both in the topic's entry, whose prefix is own, or both in
+// defaults.
 func sameScope(own, a, b string) bool {
 	in := func(key string) bool { return len(key) > len(own) && key[:len(own)] == own }
 	return in(a) == in(b)

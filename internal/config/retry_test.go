@@ -12,7 +12,8 @@ import (
 	"sluice/reliability"
 )
 
-// TestDocsRecordRetry loads the examples of the page and checks the pauses that the page says.
+// TestDocsRecordRetry loads the examples of the page about record_retry and compares their pauses with those on the
+// page.
 func TestDocsRecordRetry(t *testing.T) {
 	page, err := os.ReadFile("../../docs/record-retry.md")
 	if err != nil {
@@ -49,8 +50,8 @@ func TestDocsRecordRetry(t *testing.T) {
 	}
 }
 
-// TestRecordRetryOfTopics: keys that an entry leaves out come from defaults; the longest pause and the jitter come from
-// retry.
+// TestRecordRetryOfTopics: keys that a topic's entry leaves out come from defaults. The longest pause and the jitter
+// come from the section retry.
 func TestRecordRetryOfTopics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	text := `pipeline: p

@@ -12,11 +12,11 @@ import (
 	"sluice/secure/pgconfig"
 )
 
-// Members send secrets only over TLS to a verified host, over loopback, or if a key insecure_plaintext allows it. These
-// checks report violations before a member starts. The code that opens connections checks again, because files can
-// change.
+// Members send secrets only over TLS to a host that was verified, over loopback, or if a key insecure_plaintext allows
+// otherwise. The checks in this file report settings that would break this rule before a member starts. The code that
+// opens connections checks it again, because files can change.
 
-// checkSASLPlaintext reports brokers that would get credentials without TLS.
+// checkSASLPlaintext reports a problem if brokers would get credentials without TLS.
 func (l *loader) checkSASLPlaintext() {
 	const key = "kafka.sasl.insecure_plaintext"
 	k := &l.config.Kafka
@@ -37,7 +37,7 @@ func (l *loader) checkSASLPlaintext() {
 	}
 }
 
-// checkEndpoint reports an S3 endpoint that would get signatures, session tokens and records without TLS.
+// checkEndpoint reports a problem if an S3 endpoint would get signatures, session tokens and records without TLS.
 func (l *loader) checkEndpoint() {
 	const key = "storage.s3.insecure_plaintext"
 	s3 := &l.config.Storage.S3
@@ -53,7 +53,7 @@ func (l *loader) checkEndpoint() {
 	l.report(l.at("storage.s3.endpoint"), "%s has no TLS: write https://, and ca_file if the authority is your own, or %s: true to let anyone on the network path read along", s3.Endpoint, key)
 }
 
-// checkMembersURL checks the URL of the store of registrations, also for passwords without TLS.
+// checkMembersURL checks the URL of the store of registrations, also whether it sends a password without TLS.
 func (l *loader) checkMembersURL() {
 	m := &l.config.Members
 	l.authorities("members.ca_file", &m.CAFile)
@@ -70,7 +70,7 @@ func (l *loader) checkMembersURL() {
 	}
 }
 
-// checkFingerprintsURL checks the URL of the fingerprint store, also for passwords without TLS.
+// checkFingerprintsURL checks the URL of the fingerprint store, also whether it sends a password without TLS.
 func (l *loader) checkFingerprintsURL() {
 	f := &l.config.Fingerprints
 	l.authorities("fingerprints.ca_file", &f.CAFile)
@@ -82,7 +82,8 @@ func (l *loader) checkFingerprintsURL() {
 	}
 }
 
-// checkURL reads a URL from its file and checks it. If the only problem is plaintext, insecure turns it into a warning.
+// checkURL reads a URL from its file and calls check. If plaintext is the only problem and insecure is set, the problem
+// becomes a warning.
 func (l *loader) checkURL(section, file string, insecure bool, check func(url string, insecure bool) error) {
 	at, key := section+"url_file", section+"insecure_plaintext"
 	if l.failed(at) || l.failed(section+"ca_file") {
@@ -90,7 +91,7 @@ func (l *loader) checkURL(section, file string, insecure bool, check func(url st
 	}
 	text, err := dial.ReadSecret(file)
 	if err != nil {
-		return // secretFile has reported it
+		return // secretFile has reported this problem
 	}
 	err = check(text, false)
 	switch {

@@ -22,7 +22,7 @@ var SeedKeys = [...]struct{ Variable, Key string }{
 
 // Variables whose texts are not simply the value of one key.
 const (
-	SeedTopic      = "KAFKA_TOPIC"       // replaces the topics
+	SeedTopic      = "KAFKA_TOPIC"       // replaces all topics by one
 	SeedPort       = "HEALTH_CHECK_PORT" // replaces the port of health.listen and keeps the host
 	SeedLagEvery   = "LAG_CHECK_INTERVAL_SECONDS"
 	SeedLevel      = "LOG_LEVEL"
@@ -67,7 +67,7 @@ func (l *loader) seedVariables() {
 			set(SeedLagEvery, "health.lag.every", v+"s")
 		}
 	}
-	for _, variable := range []string{SeedLevelOfNET, SeedLevel} { // the second one has precedence
+	for _, variable := range []string{SeedLevelOfNET, SeedLevel} { // the second variable takes precedence
 		v := l.seed(variable)
 		if v == "" {
 			continue
@@ -84,7 +84,7 @@ func (l *loader) seedVariables() {
 }
 
 // resumeAt sets queue.resume_at to half of queue.pause_at if only pause_at is set. A resume_at in the file stays,
-// unless a variable sets a pause_at that is not above it: the value in the file belonged to the old pause_at.
+// unless a variable sets a pause_at that is not greater, because the file's value was meant for the file's pause_at.
 func (l *loader) resumeAt() {
 	queue, pause, resume := &l.config.Queue, l.config.origins["queue.pause_at"], l.config.origins["queue.resume_at"]
 	byVariable := len(pause.Variables) > 0
@@ -98,7 +98,8 @@ func (l *loader) resumeAt() {
 	l.config.origins["queue.resume_at"] = Origin{Note: "half of queue.pause_at"}
 }
 
-// seedTopic replaces all topics by the one of the variable. An entry of the same name keeps its keys.
+// seedTopic replaces all topics by the one that the variable names. If the file has an entry of this name, its keys
+// stay.
 func (l *loader) seedTopic() {
 	name := l.seed(SeedTopic)
 	if name == "" {

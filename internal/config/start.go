@@ -17,7 +17,7 @@ import (
 // StartAt is the value of start_at, which start: timestamp and start: explicit need. The zero value means unset.
 type StartAt struct {
 	Time time.Time
-	Back time.Duration // before the time of the start
+	Back time.Duration // how long before the start of the member
 	// Offsets has the first offsets by partition. Others is the start policy of partitions that are not in Offsets.
 	Offsets map[int32]int64
 	Others  string // earliest or latest, "" is earliest
@@ -113,8 +113,8 @@ func (a *StartAt) node() *yaml.Node {
 	return n
 }
 
-// checkStart checks start and start_at of a topic against each other. A start_at in defaults applies only to topics
-// whose start needs one.
+// checkStart checks the keys start and start_at of a topic against each other. A start_at in defaults applies only to
+// topics whose start needs it.
 func (l *loader) checkStart(name string, t *Topic) {
 	at, start := l.set(name, "start_at"), l.set(name, "start")
 	if l.failed(at) || l.failed(start) {

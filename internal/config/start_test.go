@@ -22,7 +22,7 @@ func TestStartOfTopics(t *testing.T) {
 			Policy: "explicit", Offsets: map[int32]int64{0: 12, 3: 0}, Others: "latest",
 		},
 		"topics: {orders: {start: explicit, start_at: {0: \"${FIRST}\"}}}": {Policy: "explicit", Offsets: map[int32]int64{0: 77}},
-		// A start_at in defaults holds only for topics with start: timestamp.
+		// start_at in defaults holds only for topics with start: timestamp.
 		"defaults: {start: timestamp, start_at: 1h}\ntopics: {orders: {}}":                {Policy: "timestamp", Back: time.Hour},
 		"defaults: {start: timestamp, start_at: 1h}\ntopics: {orders: {start: earliest}}": {Policy: "earliest"},
 		"defaults: {start_at: 1h}\ntopics: {orders: {start: timestamp}}":                  {Policy: "timestamp", Back: time.Hour},
@@ -38,7 +38,7 @@ func TestStartOfTopics(t *testing.T) {
 		if d := cmp.Diff(want, topic.ReadFrom()); d != "" {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
-		// The output of config print, loaded again, gives the same start.
+		// What config print prints has the same start when it is loaded.
 		var printed strings.Builder
 		if err := c.PrintYAML(&printed); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// update makes tests write testdata and docs instead of comparing them.
+// update makes tests write the files in testdata and docs with the actual results instead of comparing them.
 var update = flag.Bool("update", false, "write what is found into testdata and docs")
 
 const shipped = "../../config.yaml"
@@ -47,7 +47,7 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// encodeValues writes the values in force as JSON, as config print does.
+// encodeValues writes the values of a configuration as JSON, as config print does.
 func encodeValues(w io.Writer, c *Config) error {
 	values, err := c.Values()
 	if err != nil {

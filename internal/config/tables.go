@@ -16,9 +16,9 @@ import (
 type feeder struct {
 	name    string
 	topic   *Topic
-	pattern *Pattern // nil for the entry of one topic
-	key     string   // the key of the entry with the table's path
-	letters bool     // the table is the entry's letter table
+	pattern *Pattern // nil if the entry is of a single topic
+	key     string   // the key that has the path of the table
+	letters bool     // true if the table is the letter table of the entry
 }
 
 // feeders returns the entries in the order of the file, without those whose table has a problem.
@@ -45,9 +45,9 @@ func (l *loader) feeders() (all []feeder) {
 	return all
 }
 
-// checkTables compares each entry with all earlier ones that may feed the same table, and refuses a table inside
-// another one. One earlier entry is not enough: a pattern may share tables with two entries that share none. It skips
-// entries that already have a problem.
+// checkTables compares each entry with all earlier ones that may feed the same table: they must agree on the settings
+// of the table. It also refuses a table inside of another one. It compares with all earlier entries, because a pattern
+// may share tables with two entries that share none.
 func (l *loader) checkTables() {
 	all := l.feeders()
 	differs := make([]bool, len(all))
@@ -64,8 +64,8 @@ func (l *loader) checkTables() {
 	}
 }
 
-// perhaps reports whether a and b are a letter table and a pattern's table that are equal only for a topic with the
-// name of the letter table. Then the dead letters get the table, and [Config.Route] refuses the topic once it exists.
+// perhaps reports whether a and b, a letter table and the table of a pattern, are equal only for a topic with the name
+// of the letter table. Then the dead letters get the table, and [Config.Route] refuses the topic once it exists.
 func perhaps(a, b feeder) bool {
 	if b.letters {
 		a, b = b, a
@@ -74,15 +74,15 @@ func perhaps(a, b feeder) bool {
 	return a.letters && !b.letters && b.pattern != nil && (a.pattern != b.pattern || !within)
 }
 
-// meet reports whether the tables of two entries can be equal. With inside, it reports instead whether one can be
-// inside the other. For two patterns it returns true unless the templates alone exclude it.
+// meet reports whether the tables of two entries can be equal or, with inside set, whether one can be inside the other.
+// For two patterns it returns true unless the templates alone exclude it.
 func (c *Config) meet(a, b feeder, inside bool) bool {
 	x, y := strings.Split(a.topic.Table, "/"), strings.Split(b.topic.Table, "/")
 	switch {
 	case (len(x) == len(y)) == inside:
 		return false
 	case a.topic.Table == b.topic.Table:
-		return !strings.Contains(a.topic.Table, "{topic}") || a.letters != b.letters // equal templates of two topics give two paths
+		return !strings.Contains(a.topic.Table, "{topic}") || a.letters != b.letters // two topics fill the same template with different texts, so the paths differ
 	}
 	for i := range min(len(x), len(y)) {
 		if !c.alike(a, b, x[i], y[i]) {
@@ -92,7 +92,7 @@ func (c *Config) meet(a, b feeder, inside bool) bool {
 	return true
 }
 
-// alike reports whether two parts of table paths can be equal.
+// alike reports whether two parts of table paths can be equal for some topics of the entries.
 func (c *Config) alike(a, b feeder, x, y string) bool {
 	varies := func(part string) bool { return strings.Contains(part, "{topic}") }
 	switch {
@@ -106,7 +106,7 @@ func (c *Config) alike(a, b feeder, x, y string) bool {
 	return x == y
 }
 
-// canName reports whether a part of a template becomes the text for a topic that the pattern covers. The template must
+// canName reports whether the pattern covers a topic with which a part of a template becomes text. The template must
 // contain {topic}.
 func (c *Config) canName(p *Pattern, template, text string) bool {
 	n := strings.Count(template, "{topic}")
@@ -130,7 +130,7 @@ func unify(a, b string) bool {
 	return (strings.HasPrefix(b1, b2) || strings.HasPrefix(b2, b1)) && (strings.HasSuffix(a1, a2) || strings.HasSuffix(a2, a1))
 }
 
-// agree reports the keys on which two entries of one table differ, and returns false if there are any.
+// agree reports a problem with each key on which two entries of one table differ. It returns false if there is one.
 func (l *loader) agree(a, b feeder) bool {
 	if a.letters != b.letters && a.topic.IsLetters() != b.topic.IsLetters() {
 		letters, other := a, b

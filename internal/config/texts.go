@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// This file checks single texts. The errors say what to write.
+// This file checks the texts of single keys. The errors say what to write instead.
 
 func pipelineName(s string) error {
 	if !legalName(s, 100) {
@@ -33,7 +33,7 @@ const (
 
 // madeOf reports whether s has only characters of the set.
 func madeOf(s, set string) bool {
-	return strings.Trim(s, set) == "" // Trim stops at a character that is not in the set
+	return strings.Trim(s, set) == "" // Trim would stop at a character that is not in the set
 }
 
 func topicName(s string) error {

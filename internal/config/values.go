@@ -14,7 +14,7 @@ import (
 
 // value parses the texts of a key's YAML scalars into a field of the Config, and formats the field as YAML.
 type value struct {
-	// allowed describes the allowed texts in a few words.
+	// allowed says in a few words which texts are allowed.
 	allowed string
 	list    bool
 	pairs   bool // a mapping is also allowed; its texts are "key: value"
@@ -29,7 +29,8 @@ func scalar(tag, text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
 }
 
-// one returns a value of a single scalar. With the tag, the encoder quotes a text that YAML would read as another type.
+// one returns a value of a single scalar. tag is the YAML tag of its node, because of which the encoder quotes a text
+// that would otherwise be read as another type.
 func one[T any](p *T, allowed, tag string, parse func(string) (T, error), format func(T) string) value {
 	return value{
 		allowed: allowed,

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBounds: both ends of a range belong to it, the next values do not.
+// TestBounds: the least and the greatest value of a range are allowed; the values next to them are refused.
 func TestBounds(t *testing.T) {
 	var (
 		d time.Duration
@@ -39,7 +39,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestValues_RefusedKeepsOld: a refused text leaves the value unchanged.
+// TestValues_RefusedKeepsOld: if a text is refused, the old value stays.
 func TestValues_RefusedKeepsOld(t *testing.T) {
 	d := 3 * time.Second
 	v := duration(&d, time.Second, time.Minute)

@@ -14,8 +14,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// apart is the smallest distance of two offsets at which AddPlace begins a new range, so that the scan leaves out the
-// records between them.
+// apart is the smallest distance between two offsets for which AddPlace begins a new range. The scan then leaves out
+// the records in between.
 const apart = 100_000
 
 // AddPlace adds an offset to the ranges of a scan: it extends the last range if that is of the same partition and the
@@ -65,8 +65,8 @@ func TopicIDs(state *deltalog.State, topic string) string {
 // Logs has the state in Kafka of partitions with dead letters.
 type Logs struct {
 	Known  map[idempotency.Partition]lettercount.Log
-	Gone   map[idempotency.Partition]string // why members can no longer read the partition
-	Failed map[idempotency.Partition]error  // error of the request for the partition
+	Gone   map[idempotency.Partition]string // for each partition that members can no longer read, the reason
+	Failed map[idempotency.Partition]error  // the error of the request for each partition that could not be read
 }
 
 // Position returns the position of a partition and its log bounds. next is the position in the table, 0 without one.
@@ -128,8 +128,8 @@ func FindLogs(ctx context.Context, find func(context.Context, ...string) (map[st
 
 const createdAgain = "the topic was created again before the position passed the record, which cannot be read any more"
 
-// whyGone returns why members cannot read a partition any more, "" if they can. topic is the present topic of this
-// name; there says whether it exists.
+// whyGone returns the reason why members can no longer read a partition, "" if they can. topic is the topic that has
+// this name now; there is false if none has.
 func whyGone(p idempotency.Partition, topic connector.Topic, there bool) string {
 	switch {
 	case p.TopicID == idempotency.TopicID{}:

@@ -15,6 +15,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/idempotency/offsets"
 	"sluice/internal/config"
 	"sluice/internal/open"
 	"sluice/reliability"
@@ -40,13 +41,13 @@ func NewReader(ctx context.Context, c *config.Config, within time.Duration) (r *
 		return nil, nil, err
 	}
 	size := int(c.Kafka.Fetch.MaxBytes)
-	r, stop := Through(ctx, client, kafka.LogConfig{PartitionBytes: size, MaxBytes: size}, c.Guard(), within)
+	r, stop := Through(ctx, client, kafka.LogConfig{Memory: c.Budget.Pools().Fetch, PartitionBytes: size, MaxBytes: size}, c.Guard(), within)
 	return r, func() { stop(); client.Close() }, nil
 }
 
 // Through returns a reader that uses an existing client. The caller calls end after the last use; the client stays open.
 func Through(ctx context.Context, client *kafka.Client, o kafka.LogConfig, patient reliability.Config, within time.Duration) (r *Reader, end func()) {
-	quiet := slog.New(slog.DiscardHandler) // failures come back as errors, so they need no log lines
+	quiet := slog.New(slog.DiscardHandler) // failures are returned as errors, so they are not logged
 	log := kafka.NewLog(client, o, quiet, prometheus.NewRegistry())
 	reading, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -94,6 +95,36 @@ func (r *Reader) Span(ctx context.Context, p connector.Partition, from, to int64
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// At calls do for the committed records of a partition at some offsets, in order. It skips gaps between the offsets, and
+// records that no longer exist. It stops at an error of do and returns that error.
+func (r *Reader) At(ctx context.Context, p connector.Partition, at offsets.Set, do func(*connector.Record) error) error {
+	defer r.Log.Forget(p)
+	next := at.From(0)
+	for next.OK {
+		f, err := r.Fetch(ctx, p, next.At)
+		if ReasonOf(err) == hold.BehindLogStart {
+			var bounds connector.Bounds
+			if bounds, err = r.Bounds(p); err == nil {
+				next.Has(bounds.LogStart)
+				continue
+			}
+		}
+		if err == nil {
+			err = r.EachIn(&f, at.End(), func(record *connector.Record) error {
+				if next.Has(record.Offset) {
+					return do(record)
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			return err
+		}
+		next.Has(f.Next)
 	}
 	return nil
 }
@@ -159,7 +190,7 @@ func (r *Reader) Fetch(ctx context.Context, p connector.Partition, at int64) (co
 				return f, f.Err
 			}
 			release(&f)
-		case <-poll.C: // do not wait for a partition that Kafka denies
+		case <-poll.C: // a partition to which Kafka denies access ends the wait
 			if trouble, ok := r.Log.TroubleOf(p); ok && trouble.Partition == p && trouble.Reason == hold.KafkaDenied {
 				return connector.Fetched{}, trouble.Err
 			}

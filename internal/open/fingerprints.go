@@ -34,8 +34,8 @@ type fingerprintRetry struct {
 	logged panics.Seen
 }
 
-// do runs op through the guard. It treats a panic as a transient failure: a response of the database probably caused
-// it, and a later attempt may succeed. about has attributes for the log lines of the guard.
+// do runs op through the guard. It treats a panic as a transient failure, because a response of the database has
+// probably caused it and a later attempt may succeed. about has attributes for the guard's log lines.
 func (r *fingerprintRetry) do(ctx context.Context, op func(context.Context) error, about ...any) error {
 	err := r.guard.Do(ctx, func(ctx context.Context) error {
 		err := panics.Catch(func() error { return op(ctx) })

@@ -18,7 +18,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// retrying returns a retry that writes its log into memory.
+// retrying returns a retry for calls of the fingerprint store, and the log that it writes to.
 func retrying() (*fingerprintRetry, *bytes.Buffer) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
@@ -28,8 +28,8 @@ func retrying() (*fingerprintRetry, *bytes.Buffer) {
 	return &fingerprintRetry{guard: guard, logger: logger}, &log
 }
 
-// TestFingerprintRetry_Panic: a panic counts as a failure of the database: the guard retries it. It is logged once, with the
-// stack and without the value.
+// TestFingerprintRetry_Panic: a panic counts as a failure of the database, so the guard retries the call. The panic is
+// logged once, with the stack and without its value.
 func TestFingerprintRetry_Panic(t *testing.T) {
 	r, log := retrying()
 	tries := 0
@@ -47,7 +47,8 @@ func TestFingerprintRetry_Panic(t *testing.T) {
 	}
 }
 
-// TestFingerprintRetry_Refused: a refusal of the server is a hold at once, and lines about retries have their attributes.
+// TestFingerprintRetry_Refused: if the server refuses a call, the result is a hold at once. Log lines about retries
+// have the attributes that the caller passed.
 func TestFingerprintRetry_Refused(t *testing.T) {
 	r, log := retrying()
 	tries := 0
@@ -75,7 +76,7 @@ func TestFingerprintRetry_Refused(t *testing.T) {
 	}
 }
 
-// TestFingerprints: the URL comes from its file, and no error has its password.
+// TestFingerprints: the URL is read from its file, and no error contains the password in it.
 func TestFingerprints(t *testing.T) {
 	c, file := &config.Config{}, filepath.Join(t.TempDir(), "url")
 	c.Fingerprints.URLFile = file

@@ -11,7 +11,7 @@ import (
 
 const (
 	columnGap = 2
-	minColumn = 12 // no column gets narrower by cutting its cells
+	minColumn = 12 // cutting makes no column narrower than this
 )
 
 const cutTableHint = "values are cut to the width of the terminal: --output json shows them whole"

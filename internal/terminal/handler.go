@@ -18,7 +18,7 @@ import (
 
 // terminal describes the terminal that a screen writes to.
 type terminal struct {
-	width   int // in characters, 0 if unknown
+	width   int // the number of columns; 0 if unknown
 	colours bool
 }
 
@@ -44,8 +44,8 @@ func colours(env func(string) (string, bool)) bool {
 
 // The parts of a line of the log on a terminal.
 const (
-	messageWidth = 24 // the column of the attributes
-	// Longer values of attributes lose their middle, because the cause of an error is at its end.
+	messageWidth = 24 // attributes begin at this column
+	// longer values are shown without their middle, because the cause of an error is at its end
 	maxShown  = 120
 	shownHead = 80
 	shownTail = 40
@@ -60,8 +60,8 @@ type terminalLog struct {
 	level  slog.Leveler
 	prefix string       // the names of the open groups, each with a dot
 	attrs  []byte       // the formatted attributes of WithAttrs
-	cut    bool         // a value in attrs was cut
-	hinted *atomic.Bool // the hint about cut values was written
+	cut    bool         // true if a value in attrs was cut
+	hinted *atomic.Bool // true once the hint about cut values was written
 }
 
 func newTerminalLog(s *Screen, level slog.Leveler) *terminalLog {
@@ -95,7 +95,7 @@ func (h *terminalLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // Handle implements slog.Handler. Each line is one write.
 func (h *terminalLog) Handle(_ context.Context, r slog.Record) error {
-	line := *h // a copy, whose cut is that of the line
+	line := *h // a copy, whose field cut is for this line alone
 	var b []byte
 	if !r.Time.IsZero() {
 		b = r.Time.AppendFormat(b, "15:04:05 ")
@@ -154,7 +154,7 @@ func textOf(v slog.Value) string {
 
 // shortened replaces the middle of a long text by the number of left-out characters.
 func shortened(text string) (short string, cut bool) {
-	if len(text) <= maxShown { // the number of bytes, at least that of characters
+	if len(text) <= maxShown { // compares bytes, of which there are at least as many as characters
 		return text, false
 	}
 	all := []rune(text)
@@ -165,7 +165,7 @@ func shortened(text string) (short string, cut bool) {
 	return string(all[:shownHead]) + "…(+" + strconv.Itoa(left) + ")…" + string(all[len(all)-shownTail:]), true
 }
 
-// quotedIfOdd quotes a text with spaces, quotes, equal signs or unprintable characters, so that its end is clear and it has
+// quotedIfOdd quotes a text with spaces, quotes, equal signs or unprintable characters. So its end is clear, and it has
 // no control sequences.
 func quotedIfOdd(text string) string {
 	odd := func(r rune) bool { return r == '"' || r == '=' || unicode.IsSpace(r) || !unicode.IsPrint(r) }

@@ -32,10 +32,10 @@ func onTerminal(t *testing.T, level string, how terminal) (*slog.Logger, *bytes.
 	return logger, out
 }
 
-// attribute is key=value in a line, both perhaps quoted.
+// attribute matches key=value in a line; key and value may each be quoted.
 var attribute = regexp.MustCompile(`("(?:[^"\\]|\\.)*"|[^ ="]+)=("(?:[^"\\]|\\.)*"|[^ "]*)`)
 
-// parseLine reads a line of the terminal back.
+// parseLine parses a line that was written to a terminal.
 func parseLine(t *testing.T, line string) map[string]any {
 	t.Helper()
 	found := map[string]any{}
@@ -65,7 +65,7 @@ func unquoted(text string) string {
 	return text
 }
 
-// TestTerminalLog_Conforms runs the checks of the standard library for handlers.
+// TestTerminalLog_Conforms runs the checks that package slogtest has for handlers.
 func TestTerminalLog_Conforms(t *testing.T) {
 	var out *bytes.Buffer
 	slogtest.Run(t, func(t *testing.T) slog.Handler {
@@ -143,7 +143,7 @@ func TestTerminalLog(t *testing.T) {
 			t.Errorf("%s\n%s", bad, out)
 		}
 		out.Reset()
-		for _, r := range strings.ToValidUTF8(evil, "") + "\n\t" { // each character alone
+		for _, r := range strings.ToValidUTF8(evil, "") + "\n\t" { // one line for each character of evil
 			line(logger, slog.LevelInfo, "m", "v"+string(r), string(r))
 		}
 		if bad := steers(out.String()); bad != "" || strings.Contains(out.String(), "\t") || strings.Count(out.String(), "\n") != strings.Count(out.String(), " m ") {
@@ -152,7 +152,7 @@ func TestTerminalLog(t *testing.T) {
 	})
 	t.Run("SharedAttrs", func(t *testing.T) {
 		logger, out := onTerminal(t, "info", terminal{})
-		for n := range 64 { // with each possible amount of spare room in the slice of shared attributes
+		for n := range 64 { // 64 loggers, so that the slice of shared attributes has each possible amount of spare capacity
 			base := logger.With("base", strings.Repeat("x", n+1))
 			one, _ := base.With("n", "one"), base.With("n", "two")
 			out.Reset()
@@ -163,7 +163,7 @@ func TestTerminalLog(t *testing.T) {
 	})
 }
 
-// TestTerminalLog_Concurrent: loggers of one terminal share it; no line and no attribute gets into another.
+// TestTerminalLog_Concurrent: loggers that write to the same terminal at once mix neither lines nor attributes.
 func TestTerminalLog_Concurrent(t *testing.T) {
 	logger, out := onTerminal(t, "info", terminal{})
 	var all sync.WaitGroup
@@ -192,8 +192,8 @@ func TestTerminalLog_Concurrent(t *testing.T) {
 	}
 }
 
-// TestLogFormat: with the format json a terminal, too, gets JSON. Otherwise a terminal gets lines for people, and other
-// writers get whole values without colours.
+// TestLogFormat: with the format json, a terminal gets JSON as well. With other formats, a terminal gets lines for
+// people, and other writers get whole values without colours.
 func TestLogFormat(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, c := range []struct {
@@ -245,7 +245,7 @@ func TestColumns(t *testing.T) {
 		s := NewScreen(&out, nil)
 		s.terminal = how
 		c := NewColumns(s)
-		_, _ = fmt.Fprint(c, rows) // Flush has the error
+		_, _ = fmt.Fprint(c, rows) // Flush returns the error
 		if err := c.Flush(); err != nil {
 			t.Fatal(err)
 		}

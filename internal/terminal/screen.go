@@ -20,7 +20,7 @@ type Screen struct {
 	terminal *terminal // nil if w is not a terminal
 
 	mu   sync.Mutex
-	part []byte // the first bytes of a character; the next write has the others
+	part []byte // the first bytes of a character whose other bytes come in the next write
 }
 
 // NewScreen returns a screen that writes to w. env returns the variables with the features of the terminal.
@@ -58,7 +58,7 @@ func (s *Screen) Close() error {
 	return err //nolint:wrapcheck // see Write
 }
 
-// writeEscaped writes text without escaping it. The caller has escaped everything except the sequences for colours.
+// writeEscaped writes text as it is. The caller must have escaped it, except for the sequences that set colours.
 func (s *Screen) writeEscaped(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func visible(b []byte) []byte {
 // becomes \n. Only errors may have several lines; Printf indents all but the first.
 func Printf(w io.Writer, format string, args ...any) (int, error) {
 	if false {
-		_ = fmt.Sprintf(format, args...) // lets go vet check the arguments
+		_ = fmt.Sprintf(format, args...) // makes go vet check the arguments
 	}
 	values := make([]any, len(args))
 	for i, a := range args {
@@ -135,5 +135,5 @@ func (o oneLine) Format(s fmt.State, verb rune) {
 	} else {
 		text = lineBreaks.Replace(text)
 	}
-	_, _ = s.Write(visible([]byte(text))) // writes to a buffer of fmt, without errors
+	_, _ = s.Write(visible([]byte(text))) // a write to the buffer of fmt does not fail
 }

@@ -34,7 +34,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestPrintf: a value begins no line and no column; an error may have several lines, which are indented.
+// TestPrintf: a value cannot begin a new line or a new column. An error may have several lines, which are indented.
 func TestPrintf(t *testing.T) {
 	var out bytes.Buffer
 	_, err := Printf(&out, "%s|%-4s|%q|%d|%v\n", "a\nb\tc", "x", "y", 7, errors.New("one\ntwo"))

@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	// ErrTooLarge says that a request is larger than the whole pool.
+	// ErrTooLarge means that a request is larger than the whole pool.
 	ErrTooLarge = errors.New("more than the pool has")
-	// ErrTaken says that another caller of [Pool.GetFirst] waits already.
+	// ErrTaken means that another caller of [Pool.GetFirst] waits already.
 	ErrTaken = errors.New("another caller waits first")
 )
 
@@ -35,7 +35,7 @@ type Pool struct {
 	used      int64
 	first     *waiter
 	waiting   []*waiter
-	idle      map[int][][]byte // by capacity
+	idle      map[int][][]byte // idle buffers by their capacity
 	idleBytes int64
 	waits     uint64
 }
@@ -115,7 +115,7 @@ func (p *Pool) Acquire(ctx context.Context, n int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.Index(p.waiting, w)
-	if i < 0 { // the bytes were granted at the same moment
+	if i < 0 { // the bytes were granted meanwhile
 		p.give(n)
 	} else {
 		p.waiting = slices.Delete(p.waiting, i, i+1)
@@ -193,13 +193,13 @@ func (p *Pool) GetFirst(ctx context.Context, n int, held int64) ([]byte, error) 
 	}
 	p.mu.Lock()
 	switch {
-	case err == nil: // the n bytes are taken; the buffer may use more
+	case err == nil: // the budget has granted n bytes; the buffer may need more
 		p.used -= int64(n)
 		return p.get(n), nil
 	case p.first == w:
 		p.first = nil
 		p.serve()
-	default: // the bytes were granted at the same moment
+	default: // the bytes were granted meanwhile
 		p.give(int64(n))
 	}
 	return nil, err
@@ -216,7 +216,7 @@ func (p *Pool) Put(b []byte) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n == class(n) && p.used+p.idleBytes <= p.size { // at this point the buffer still counts as used
+	if n == class(n) && p.used+p.idleBytes <= p.size { // the buffer still counts as used here
 		p.idle[n] = append(p.idle[n], b[:0])
 		p.idleBytes += int64(n)
 	}
@@ -259,7 +259,7 @@ func (p *Pool) Keep(b []byte) {
 func (p *Pool) get(n int) []byte {
 	size := class(n)
 	if p.used+int64(size) > p.size {
-		size = n // rounding up must not exceed the budget
+		size = n // the rounded size must not exceed the budget
 	}
 	if b := p.find(size, p.size-p.used); b != nil {
 		p.used += int64(cap(b))
@@ -291,7 +291,7 @@ func (p *Pool) find(size int, most int64) []byte {
 	b := list[len(list)-1]
 	list[len(list)-1] = nil
 	if list = list[:len(list)-1]; len(list) == 0 && best != class(best) {
-		delete(p.idle, best) // otherwise sizes outside the classes would accumulate in the map
+		delete(p.idle, best) // empty entries of sizes outside of the classes would otherwise accumulate in the map
 	} else {
 		p.idle[best] = list
 	}
@@ -305,7 +305,7 @@ func (p *Pool) wait(n int64) *waiter {
 	return &waiter{n, make(chan struct{})}
 }
 
-// press signals that a caller began to wait. If a signal is still in the channel, it adds none.
+// press signals that a caller began to wait. If the channel still has a signal, it adds none.
 func (p *Pool) press() {
 	select {
 	case p.pressed <- struct{}{}:
@@ -313,7 +313,7 @@ func (p *Pool) press() {
 	}
 }
 
-// take counts n bytes as used and drops idle buffers that no longer fit.
+// take counts n bytes as used and drops the idle buffers that no longer fit into the budget.
 func (p *Pool) take(n int64) {
 	if p.used += n; p.used+p.idleBytes <= p.size {
 		return
@@ -330,7 +330,7 @@ func (p *Pool) take(n int64) {
 	}
 }
 
-// give returns n bytes to the budget and wakes the callers that now fit.
+// give returns n bytes to the budget and grants them to the callers that wait first.
 func (p *Pool) give(n int64) {
 	if p.used -= n; p.used < 0 {
 		panic(fmt.Sprintf("bytepool: %d bytes more released than taken", -p.used))
@@ -366,7 +366,7 @@ func class(n int) int {
 	}
 	step := 1 << bits.Len(uint(n-1))
 	if n > fine {
-		step >>= 3 // n lies in (4 steps, 8 steps]
+		step >>= 3 // n is in (4 steps, 8 steps]
 	}
 	return (n + step - 1) / step * step
 }

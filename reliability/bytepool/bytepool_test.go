@@ -120,7 +120,7 @@ func TestKeep(t *testing.T) {
 		t.Error("a new one")
 	}
 	for range 30 {
-		p.Keep(make([]byte, 0, 50_001)) // a size that class does not return
+		p.Keep(make([]byte, 0, 50_001)) // a size that no buffer of the pool has
 	}
 	if p.idleBytes > p.size || p.idleBytes < p.size-50_001 {
 		t.Errorf("%d idle", p.idleBytes)
@@ -133,8 +133,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestReuse: a buffer given to Put serves a later TryGet of about its size, without an allocation. Idle buffers do not
-// keep other callers from the budget.
+// TestReuse: a buffer that was given back with Put serves a later TryGet of about its size without an allocation. Idle
+// buffers do not keep other callers from their bytes.
 func TestReuse(t *testing.T) {
 	p := New(10 << 20)
 	a, _ := p.TryGet(3 << 20)
@@ -189,7 +189,7 @@ func TestOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		<-p.Pressed()
-		if !p.Short() || !p.TryAcquire(10) { // TryAcquire overtakes the callers that wait in Acquire
+		if !p.Short() || !p.TryAcquire(10) { // TryAcquire does not wait for the callers of Acquire
 			t.Error("short")
 		}
 		go func() {
@@ -210,7 +210,7 @@ func TestOrder(t *testing.T) {
 		}
 		p.Release(10)
 		synctest.Wait()
-		p.Release(60) // 40 stay
+		p.Release(60) // afterwards 40 bytes are in use
 		synctest.Wait()
 		if got := strings.Join(order, " "); got != "first a" || p.Used() != 90 {
 			t.Error(got, p.Used())
@@ -227,7 +227,7 @@ func TestOrder(t *testing.T) {
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(100)
-		p.Adjust(120) // more than the size
+		p.Adjust(120) // in use is more than the size of the pool
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
 		results := make(chan error, 3)

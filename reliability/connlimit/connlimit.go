@@ -17,17 +17,17 @@ import (
 	"sluice/reliability"
 )
 
-// floodLogEvery is how often the log mentions that connections were closed to make room.
+// floodLogEvery is how often the log says that connections were closed to make room for others.
 const floodLogEvery = time.Minute
 
-// state says what a connection does at the moment; it is derived from [http.ConnState] and from the handler.
+// state is what a connection does at the moment; it is derived from [http.ConnState] and from the calls of the handler.
 type state int
 
 // The order is the order in which connections are closed to make room.
 const (
-	idle    state = iota // its last request is answered
-	reading              // its next request has not arrived as a whole
-	serving              // its request is being answered
+	idle    state = iota // the response to its last request was written
+	reading              // its next request has not arrived completely
+	serving              // a handler answers its request
 )
 
 // Listener is a listener that holds at most limit connections. It always accepts a new one: when all places are taken,
@@ -35,28 +35,28 @@ const (
 // answered; each time the oldest. So a client that opens connections and sends nothing cannot keep a request out, and
 // costs a bounded number of sockets and goroutines.
 type Listener struct {
-	net.Listener // set by Listen or On
+	net.Listener // the listener that accepts connections, set by Listen or On
 
 	server string
 	limit  int
 	logger *slog.Logger
-	lines  *reliability.Sparse // about closed connections
+	lines  *reliability.Sparse // limits the log lines about closed connections
 	closed prometheus.Counter
 
 	mu    sync.Mutex
 	open  map[*conn]struct{}
-	turns uint64 // counts changes of state
+	turns uint64 // number of changes of state so far, of all connections
 }
 
 // conn is a connection that the listener let in.
 type conn struct {
 	net.Conn
 	client string
-	ended  chan struct{} // closed when its goroutine in net/http ends
+	ended  chan struct{} // closed when the goroutine of the connection in net/http ends
 
 	// Guarded by Listener.mu.
 	state state
-	since uint64 // turn of its last change of state
+	since uint64 // value of Listener.turns at the last change of its state
 }
 
 // New returns a listener. server is the name of the server in log lines. closed counts the connections that were closed
@@ -126,14 +126,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 	_ = victim.Close()
 	l.told()
-	if !busy { // a handler that hangs must not keep new connections out
+	if !busy { // a handler that hangs must not keep out new connections
 		<-victim.ended
 	}
 	return c, nil
 }
 
-// admit adds c. If all places are taken, it removes another connection and returns it as victim. busy is true if a
-// handler is answering a request of the victim.
+// admit adds c. If the listener then has too many connections, admit removes another connection and returns it as
+// victim. busy is true if a handler is answering a request of the victim.
 func (l *Listener) admit(c *conn) (victim *conn, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +152,7 @@ func (l *Listener) admit(c *conn) (victim *conn, busy bool) {
 	return victim, busy
 }
 
-// told counts a closed connection and logs the first one of a minute.
+// told counts a closed connection and logs the first one in each minute.
 func (l *Listener) told() {
 	l.closed.Inc()
 	if left, ok := l.lines.Next(); ok {
@@ -160,7 +160,7 @@ func (l *Listener) told() {
 	}
 }
 
-// note sets the state of a connection. It returns false for one that was closed to make room.
+// note sets the state of a connection. It returns false for a connection that was closed to make room.
 func (l *Listener) note(c *conn, s state) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +191,7 @@ func (l *Listener) Follow(nc net.Conn, is http.ConnState) {
 		delete(l.open, c)
 		l.mu.Unlock()
 		close(c.ended)
-	case http.StateNew: // Accept has added it
+	case http.StateNew: // Accept has already added the connection
 	}
 }
 
@@ -206,7 +206,7 @@ func (l *Listener) Marks(next http.Handler) http.Handler {
 	})
 }
 
-// from returns the connection of a client, nil if it was closed to make room.
+// from returns the connection of a client address, nil if it was closed to make room.
 func (l *Listener) from(client string) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()

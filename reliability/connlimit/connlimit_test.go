@@ -14,13 +14,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// flooded is a server with few places for connections.
+// flooded is a server that allows only a few connections.
 type flooded struct {
 	conns   *Listener
 	address string
 }
 
-// serveFlooded starts a server whose handler calls live for the path /live.
+// serveFlooded starts a server with this limit of connections, whose handler calls live for a request of /live.
 func serveFlooded(t *testing.T, limit int, live func()) flooded {
 	t.Helper()
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ type client struct {
 	r *bufio.Reader
 }
 
-// dial connects and sends text. The connection stays open to the end of the test.
+// dial opens a connection and sends text. The connection stays open until the end of the test.
 func (f flooded) dial(t *testing.T, text string) client {
 	t.Helper()
 	var d net.Dialer
@@ -144,8 +144,8 @@ func TestListener_Flood(t *testing.T) {
 	}
 }
 
-// TestListener_Order: to make room, the oldest idle connection is closed first, then one whose request has not arrived
-// as a whole. The connection whose request is being answered stays.
+// TestListener_Order: to make room for a connection, the listener closes the oldest idle one. If none is idle, it
+// closes one whose request has not arrived completely; it does not close one whose request is being answered.
 func TestListener_Order(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	first := sync.OnceFunc(func() {

@@ -20,7 +20,7 @@ const BatchOverhead = 61
 // Size returns the largest size of the record in a record batch, in bytes; its timestamp and offset may be encoded
 // shorter. A topic's max.message.bytes limits the whole batch: compare it with BatchOverhead + Size.
 func (r *Record) Size() int {
-	n := 1 + 10 + 5 // attributes, delta of the timestamp, delta of the offset
+	n := 1 + 10 + 5 // attributes, timestamp delta and offset delta of a record
 	n += sized(len(r.Key)) + sized(len(r.Value)) + varint(len(r.Headers))
 	for _, h := range r.Headers {
 		n += sized(len(h.Key)) + sized(len(h.Value))
@@ -28,7 +28,7 @@ func (r *Record) Size() int {
 	return sized(n)
 }
 
-// sized returns the size of n bytes together with their length prefix.
+// sized returns the size of n bytes plus that of their length prefix.
 func sized(n int) int { return varint(n) + n }
 
 // varint returns the size of a length in zigzag encoding.
@@ -84,14 +84,14 @@ func escape(s string) string {
 	switch s {
 	case "":
 		return "-"
-	case "-", ".", "..": // "-" means an empty s, and the others mean folders
+	case "-", ".", "..": // "-" already means an empty s, and "." and ".." mean folders
 		return strings.ReplaceAll(strings.ReplaceAll(s, "-", "%2D"), ".", "%2E")
 	}
 	return url.QueryEscape(s)
 }
 
-// of reports whether a link can belong to the record with these coordinates, under any pipeline. Readers fetch the
-// object that a link names, so a hostile record must not name another one.
+// of reports whether a link can belong to the record with these coordinates, under any pipeline name. Readers fetch the
+// object that a link names, so a hostile dead letter must not name the object of another record.
 func (k Link) of(c idempotency.Coordinates) bool {
 	pipeline, ok := strings.CutPrefix(k.Key, "_sluice/")
 	pipeline, path := strings.TrimSuffix(pipeline, linkPath(c)), strings.HasSuffix(pipeline, linkPath(c))
@@ -156,7 +156,7 @@ func (f Form) object(l Letter) *Object {
 		head.Headers = append(head.Headers, objectHeader{[]byte(h.Key), h.Value})
 	}
 	line, err := json.Marshal(head)
-	if err != nil { // cannot happen: the head holds only bytes and numbers
+	if err != nil { // cannot happen: the head has only bytes and numbers
 		panic(err)
 	}
 	b := make([]byte, 0, len(line)+1+len(l.Value))

@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// TestSize: Size is at least what Kafka's encoding takes, and at most 20 bytes more.
+// TestSize: Size returns at least the bytes that a dead letter takes in Kafka's encoding, and at most 20 more.
 func TestSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := forms().Draw(t, "form").Encode(letters(500).Draw(t, "letter"))
@@ -28,7 +28,7 @@ func TestSize(t *testing.T) {
 	})
 }
 
-// TestFitLosesNothing: with any limit, the whole record is in the dead letter or in the object that it links.
+// TestFitLosesNothing: with any limit, the whole record is in the dead letter and the object that it links together.
 func TestFitLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, f := letters(4000).Draw(t, "letter"), forms().Draw(t, "form")
@@ -69,7 +69,7 @@ func TestFitLosesNothing(t *testing.T) {
 	})
 }
 
-// TestFitOrder: the less room there is, the more of a dead letter is cut or moved into the object, in the order that
+// TestFitOrder: the smaller the limit is, the more of a dead letter is cut or moved into the object, in the order that
 // Fit documents.
 func TestFitOrder(t *testing.T) {
 	l := some()
@@ -86,7 +86,7 @@ func TestFitOrder(t *testing.T) {
 		{full - 300, 0, 1000, 10_000},
 		{full - 600, 0, 250, 10_000},
 		{full - 1300, 0, 0, 10_000},
-		{full - 1600, 500, 1000, 0}, // the value is in the object, so there is room for the texts again
+		{full - 1600, 500, 1000, 0}, // from here on the value is in the object, which makes room for the texts
 		{3000, 500, 1000, 0},
 		{1700, 0, 250, 0},
 		{1400, 0, 0, 0},

@@ -111,13 +111,14 @@ func (l *Letter) JSON() []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(d); err != nil { // cannot happen: the document holds only texts and numbers
+	if err := e.Encode(d); err != nil { // cannot happen: the document has only texts and numbers
 		panic(err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// toJSON returns bytes as a JSON string and its encoding: "" for UTF-8, otherwise base64. nil becomes null.
+// toJSON returns bytes as a JSON string and the encoding of that string: "" for UTF-8, otherwise base64. nil becomes
+// null.
 func toJSON(b []byte) (s *string, encoding string) {
 	if b == nil {
 		return nil, ""
@@ -146,11 +147,11 @@ func timestampText(ms int64) *string {
 	return optional(t.Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// received is the JSON form of a dead letter that is read. Sluice or another program wrote it, so fields may vary in
-// type.
+// received is the JSON form of a dead letter that is read. Sluice or another program wrote it, so a field may have one
+// of several types.
 type received struct {
 	Topic         string          `json:"original_topic"`
-	Partition     json.RawMessage `json:"original_partition"` // a number, or a string that holds one
+	Partition     json.RawMessage `json:"original_partition"` // a number, or a string that has a number
 	Offset        json.RawMessage `json:"original_offset"`
 	Key           json.RawMessage `json:"original_key"` // a string, or any other JSON, which then is the key itself
 	KeyEncoding   string          `json:"original_key_encoding"`
@@ -197,7 +198,7 @@ func parseJSON(r Record) (Letter, error) {
 	}
 	var d received
 	if err := json.Unmarshal(r.Value, &d); err != nil {
-		return Letter{}, malformed("the value is not the JSON of a dead letter") // err is left out, as it may quote the value
+		return Letter{}, malformed("the value is not the JSON of a dead letter") // err is left out of the text, because it may quote the value
 	}
 	if v := d.DLQVersion; v != "" && v != "1" && !strings.HasPrefix(v, "1.") {
 		return Letter{}, malformed("dlq_version is not 1.x")
@@ -217,7 +218,7 @@ func parseJSON(r Record) (Letter, error) {
 		Member: d.WorkerInstance, Correlation: d.CorrelationID, Batch: d.BatchID,
 	}
 	written := b.time("dlq_timestamp", d.DLQTimestamp)
-	if l.LastFailure.IsZero() && d.Reason == "" { // another program wrote it, and it has no other time
+	if l.LastFailure.IsZero() && d.Reason == "" { // another program wrote the dead letter, and it has no other time
 		l.LastFailure = written
 	}
 	l.Written = writtenAt(written, l.LastFailure)

@@ -13,7 +13,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Two documents as other programs write them: the partition is a text or a number, the value a text or an object.
+// Two documents as other programs write them. In one the partition is a text, in the other a number; the value is a
+// text or an object.
 const (
 	documentOne = `{
   "original_topic": "user.events.v1",

@@ -18,23 +18,23 @@ type Letter struct {
 	Key       []byte
 	Value     []byte
 	Headers   []Header
-	// Link names the object with the rest of the record, if the dead letter is too large for its topic. It is zero if
-	// nothing is missing. Parts that only the object has are nil here until [Whole] restores them.
+	// Link names the object with the parts of the record that are missing here because the dead letter would be too
+	// large for its topic. It is zero if nothing is missing. The missing parts are nil until [Whole] restores them.
 	Link Link
 
 	Class  classify.Class
 	Reason Reason
-	Detail string // what is wrong and where, for an operator; never bytes of the record
-	Trace  string // the chain of errors or a stack; never bytes of the record
+	Detail string // the fault and its place, for an operator; never bytes of the record
+	Trace  string // the chain of errors, or a stack; never bytes of the record
 
-	Retries      int // attempts after the first failure
+	Retries      int // number of attempts after the first failure
 	FirstFailure time.Time
 	LastFailure  time.Time
 	// Written is when the dead letter was written to its topic, to the millisecond, or zero before that. [Parse] sets
 	// it to LastFailure if the record does not contain it.
 	Written time.Time
 
-	Member      string // the member that wrote the dead letter
+	Member      string // id of the member that wrote the dead letter
 	Correlation string // id of the record in log lines, see [Correlation]
 	Batch       string // id of the sealed batch, as in log lines
 }
@@ -48,10 +48,10 @@ type Header struct {
 // Link names the object that holds a whole record. Keys are relative to the root of all tables; [Object] documents the
 // content.
 type Link struct {
-	Key    string // as [LinkKey] makes it, "" for no link
-	Bytes  int64  // size of the object
-	SHA256 string // hash of the object, in hex
-	// Record is true if the dead letter lacks the record's key and headers, and not only its value.
+	Key    string // key of the object, made by [LinkKey]; "" for no link
+	Bytes  int64  // size of the object in bytes
+	SHA256 string // hash of the object in hex
+	// Record is true if the dead letter lacks the record's key, value and headers, false if it lacks only the value.
 	Record bool
 }
 
@@ -60,7 +60,7 @@ type Reason string
 
 // The reasons that do not concern the format of a value. Decoders define the others.
 const (
-	Isolated         Reason = "isolated"            // the record alone fails, for an unknown reason, while those around it pass
+	Isolated         Reason = "isolated"            // the record fails alone, for an unknown reason, while the records before and after it do not fail
 	Tombstone        Reason = "tombstone"           // the value is null, and the configuration makes tombstones dead letters
 	NullKey          Reason = "null_key"            // the key is null, and the configuration requires keys
 	UnknownField     Reason = "unknown_field"       // the schema lacks a field, and the configuration refuses such fields

@@ -29,8 +29,9 @@ type Envelope string
 
 // The envelopes.
 const (
-	EnvelopeHeaders Envelope = "headers" // in headers after the record's own; key, value and headers stay unchanged
-	EnvelopeJSON    Envelope = "json"    // in the value, which is [Letter.JSON]; the key stays unchanged
+	// The dead letter is in headers after the record's own; key, value and headers of the record stay unchanged.
+	EnvelopeHeaders Envelope = "headers"
+	EnvelopeJSON    Envelope = "json" // the dead letter is in the value, which is [Letter.JSON]; the key stays unchanged
 )
 
 // Form says how the dead letters of one pipeline are encoded.
@@ -46,14 +47,15 @@ var ErrMalformed = errors.New("not a dead letter")
 // KIP-1317; the others are Sluice's own. versionHeader comes first. The headers before the last versionHeader belong to
 // the record. If the record was a dead letter itself, they include the headers of that one.
 const (
-	versionHeader      = "sluice.version"
-	envelopeHeader     = "sluice.envelope" // "json", or absent
-	clusterHeader      = "sluice.cluster"
-	topicHeader        = "sluice.topic"
-	topicIDHeader      = "sluice.topic_id"
-	partitionHeader    = "sluice.partition"
-	offsetHeader       = "sluice.offset"
-	timestampHeader    = "sluice.timestamp" // of the record, in milliseconds: the dead-letter topic may set its own
+	versionHeader   = "sluice.version"
+	envelopeHeader  = "sluice.envelope" // its value is "json"; without this header it is EnvelopeHeaders
+	clusterHeader   = "sluice.cluster"
+	topicHeader     = "sluice.topic"
+	topicIDHeader   = "sluice.topic_id"
+	partitionHeader = "sluice.partition"
+	offsetHeader    = "sluice.offset"
+	// Timestamp of the record in milliseconds: the dead-letter topic may set its own timestamps.
+	timestampHeader    = "sluice.timestamp"
 	classHeader        = "sluice.class"
 	reasonHeader       = "sluice.reason"
 	retriesHeader      = "sluice.retries"
@@ -66,7 +68,7 @@ const (
 	linkHeader         = "sluice.link"
 	linkBytesHeader    = "sluice.link.bytes"
 	linkSHA256Header   = "sluice.link.sha256"
-	linkHoldsHeader    = "sluice.link.holds" // "value", or "record" for key and headers, too
+	linkHoldsHeader    = "sluice.link.holds" // "value", or "record" if the object has the key and the headers, too
 
 	connectPrefix    = "__connect.errors."
 	messageHeader    = connectPrefix + "exception.message"
@@ -157,11 +159,11 @@ func (l *Letter) stage() string {
 	}
 }
 
-// exception returns the name that stands where Kafka Connect has a Java exception class, because tools group errors by
-// it.
+// exception returns the text that stands where Kafka Connect has the name of a Java exception class, because tools
+// group errors by it.
 func (l *Letter) exception() string { return "sluice." + l.Class.String() + "." + string(l.Reason) }
 
-// disposition maps the reason to one of the two values of KIP-1317.
+// disposition maps the reason to one of the two values that KIP-1317 defines.
 func (l *Letter) disposition() string {
 	if l.Reason == RetriesExhausted {
 		return "MAX_DELIVERY_ATTEMPTS_REACHED"
@@ -330,7 +332,7 @@ func (b *block) time(name string) time.Time {
 	return t
 }
 
-// classNamed returns the class with the given name and reports whether there is one.
+// classNamed returns the class with the given name. Its second result is false if there is none.
 func classNamed(name string) (classify.Class, bool) {
 	for c := classify.Transient; c <= classify.Canceled; c++ {
 		if c.String() == name {
@@ -350,8 +352,8 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// writtenAt returns when a dead letter was written, to the millisecond. If the letter does not say it, as in earlier
-// versions, it is the last failure, which is close to it.
+// writtenAt returns when a dead letter was written, to the millisecond. If the dead letter does not say that, as those
+// of earlier versions, it returns the time of the last failure, which is close to it.
 func writtenAt(written, lastFailure time.Time) time.Time {
 	if written = written.Truncate(time.Millisecond); written.IsZero() {
 		return lastFailure.Truncate(time.Millisecond)

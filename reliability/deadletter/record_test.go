@@ -79,7 +79,7 @@ func TestWordsOfOthers(t *testing.T) {
 	}
 }
 
-// TestParseUndoesEncode: Parse undoes Encode in both envelopes, for any record.
+// TestParseUndoesEncode: for any record and both envelopes, Parse returns the letter that was passed to Encode.
 func TestParseUndoesEncode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, f := letters(200).Draw(t, "letter"), forms().Draw(t, "form")
@@ -91,8 +91,8 @@ func TestParseUndoesEncode(t *testing.T) {
 	})
 }
 
-// TestLetterOfALetter: if a dead letter becomes a dead letter itself, parsing it returns the first one byte for byte,
-// and parsing that returns its record.
+// TestLetterOfALetter: a dead letter can itself become a dead letter. Parsing the second one returns the first one byte
+// for byte, and parsing the first one returns the record.
 func TestLetterOfALetter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inner, f := letters(60).Draw(t, "inner"), forms().Draw(t, "form")
@@ -112,7 +112,7 @@ func TestLetterOfALetter(t *testing.T) {
 	})
 }
 
-// TestAppendedHeaders: headers that a forwarding program appends to a dead letter change nothing.
+// TestAppendedHeaders: if a program forwards a dead letter and appends headers, Parse returns the same letter.
 func TestAppendedHeaders(t *testing.T) {
 	l := some()
 	r := deadletter.Form{}.Encode(l)
@@ -220,8 +220,8 @@ func TestTimestampsOfAnyYear(t *testing.T) {
 	}
 }
 
-// TestWritten: a dead letter says when it was written, in both envelopes, always in the same number of bytes. For a
-// letter of an earlier version it is the last failure.
+// TestWritten: in both envelopes, a dead letter says when it was written, always in the same number of bytes. If it is
+// of an earlier version, which did not write this time, the time of the last failure counts.
 func TestWritten(t *testing.T) {
 	for _, envelope := range []deadletter.Envelope{deadletter.EnvelopeHeaders, deadletter.EnvelopeJSON} {
 		l, size := some(), 0
@@ -248,7 +248,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// FuzzParse: no record makes Parse panic, and a letter that Parse accepts can be encoded and parsed again.
+// FuzzParse: no record makes Parse panic. A letter that Parse accepts can be encoded and parsed again.
 func FuzzParse(f *testing.F) {
 	add := func(r deadletter.Record) {
 		var flat []byte
@@ -274,7 +274,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		l = mustParse(t, deadletter.Form{Pipeline: "p"}.Encode(l)) // now its texts are cut to our limits
+		l = mustParse(t, deadletter.Form{Pipeline: "p"}.Encode(l)) // encoding cuts its texts to the limits of this version
 		same(t, l, mustParse(t, deadletter.Form{Pipeline: "p"}.Encode(l)))
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// some returns a dead letter with every field but a link.
+// some returns a dead letter in which every field is set, except the link.
 func some() deadletter.Letter {
 	return deadletter.Letter{
 		Source: idempotency.Coordinates{
@@ -29,7 +29,7 @@ func some() deadletter.Letter {
 	}
 }
 
-// bytesOf draws nil, no bytes, a text or any bytes.
+// bytesOf draws nil, an empty slice, a text, or any bytes, of at most most bytes.
 func bytesOf(most int) *rapid.Generator[[]byte] {
 	return rapid.OneOf(
 		rapid.Just([]byte(nil)), rapid.Just([]byte{}),

@@ -36,10 +36,12 @@ const (
 	StoreDenied      Reason = "store_denied"
 	// KafkaDown: Kafka does not answer, or its answers do not fit together for the moment, for example while a leader
 	// or a topic changes.
-	KafkaDown     Reason = "kafka_down"
-	KafkaDenied   Reason = "kafka_denied"
-	Paused        Reason = "paused"
-	OperationsLog Reason = "operations_log"
+	KafkaDown   Reason = "kafka_down"
+	KafkaDenied Reason = "kafka_denied"
+	// KafkaIncompatible: the server at an address does not speak Kafka's protocol, or a broker is too old.
+	KafkaIncompatible Reason = "kafka_incompatible"
+	Paused            Reason = "paused"
+	OperationsLog     Reason = "operations_log"
 
 	// Flood: so many records of a topic are bad that an operator must decide whether they become dead letters.
 	Flood Reason = "flood"
@@ -75,8 +77,8 @@ type Hold struct {
 // is Fatal.
 type Error struct {
 	Reason Reason
-	Detail string // what was found and what to do, for an operator; never bytes of a record
-	Err    error  // the cause, or nil
+	Detail string // the cause and what to do about it, for an operator; never bytes of a record
+	Err    error  // the error that led to the hold, or nil
 }
 
 // New returns an [Error], marked Fatal. cause may be nil.

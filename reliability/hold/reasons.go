@@ -13,21 +13,21 @@ type Dependency string
 
 // The dependencies.
 const (
-	Kafka        Dependency = "kafka" // each broker has a guard of its own: "kafka broker 1"
+	Kafka        Dependency = "kafka" // each broker also has a guard of its own, named like "kafka broker 1"
 	Store        Dependency = "store"
 	DeadLetters  Dependency = "dead_letters"
 	Fingerprints Dependency = "postgres"
 	Operations   Dependency = "operations_log"
 )
 
-// rule has the facts about a reason that all parts of the connector use.
+// rule has the facts about one reason. All parts of the connector use them.
 type rule struct {
 	level   slog.Level          // of the log line: ERROR needs an operator, WARN ends by itself, INFO was requested by an operator
-	command func(target) string // the arguments of the command that ends the hold, nil if none does
+	command func(target) string // returns the arguments of the command that ends the hold; nil if no command does
 	ends    string              // what ends the hold, for operators; begins with "by itself" or "an operator"
 
-	dependency   Dependency // whose failure the reason means, or ""
-	endsByRecord bool       // only reading a record ends the hold: no check can see that the cause is gone
+	dependency   Dependency // the dependency whose failure the reason means, "" for none
+	endsByRecord bool       // true if only reading a record ends the hold, because no check can see that the cause is gone
 }
 
 // rules is the table of reasons. The reader, health, commands and alerts use it; tests compare docs/operations.md with
@@ -77,6 +77,8 @@ var rules = map[Reason]rule{
 	OperationsLog: {level: slog.LevelError, dependency: Operations, ends: "an operator: put the entry that connector audit verify names back as it was; until then pauses are unknown"},
 	KafkaDenied: {level: slog.LevelError, dependency: Kafka, ends: "by itself once Kafka accepts the connector: the certificate, password or token that the " +
 		"detail names is right, or its user may Read and Describe the topic and Read the group. Checked every minute"},
+	KafkaIncompatible: {level: slog.LevelError, dependency: Kafka, ends: "by itself once the address that the detail names is that of a Kafka broker of version 2.8 or newer: " +
+		"correct kafka.brokers and advertised.listeners, or upgrade the broker. Checked every minute"},
 }
 
 // Reasons returns all reasons, sorted.

@@ -16,8 +16,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// TestReasons: each constant of hold.go has a rule and a section in docs/operations.md. It reads the constants from the
-// source, because Go cannot list them.
+// TestReasons: each reason that hold.go declares has a rule and a section in docs/operations.md. The test reads the
+// constants from the source, because Go cannot list them.
 func TestReasons(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "hold.go", nil, 0)
 	if err != nil {

@@ -72,7 +72,7 @@ func frames() string {
 	for {
 		f, more := all.Next()
 		if strings.HasPrefix(f.Function, "runtime.") && strings.HasSuffix(f.Function, "gopanic") {
-			lines = nil // the frames so far belong to the recovery
+			lines = nil // the frames found so far belong to the recovery from the panic
 		} else if !strings.HasPrefix(f.Function, "runtime.") {
 			lines = append(lines, fmt.Sprintf("%s %s:%d", f.Function, path.Base(f.File), f.Line))
 		}

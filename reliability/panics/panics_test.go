@@ -19,7 +19,7 @@ func TestCatch_NoPanic(t *testing.T) {
 	}
 }
 
-// TestCatch: the error of a panic names its place, and quotes nothing of its data.
+// TestCatch: the error of a panic names its place and quotes nothing of its value.
 func TestCatch(t *testing.T) {
 	secret := "geheim"
 	var none []int
@@ -48,7 +48,7 @@ func TestCatch(t *testing.T) {
 //go:noinline
 func throws(value any) error { panic(value) }
 
-// TestSeen: a panic counts as new if its text or its place differs from that of the last one.
+// TestSeen: a panic counts as new if its text or its place differs from that of the panic before.
 func TestSeen(t *testing.T) {
 	fails := func(value any) error { return panics.Catch(func() error { return throws(value) }) }
 	var s panics.Seen

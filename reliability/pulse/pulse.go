@@ -44,9 +44,9 @@ func (l *Loops) Begin(name string) *Loop {
 type State struct {
 	ID      uint64 // unique in the process
 	Name    string
-	Working bool   // whether it has work
-	Waiting bool   // whether it waits on purpose for something outside of the loops of the process
-	Turns   uint64 // number of turns so far
+	Working bool   // true if the loop has work
+	Waiting bool   // true if the loop waits on purpose for something outside of the loops of the process
+	Turns   uint64 // number of turns of the loop so far
 }
 
 // States returns the states of all loops, in the order in which they began.

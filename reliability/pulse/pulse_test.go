@@ -15,7 +15,7 @@ func TestLoop(t *testing.T) {
 	a.Turn()
 	b.Work()
 	b.Wait()
-	b.Wait() // a function that the loop calls waits, too
+	b.Wait() // a function that the loop calls waits, too, so waits may be nested
 	b.Done()
 	want := []pulse.State{
 		{ID: 1, Name: "a", Working: true, Turns: 2},
@@ -27,7 +27,7 @@ func TestLoop(t *testing.T) {
 	b.Done()
 	b.Rest()
 	a.End()
-	c := all.Begin("a") // another one of the same name
+	c := all.Begin("a") // a new loop with the name of one that has ended
 	c.Work()
 	want = []pulse.State{
 		{ID: 2, Name: "b", Turns: 3},

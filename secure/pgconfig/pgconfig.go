@@ -57,7 +57,7 @@ func Parse(o Options) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// Bounds of what a server may send.
+// The bounds for what a server may send.
 const (
 	// maxMessage bounds a message in bytes. A row is one message, and the rows of Sluice's tables have a few KiB.
 	maxMessage = 1 << 20
@@ -100,18 +100,18 @@ func (c *boundConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// targets returns all hosts that pgx tries, in its order.
+// targets returns all hosts that pgx would try, in its order.
 func targets(c *pgconn.Config) []*pgconn.FallbackConfig {
 	return append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
 }
 
-// verify makes pgx connect to every host by TLS and verify it by the CA certificates in caFile.
+// verify makes pgx use TLS for every host, and verify each host with the CA certificates in caFile.
 func verify(c *pgconn.Config, caFile string) error {
 	type place struct {
 		host string
 		port uint16
 	}
-	var own *tls.Config // with the client certificate, if the URL names one
+	var own *tls.Config // the client certificate that the URL names, if any
 	for _, t := range targets(c) {
 		if t.TLSConfig != nil {
 			own = t.TLSConfig

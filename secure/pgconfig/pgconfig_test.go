@@ -30,7 +30,7 @@ func TestParse(t *testing.T) {
 	const at = "postgres://u:" + password + "@"
 	for _, tt := range []struct {
 		o    Options
-		want string // of the error; "" for none
+		want string // a part of the error's text; "" if there is no error
 	}{
 		{Options{URL: at + "db.example/x?sslmode=verify-full"}, ""},
 		{Options{URL: at + "db.example/x"}, "db.example without verifying the server's certificate"},
@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 		{Options{URL: at + "[::1]/x?sslmode=disable"}, ""},
 		{Options{URL: at + "localhost/x?sslmode=disable"}, ""},
 		{Options{URL: "postgres:///x?host=/run/postgresql&password=" + password}, ""},
-		{Options{URL: "postgres://u@db.example/x"}, ""}, // no secret
+		{Options{URL: "postgres://u@db.example/x"}, ""}, // the URL has no secret
 		{Options{URL: at + "db.example/x?sslmode=disable", InsecurePlaintext: true}, ""},
 		{Options{URL: at + "db.example/x", CAFile: ca}, ""},
 		{Options{URL: at + "a.example,b.example/x?sslmode=require", CAFile: ca}, ""},
@@ -75,10 +75,10 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// server is a Postgres server that asks for the password in the clear. It speaks TLS if it has a certificate.
+// server is a Postgres server that asks for the password in plain text. It supports TLS if it has a certificate.
 type server struct {
 	mu   sync.Mutex
-	read bytes.Buffer // all bytes that arrived, decrypted
+	read bytes.Buffer // all bytes that the server received, decrypted
 }
 
 func (s *server) heard(text string) bool {
@@ -108,7 +108,7 @@ func (s *server) serve(conn net.Conn, config *tls.Config) {
 		if !ok {
 			return
 		}
-		if binary.BigEndian.Uint32(body) == 80877103 { // SSLRequest
+		if binary.BigEndian.Uint32(body) == 80877103 { // the request for TLS
 			if config == nil {
 				_, _ = conn.Write([]byte("N"))
 				continue
@@ -117,13 +117,14 @@ func (s *server) serve(conn net.Conn, config *tls.Config) {
 			conn = tls.Server(conn, config)
 			continue
 		}
-		_, _ = conn.Write([]byte("R\x00\x00\x00\x08\x00\x00\x00\x03")) // a password, in the clear
+		_, _ = conn.Write([]byte("R\x00\x00\x00\x08\x00\x00\x00\x03")) // asks for the password in plain text
 		_, _ = message(1)
-		_, _ = conn.Write([]byte("R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I")) // welcome
+		// Tells the client that it is connected.
+		_, _ = conn.Write([]byte("R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I"))
 	}
 }
 
-// connect connects to a server by the name db.example.
+// connect connects to a server under the name db.example.
 func connect(t *testing.T, o Options, certificate *tls.Config) (*server, error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -162,7 +163,7 @@ func connect(t *testing.T, o Options, certificate *tls.Config) (*server, error) 
 }
 
 // TestPasswordStays: a server without TLS, or with an untrusted certificate, never gets the password. A server with a
-// certificate of the CA gets it, and so does one without TLS if InsecurePlaintext is set.
+// certificate of the CA gets it, and so does a server without TLS if InsecurePlaintext is set.
 func TestPasswordStays(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	own, other := certs.NewCA(t, "own"), certs.NewCA(t, "other")
@@ -205,8 +206,8 @@ func TestParse_Bounds(t *testing.T) {
 	row := whole('D', "\x00\x01\x00\x00\x0f\xa0"+text)
 	for name, tt := range map[string]struct {
 		start, reply string
-		again        string // sent without end
-		want         string // of the error
+		again        string // the server sends this again and again
+		want         string // a part of the error's text
 	}{
 		"a message of 2 GiB":     {"R\x7f\xff\xff\xff", "", "", "invalid body length"},
 		"a message of 600 MiB":   {message('S', huge, ""), "", text, "invalid body length"},
@@ -243,7 +244,7 @@ func TestParse_Bounds(t *testing.T) {
 }
 
 // sends starts a server that sends start to each client, reply after the first request, and then again in a loop until
-// 100 MiB are sent. It returns the server's address.
+// it has sent 100 MiB. It returns the address of the server.
 func sends(t *testing.T, start, reply, again string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -280,7 +281,7 @@ func sends(t *testing.T, start, reply, again string) (address string) {
 	return l.Addr().String()
 }
 
-// TestBoundConn: the bound applies to one reply, and each request resets it.
+// TestBoundConn: the bound limits the bytes of one reply, and each request begins a new count.
 func TestBoundConn(t *testing.T) {
 	near, far := net.Pipe()
 	defer func() { _, _ = near.Close(), far.Close() }()

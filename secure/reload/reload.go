@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Every is the pause between two reads of a file. A secret that is removed from the file works no longer than this, if
-// the file is usable afterwards.
+// Every is the pause between two reads of a file. A secret that is removed from the file is accepted at most this long,
+// if the file can be used after the change.
 const Every = 5 * time.Second
 
 // File holds the parsed content of a file, of other files that it names included. The last usable content stays in
@@ -22,8 +22,8 @@ type File[T any] struct {
 	logger *slog.Logger
 	value  atomic.Pointer[T]
 
-	mu     sync.Mutex // serializes Refresh
-	broken string     // the error logged last, so that each one is logged once
+	mu     sync.Mutex // held during Refresh, so that only one runs
+	broken string     // the text of the error that was logged last; an equal one is not logged again
 }
 
 // Open reads a file; the error is that of an unusable one. read must not quote secrets in its errors: they are logged.
@@ -68,6 +68,6 @@ func (f *File[T]) Watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		_ = f.Refresh(ctx) // cannot fail: Open found the file usable
+		_ = f.Refresh(ctx) // cannot fail, because Open found the file usable
 	}
 }

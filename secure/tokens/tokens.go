@@ -17,10 +17,10 @@ type Role int
 
 // The roles.
 const (
-	Viewer   Role = iota + 1 // reads everything except the contents of records
-	Operator                 // pauses, resumes, allows floods, rechecks holds
-	Replayer                 // reads contents of records; replays, discards and acknowledges dead letters
-	Admin                    // moves positions, sets the log level, reads profiles
+	Viewer   Role = iota + 1 // may read everything except the contents of records
+	Operator                 // may also pause and resume, allow floods, and recheck holds
+	Replayer                 // may also read the contents of records, and replay, discard and acknowledge dead letters
+	Admin                    // may also move positions, set the log level, and read profiles
 )
 
 // roles are the names of the roles, from [Viewer] on.
@@ -52,7 +52,7 @@ func ParseRole(name string) (Role, error) {
 type Token struct {
 	Name    string
 	Role    Role
-	Expires time.Time // zero: never
+	Expires time.Time // zero if it does not expire
 
 	hash [sha256.Size]byte
 }
@@ -62,7 +62,7 @@ func (t Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.
 
 // Set is the content of a file. It is immutable.
 type Set struct {
-	Open bool // the mode of the file gives rights to its group or to everyone
+	Open bool // true if the mode of the file gives permissions to its group or to everyone
 
 	all []Token
 }
@@ -125,10 +125,11 @@ func parseLine(fields []string) (t Token, err error) {
 
 const nameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
 
-// emptyHash is the SHA-256 of no bytes: the output of sha256sum after a command that failed.
+// emptyHash is the SHA-256 of no bytes. A line may have it by mistake, because sha256sum prints it after a command that
+// failed.
 const emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// fits returns an error if the hash of a token is that of no bytes, or if the token contradicts a line before it.
+// fits returns an error if the hash of a token is that of no bytes, or if the token contradicts an earlier line.
 func (s *Set) fits(t Token) error {
 	if hex.EncodeToString(t.hash[:]) == emptyHash {
 		return errors.New("the hash is that of an empty token")

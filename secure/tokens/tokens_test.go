@@ -66,7 +66,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParse_Bad: the error names the line, and quotes nothing: the line may hold a token in plain text.
+// TestParse_Bad: the error names the number of the line and quotes nothing of it, because the line may contain a token
+// in plain text.
 func TestParse_Bad(t *testing.T) {
 	good := "ada admin " + hash("one") + "\n"
 	for name, c := range map[string]struct{ text, want string }{
@@ -133,7 +134,7 @@ func TestFile_Watch(t *testing.T) {
 		has("one", false, "tokens file changed", 2)
 		write(t, path, "ada admin secretcanary\n", 0o600)
 		has("two", true, "keeping its last content", 1)
-		has("two", true, "keeping its last content", 1) // each error is logged once
+		has("two", true, "keeping its last content", 1) // the same error is logged only once
 		if strings.Contains(log.String(), "secretcanary") {
 			t.Error("the log quotes the file")
 		}

@@ -21,9 +21,9 @@ import (
 
 // Config is the content of a file, with the certificates that it names.
 type Config struct {
-	TLS     *tls.Config // nil without TLS; has one certificate
+	TLS     *tls.Config // nil if there is no TLS; otherwise it has one certificate
 	Headers map[string]string
-	Rate    web.RateLimiterConfig // zero: no limit
+	Rate    web.RateLimiterConfig // zero for no limit
 }
 
 // maxFile bounds the size of the file, in bytes.
@@ -44,7 +44,7 @@ func Read(path string) (*Config, error) {
 	d := yaml.NewDecoder(bytes.NewReader(content))
 	d.KnownFields(true)
 	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		// The error of the parser quotes the file, which may hold a key.
+		// The parser's error quotes the file, which may contain a key, so it is not returned.
 		return nil, fmt.Errorf("%s is not a web configuration of exporter-toolkit: write tls_server_config with cert_file and key_file", path)
 	}
 	if len(file.Users) > 0 {
@@ -67,7 +67,7 @@ func Read(path string) (*Config, error) {
 	return c, c.load(path)
 }
 
-// load reads the certificate once, so that no connection reads files.
+// load reads the certificate once, so that opening a connection does not read files.
 func (c *Config) load(path string) error {
 	cert, err := c.TLS.GetCertificate(nil)
 	if err != nil {

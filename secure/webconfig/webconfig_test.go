@@ -12,7 +12,7 @@ import (
 	"sluice/test/certs"
 )
 
-// write writes files into a folder and returns the path of the first one.
+// write writes the files, given by name and content, into the folder dir.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -69,7 +69,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestOpen_Changes: a new certificate comes into force; a file that loses TLS does not.
+// TestOpen_Changes: a new certificate is used without a restart. If a changed file has no TLS any more, the old
+// configuration stays in force.
 func TestOpen_Changes(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "web.yaml")

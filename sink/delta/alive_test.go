@@ -13,8 +13,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// watched is a store that records, during each put of a data file, whether the goroutine counts as waiting (package
-// pulse).
+// watched is a store that records, during each put of a data file, whether package pulse counts the goroutine as
+// waiting.
 type watched struct {
 	objstore.Store
 	loops *pulse.Loops
@@ -79,7 +79,8 @@ func TestPulse_Stage(t *testing.T) {
 	}
 }
 
-// slow is a store that records, at each read of an object's body, whether the goroutine counts as waiting.
+// slow is a store that records, at each read from the body of an object, whether package pulse counts the goroutine as
+// waiting.
 type slow struct {
 	objstore.Store
 	loops *pulse.Loops
@@ -109,7 +110,7 @@ func TestPulse_Read(t *testing.T) {
 	var loops pulse.Loops
 	var reads []pulse.State
 	store := slow{objstore.NewMem(), &loops, &reads}
-	load(t, open(t, store)) // creates the table
+	load(t, open(t, store)) // loading creates the table
 	loop := loops.Begin("writer")
 	loop.Work()
 	if _, err := open(t, store).Load(pulse.With(t.Context(), loop)); err != nil {

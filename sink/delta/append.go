@@ -21,9 +21,9 @@ type proposal struct {
 	version int64
 	txnID   string
 	batch   string
-	heads   []deltalog.Action // the commit's txns; committed replays them into the head
+	heads   []deltalog.Action // the txns of the commit; once it is committed, they are applied to the head
 
-	// outcomeWasUnknown is true once the first put did not resolve the outcome; warned is true once that was logged.
+	// outcomeWasUnknown is true once the first put left the outcome unknown; warned is true once that was logged.
 	outcomeWasUnknown, warned bool
 }
 
@@ -47,9 +47,9 @@ func (t *Table) proposal(version int64, txnID string, body []byte, checked time.
 type outcome uint8
 
 const (
-	noOutcome outcome = iota // returned together with an error
+	noOutcome outcome = iota // is returned together with an error
 	committed
-	conflict // another writer's commit has the version
+	conflict // another writer's commit has this version
 )
 
 // append puts p until its outcome is known. It retries behind the guard without limit. Errors: a hold.Error with
@@ -58,7 +58,7 @@ const (
 func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome, error) {
 	var mine bool
 	files.setMayBeNamed(true)
-	defer t.setUndecided(nil) // no hold stays: if the outcome is still unknown, the next refresh shows whose the version is
+	defer t.setUndecided(nil) // no hold stays after append: if the outcome is still unknown, the next refresh shows whose commit has the version
 	err := t.guard.Do(ctx, func(ctx context.Context) (err error) {
 		mine, err = p.Try(ctx)
 		return err
@@ -94,7 +94,7 @@ func (t *Table) append(ctx context.Context, p *proposal, files *staged) (outcome
 // the error wraps [logappend.ErrPreviousGone]. Log cleanup removes older versions first, so it cannot have removed the
 // given version while the one before it exists.
 func (t *Table) checkBefore(ctx context.Context, version int64) error {
-	if version == 0 { // no version comes before: no version may exist at all
+	if version == 0 { // version 0 has no version before it, so no version may exist at all
 		for o, err := range t.raw.List(ctx, deltalog.Dir, deltalog.CommitKey(0)) {
 			if err != nil {
 				return err

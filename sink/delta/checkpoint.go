@@ -19,10 +19,10 @@ type checkpoints struct {
 	mu     sync.Mutex
 	busy   bool
 	closed bool
-	newest deltalog.Checkpoint // our newest one, or a newer one that the hint named
-	after  int64               // no try before this version
-	failed string              // logged cause of the last failure, "" after a success; owned by the goroutine that writes
-	cancel context.CancelFunc  // of the checkpoint that is being written
+	newest deltalog.Checkpoint // the newest checkpoint: one that this process wrote, or a newer one that the hint named
+	after  int64               // no checkpoint is tried before this version
+	failed string              // cause of the last failure that was logged, "" after a success; owned by the goroutine that writes
+	cancel context.CancelFunc  // cancels the write of a checkpoint
 	done   sync.WaitGroup
 }
 
@@ -64,7 +64,7 @@ func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written 
 	switch {
 	case err != nil && ctx.Err() == nil:
 		t.metrics.checkpoints.WithLabelValues(resultFailed).Inc()
-		level := slog.LevelDebug // repeats of the same cause are not warnings
+		level := slog.LevelDebug // a repeated cause is logged at DEBUG
 		if t.checkpoints.failed != cause(err) {
 			t.checkpoints.failed, level = cause(err), slog.LevelWarn
 		}
@@ -77,8 +77,8 @@ func writeCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written 
 	return written, err
 }
 
-// cause returns the innermost text of an error. The outer texts differ each time: they name the version or a
-// temporary file.
+// cause returns the text of the innermost error in err, because the outer texts differ each time: they name the version
+// or a temporary file.
 func cause(err error) string {
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
@@ -97,7 +97,8 @@ func tryCheckpoint(ctx context.Context, t *Table, s *deltalog.State) (written de
 	}
 	written, err = deltalog.WriteCheckpoint(ctx, t.raw, s, time.Now(), t.opt.TempDir)
 	if errors.Is(err, deltalog.ErrCorrupt) || errors.Is(err, objstore.ErrNotFound) {
-		// The checkpoint to build on is missing or damaged. A list of the log shows which checkpoints exist.
+		// The checkpoint that the new one would build on is missing or damaged. Listing the log shows which checkpoints
+		// exist.
 		if s, err = deltalog.Load(ctx, t.raw); err == nil {
 			written, err = deltalog.WriteCheckpoint(ctx, t.raw, s, time.Now(), t.opt.TempDir)
 		}

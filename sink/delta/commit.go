@@ -124,14 +124,14 @@ func replaced(format string, args ...any) error {
 	return hold.New(hold.TableReplaced, "another table is in the place of the one that was written: "+fmt.Sprintf(format, args...), nil)
 }
 
-// committed makes our new version the head and stores it as the last own commit. It also stores the time of the commit
-// for turn, and updates the metrics.
+// committed makes our new version the head and stores it as the last version of our own. It also stores the time of the
+// commit for turn, and updates the metrics.
 func (t *Table) committed(p *proposal, c *connector.Commit, files *staged) error {
 	s, err := t.head.After(deltalog.Commit{Version: p.version, Bytes: int64(len(p.Body)), Actions: p.heads})
 	if err != nil {
 		return fmt.Errorf("version %d is ours and cannot be replayed: %w", p.version, err)
 	}
-	s.ReadAt = p.Sent() // it was the newest version when it was committed, which was not before the put
+	s.ReadAt = p.Sent() // the version was the newest one when it was committed, which was not before the put
 	t.setHead(s, objstore.Info{})
 	t.turn.committed = time.Now()
 	t.own = &ownCommit{version: p.version, txnID: p.txnID, txns: c.Txns}

@@ -19,10 +19,11 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// faultList are the faults of the operations on version 2, in order.
+// faultList has the faults of the puts and of the gets of version 2, each in order.
 type faultList struct{ puts, gets []objstoretest.Fault }
 
-// script returns a store with a table at version 1. The puts and gets of version 2 fail as list says.
+// script returns a store with a table at version 1. Puts and gets of version 2 have the faults of list; those after the
+// end of the list have none.
 func script(t *testing.T, list faultList) *recordedStore {
 	w := newRecordedStore(t, false, func(_ int, op objstore.Op) objstoretest.Fault {
 		faults := &list.gets
@@ -46,14 +47,15 @@ var (
 	unavailable = objstoretest.Fault{Err: objstoretest.ErrUnavailable}
 	applied     = objstoretest.Fault{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done}
 	lost5s      = objstoretest.Fault{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 5 * time.Second}
-	exists      = objstoretest.Fault{Err: objstoretest.ErrExists, Effect: objstoretest.Done} // a proxy repeated our put
-	conflict    = objstoretest.Fault{Err: objstoretest.ErrConflict}
-	denied      = objstoretest.Fault{Err: objstoretest.ErrDenied}
-	broken      = objstoretest.Fault{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done} // of a get: half of its bytes
+	// A proxy sent our put twice, and this answers the second one.
+	exists   = objstoretest.Fault{Err: objstoretest.ErrExists, Effect: objstoretest.Done}
+	conflict = objstoretest.Fault{Err: objstoretest.ErrConflict}
+	denied   = objstoretest.Fault{Err: objstoretest.ErrDenied}
+	broken   = objstoretest.Fault{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done} // for a get: the body breaks off in the middle
 )
 
-// After every uncertain answer of the store to the put of a version, the same bytes are put again at the same version
-// until the outcome is known.
+// TestOutcomes: after each put of a version whose outcome is uncertain, the table reads the version back, and puts the
+// same bytes at the same version again until the outcome is known.
 func TestOutcomes(t *testing.T) {
 	type list = []objstoretest.Fault
 	for name, c := range map[string]struct {
@@ -116,7 +118,7 @@ func TestOutcomes(t *testing.T) {
 						got = append(got, kind+" "+outcome)
 					}
 				}
-				// Before it: two polls for new versions.
+				// Two polls for new versions come before the first put.
 				if want := append([]string{"get not_found", "get not_found"}, c.want...); strings.Join(got, ", ") != strings.Join(want, ", ") {
 					t.Errorf("got  %v\nwant %v", got, want)
 				}
@@ -131,7 +133,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A read-back that is well-formed but damaged does not count as another writer's commit.
+// TestDamagedReadBack: if the table reads its own version back and the bytes are well-formed but damaged, it does not
+// take them for another writer's commit.
 func TestDamagedReadBack(t *testing.T) {
 	for name, keep := range map[string]int{"empty": 0, "cut off": 50} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +146,7 @@ func TestDamagedReadBack(t *testing.T) {
 					if key == deltalog.CommitKey(2) {
 						reads++
 					}
-					return key == deltalog.CommitKey(2) && reads == 3 // after two polls that found no new version
+					return key == deltalog.CommitKey(2) && reads == 3 // the first two reads are polls that find no new version
 				}, keep: keep})
 				s := load(t, tab)
 				if _, err := (rowRange{0, 0, 4}).write(t.Context(), tab, s); err != nil {
@@ -159,7 +162,7 @@ func TestDamagedReadBack(t *testing.T) {
 	}
 }
 
-// truncated is a store that returns only the first keep bytes of the objects for which cut is true.
+// truncated is a store that returns only the first keep bytes of an object if cut returns true for its key.
 type truncated struct {
 	objstore.Store
 	cut  func(key string) bool
@@ -176,7 +179,8 @@ func (s *truncated) Get(ctx context.Context, key string, off, n int64) (io.ReadC
 	return io.NopCloser(bytes.NewReader(b[:min(s.keep, len(b))])), errors.Join(err, r.Close())
 }
 
-// A commit without files, too, is refused if the table is no longer the one that the caller has seen.
+// TestReplacedTableWithoutFiles: if the table was replaced since the caller saw it, a commit is refused, even a commit
+// without files.
 func TestReplacedTableWithoutFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -191,7 +195,7 @@ func TestReplacedTableWithoutFiles(t *testing.T) {
 	})
 }
 
-// If the store refuses the put, the commit is a hold, and its files can be deleted.
+// TestDenied: if the store denies the put of a version, the commit is a hold, and its data files are deleted.
 func TestDenied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := script(t, faultList{puts: []objstoretest.Fault{denied}})
@@ -203,13 +207,13 @@ func TestDenied(t *testing.T) {
 		if errors.Is(err, connector.ErrUndecided) || len(files(t, w.mem)) != 0 {
 			t.Errorf("files %v after %v", files(t, w.mem), err)
 		}
-		appendCommits(t, tab, 1) // the operator has fixed it
+		appendCommits(t, tab, 1) // the store denies no more, as after an operator has given the permission
 		check(t, w.mem, 3)
 	})
 }
 
-// Another writer's commit gets our version, between our read of the log and our put. Depending on what it changes, our
-// commit becomes the next version, is fenced, or is a hold.
+// TestLostRace: between our read of the log and our put, another writer commits the version that ours was to be. What
+// it changes decides whether our commit becomes the next version, is fenced, or is a hold.
 func TestLostRace(t *testing.T) {
 	constraint := func(m deltalog.Metadata) deltalog.Metadata {
 		m.Configuration = map[string]string{"delta.constraints.positive": "id > 0"}
@@ -222,7 +226,7 @@ func TestLostRace(t *testing.T) {
 	for name, c := range map[string]struct {
 		winner func(*testing.T, *recordedStore) []deltalog.Action
 		err    func(*testing.T, error) // checks the error of the commit; nil if the commit succeeds
-		kept   bool                    // the files of the failed commit stay in the store
+		kept   bool                    // the store still has the data files of the failed commit
 	}{
 		"files and txns of others": {
 			winner: func(*testing.T, *recordedStore) []deltalog.Action {
@@ -325,7 +329,8 @@ func heldFor(reason hold.Reason, text string) func(*testing.T, error) {
 	}
 }
 
-// A commit that waits out an outage of ten minutes checks that the version before still exists before it puts again.
+// TestOldSnapshot: a commit waits ten minutes for the store to return. Before it puts again, it checks that the version
+// before its own still exists.
 func TestOldSnapshot(t *testing.T) {
 	for name, c := range map[string]struct {
 		applied, cleaned bool
@@ -357,7 +362,7 @@ func TestOldSnapshot(t *testing.T) {
 				}
 				if c.cleaned {
 					time.AfterFunc(9*time.Minute, func() {
-						// Other writers continue, and the log is cleaned up to version 20.
+						// Meanwhile other writers continue, and the log is cleaned up to version 20.
 						stranger := open(t, w.mem)
 						at := load(t, stranger).Positions[app(0)]
 						for i := range int64(20) {
@@ -411,7 +416,7 @@ func TestOldSnapshot(t *testing.T) {
 				if len(files(t, w.mem)) != 1 {
 					t.Error("files of an undecided commit were deleted")
 				}
-				s = load(t, tab) // from the current log
+				s = load(t, tab) // the snapshot from the current log
 				if want := map[bool]int64{true: 4, false: 0}[c.applied]; s.Positions[app(0)] != want || s.Version < 20 {
 					t.Errorf("%+v", s)
 				}
@@ -420,8 +425,8 @@ func TestOldSnapshot(t *testing.T) {
 	}
 }
 
-// A process that slept during a log cleanup finds the next version missing. It must not commit as that version, because the
-// cleanup may have removed it.
+// TestSleptPastCleanup: a process slept while the log was cleaned up, and then finds that the next version is missing.
+// It must not commit as that version, because the cleanup may have removed it.
 func TestSleptPastCleanup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newRecordedStore(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
@@ -448,7 +453,8 @@ func TestSleptPastCleanup(t *testing.T) {
 	})
 }
 
-// A process sleeps between the read of the log and the put: a request that would be sent too late is not sent.
+// TestCommit_SleepBeforePut: if a process sleeps between its read of the log and its put, so that the check of the log
+// is too old, the request of the put is not sent.
 func TestCommit_SleepBeforePut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newRecordedStore(t, true, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{} })
@@ -473,7 +479,7 @@ func TestCommit_SleepBeforePut(t *testing.T) {
 	})
 }
 
-// sleepy stops a process, with its clocks, when a put is about to be sent.
+// sleepy is a store whose process stops, with its clocks, when it is about to send a put.
 type sleepy struct {
 	objstore.Store
 	before func(key string)
@@ -487,8 +493,8 @@ func (s *sleepy) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 	return s.Store.Put(objstore.WithLastCheck(context.WithoutCancel(ctx), nil), key, body, mode)
 }
 
-// A writer without conditional puts overwrites our commit. The next commit is fenced, positions are those of the log
-// again, and the event is counted once.
+// TestOverwrittenCommit: a writer without conditional puts overwrites our commit. The next commit is fenced, the
+// positions are those of the log again, and the metric counts this once.
 func TestOverwrittenCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg := objstore.NewMem(), prometheus.NewRegistry()
@@ -515,8 +521,8 @@ func TestOverwrittenCommit(t *testing.T) {
 	})
 }
 
-// Our commit is missing, as after a restore of the bucket: the next load returns the positions of the version before
-// it.
+// TestVanishedCommit: our commit is missing, as after a restore of the bucket. The next load returns the positions of
+// the version before it.
 func TestVanishedCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg := objstore.NewMem(), prometheus.NewRegistry()
@@ -557,7 +563,8 @@ func TestFilesAreCommittedOnce(t *testing.T) {
 	})
 }
 
-// Files older than half a day are not committed: another engine's vacuum may have deleted them.
+// TestOldFiles: data files that were staged more than half a day ago are not committed, because another engine's vacuum
+// may have deleted them.
 func TestOldFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

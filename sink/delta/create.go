@@ -10,8 +10,8 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// create writes version 0, or adopts the table of a writer that was faster; [Table.Load] then checks its schema.
-// checked is when the log was last seen empty. The error is deltalog.ErrNoTable if no schema is configured.
+// create writes version 0. If another writer was faster, it adopts that writer's table, and [Table.Load] then checks
+// its schema. checked is when the log was last seen empty; the error is deltalog.ErrNoTable if no schema is configured.
 func (t *Table) create(ctx context.Context, checked time.Time) error {
 	if t.opt.Schema == nil {
 		return deltalog.ErrNoTable

@@ -14,7 +14,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// removeAll deletes the folder of a table.
+// removeAll deletes all objects of a table.
 func removeAll(t *testing.T, store objstore.Store) {
 	t.Helper()
 	for info, err := range store.List(t.Context(), "", "") {
@@ -27,13 +27,13 @@ func removeAll(t *testing.T, store objstore.Store) {
 	}
 }
 
-// TestTable_DeletedAndCreatedAgain: if the table is deleted and a new one is created in its place, that does not count
-// as an overwritten commit, no matter how many versions the new table has.
+// TestTable_DeletedAndCreatedAgain: if the table is deleted and another one is created in its place, the member must
+// not take this for an overwritten commit, no matter how many versions the new table has.
 func TestTable_DeletedAndCreatedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
-		looks bool // the member sees the empty folder
-		n     int  // versions of the new table beside its first one
-		mine  bool // the newest version of the old table is the member's own
+		looks bool // the member reads the log while the folder is empty
+		n     int  // versions of the new table after its first one
+		mine  bool // the member itself committed the newest version of the old table
 	}{
 		"ItSawTheEmptyFolder": {looks: true, n: 1, mine: true},
 		"FewerVersions":       {n: 1, mine: true},

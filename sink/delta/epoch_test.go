@@ -10,8 +10,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestSnapshot_EpochOfItsPosition: a snapshot has the leader epoch of a position only if one commit set both. A program
-// that keeps no epochs moves the position alone; then nothing is known of the new one.
+// TestSnapshot_EpochOfItsPosition: a snapshot has the leader epoch of a position only if the same commit set both. A
+// program that does not know of epochs moves the position alone; the epoch of the new position is then unknown.
 func TestSnapshot_EpochOfItsPosition(t *testing.T) {
 	store := objstore.NewMem()
 	tab := process(t, store)

@@ -20,8 +20,8 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// life is a process that writes partition 0 up to target, in ranges of the given size, or until ctx ends. All lives use
-// different sizes, so that a range that is written twice shows as duplicate rows.
+// life is one process that writes partition 0 in ranges of size records, until the position is target or ctx ends. All
+// lives use different sizes, so a range that is written twice appears as duplicate rows.
 func life(ctx context.Context, t *testing.T, store objstore.Store, size, target int64) error {
 	tab := process(t, store)
 	defer tab.Close()
@@ -36,7 +36,7 @@ func life(ctx context.Context, t *testing.T, store objstore.Store, size, target 
 		case err == nil:
 			return nil
 		case errors.As(err, &held), classify.Of(err) == classify.Fenced:
-			err = reliability.Wait(ctx, time.Minute) // resumed, or polled again
+			err = reliability.Wait(ctx, time.Minute) // a minute later the next attempt resumes, or polls again
 		}
 		if err != nil {
 			return err
@@ -49,13 +49,13 @@ type recordedStore struct {
 	mem    *objstore.Mem
 	faulty *objstoretest.Faulty
 
-	others sync.WaitGroup // concurrent operations of other processes
+	others sync.WaitGroup // operations of other processes that run concurrently
 
 	mu  sync.Mutex
-	ops []objstore.Op // all operations so far
+	ops []objstore.Op // all operations so far, in order
 }
 
-// newRecordedStore returns an empty store, or one with a table that wants a checkpoint every two commits.
+// newRecordedStore returns a store that is empty, or, if exists, has a table with a checkpoint every two commits.
 func newRecordedStore(t *testing.T, exists bool, fault func(n int, op objstore.Op) objstoretest.Fault) *recordedStore {
 	w := &recordedStore{mem: objstore.NewMem()}
 	if exists {
@@ -78,18 +78,18 @@ func newRecordedStore(t *testing.T, exists bool, fault func(n int, op objstore.O
 	return w
 }
 
-// settle lets all late operations take effect.
+// settle lets all Late operations that have not taken effect take effect now.
 func (w *recordedStore) settle() {
 	for _, op := range w.faulty.Flying() {
-		_ = w.faulty.Land(op.N) // another commit may have its version
+		_ = w.faulty.Land(op.N) // fails if another commit has the version meanwhile
 	}
 }
 
-// stepFault is how a step fails.
+// stepFault is the way in which a step fails.
 type stepFault struct {
 	objstoretest.Fault
 	onlyPuts bool
-	// cleanup is true if other processes continue meanwhile and the log is cleaned up below their checkpoint.
+	// cleanup is true if, during the fault, other processes continue and the log is cleaned up to their checkpoint.
 	cleanup bool
 }
 
@@ -110,8 +110,8 @@ var faults = map[string]stepFault{
 	"sent after two hours, to a log that was cleaned up":    {Fault: objstoretest.Fault{Delay: 2 * time.Hour}, cleanup: true},
 }
 
-// cleanupOf lets another process commit to partition 1 until there is a checkpoint. An hour and a half later, more
-// than the shortest log retention, it cleans up the log below it.
+// cleanupOf lets another process commit to partition 1 until there is a checkpoint. An hour and a half later, which is
+// more than the shortest log retention, it deletes the log before that checkpoint.
 func (w *recordedStore) cleanupOf(t *testing.T) {
 	time.Sleep(10 * time.Minute)
 	checkpoint := goOn(t, w.mem, -1)
@@ -119,12 +119,13 @@ func (w *recordedStore) cleanupOf(t *testing.T) {
 	cleanUp(t, w.mem, checkpoint)
 }
 
-// Every operation fails in every way; the process continues, or dies at that moment and another one takes over. In each
-// case the rows are exact, versions are contiguous, and a process that continues leaves no file behind.
+// TestEveryStepMayFail: every operation on the store fails in every way. Either the process continues, or it dies at
+// that moment and another one takes over. In each case the rows are exact, the versions are contiguous, and a process
+// that continued leaves no file that no version names.
 func TestEveryStepMayFail(t *testing.T) {
 	const target = 7
 	every := 1
-	if testing.Short() { // the race detector takes ten times as long, and needs fewer
+	if testing.Short() { // with the race detector a run takes ten times as long, and fewer suffice
 		every = 5
 	}
 	bubble(t, func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestEveryStepMayFail(t *testing.T) {
 				for _, crash := range []bool{false, true} {
 					for n, op := range quiet.ops {
 						if (op.Kind != objstore.OpPut && op.Kind != objstore.OpPutIfAbsent) && fault.onlyPuts {
-							continue // the same as a 503
+							continue // for operations that are not puts, this fault is the same as a 503
 						}
 						if runs++; runs%every != 0 {
 							continue
@@ -206,7 +207,7 @@ func everyStep(t *testing.T, exists bool, n int, fault stepFault, crash bool, ta
 	return where
 }
 
-// checkCleaned is check for a log that was cleaned up: no version that was removed may be written again.
+// checkCleaned is check for a log that was cleaned up. It also fails if a removed version was written again.
 func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
 	t.Helper()
 	s := stateOf(t, mem)
@@ -231,7 +232,7 @@ func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
 	}
 }
 
-// noOrphans checks that every data file is named by a version.
+// noOrphans fails the test if a data file is not named by any version.
 func noOrphans(t *testing.T, store objstore.Store) {
 	t.Helper()
 	var named []string
@@ -247,8 +248,8 @@ func noOrphans(t *testing.T, store objstore.Store) {
 	}
 }
 
-// Several processes write, some of them the same partition, while operations fail at random, land late and hang. Now and
-// then one dies. In every order, the table is exact.
+// TestManyWritersUnderFaults: several processes write, some of them the same partition. Operations fail at random, take
+// effect late or hang, and now and then a process dies. The table then has the expected rows.
 func TestManyWritersUnderFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -7,13 +7,14 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// AfterLoss waits as a writer does after the n-th conflict in a row, counted from 0, if its puts take as long as took.
+// AfterLoss waits as a writer does after the n-th conflict in a row (counted from 0), if each of its puts takes the
+// time took.
 func AfterLoss(ctx context.Context, n int, took time.Duration) error {
 	t := turn{putDuration: took}
 	return t.afterLoss(ctx, n)
 }
 
-// Supported returns why this version must not write a table, nil if it may.
+// Supported returns why this version of Sluice must not write a table, or nil if it may.
 func Supported(p deltalog.Protocol, m deltalog.Metadata) error {
 	_, err := supported(&deltalog.State{Protocol: p, Metadata: m})
 	return err

@@ -72,7 +72,7 @@ func EntriesOf(identifier *schema.Identifier, rows scan.Rows, each func(topic st
 		}
 		to := from + 1
 		if !same(from) {
-			from = to // the row has no Kafka coordinates
+			from = to // one of the Kafka coordinates is null: another program wrote the row
 			continue
 		}
 		for to < len(entries) && same(to) {

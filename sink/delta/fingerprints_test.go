@@ -21,7 +21,7 @@ import (
 
 var byOrder = idempotency.Identity{By: idempotency.ByField, Name: "order_id"}
 
-// recallTable is a table whose rows come from a decoder, in the order of their offsets.
+// recallTable is a table with rows that a decoder made, in the order of their offsets.
 type recallTable struct {
 	*delta.Table
 	tb       testing.TB
@@ -51,8 +51,8 @@ func openRecallTable(tb testing.TB, store objstore.Store) *recallTable {
 	return t
 }
 
-// add commits the records [from, next) of a partition in row groups of chunk rows, and returns their entries. at returns the
-// timestamp of an offset.
+// add commits the records [from, next) of a partition, in row groups of chunk rows, and returns their entries. The
+// record at offset o has the timestamp at(o).
 func (t *recallTable) add(id int32, from, next int64, chunk int, at func(int64) int64) (entries []idempotency.Entry) {
 	t.tb.Helper()
 	p := t.topic
@@ -89,7 +89,7 @@ func (t *recallTable) add(id int32, from, next int64, chunk int, at func(int64) 
 	return entries
 }
 
-// recalled returns the entries of a partition that a query yields.
+// recalled returns the entries of partition id that ReadFingerprints yields for a query.
 func (t *recallTable) recalled(id int32, q connector.FingerprintQuery) (entries []idempotency.Entry) {
 	t.tb.Helper()
 	read, err := t.ReadFingerprints(t.snapshot, q)
@@ -158,8 +158,8 @@ func TestReadFingerprints_EqualsLanes(t *testing.T) {
 	}
 }
 
-// BenchmarkReadFingerprints_TenMillion measures how a member that takes over a partition with ten million fingerprints in
-// its window reads them from a local table and remembers them.
+// BenchmarkReadFingerprints_TenMillion measures a member that takes over a partition with ten million fingerprints in
+// its window: it reads them from a local table and stores them.
 func BenchmarkReadFingerprints_TenMillion(b *testing.B) {
 	store, err := objstore.NewLocal(b.Context(), b.TempDir())
 	if err != nil {

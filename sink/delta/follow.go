@@ -20,7 +20,7 @@ import (
 // retries failures of the store until ctx ends.
 type Follower struct {
 	store objstore.Store
-	state *deltalog.State // as of the last call; nil before the first one, and without a table
+	state *deltalog.State // the state of the table as of the last call; nil before the first call, and while there is no table
 }
 
 // NewFollower returns a follower of the table at the root of store. The table need not exist yet.
@@ -30,8 +30,8 @@ func NewFollower(store objstore.Store, guard *reliability.Guard) *Follower {
 
 // Change describes what happened to a table since the last call.
 type Change struct {
-	// Anew is true if the difference is unknown: this is the first call, the log no longer reaches back that far, or
-	// another table is in its place.
+	// Anew is true if the difference to the last call is unknown: this is the first call, the log no longer reaches
+	// back that far, or another table is in the place of the old one.
 	Anew bool
 	// Others is true if rows may have changed otherwise than by an append of a member: another program added rows, a
 	// commit removed some, the protocol was set, or the table gained or lost the Kafka columns.
@@ -175,7 +175,7 @@ func (c *Change) replay(all []connector.Replayed, left *int64) bool {
 	letters, cost := int64(0), int64(0)
 	for _, r := range all {
 		n := r.Offsets.Len()
-		if _, ok := r.Source(); !ok || n == 0 || n > connector.MaxReplayed { // each of them, so that the sum cannot overflow
+		if _, ok := r.Source(); !ok || n == 0 || n > connector.MaxReplayed { // each count is compared, so that their sum cannot overflow
 			return false
 		}
 		letters += n
@@ -201,7 +201,8 @@ func (f *Follower) State() *deltalog.State { return f.state }
 // Places calls [Places] with the state of the last call. bytes bounds the memory for data files. If a checkpoint or
 // commit of that state is gone, it returns the error, and the next call of [Follower.Follow] starts anew.
 func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(topic string, partition int32, offset int64) error) error {
-	if found, ok := deltalog.Hint(ctx, f.store); ok { // else all commits since a much older checkpoint would be read
+	// Without the hint, all commits since a much older checkpoint might be read.
+	if found, ok := deltalog.Hint(ctx, f.store); ok {
 		f.state = f.state.Know(found)
 	}
 	err := f.caught(func() error { return places(ctx, f.store, f.state, bytes, where, each) })

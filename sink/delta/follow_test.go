@@ -18,7 +18,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// TestFollower: changes to rows and positions since the last call are reported once.
+// TestFollower: Follow reports each change to rows, and each position that was set back, in the first call after it and
+// only there.
 func TestFollower(t *testing.T) {
 	store := objstore.NewMem()
 	f := delta.NewFollower(store, guard())
@@ -98,8 +99,8 @@ func TestFollower(t *testing.T) {
 	changed("and that is all", delta.Change{})
 }
 
-// TestFollower_TableDeleted: a deleted table and its replacement are noticed even right after a call. Versions of the new
-// table are not applied to the state of the old one.
+// TestFollower_TableDeleted: the follower notices that the table was deleted, and that another one replaced it, even if
+// both happen between two calls. It does not apply versions of the new table to the state of the old one.
 func TestFollower_TableDeleted(t *testing.T) {
 	store := objstore.NewMem()
 	f := delta.NewFollower(store, guard())
@@ -124,11 +125,12 @@ func TestFollower_TableDeleted(t *testing.T) {
 	appendCommits(t, open(t, store), 3)
 	anew("created again", 9)
 	removeAll(t, store)
-	appendCommits(t, open(t, store), 5) // two more than the follower knows
+	appendCommits(t, open(t, store), 5) // two versions more than the follower has seen of the old table
 	anew("deleted and created again between two looks", 15)
 }
 
-// TestFollower_Replays: the dead letters of a replay are reported once, and no other commit names any.
+// TestFollower_Replays: the first call of Follow after a replay reports its dead letters; later calls do not. A commit
+// that is no replay names no dead letters.
 func TestFollower_Replays(t *testing.T) {
 	store := objstore.NewMem()
 	tab := open(t, store)
@@ -142,7 +144,7 @@ func TestFollower_Replays(t *testing.T) {
 		{Topic: "orders", TopicID: "-", Partition: 1, Offsets: offsets.Of(3)},
 	}
 	s := load(t, tab)
-	for i := range want { // two replays between two calls
+	for i := range want { // the follower is not called between the two replays
 		files, err := tab.Stage(t.Context(), s, "", []connector.Piece{rows(s.Schema, 0, int64(30+i), int64(31+i))}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -174,8 +176,9 @@ func TestFollower_Replays(t *testing.T) {
 	}
 }
 
-// TestFollower_ReplaysOfOthers: names of dead letters that this program does not write neither take memory nor time, and the
-// rows of their commit are those of another program.
+// TestFollower_ReplaysOfOthers: if the commit of another program names dead letters in a form that Sluice does not
+// write, the follower spends neither memory nor time on them. It takes the rows of that commit for those of another
+// program.
 func TestFollower_ReplaysOfOthers(t *testing.T) {
 	store := objstore.NewMem()
 	appendCommits(t, open(t, store), 1)

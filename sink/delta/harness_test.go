@@ -42,7 +42,7 @@ func parse(t *testing.T, text string) *schema.Schema {
 	return s
 }
 
-// guard has the same patience as the shipped configuration.
+// guard returns a guard with the retries and the breaker of the default configuration.
 func guard() *reliability.Guard {
 	return reliability.NewGuard("store", reliability.Config{
 		Backoff:  reliability.Backoff{Initial: time.Second, Max: 30 * time.Second, Jitter: .25},
@@ -58,7 +58,7 @@ func open(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *d
 	return tab
 }
 
-// process returns a new Table that shares no state with other ones, as that of a separate process.
+// process returns a new Table that shares no state with others, as if it were in another process.
 func process(t *testing.T, store objstore.Store, change ...func(*delta.Options)) *delta.Table {
 	t.Helper()
 	o := delta.Options{Pipeline: "p", Engine: "sluice/test", Schema: parse(t, ddl), Guard: guard()}
@@ -72,7 +72,7 @@ func process(t *testing.T, store objstore.Store, change ...func(*delta.Options))
 	return tab
 }
 
-// measured registers the metrics of a table.
+// measured makes a table register its metrics in reg.
 func measured(reg *prometheus.Registry) func(*delta.Options) {
 	return func(o *delta.Options) { o.Registerer = reg }
 }
@@ -91,7 +91,7 @@ func app(partition int32) string {
 	return idempotency.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: partition}.AppID("p")
 }
 
-// rows are the records [from, next) of a partition.
+// rows are the rows of the records [from, next) of a partition.
 func rows(s connector.Schema, partition int32, from, next int64) connector.Piece {
 	return rowsOf(s, "orders", partition, from, next)
 }
@@ -120,7 +120,7 @@ func rowsOf(s connector.Schema, topic string, partition int32, from, next int64)
 	return connector.Piece{Rows: b.NewRecordBatch(), From: 0, To: next - from}
 }
 
-// rowRange is a commit of one partition: the records from its position to next.
+// rowRange is a commit of the records of one partition from the position from to next.
 type rowRange struct {
 	partition  int32
 	from, next int64
@@ -133,7 +133,7 @@ func (c rowRange) commit(files *connector.Staged) *connector.Commit {
 	}
 }
 
-// pre is the precondition: the position is where the range starts.
+// pre is the precondition of the commit: the position in the table is where the range starts.
 func (c rowRange) pre(s *connector.Snapshot) error {
 	if s.Positions[app(c.partition)] != c.from {
 		return classify.Mark(errors.New("moved"), classify.Fenced)
@@ -141,7 +141,7 @@ func (c rowRange) pre(s *connector.Snapshot) error {
 	return nil
 }
 
-// write stages and commits a range, as the pipeline does.
+// write stages and commits a range as the pipeline does.
 func (c rowRange) write(ctx context.Context, tab *delta.Table, s *connector.Snapshot) (*connector.Snapshot, error) {
 	files, err := tab.Stage(ctx, s, "b-1", []connector.Piece{rows(s.Schema, c.partition, c.from, c.next)}, nil)
 	if err != nil {
@@ -149,12 +149,12 @@ func (c rowRange) write(ctx context.Context, tab *delta.Table, s *connector.Snap
 	}
 	committed, err := tab.Commit(ctx, c.commit(files), c.pre)
 	if err != nil {
-		tab.Discard(ctx, files) // Discard keeps files that the log may name
+		tab.Discard(ctx, files) // deletes the files, unless the log may name them
 	}
 	return committed, err
 }
 
-// append writes n commits of 3 rows each to partition 0.
+// appendCommits writes n commits of 3 rows each to partition 0.
 func appendCommits(t *testing.T, tab *delta.Table, n int) *connector.Snapshot {
 	t.Helper()
 	s := load(t, tab)
@@ -193,13 +193,13 @@ func get(t *testing.T, store objstore.Store, key string) string {
 	return string(b)
 }
 
-// foreign commits actions as another program does that follows the protocol.
+// foreign commits actions as another program that follows the protocol does.
 func foreign(t *testing.T, store objstore.Store, actions ...deltalog.Action) {
 	t.Helper()
 	foreignInfo(t, store, "", actions...)
 }
 
-// foreignInfo is [foreign] with a JSON text as the field sluice of commitInfo, "" for none.
+// foreignInfo is [foreign] with a JSON text as the field sluice of commitInfo; "" leaves the field out.
 func foreignInfo(t *testing.T, store objstore.Store, sluice string, actions ...deltalog.Action) {
 	t.Helper()
 	s, err := deltalog.Load(t.Context(), store)
@@ -215,7 +215,7 @@ func foreignInfo(t *testing.T, store objstore.Store, sluice string, actions ...d
 	}
 }
 
-// alter is the newest metaData with another schema.
+// alter returns the newest metaData with the schema that text declares.
 func alter(t *testing.T, store objstore.Store, text string) deltalog.Metadata {
 	t.Helper()
 	s, err := deltalog.Load(t.Context(), store)
@@ -227,8 +227,8 @@ func alter(t *testing.T, store objstore.Store, text string) deltalog.Metadata {
 	return m
 }
 
-// check reads the whole table with a separate reader and compares it with the positions in its txns: contiguous
-// versions, every record before the position exactly once and in order, ids unique, every file present.
+// check reads the whole table with a separate reader. It fails the test unless versions are contiguous, each record
+// before the position in its txn is there exactly once and in order, ids are unique, and every data file exists.
 func check(t *testing.T, store objstore.Store, positions ...int64) {
 	t.Helper()
 	checkRows(t, store, stateOf(t, store), positions...)
@@ -244,7 +244,7 @@ func stateOf(t *testing.T, store objstore.Store) *deltalog.State {
 	return s
 }
 
-// checkRows is the part of check that needs no history.
+// checkRows is the part of check that needs only the newest state.
 func checkRows(t *testing.T, store objstore.Store, s *deltalog.State, positions ...int64) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -302,7 +302,7 @@ func checkHistory(t *testing.T, store objstore.Store, positions ...int64) {
 	}
 }
 
-// files are the data files in the store, named by a version or not.
+// files returns the keys of the data files in the store, whether a version names them or not.
 func files(t *testing.T, store objstore.Store) (keys []string) {
 	t.Helper()
 	for o, err := range store.List(context.WithoutCancel(t.Context()), "part-", "") {
@@ -314,7 +314,7 @@ func files(t *testing.T, store objstore.Store) (keys []string) {
 	return keys
 }
 
-// holds fails the test unless err is a hold.Error with this reason and text, of class Fatal.
+// holds fails the test unless err is a hold.Error of class Fatal with this reason and with text in its message.
 func holds(t *testing.T, err error, reason hold.Reason, text string) {
 	t.Helper()
 	var held *hold.Error
@@ -330,7 +330,8 @@ func bubble(t *testing.T, f func(*testing.T)) {
 	deltatest.Bubble(t, f)
 }
 
-// metric returns the sum of a counter over its series, or over those with one of the label values if any are given.
+// metric returns the sum of the series of a counter. If values are given, only series with one of them as a label value
+// count.
 func metric(t *testing.T, reg *prometheus.Registry, name string, values ...string) (sum float64) {
 	t.Helper()
 	families, err := reg.Gather()

@@ -30,11 +30,11 @@ import (
 type Info struct {
 	ID               string
 	Name             string
-	Created          time.Time // zero if the metadata do not have it
+	Created          time.Time // zero if the metadata do not have the time
 	Version          int64
 	Checkpoint       int64 // version of the newest checkpoint, -1 if there is none
 	Protocol         deltalog.Protocol
-	Schema           *schema.Schema // nil if it cannot be parsed; Refusal then says why
+	Schema           *schema.Schema // nil if the schema cannot be parsed; Refusal then says why
 	PartitionColumns []string
 	Properties       map[string]string
 
@@ -151,7 +151,7 @@ func numRecords(a deltalog.Add) (int64, bool) {
 // Entry is one version in the history of a table.
 type Entry struct {
 	Version   int64
-	Time      time.Time // by the clock of the writer, zero if the commit has none
+	Time      time.Time // time of the commit by the clock of its writer, zero if the commit has none
 	Operation string
 	Engine    string
 	TxnID     string
@@ -164,9 +164,9 @@ type Entry struct {
 	Moved *connector.Moved
 	// Replayed are the dead letters whose rows the commit added.
 	Replayed []connector.Replayed
-	Files    int   // files that the commit added
-	Removed  int   // files that the commit removed
-	Rows     int64 // rows of the added files that have statistics
+	Files    int   // number of files that the commit added
+	Removed  int   // number of files that the commit removed
+	Rows     int64 // number of rows in the added files, as far as files have statistics
 	Metadata bool  // true if the commit sets schema or properties
 }
 

@@ -67,9 +67,11 @@ func (t *Table) dueTxns(now time.Time) (all []connector.Txn) {
 		if !idempotency.OfPipeline(appID, t.opt.Pipeline) {
 			continue
 		}
-		txn, age := t.head.Txns[appID], time.Duration(math.MaxInt64) // a txn without a time may be dropped by the next checkpoint
+		txn, age := t.head.Txns[appID], time.Duration(math.MaxInt64) // stays this large for a txn without a time: the next checkpoint may drop that txn
 		if position, beside := idempotency.EpochOf(appID); beside && !sameTime(txn, t.head.Txns[position]) {
-			continue // the leader epoch of an earlier position; a new timestamp would attach it to the current position
+			// This leader epoch belongs to an earlier position; a new time would make it look like that of the current
+			// position.
+			continue
 		}
 		if txn.LastUpdated != nil {
 			age = now.Sub(time.UnixMilli(*txn.LastUpdated))

@@ -16,12 +16,13 @@ import (
 
 const day = 24 * time.Hour
 
-// retaining sets how long Kafka keeps the topics of a table, which members pass and commands do not.
+// retaining sets the time for which Kafka keeps the topics of a table. Members set it, commands do not.
 func retaining(kept *time.Duration) func(*delta.Options) {
 	return func(o *delta.Options) { o.Retention = func() time.Duration { return *kept } }
 }
 
-// forgetful makes a table drop txns after a time. Its members write no checkpoints.
+// forgetful sets properties of a table: txns may be dropped after retention, and members write practically no
+// checkpoints.
 func forgetful(t *testing.T, store objstore.Store, retention string) {
 	t.Helper()
 	m := alter(t, store, ddl)
@@ -31,7 +32,7 @@ func forgetful(t *testing.T, store objstore.Store, retention string) {
 	foreign(t, store, m)
 }
 
-// started marks a table and gives partitions 0 and 1 their first positions.
+// started makes the initial commit: the pipeline's mark in the table, and position 0 for partitions 0 and 1.
 func started(t *testing.T, tab *delta.Table) {
 	t.Helper()
 	s := load(t, tab)
@@ -62,8 +63,8 @@ func dropTxns(t *testing.T, store objstore.Store, retention time.Duration) {
 	}
 }
 
-// TestTable_RepeatsTxns: a table that drops old txns nevertheless keeps the pipeline's mark and the positions of idle
-// partitions, and few commits are made for that alone.
+// TestTable_RepeatsTxns: in a table that drops old txns, commits repeat the pipeline's mark and the positions of idle
+// partitions, so that they are kept. Few commits are made for that alone.
 func TestTable_RepeatsTxns(t *testing.T) {
 	for name, busy := range map[string]bool{"beside a partition with records": true, "of a table that is idle": false} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +107,8 @@ func TestTable_RepeatsTxns(t *testing.T) {
 	}
 }
 
-// TestTable_RepeatsTxns_OfItsPipelineOnly: a member does not repeat the txns of other writers, nor any in a table that keeps
-// txns for ever.
+// TestTable_RepeatsTxns_OfItsPipelineOnly: a member does not repeat the txns of other writers. In a table that keeps
+// txns for ever it repeats none.
 func TestTable_RepeatsTxns_OfItsPipelineOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, unknown := objstore.NewMem(), time.Duration(0)
@@ -144,8 +145,8 @@ func TestTable_RepeatsTxns_OfItsPipelineOnly(t *testing.T) {
 	})
 }
 
-// TestTable_RepeatsTxns_BesideAMove: another member moves a position between the read of the log and the commit that
-// repeats txns. The repetition must not set it back.
+// TestTable_RepeatsTxns_BesideAMove: between a member's read of the log and its commit that repeats txns, another
+// member moves a position. The repeated txn must not set that position back.
 func TestTable_RepeatsTxns_BesideAMove(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, unknown := objstore.NewMem(), time.Duration(0)
@@ -168,7 +169,8 @@ func TestTable_RepeatsTxns_BesideAMove(t *testing.T) {
 	})
 }
 
-// TestTable_RetentionOfTopics: a table that drops positions before Kafka drops the records is refused once that is known.
+// TestTable_RetentionOfTopics: if a table drops txns earlier than Kafka drops the records of its topics, the table is
+// refused once both times are known.
 func TestTable_RetentionOfTopics(t *testing.T) {
 	mem, kept := objstore.NewMem(), time.Duration(0)
 	tab := open(t, mem, retaining(&kept))
@@ -193,7 +195,8 @@ func TestTable_RetentionOfTopics(t *testing.T) {
 }
 
 // TestTable_RepeatsTxns_NotAnOldEpoch: if a program moves a position without its leader epoch, the epoch in the table
-// belongs to the earlier position. It is not repeated, because with a new time it would look like that of the new position.
+// belongs to the position before. Commits do not repeat that epoch, because with a new time it would look like the
+// epoch of the new position.
 func TestTable_RepeatsTxns_NotAnOldEpoch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, unknown := objstore.NewMem(), time.Duration(0)

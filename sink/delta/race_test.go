@@ -18,7 +18,8 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// manyWriters lets six writers work on four partitions, so that two are contested, until all are at target.
+// manyWriters lets six writers work on four partitions until all positions are at target. Two of the partitions have
+// two writers.
 func manyWriters(t *testing.T, seed uint64) {
 	const partitions, target = 4, 12
 	var mu sync.Mutex
@@ -48,7 +49,7 @@ func manyWriters(t *testing.T, seed uint64) {
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() {
-			for { // a new life after each one that is killed
+			for { // begins a new life after each one that was killed
 				ctx, kill := context.WithTimeout(t.Context(), time.Duration(1+roll(600))*time.Second)
 				done := drive(ctx, t, w.faulty, int32(i%partitions), target, roll)
 				kill()
@@ -67,7 +68,8 @@ func manyWriters(t *testing.T, seed uint64) {
 	}
 }
 
-// drive is one life of a writer of a partition. It reports whether the partition reached its target.
+// drive is one life of a writer of a partition, until it is killed or done. It reports whether the position reached
+// target.
 func drive(ctx context.Context, t *testing.T, store objstore.Store, partition int32, target int64, roll func(int64) int64) bool {
 	tab := process(t, store)
 	defer tab.Close()
@@ -88,11 +90,12 @@ func drive(ctx context.Context, t *testing.T, store objstore.Store, partition in
 	return false
 }
 
-// Sixteen writers commit fifty times each, each to a partition of its own: no commit is lost, no version written twice.
+// TestSixteenWriters: sixteen writers commit fifty times each, each to its own partition. No commit is lost, and no
+// version is written twice.
 func TestSixteenWriters(t *testing.T) {
 	const writers = 16
 	commits := int64(50)
-	if testing.Short() { // the race detector takes ten times as long, and needs fewer
+	if testing.Short() { // with the race detector a run takes ten times as long, and fewer commits suffice
 		commits = 15
 	}
 	bubble(t, func(t *testing.T) {
@@ -125,7 +128,7 @@ func TestSixteenWriters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Version != writers*commits+1 { // and versions 0, which created the table, and 1, which set a property
+		if s.Version != writers*commits+1 { // plus version 0, which created the table, and version 1, which set a property
 			t.Errorf("version %d", s.Version)
 		}
 		for p := range int32(writers) {
@@ -140,8 +143,8 @@ func TestSixteenWriters(t *testing.T) {
 	})
 }
 
-// Eight processes create the table at once, some with another schema: one writes version 0, the others adopt it or
-// return the conflict.
+// TestCreateRace: eight processes create the table at once, some with another schema. One of them writes version 0; the
+// others adopt that table or return the conflict of schemas.
 func TestCreateRace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newRecordedStore(t, false, func(int, objstore.Op) objstoretest.Fault { return objstoretest.Fault{Delay: 10 * time.Millisecond} })
@@ -185,7 +188,8 @@ func TestCreateRace(t *testing.T) {
 	})
 }
 
-// A commit that was given up undecided competes for its version with the next writer; only one of them is committed.
+// TestUndecidedOnEndOfContext: a commit ended without a known outcome, and its put may still take effect. It competes
+// for its version with the next writer's commit, and only one of the two is committed.
 func TestUndecidedOnEndOfContext(t *testing.T) {
 	for name, lands := range map[string]bool{"and it lands": true, "and it does not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +240,7 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 				if lands {
 					w.settle()
 				}
-				// The same process continues from the state of the log.
+				// The same process continues from the state in the log.
 				at := int64(0)
 				if s = load(t, tab); lands {
 					at = 5
@@ -247,7 +251,7 @@ func TestUndecidedOnEndOfContext(t *testing.T) {
 				if s, err = (rowRange{0, at, at + 2}).write(t.Context(), tab, s); err != nil {
 					t.Fatal(err)
 				}
-				w.settle() // the first commit, too late for its version
+				w.settle() // the first commit's put takes effect now, too late for its version
 				check(t, w.mem, s.Positions[app(0)])
 			})
 		})

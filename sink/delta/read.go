@@ -19,7 +19,7 @@ func (t *Table) Scan(ctx context.Context, s *connector.Snapshot, q scan.Query, e
 
 // scanner prepares a Scan. The returned function may run on another goroutine than the writer's.
 func (t *Table) scanner(s *connector.Snapshot) func(context.Context, scan.Query, func(scan.Rows) error) error {
-	state := t.stateOf(s) // if it is nil, or names a checkpoint or commit that is gone, scan loads the state from the log
+	state := t.stateOf(s) // if the state is nil, or names a checkpoint or commit that is gone, scan loads the state from the log
 	return func(ctx context.Context, q scan.Query, each func(scan.Rows) error) error {
 		return t.scan(ctx, s.Version, state, q, each)
 	}
@@ -34,7 +34,7 @@ func (t *Table) stateOf(s *connector.Snapshot) *deltalog.State {
 }
 
 func (t *Table) scan(ctx context.Context, version int64, state *deltalog.State, q scan.Query, each func(scan.Rows) error) error {
-	var own error // the error of each
+	var own error // the error of the caller's each
 	delivered := false
 	for listed := false; ; {
 		var err error

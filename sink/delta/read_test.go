@@ -20,7 +20,7 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// ids scans the column id of a snapshot.
+// ids returns the values of the column id in a snapshot.
 func ids(ctx context.Context, tab *delta.Table, s *connector.Snapshot) (ids []int64, err error) {
 	q := scan.Query{Columns: [][]string{{"id"}}}
 	err = tab.Scan(ctx, s, q, func(r scan.Rows) error {
@@ -35,7 +35,7 @@ func TestScanOfSnapshots(t *testing.T) {
 	store := objstore.NewMem()
 	tab := open(t, store)
 	early := appendCommits(t, tab, 2)
-	late := appendCommits(t, tab, 30) // with checkpoints in between
+	late := appendCommits(t, tab, 30) // the table writes checkpoints in between
 	for _, c := range []struct {
 		s    *connector.Snapshot
 		want int
@@ -45,7 +45,7 @@ func TestScanOfSnapshots(t *testing.T) {
 			t.Errorf("version %d: %v %v", c.s.Version, got, err)
 		}
 	}
-	// Another member's cleanup deletes the checkpoint that this one knows; a list shows the existing ones.
+	// Another member's cleanup deletes the checkpoint that this member knows. A list shows the existing checkpoints.
 	tab.Close()
 	state, err := deltalog.Load(t.Context(), store)
 	if err != nil || state.Checkpoint.Version < 0 {
@@ -70,7 +70,7 @@ func TestScanOfSnapshots(t *testing.T) {
 	}
 }
 
-// flaky fails each read once before it succeeds, and breaks each body off in the middle once.
+// flaky is a store in which each read fails once before it succeeds, and each body breaks off in the middle once.
 type flaky struct {
 	objstore.Store
 	failed map[string]bool
@@ -104,7 +104,7 @@ func (brokenBody) Read([]byte) (int, error) {
 	return 0, classify.Mark(errors.New("reset"), classify.Transient)
 }
 
-// TestScanOutlivesTheStore: the guard retries requests of a scan that fail; a missing data file is a hold at once.
+// TestScanOutlivesTheStore: if a request of a scan fails, the guard retries it. A missing data file is a hold at once.
 func TestScanOutlivesTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

@@ -30,7 +30,7 @@ func (t *Table) refresh(ctx context.Context, store retried) error {
 		if err := t.reload(ctx, store); err != nil {
 			return err
 		}
-		if t.tableID != table { // reload has logged it
+		if t.tableID != table { // reload has logged the replaced table
 			return nil
 		}
 		t.metrics.overwritten.Inc()
@@ -39,7 +39,7 @@ func (t *Table) refresh(ctx context.Context, store retried) error {
 		return nil
 	}
 	s, err := deltalog.Refresh(ctx, store, t.checkpoints.known(t.head.State))
-	if errors.Is(err, deltalog.ErrCorrupt) { // or the log was cleaned up meanwhile, which a reload handles
+	if errors.Is(err, deltalog.ErrCorrupt) { // an ErrCorrupt may come from a log cleanup during the read; a reload handles that
 		return t.reload(ctx, store)
 	}
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *Table) reload(ctx context.Context, store retried) error {
 	}
 	before := t.tableID
 	t.setHead(s, s.Object)
-	if before != "" && before != t.tableID { // versions and positions of the old table say nothing about the new one
+	if before != "" && before != t.tableID { // versions and positions of the old table say nothing about the new table
 		t.own = nil
 		t.log.WarnContext(ctx, "table was replaced by another; reading its positions", "table_id_before", before, "table_id_now", t.tableID)
 		return nil
@@ -115,11 +115,11 @@ func (t *Table) ownStands(ctx context.Context, store retried) (bool, error) {
 	c, err := deltalog.ReadCommit(ctx, store, t.own.version, deltalog.KindCommitInfo)
 	switch id := c.Info().TxnID; {
 	case errors.Is(err, objstore.ErrNotFound):
-		return false, nil // removed by log cleanup, or overwritten: reload compares the positions
+		return false, nil // the version was removed by log cleanup, or overwritten: reload compares the positions
 	case err != nil:
 		return false, err
 	case id != t.own.txnID:
-		t.own.overwritten, t.own.foundTxnID = true, id // reload reports it, unless it finds another table
+		t.own.overwritten, t.own.foundTxnID = true, id // reload reports the overwritten commit, unless it finds another table
 		return false, nil
 	}
 	return true, nil

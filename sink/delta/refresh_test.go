@@ -14,14 +14,14 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// stopping is a store whose process is stopped once, for six hours, after or before it has read an object. meanwhile
-// runs what other processes do in that time.
+// stopping is a store whose process stops once for six hours, before or after it has read an object. meanwhile does
+// what other processes do in that time.
 type stopping struct {
 	objstore.Store
 	meanwhile func()
 
 	mu sync.Mutex
-	at string // the operation to stop at; "" before the test sets it and after the stop
+	at string // the operation at which the process stops; "" means none
 }
 
 func (s *stopping) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
@@ -50,7 +50,7 @@ func (s *stopping) stopAt(op string) {
 	s.at = op
 }
 
-// due reports whether op is the operation to stop at. It does so only once.
+// due reports whether the process must stop at op. It returns true only once.
 func (s *stopping) due(op string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,8 @@ func (s *stopping) due(op string) bool {
 	return true
 }
 
-// goOn lets another process commit to partition 1 until there is a new checkpoint beyond a version, which it returns.
+// goOn lets another process commit to partition 1 until there is a checkpoint after version beyond, and returns the
+// checkpoint's version.
 func goOn(t *testing.T, mem *objstore.Mem, beyond int64) (checkpoint int64) {
 	t.Helper()
 	other := process(t, mem)
@@ -80,7 +81,7 @@ func goOn(t *testing.T, mem *objstore.Mem, beyond int64) (checkpoint int64) {
 	}
 }
 
-// cleanUp removes all of the log before a checkpoint.
+// cleanUp removes all of the log before the checkpoint, as a cleanup does.
 func cleanUp(t *testing.T, mem *objstore.Mem, checkpoint int64) {
 	t.Helper()
 	for v := range checkpoint {
@@ -96,7 +97,7 @@ func cleanUp(t *testing.T, mem *objstore.Mem, checkpoint int64) {
 // log is kept. The version after the last one that it read is missing then because it was cleaned up. A commit must not
 // take that version: no reader would ever see it.
 func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
-	// Each script returns the operation after or before which the process is stopped.
+	// Each script returns the operation before or after which the process stops.
 	for name, script := range map[string]func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string{
 		"after a version of another one": func(t *testing.T, mem *objstore.Mem, tab *delta.Table) string {
 			appendCommits(t, tab, 2)
@@ -109,7 +110,7 @@ func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 			for i := range int64(8) {
 				must(t, other, rowRange{1, i, i + 1})
 			}
-			return "get " + deltalog.CommitKey(8) // the list that comes next shows a gap
+			return "get " + deltalog.CommitKey(8) // the next list shows a gap
 		},
 		"after the version that it wrote itself": func(t *testing.T, _ *objstore.Mem, tab *delta.Table) string {
 			appendCommits(t, tab, 2)
@@ -137,7 +138,7 @@ func TestRefresh_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 	}
 }
 
-// checkpointAlone leaves version 2 of a table to its checkpoint.
+// checkpointAlone deletes the commit of version 2, so that only the checkpoint has that version.
 func checkpointAlone(t *testing.T, mem *objstore.Mem) {
 	t.Helper()
 	appendCommits(t, open(t, mem), 2)
@@ -154,8 +155,8 @@ func checkpointAlone(t *testing.T, mem *objstore.Mem) {
 	}
 }
 
-// TestLoad_CheckpointIsCleanedUp: a version that only a checkpoint has is the newest one only while that checkpoint
-// exists.
+// TestLoad_CheckpointIsCleanedUp: if only a checkpoint has the newest version, that version counts only while the
+// checkpoint exists.
 func TestLoad_CheckpointIsCleanedUp(t *testing.T) {
 	for name, at := range map[string]string{"it stands": "", "it is gone": "before get " + deltalog.CommitKey(3)} {
 		t.Run(name, func(t *testing.T) {
@@ -226,8 +227,8 @@ func stoppedInRefresh(t *testing.T, script func(*testing.T, *objstore.Mem, *delt
 	}
 }
 
-// TestFollower_StoppedWhileTheLogIsCleanedUp: a reader must not take a gap in the log for its end, either. The gap
-// stays, so the reader would never see another version.
+// TestFollower_StoppedWhileTheLogIsCleanedUp: a follower must not take a gap in the log for the end of the log. The gap
+// remains, so the follower would never see another version.
 func TestFollower_StoppedWhileTheLogIsCleanedUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()

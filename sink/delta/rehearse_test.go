@@ -15,7 +15,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// cracked is a record batch that panics with its secret when the encoder reads its columns.
+// cracked is a record batch that panics when the encoder reads its columns. The panic's text is secret, as the content
+// of a record is.
 type cracked struct {
 	arrow.RecordBatch
 	secret string
@@ -23,7 +24,7 @@ type cracked struct {
 
 func (c cracked) Column(int) arrow.Array { panic("cracked: " + c.secret) }
 
-// refusing is a store that takes no data files while it is on.
+// refusing is a store that refuses data files while on is true.
 type refusing struct {
 	objstore.Store
 	err error
@@ -37,8 +38,8 @@ func (r refusing) Put(ctx context.Context, key string, body io.ReadSeeker, mode 
 	return r.Store.Put(ctx, key, body, mode)
 }
 
-// TestRehearse: a rehearsal stores nothing, and its pieces can be staged afterwards. A panic in it is a
-// connector.LocalError without the text of the panic.
+// TestRehearse: a rehearsal encodes pieces and stores nothing; the pieces can be staged afterwards. A panic in it
+// becomes a connector.LocalError without the text of the panic.
 func TestRehearse(t *testing.T) {
 	mem := objstore.NewMem()
 	tab := open(t, mem)
@@ -83,7 +84,7 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
-// TestStage_LocalErrorOrStore: the error of a store that refuses is no connector.LocalError.
+// TestStage_LocalErrorOrStore: if the store refuses a data file, the error is not a connector.LocalError.
 func TestStage_LocalErrorOrStore(t *testing.T) {
 	denied := classify.Mark(errors.New("403"), classify.Fatal)
 	store := refusing{objstore.NewMem(), denied, new(bool)}

@@ -15,7 +15,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// setBack deletes the versions of a table above one, as a restore of an older copy does.
+// setBack deletes the versions of a table that are greater than to, as the restore of an older copy does.
 func setBack(t *testing.T, store objstore.Store, to int64) {
 	t.Helper()
 	for v := to + 1; ; v++ {
@@ -39,8 +39,8 @@ func versions(t *testing.T, store objstore.Store) (all []int64) {
 	return all
 }
 
-// TestTable_OlderCopyRestored: an older copy of the table is restored while a member runs, so that versions of this
-// member or another one vanish. From its first commit on, the member must not write after the gap, and must not
+// TestTable_OlderCopyRestored: an older copy of the table is restored while a member runs, so that versions which this
+// or another member committed vanish. From its first commit on, the member must not write after the gap, and must not
 // continue from positions that the table no longer has.
 func TestTable_OlderCopyRestored(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -48,7 +48,7 @@ func TestTable_OlderCopyRestored(t *testing.T) {
 		before func(t *testing.T, mine, other *delta.Table)
 		to     int64 // the newest version of the restored copy
 		after  func(t *testing.T, other *delta.Table)
-		want   map[string]int64 // positions that a member may continue from
+		want   map[string]int64 // positions from which a member may continue
 	}{
 		"what it wrote itself": {
 			func(t *testing.T, mine, _ *delta.Table) {
@@ -98,13 +98,13 @@ func TestTable_OlderCopyRestored(t *testing.T) {
 				seen := load(t, mine)
 				setBack(t, store, c.to)
 				if c.after != nil {
-					time.Sleep(time.Second) // modification times in S3 have seconds
+					time.Sleep(time.Second) // modification times in S3 are whole seconds
 					load(t, other)
 					c.after(t, other)
 				}
 				left := versions(t, store)
 
-				// A commit that starts at the position before the restore is fenced. If the restored table has the same
+				// A commit that starts at the position before the restore is fenced. If the restored copy has the same
 				// position, the commit becomes its next version.
 				at := seen.Positions[app(0)]
 				k := rowRange{0, at, at + 1}
@@ -130,7 +130,7 @@ func TestTable_OlderCopyRestored(t *testing.T) {
 	}
 }
 
-// must commits without files.
+// must commits a range without files, and fails the test on an error.
 func must(t *testing.T, tab *delta.Table, k rowRange) *connector.Snapshot {
 	t.Helper()
 	s, err := tab.Commit(t.Context(), k.commit(nil), k.pre)

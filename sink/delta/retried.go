@@ -118,9 +118,9 @@ type body struct {
 	from retried
 	key  string
 	off  int64
-	left int64 // -1 to the end
+	left int64 // number of bytes still to read; -1 means to the end of the object
 	part io.ReadCloser
-	err  error // of the last read, not io.EOF; if it is not nil, the next read opens a new request
+	err  error // error of the last read, other than io.EOF; if it is not nil, the next read opens a new request
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -140,7 +140,7 @@ func (b *body) Read(p []byte) (int, error) {
 			end = io.EOF
 			return nil
 		}
-		_ = b.part.Close() // broken
+		_ = b.part.Close() // the request of this part failed
 		part, err := b.from.store.Get(ctx, b.key, b.off, b.left)
 		if err != nil {
 			b.part = io.NopCloser(nil)

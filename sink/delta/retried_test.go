@@ -14,11 +14,11 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// TestRetries_NameTheirBatch: for every request of a commit to a failing store, the log line of the retry names the
-// waiting batch.
+// TestRetries_NameTheirBatch: if a request of a commit fails in any step, the guard retries it, and the log line of the
+// retry names the batch that waits.
 func TestRetries_NameTheirBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var log bytes.Buffer // of the guard, whose lock keeps its lines apart
+		var log bytes.Buffer // written by the guard's logger, which serializes the lines
 		guard := reliability.NewGuard("store", reliability.Config{
 			Backoff: reliability.Backoff{Initial: time.Second, Max: time.Second}, Failures: 1000, OpenFor: time.Minute, Successes: 1,
 		}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), nil)

@@ -16,7 +16,7 @@ import (
 // independent of the writers in this process. It is for one goroutine, and does each operation of the store once.
 type RowFinder struct {
 	store objstore.Store
-	state *deltalog.State // as of the last check, nil before the first
+	state *deltalog.State // the newest state as of the last check, nil before the first check
 }
 
 // NewRowFinder returns a finder for the table at the root of store. The table need not exist yet.

@@ -16,7 +16,7 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// whole returns queries for the rows of any partition of each topic.
+// whole returns queries for the rows of all partitions of each topic.
 func whole(topics ...string) (of []connector.RowsOf) {
 	for _, topic := range topics {
 		of = append(of, connector.RowsOf{Topic: topic, Partition: connector.AnyPartition})
@@ -32,7 +32,8 @@ func topicsOf(found map[connector.RowsOf]bool) (topics []string) {
 	return topics
 }
 
-// TestTable_HasRows: statistics show which topics have rows; files are read only where statistics leave it open.
+// TestTable_HasRows: HasRows finds the topics that have rows by statistics. It reads a file only if the statistics do
+// not decide.
 func TestTable_HasRows(t *testing.T) {
 	mem, tr := objstore.NewMem(), &trace{}
 	tab := open(t, objstoretest.Traced(mem, tr.line))
@@ -52,7 +53,7 @@ func TestTable_HasRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	long := strings.Repeat("long", 20) // longer than the prefix of a text that statistics keep
+	long := strings.Repeat("long", 20) // longer than the prefix that the statistics of a text keep
 	put("orders")
 	put("a", "m", "z")
 	put(long)
@@ -61,7 +62,7 @@ func TestTable_HasRows(t *testing.T) {
 		topics   []connector.RowsOf
 		thorough bool
 		want     []string
-		reads    bool // data files are read
+		reads    bool // true if data files must be read
 	}{
 		"a file of its own":               {whole("orders"), false, []string{"orders"}, false},
 		"by statistics alone":             {all, false, []string{"orders"}, false},
@@ -85,19 +86,19 @@ func TestTable_HasRows(t *testing.T) {
 		})
 	}
 
-	// In a table that drops txns, one topic may have none although it has rows: it is searched thoroughly.
+	// In a table that drops txns, a topic may have rows and no txn. So HasRows searches it thoroughly.
 	m := stateOf(t, mem).Metadata
 	m.Configuration = map[string]string{"delta.setTransactionRetentionDuration": "interval 40 days"}
 	foreign(t, mem, m)
 	if got, err := delta.HasRows(t.Context(), mem, whole("m"), false); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
-	// Other writers have added versions since the snapshot.
+	// Other writers have committed versions since the snapshot was read.
 	foreign(t, mem)
 	if got, err := tab.HasRows(t.Context(), s, whole("m"), true); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
-	// Files without statistics are read.
+	// HasRows reads files that have no statistics.
 	for f, err := range deltatest.Adds(t.Context(), mem) {
 		if err != nil {
 			t.Fatal(err)
@@ -114,8 +115,9 @@ func TestTable_HasRows(t *testing.T) {
 	}
 }
 
-// TestTable_HasRows_OfPartitions: the rows of single partitions are found in any file that may have them. Statistics rule
-// out a partition beyond those that a table has rows of, so that no file is read when a topic grows.
+// TestTable_HasRows_OfPartitions: HasRows finds the rows of single partitions in any file that may have them. If a
+// topic gets new partitions, statistics rule them out without reading a file, because their numbers are greater than
+// those of the rows.
 func TestTable_HasRows_OfPartitions(t *testing.T) {
 	mem, tr := objstore.NewMem(), &trace{}
 	tab := open(t, objstoretest.Traced(mem, tr.line))
@@ -141,7 +143,7 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 	for name, c := range map[string]struct {
 		of    []connector.RowsOf
 		want  []connector.RowsOf
-		files int // files that are read, each by one request; -1 if the number depends on the order of the files
+		files int // number of files read, with one request each; -1 if it depends on the order of the files
 	}{
 		"one of a file of many":             {[]connector.RowsOf{{Topic: "orders", Partition: 5}}, []connector.RowsOf{{Topic: "orders", Partition: 5}}, -1},
 		"none of the partition":             {[]connector.RowsOf{{Topic: "orders", Partition: 4}}, nil, 2},
@@ -175,7 +177,7 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 		})
 	}
 
-	// Statistics without the columns, or with impossible values, rule nothing out.
+	// Statistics without these columns, or with impossible values, rule no file out.
 	for name, stats := range map[string]string{
 		"none":           "",
 		"no JSON":        "{",
@@ -200,8 +202,8 @@ func TestTable_HasRows_OfPartitions(t *testing.T) {
 	}
 }
 
-// TestTable_HasRows_StopsAtTheFirst: once a row is found, no more files are read for it, also while others are still
-// searched.
+// TestTable_HasRows_StopsAtTheFirst: once a row of a query is found, no more files are read for that query, also while
+// other queries continue.
 func TestTable_HasRows_StopsAtTheFirst(t *testing.T) {
 	const files = 20
 	mem, tr := objstore.NewMem(), &trace{}
@@ -228,7 +230,7 @@ func TestTable_HasRows_StopsAtTheFirst(t *testing.T) {
 			read++
 		}
 	}
-	if read > 5 { // one by each of the four readers, and one that was assigned already
+	if read > 5 { // one for each of the four readers, and one that a reader had been given already
 		t.Errorf("%d of %d data files were read", read, files)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestCheckpoints_NoTemporaryFile: if no temporary file can be written, commits continue without a checkpoint and one log
-// line says what to do. The checkpoint follows once the directory exists.
+// TestCheckpoints_NoTemporaryFile: if no temporary file can be written, commits continue without a checkpoint, and one
+// log line says what to do. Once the directory exists, a commit writes the checkpoint.
 func TestCheckpoints_NoTemporaryFile(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, reg, dir := objstore.NewMem(), prometheus.NewRegistry(), filepath.Join(t.TempDir(), "later")
@@ -30,7 +30,7 @@ func TestCheckpoints_NoTemporaryFile(t *testing.T) {
 		load(t, tab)
 		random := rand.New(rand.NewPCG(1, 2))
 		adds := make([]deltalog.Action, 40_000)
-		for i := range adds { // their checkpoint is larger than what is kept in memory
+		for i := range adds { // so many that the checkpoint does not fit into the memory of a spool
 			stats := make([]byte, 256)
 			for j := range stats {
 				stats[j] = byte('a' + random.IntN(26))

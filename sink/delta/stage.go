@@ -26,10 +26,10 @@ const maxStaged = 12 * time.Hour
 
 // staged are data files that were put, and their state.
 type staged struct {
-	batch  string         // id, for log lines
-	table  string         // id of the table that they were encoded for
-	schema *schema.Schema // schema that they were encoded for
-	at     time.Time      // start of the staging
+	batch  string         // id of the batch, for log lines
+	table  string         // id of the table for which the files were encoded
+	schema *schema.Schema // schema for which the files were encoded
+	at     time.Time      // when the staging began
 	adds   []deltalog.Add
 	rows   int64
 	bytes  int64
@@ -90,7 +90,7 @@ func (t *Table) Rehearse(ctx context.Context, s *connector.Snapshot, pieces []co
 		return errors.New("rehearse: the snapshot is not one of this table")
 	}
 	options := t.encoding()
-	options.TargetSize = 1 // so that one row group at a time is in memory
+	options.TargetSize = 1 // the smallest size, so that one row group at a time is in memory
 	if err := t.encode(ctx, columns, pieces, options, nil, func(datafile.File) error { return nil }); err != nil {
 		return canceledBy(ctx, err)
 	}
@@ -123,7 +123,7 @@ func (t *Table) encode(
 		}
 	}()
 	options.Progress = progress
-	var refused error // error of yield
+	var refused error // the error that yield returned
 	err = datafile.Encode(ctx, columns.Arrow(), pieces, options, func(file datafile.File) error {
 		refused = yield(file)
 		return refused

@@ -48,14 +48,14 @@ type Options struct {
 	// TempDir is the directory for large checkpoints, "" for the system's temporary directory.
 	TempDir string
 
-	Logger     *slog.Logger          // nil discards
-	Registerer prometheus.Registerer // nil registers nothing; wrap it to label the table
+	Logger     *slog.Logger          // nil discards log lines
+	Registerer prometheus.Registerer // nil registers no metrics; wrap it to give the metrics a label for the table
 }
 
 // Table is a Delta table that one writer appends to. Only that writer's goroutine may call its methods, except
 // [Table.Undecided] and [Table.Close].
 type Table struct {
-	raw     objstore.Store // does each operation once: for commits and checkpoints
+	raw     objstore.Store // the store, which does each operation once: for commits and checkpoints
 	store   retried        // the same store behind the guard: for reads and data files
 	guard   *reliability.Guard
 	opt     Options
@@ -73,7 +73,7 @@ type Table struct {
 	checkpoints checkpoints
 
 	mu        sync.Mutex
-	undecided *hold.Hold // guarded by mu; the commit whose outcome is unknown
+	undecided *hold.Hold // guarded by mu; the hold of the commit whose outcome is unknown, nil if there is none
 }
 
 // head is the table as of one version.
@@ -177,7 +177,8 @@ func (t *Table) setUndecided(h *hold.Hold) {
 func (t *Table) setHead(s *deltalog.State, stamp objstore.Info) {
 	h := &head{State: s, stamp: stamp}
 	if old := t.head; old != nil && sameTable(old.State, s) {
-		h.schema, h.refusal = old.schema, old.refusal // one value per schema, because the decoder caches builders by it
+		// An equal schema stays the same value, because the decoder caches builders by it.
+		h.schema, h.refusal = old.schema, old.refusal
 	} else {
 		h.schema, h.refusal = supported(s)
 	}
@@ -216,7 +217,7 @@ func (t *Table) encoding() datafile.Options {
 	config := t.head.Metadata.Configuration
 	o := datafile.Options{TargetSize: t.opt.FileSize, Shares: t.opt.Encoders}
 	if n, ok := intProperty(config, "delta.dataSkippingNumIndexedCols", -1, math.MaxInt32); ok {
-		o.IndexedLeaves = n // the method statistics handles 0, which for the encoder means its default
+		o.IndexedLeaves = n // 0 would mean the encoder's default, so the method statistics handles 0
 	}
 	if n, ok := intProperty(config, "delta.dataSkippingStringPrefixLength", 1, math.MaxInt32); ok {
 		o.StringPrefix = n

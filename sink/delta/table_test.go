@@ -28,9 +28,10 @@ func TestSupported(t *testing.T) {
 	}
 	plain := deltalog.Protocol{MinReaderVersion: 1, MinWriterVersion: 2}
 	for name, m := range map[string]deltalog.Metadata{
-		"nothing":                {ID: "i", SchemaString: columns},
-		"append only":            with("delta.appendOnly", "true"),
-		"change data feed":       with("delta.enableChangeDataFeed", "true"), // appends need no change files
+		"nothing":     {ID: "i", SchemaString: columns},
+		"append only": with("delta.appendOnly", "true"),
+		// Change files are needed for updates and deletes, but not for appends.
+		"change data feed":       with("delta.enableChangeDataFeed", "true"),
 		"foreign property":       with("owner", "x"),
 		"no column mapping":      with("delta.columnMapping.mode", "none"),
 		"no iceberg":             with("delta.enableIcebergCompatV2", "false"),
@@ -86,12 +87,13 @@ func TestSupported(t *testing.T) {
 	holds(t, delta.Supported(plain, deltalog.Metadata{ID: "i", SchemaString: parse(t, ddl).DeltaJSON()}), hold.SchemaConflict, "_kafka_offset")
 }
 
-// A table that lacks a column of the configured schema, or has it with another type, is refused.
+// TestOpenExisting: a table is refused if it lacks a column of the configured schema or has the column with another
+// type.
 func TestOpenExisting(t *testing.T) {
 	mem := objstore.NewMem()
 	load(t, open(t, mem))
 	for text, want := range map[string]string{
-		"id bigint":                        "", // the table has more
+		"id bigint":                        "", // the table may have more columns
 		ddl:                                "",
 		"id bigint, name string, x string": "column x is not in the table",
 		"id string, name string":           "column id",
@@ -112,8 +114,8 @@ func TestOpenExisting(t *testing.T) {
 	holds(t, err, hold.SchemaConflict, "there is no table")
 }
 
-// While this version must not write the table, each load is refused with a hold. Once the table can be written, the
-// writer continues.
+// TestRefusalEnds: while the table needs a feature that this version of Sluice does not have, each load is refused with
+// a hold. Once it needs the feature no more, the writer continues.
 func TestRefusalEnds(t *testing.T) {
 	mem := objstore.NewMem()
 	tab := open(t, mem)
@@ -140,7 +142,7 @@ func TestTableVanished(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		for range 2 { // a member that has seen the table never creates it again
+		for range 2 { // if a member has seen the table, it does not create it again
 			_, err := tab.Load(t.Context())
 			holds(t, err, hold.TableReplaced, "is gone")
 		}
@@ -169,7 +171,7 @@ func TestDeniedLoad(t *testing.T) {
 	})
 }
 
-// Table properties for statistics decide what the statistics of a commit have.
+// TestStatisticsProperties: table properties for statistics decide which statistics a commit has.
 func TestStatisticsProperties(t *testing.T) {
 	for property, want := range map[string]string{
 		"delta.dataSkippingNumIndexedCols":         `{"numRecords":3}`,
@@ -196,7 +198,7 @@ func TestStatisticsProperties(t *testing.T) {
 	}
 }
 
-// Rows of several pieces and files keep their order.
+// TestStageSeveralFiles: rows keep their order over several pieces and files.
 func TestStageSeveralFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -217,16 +219,17 @@ func TestStageSeveralFiles(t *testing.T) {
 	})
 }
 
-// If a read fails or breaks off, the guard retries it, and the table loads the same state.
+// TestBrokenReads: if a read fails or its body breaks off, the guard retries it. The table then has the same state as
+// without failures.
 func TestBrokenReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
 		tab := open(t, mem)
-		for range 5 { // two checkpoints, commits after them
+		for range 5 { // writes two checkpoints, and commits after them
 			appendCommits(t, tab, 5)
-			synctest.Wait() // for the checkpoint, which could otherwise come late and be of a later version
+			synctest.Wait() // waits for the checkpoint, which might otherwise be of a later version
 		}
-		var n atomic.Int64 // commits are read side by side
+		var n atomic.Int64 // counts operations; commits are read in parallel
 		store := objstoretest.NewFaulty(mem, func(op objstore.Op) objstoretest.Fault {
 			if n.Add(1)%2 == 0 && (op.Kind == objstore.OpGet || op.Kind == objstore.OpList) {
 				return broken
@@ -244,7 +247,7 @@ func TestBrokenReads(t *testing.T) {
 	})
 }
 
-// Checkpoints are written automatically, one at a time, and a failed one has no other effect.
+// TestCheckpoints: the table writes checkpoints by itself, one at a time. If one fails, commits are not affected.
 func TestCheckpoints(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -281,15 +284,15 @@ func TestCheckpoints(t *testing.T) {
 		step(9, 0, 2)
 		step(1, 1, 2)
 		step(9, 1, 2)
-		step(1, 2, 2) // by now the JSON since is more than a quarter of the last one
+		step(1, 2, 2) // now the commits since the last checkpoint have more than a quarter of its bytes
 
-		// Another member's checkpoint counts.
+		// A checkpoint of another member counts like an own one.
 		stranger := open(t, mem)
 		appendCommits(t, stranger, 10)
 		synctest.Wait()
 		step(9, 2, 2)
 
-		// A missing checkpoint is not built on.
+		// If the last checkpoint is missing, the next one does not copy from it.
 		s, err := deltalog.Load(t.Context(), mem)
 		if err != nil {
 			t.Fatal(err)
@@ -352,7 +355,7 @@ func TestInspect(t *testing.T) {
 		if versions[-1] != 9 || versions[12] != 1 || versions[13] != 1 {
 			t.Errorf("files by version: %v", versions)
 		}
-		for e, err := range delta.History(t.Context(), mem) { // an iterator may be left
+		for e, err := range delta.History(t.Context(), mem) { // the caller may leave the iterator early
 			if err != nil || e.Version > 0 {
 				t.Error(e, err)
 			}

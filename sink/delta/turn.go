@@ -13,8 +13,8 @@ import (
 // conflict leave no trace in the log. A writer that came back at once would therefore commit again and again, and
 // starve the others. So each writer pauses after a commit, and pauses shorter the more conflicts it had.
 type turn struct {
-	committed   time.Time     // time of our last commit
-	putDuration time.Duration // duration of the newest put, from its start to its known outcome
+	committed   time.Time     // time of this writer's last commit
+	putDuration time.Duration // duration of the newest put, from its start until its outcome was known
 }
 
 const (

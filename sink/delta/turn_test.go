@@ -31,7 +31,7 @@ func TestAfterLoss(t *testing.T) {
 	})
 }
 
-// distant is a store whose commits take a while to arrive.
+// distant is a store in which a put of a commit takes a while to arrive.
 type distant struct {
 	objstore.Store
 	wait time.Duration
@@ -44,7 +44,8 @@ func (d distant) Put(ctx context.Context, key string, content io.ReadSeeker, mod
 	return d.Store.Put(ctx, key, content, mode)
 }
 
-// Writers that always have something to commit share the log: the last committed writer does not keep others away.
+// TestWritersTakeTurns: writers that always have something to commit share the log. The writer that committed last does
+// not keep the others from committing.
 func TestWritersTakeTurns(t *testing.T) {
 	puts := 2000.0
 	if testing.Short() {
@@ -53,7 +54,7 @@ func TestWritersTakeTurns(t *testing.T) {
 	for name, c := range map[string]struct {
 		writers int
 		put     time.Duration
-		longest time.Duration // longest time of a writer without a commit; with fair turns it is the number of writers times put
+		longest time.Duration // the longest time that a writer may be without a commit; if turns were exactly fair, it would be writers × put
 	}{
 		"two":                   {2, 300 * time.Millisecond, 15 * time.Second},
 		"four":                  {4, 300 * time.Millisecond, 30 * time.Second},
@@ -65,7 +66,7 @@ func TestWritersTakeTurns(t *testing.T) {
 				ctx, end := context.WithTimeout(t.Context(), time.Duration(puts*float64(c.put)))
 				defer end()
 				store := distant{objstore.NewMem(), c.put}
-				load(t, open(t, store)) // creates the table
+				load(t, open(t, store)) // loading creates the table
 				var working sync.WaitGroup
 				longest := make([]time.Duration, c.writers)
 				for i := range c.writers {

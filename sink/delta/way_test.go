@@ -34,21 +34,21 @@ func (tr *trace) line(s string) {
 	tr.lines = append(tr.lines, uuids.ReplaceAllString(s, "<uuid>"))
 }
 
-// all returns the lines so far. What the table does in the background may still add to them.
+// all returns the lines so far. Goroutines of the table that still run may add lines to the trace afterwards.
 func (tr *trace) all() []string {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return slices.Clone(tr.lines)
 }
 
-// say adds a comment of the test to the trace.
+// say adds a comment line to the trace.
 func (tr *trace) say(s string) { tr.line("# " + s) }
 
 // golden compares a trace with the file of this name in testdata.
 func golden(t *testing.T, name string, tr *trace) {
 	t.Helper()
 	lines := tr.all()
-	// Commits that are read in parallel are requested in any order.
+	// Reads in parallel may come in any order, so their lines are sorted.
 	for i := 0; i < len(lines); i++ {
 		from := i
 		for i < len(lines) && reads.MatchString(lines[i]) {
@@ -72,7 +72,8 @@ func golden(t *testing.T, name string, tr *trace) {
 	}
 }
 
-// TestWay compares the store operations of everything that a table does, without faults, with golden files.
+// TestWay compares the store operations of a table, without faults, with golden files: one file for each thing that a
+// table does.
 func TestWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		mem, tr := objstore.NewMem(), &trace{}

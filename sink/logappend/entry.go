@@ -44,7 +44,7 @@ var errCheckStale = errors.New("the last check of the log is older than a minute
 // Entry is one object to append as the next of a log. Its bytes never change; the same operation under another key is
 // another Entry. It is for one goroutine.
 type Entry struct {
-	Store objstore.Store // does each request once: it must not retry
+	Store objstore.Store // must do each request once, without retries
 	Key   string
 	Body  []byte
 	// PreviousSeen is the time at which the object before Key was last known to exist.
@@ -73,7 +73,7 @@ func (e *Entry) UnknownSince() time.Time { return e.unknownSince }
 // behind a guard. Any other error ends the append: [ErrPreviousGone], or a refusal while no put can have taken effect.
 func (e *Entry) Try(ctx context.Context) (committed bool, err error) {
 	put := errCheckStale
-	for tries := 0; tries < 3 && errors.Is(put, errCheckStale); tries++ { // only a sleep between check and put makes it stale again
+	for tries := 0; tries < 3 && errors.Is(put, errCheckStale); tries++ { // a repeated stale check means that the process slept between check and put
 		if err := e.check(ctx); err != nil {
 			return false, e.retryable(err)
 		}
@@ -83,9 +83,9 @@ func (e *Entry) Try(ctx context.Context) (committed bool, err error) {
 	case put == nil:
 		return true, nil
 	case errors.Is(put, objstore.ErrNotSent) && e.unknownSince.IsZero():
-		return false, classify.Mark(put, classify.Transient) // nothing was sent, and no earlier put is in flight
+		return false, classify.Mark(put, classify.Transient) // no request was sent, and no earlier put is in flight
 	case errors.Is(put, objstore.ErrRefused) && e.unknownSince.IsZero():
-		return false, put // certainly without effect
+		return false, put // the put certainly had no effect
 	}
 
 	// This put or an earlier one has an unknown effect. "Exists" counts as unknown: the object may be our own earlier

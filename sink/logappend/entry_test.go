@@ -18,7 +18,7 @@ import (
 
 const key = "log/00000000000000000005.json"
 
-// fixture is an Entry and its store, whose puts of the key fail in the given order.
+// fixture is an Entry and its store. Puts of the entry's key fail in the given order.
 type fixture struct {
 	*logappend.Entry
 	t        *testing.T
@@ -70,7 +70,8 @@ func (p *fixture) put(body string) {
 	}
 }
 
-// want tries once and compares: committed, conflict, or an error of a class.
+// want calls Try once. It fails the test unless the result is committed or not, as won says, a returned error has the
+// class, and UnknownSince is set or not, as unresolved says.
 func (p *fixture) want(won bool, class classify.Class, unresolved bool) error {
 	p.t.Helper()
 	got, err := p.Try(p.t.Context())
@@ -85,7 +86,7 @@ func (p *fixture) want(won bool, class classify.Class, unresolved bool) error {
 	return err
 }
 
-const decided = classify.Class(255) // no error is expected
+const decided = classify.Class(255) // stands for "no error is expected"
 
 func (p *fixture) decides(won, unresolved bool) {
 	p.t.Helper()
@@ -103,7 +104,7 @@ func (p *fixture) fails(class classify.Class, unresolved bool) error {
 	return err
 }
 
-// TestTry covers the outcomes of a put, the unknown ones included.
+// TestTry covers all outcomes of a put, including the unknown ones.
 func TestTry(t *testing.T) {
 	done := func(err error) objstoretest.Fault { return objstoretest.Fault{Err: err, Effect: objstoretest.Done} }
 	never := func(err error) objstoretest.Fault { return objstoretest.Fault{Err: err, Effect: objstoretest.Never} }
@@ -154,8 +155,8 @@ func TestTry(t *testing.T) {
 	})
 }
 
-// TestTry_StaleCheck: knowledge older than a minute is checked again before a put, and a put whose check has become
-// too old on its way is not sent.
+// TestTry_StaleCheck: before a put, knowledge of the log that is older than a minute is checked again. A put whose
+// check becomes too old before it is sent is not sent.
 func TestTry_StaleCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFixture(t)

@@ -59,7 +59,7 @@ func (l *Log) isThere(ctx context.Context, seq int64, object []byte) (bool, erro
 	if err != nil || bytes.Equal(found, object) {
 		return err == nil, err
 	}
-	if _, err := parse(found); err != nil { // a damaged response, or no entry: not proof of another's entry
+	if _, err := parse(found); err != nil { // a damaged response or a foreign object: no proof that another entry has the seq
 		return false, fmt.Errorf("seq %d: %w", seq, err)
 	}
 	return false, nil
@@ -68,7 +68,7 @@ func (l *Log) isThere(ctx context.Context, seq int64, object []byte) (bool, erro
 // checkBefore verifies that the entry before a seq still exists. The program never removes entries. If one is
 // missing, the absent seq may have existed, and a put would create a second entry of that seq.
 func (l *Log) checkBefore(ctx context.Context, seq int64) error {
-	if seq == 1 { // the log must still be empty
+	if seq == 1 { // before seq 1 there is no entry: the log must still be empty
 		for o, err := range l.store.List(ctx, l.dir, "") {
 			if err != nil {
 				return err

@@ -25,8 +25,8 @@ var ErrUnknownKind = errors.New("unknown kind of operation")
 
 // Target is the scope of a pause: one partition, a whole topic, or everything.
 type Target struct {
-	Topic     string // "" is everything
-	Partition int32  // -1 is the whole topic
+	Topic     string // "" means everything
+	Partition int32  // -1 means the whole topic
 }
 
 // All returns the target of everything that the pipeline reads, now and later.
@@ -120,20 +120,20 @@ type Move struct {
 
 // OffsetsIntent is written before a command moves positions in the log of a table.
 type OffsetsIntent struct {
-	Command string `json:"command"` // "offsets set", …
+	Command string `json:"command"` // the command, such as "offsets set"
 	Table   string `json:"table"`
 	Moves   []Move `json:"moves"`
 }
 
 // OffsetsDone records the outcome of an [OffsetsIntent]. If it is missing, only the table's log shows the outcome.
 type OffsetsDone struct {
-	Intent  int64   `json:"intent"` // seq of the [OffsetsIntent]
+	Intent  int64   `json:"intent"` // seq of the [OffsetsIntent] that has this outcome
 	Command string  `json:"command"`
 	Table   string  `json:"table"`
 	Moves   []Move  `json:"moves"`
-	Version int64   `json:"version"` // table version that moved the positions, or may have; -1 if there is none
+	Version int64   `json:"version"` // table version that moved the positions or may have moved them; -1 if there is none
 	Outcome Outcome `json:"outcome"`
-	Detail  string  `json:"detail,omitempty"` // reason, unless the outcome is "won"
+	Detail  string  `json:"detail,omitempty"` // reason of the outcome, unless it is "won"
 }
 
 // FloodAllow lets any number of a topic's bad records become dead letters until a time. The newest one of a topic is
@@ -162,8 +162,8 @@ type Below struct {
 // longer count as missing. The command writes it before it changes the store of registrations. It does not affect the
 // state of a pipeline.
 type ForgetMembers struct {
-	Members []string `json:"members"`        // member ids
-	More    int      `json:"more,omitempty"` // number of members beyond the list
+	Members []string `json:"members"`        // ids of members
+	More    int      `json:"more,omitempty"` // number of members that the list leaves out
 }
 
 // Recheck asks members to check the holds of the targets now instead of at their next turn.
@@ -177,8 +177,8 @@ type Outcome string
 // The outcomes.
 const (
 	Committed Outcome = "won"     // the positions are moved, or the rows of a replay are added
-	Conflict  Outcome = "lost"    // the commit had no effect and never will have one
-	Unknown   Outcome = "unknown" // only the table's log shows the outcome
+	Conflict  Outcome = "lost"    // the commit of the operation had no effect and never will have one
+	Unknown   Outcome = "unknown" // unknown to the writer of the entry: only the table's log shows the outcome
 )
 
 // Kind implements [Body].

@@ -78,7 +78,7 @@ func (b bucket) failed(ctx context.Context, err error) error {
 func (b bucket) readOnce(ctx context.Context, seq int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, logappend.TryTimeout)
 	defer cancel()
-	r, err := b.store.Get(ctx, b.dir+name(seq), 0, MaxEntry+1) // one byte more, so that parse notices an object that is too large
+	r, err := b.store.Get(ctx, b.dir+name(seq), 0, MaxEntry+1) // MaxEntry plus one byte, so that parse notices an object that is too large
 	if err != nil {
 		return nil, err
 	}
@@ -96,10 +96,10 @@ func (b bucket) read(ctx context.Context, seq int64) (object []byte, err error) 
 
 // listed is the result of listing the entries after a seq.
 type listed struct {
-	last    int64           // largest seq, or the seq of the request if none follows it
-	stamps  map[int64]stamp // of all entries
-	foreign []string        // keys of other objects, at most maxForeign of them
-	more    int             // number of other objects beyond those
+	last    int64           // largest seq that exists, or the seq of the request if no entry follows it
+	stamps  map[int64]stamp // stamps of all listed entries, by seq
+	foreign []string        // keys of foreign objects, at most maxForeign of them
+	more    int             // number of foreign objects that the list leaves out
 }
 
 // maxForeign bounds the keys of foreign objects that a list keeps: anyone with write access to the bucket can add
@@ -192,7 +192,7 @@ func (b bucket) readAll(ctx context.Context, from, to int64, take func(seq int64
 type chain struct {
 	bucket
 	state *State
-	stamp stamp     // of the head's object, when it was read
+	stamp stamp     // stamp of the head's object when it was read
 	seen  time.Time // when the head was last known to be the newest entry
 }
 

@@ -39,10 +39,10 @@ const (
 
 // Operation is a decision of an operator, to be appended. The type of Body decides its kind.
 type Operation struct {
-	Operator string // name of the operator; never empty
-	Host     string // host of the command; may be empty
-	Reason   string // why; never empty
-	Once     Once   // zero: the operation may be repeated
+	Operator string // name of the operator, who requested the operation; never empty
+	Host     string // host on which the command ran; may be empty
+	Reason   string // why the operator requested it; never empty
+	Once     Once   // zero if the operation may be repeated
 	Body     Body
 }
 
@@ -50,8 +50,8 @@ type Operation struct {
 type Entry struct {
 	Seq      int64           `json:"seq"`
 	ID       string          `json:"id"`
-	Prev     string          `json:"prev"` // SHA-256 of the entry before, in hex; empty in the first
-	At       time.Time       `json:"at"`   // by the clock of the writing host
+	Prev     string          `json:"prev"` // SHA-256 of the object of the entry before, in hex; empty in the first entry
+	At       time.Time       `json:"at"`   // time by the clock of the host that wrote the entry
 	Operator string          `json:"operator"`
 	Host     string          `json:"host,omitempty"`
 	Kind     Kind            `json:"kind"`

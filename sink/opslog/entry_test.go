@@ -27,7 +27,7 @@ func first() Entry {
 	}
 }
 
-// object encodes an entry, which may be invalid.
+// object returns the bytes of an entry, even if the entry is invalid.
 func object(tb testing.TB, e Entry) []byte {
 	tb.Helper()
 	b, err := encode(e)
@@ -37,7 +37,7 @@ func object(tb testing.TB, e Entry) []byte {
 	return b
 }
 
-// TestEntry_Format fixes the format that other programs may rely on.
+// TestEntry_Format: the bytes of an entry stay as they are, because other programs may rely on the format.
 func TestEntry_Format(t *testing.T) {
 	const want = `{"seq":1,"id":"6f7c8d1e-0000-4000-8000-000000000001","prev":"","at":"2026-03-01T12:00:00.000005Z","operator":"ada",` +
 		`"host":"desk","kind":"pause","reason":"disk <full> & hot","body":{"targets":[{"topic":"orders","partition":3}]},` +
@@ -100,10 +100,10 @@ func with(change func(*Entry)) Entry {
 	return e
 }
 
-// signed completes the JSON text of an entry, up to its sum, with the right sum.
+// signed completes the JSON text of an entry, which ends before its checksum, with the right checksum.
 func signed(text string) []byte { return []byte(text + sumBefore + hashOf([]byte(text)) + sumAfter) }
 
-// TestEntry_LaterVersion: entries of other kinds and with more fields are read.
+// TestEntry_LaterVersion: entries of a later version, with unknown kinds and more fields, can be read.
 func TestEntry_LaterVersion(t *testing.T) {
 	text := `{"seq":1,"id":"` + someID + `","prev":"","at":"2026-03-01T12:00:00Z","operator":"ada","kind":"letters.replay","reason":"r","body":[7],"more":{"a":1}`
 	e, err := parse(signed(text))
@@ -163,7 +163,7 @@ func drawBody(t *rapid.T) Body {
 	}
 }
 
-// TestEntry_RoundTrip: an encoded entry is parsed unchanged.
+// TestEntry_RoundTrip: an entry is the same after encoding and parsing.
 func TestEntry_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		body := drawBody(t)
@@ -243,7 +243,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzParse: parse returns an entry or an error for any bytes, and a parsed entry has operator, kind, reason and time.
+// FuzzParse: for any bytes, parse returns an error or an entry that has operator, kind, reason and time.
 func FuzzParse(f *testing.F) {
 	f.Add(object(f, first()), false)
 	f.Add([]byte(`{"seq":1}`), true)

@@ -33,8 +33,8 @@ type Follower struct {
 	broken prometheus.Gauge
 
 	mu      sync.Mutex
-	state   *State        // nil before the first poll that found the log intact
-	changed chan struct{} // closed when state changes
+	state   *State        // state of the last poll; nil before the first poll that found the log intact
+	changed chan struct{} // closed when state is replaced
 	polled  time.Time
 	trouble Trouble
 	failing reliability.FailureLog
@@ -43,7 +43,7 @@ type Follower struct {
 // Trouble is the reason why a follower is not up to date.
 type Trouble struct {
 	Since time.Time
-	Err   error // a [BrokenError] if the log is not what was written
+	Err   error // a [BrokenError] if the log is damaged, incomplete or rewritten
 }
 
 // Follow returns a follower that polls at this interval once it runs. The error is that of registering its metrics.
@@ -73,7 +73,7 @@ func (l *Log) Follow(every time.Duration) (*Follower, error) {
 
 // Run polls the log until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
-	pause := reliability.Backoff{Initial: f.every, Max: f.every, Jitter: 0.1} // spreads the polls of the members
+	pause := reliability.Backoff{Initial: f.every, Max: f.every, Jitter: 0.1} // the jitter spreads the polls of the members
 	for {
 		f.poll(ctx)
 		if reliability.Wait(ctx, pause.Pause(1)) != nil {
@@ -116,7 +116,7 @@ func (f *Follower) poll(ctx context.Context) {
 	}
 	f.trouble.Err = err
 	if f.state != nil {
-		f.set(f.chain.state) // the entries before a break are in force
+		f.set(f.chain.state) // if the log is broken, the entries before the break are in force
 	}
 }
 

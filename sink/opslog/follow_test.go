@@ -17,7 +17,7 @@ import (
 
 const every = 10 * time.Second
 
-// follow runs a follower in the test's bubble, over a store that fails with down's error if it has one.
+// follow runs a follower in the test's bubble. While down has an error, requests to the store fail with it.
 func follow(t *testing.T, store objstore.Store, down *atomic.Pointer[error]) (*opslog.Follower, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
@@ -131,7 +131,7 @@ func TestFollower_Changed(t *testing.T) {
 		if !paused(f, "a") || closed(f.Changed()) {
 			t.Errorf("%+v", f.State())
 		}
-		// The entries before a break are in force.
+		// The entries before the first damaged entry stay in force.
 		third := f.Changed()
 		add(t, l, pause("r", opslog.Topic("b")))
 		put(t, mem, key(3), []byte("no entry"))
@@ -142,7 +142,7 @@ func TestFollower_Changed(t *testing.T) {
 	})
 }
 
-// TestFollower_ReadsOnlyNewEntries counts the requests of a poll.
+// TestFollower_ReadsOnlyNewEntries compares the number of requests of a poll with the expected one.
 func TestFollower_ReadsOnlyNewEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := objstore.NewMem()
@@ -175,15 +175,15 @@ func TestFollower_ReadsOnlyNewEntries(t *testing.T) {
 	})
 }
 
-// TestFollower_KeepsPausesInTrouble: while the log is damaged or unreachable, pauses stay in force, and a member that never
-// saw the log intact never becomes ready.
+// TestFollower_KeepsPausesInTrouble: while the log is damaged or unreachable, pauses that the member has read stay in
+// force. A member that has never read the log intact does not become ready.
 func TestFollower_KeepsPausesInTrouble(t *testing.T) {
 	outage, denial := objstoretest.ErrUnavailable, objstoretest.ErrDenied
 	for name, c := range map[string]struct {
 		down   *error
 		harm   func(t *testing.T, mem *objstore.Mem)
-		broken int64 // seq
-		blind  bool  // a member that starts during the trouble does not become ready
+		broken int64 // seq of the damaged entry
+		blind  bool  // true if a member that starts during the trouble must not become ready
 	}{
 		"outage": {&outage, nil, 0, false},
 		"denial": {&denial, nil, 0, false},
@@ -249,7 +249,7 @@ func TestFollower_KeepsPausesInTrouble(t *testing.T) {
 				if !c.blind && late.State() != nil {
 					t.Errorf("a late member knows %+v", late.State())
 				}
-				// After the repair it continues by itself.
+				// Once the log is repaired, the follower continues by itself.
 				down.Store(nil)
 				for k, b := range kept {
 					put(t, mem, k, b)

@@ -18,7 +18,7 @@ const folder = "_sluice/p/ops/"
 
 func key(seq int64) string { return fmt.Sprintf("%s%020d.json", folder, seq) }
 
-// guard has the same patience as the shipped configuration.
+// guard returns a guard with the retries and the breaker of the default configuration.
 func guard() *reliability.Guard {
 	return reliability.NewGuard("operations log", reliability.Config{
 		Backoff:  reliability.Backoff{Initial: time.Second, Max: 30 * time.Second, Jitter: .25},
@@ -26,7 +26,7 @@ func guard() *reliability.Guard {
 	}, slog.New(slog.DiscardHandler), nil)
 }
 
-// open returns a new Log that shares no state with other ones, as that of a separate process.
+// open returns a new Log that shares no state with others, as if it were in another process.
 func open(store objstore.Store) *opslog.Log {
 	return opslog.Open(store, "p", opslog.Options{Guard: guard()})
 }
@@ -48,7 +48,7 @@ func add(t *testing.T, l *opslog.Log, op opslog.Operation) opslog.Entry {
 	return e
 }
 
-// entries reads all entries with a separate Log.
+// entries returns all entries, read with a separate Log.
 func entries(t *testing.T, store objstore.Store) (all []opslog.Entry) {
 	t.Helper()
 	for e, err := range open(store).Entries(context.WithoutCancel(t.Context()), 1) {
@@ -83,7 +83,7 @@ func get(t *testing.T, store objstore.Store, key string) []byte {
 	return b
 }
 
-// put writes an object and replaces an existing one, against the rules of the log.
+// put writes an object. It replaces an existing one, which the rules of the log forbid.
 func put(t *testing.T, store objstore.Store, key string, b []byte) {
 	t.Helper()
 	if err := store.Delete(t.Context(), key); err != nil {

@@ -12,9 +12,9 @@ import (
 type Letters struct {
 	Cluster   string      `json:"cluster,omitempty"`
 	Topic     string      `json:"topic"`
-	TopicID   string      `json:"topic_id"` // "-" if unknown
+	TopicID   string      `json:"topic_id"` // Kafka's topic id, "-" if unknown
 	Partition int32       `json:"partition"`
-	Offsets   offsets.Set `json:"offsets"` // as text, such as "12-15,20"
+	Offsets   offsets.Set `json:"offsets"` // as text in JSON, such as "12-15,20"
 }
 
 // LettersOf returns the dead letters of a partition at some offsets.
@@ -24,7 +24,7 @@ func LettersOf(p idempotency.Partition, at offsets.Set) Letters {
 
 // Source returns the partition of the records.
 func (l Letters) Source() idempotency.Partition {
-	id, _ := idempotency.ParseTopicID(l.TopicID) // check refuses any other text
+	id, _ := idempotency.ParseTopicID(l.TopicID) // cannot fail: check refuses an invalid id
 	return idempotency.Partition{Cluster: l.Cluster, Topic: l.Topic, TopicID: id, ID: l.Partition}
 }
 
@@ -60,7 +60,7 @@ type ReplayFailed struct {
 type ReplayIntent struct {
 	Table   string    `json:"table"`
 	TableID string    `json:"table_id"`
-	After   int64     `json:"after"` // the txn that the commit expects, 0 if the table has none
+	After   int64     `json:"after"` // version of the table's replay txn that the commit expects, 0 if the table has none
 	Letters []Letters `json:"letters"`
 	// Edited are the records that are replayed with another value than their dead letter has.
 	Edited []EditedValue `json:"edited,omitempty"`
@@ -77,10 +77,10 @@ type EditedValue struct {
 
 // ReplayDone records the outcome of a [ReplayIntent].
 type ReplayDone struct {
-	Intent  int64   `json:"intent"` // seq of the [ReplayIntent]
+	Intent  int64   `json:"intent"` // seq of the [ReplayIntent] that has this outcome
 	Table   string  `json:"table"`
-	Outcome Outcome `json:"outcome"` // Committed or Conflict
-	Version int64   `json:"version"` // table version with the rows, -1 if it is unknown or there is none
+	Outcome Outcome `json:"outcome"` // [Committed] or [Conflict]
+	Version int64   `json:"version"` // table version that has the rows, -1 if it is unknown or there is none
 	Detail  string  `json:"detail,omitempty"`
 }
 

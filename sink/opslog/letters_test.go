@@ -13,7 +13,7 @@ import (
 
 var someSource = idempotency.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: 3}
 
-// lettersAt returns dead letters of someSource.
+// lettersAt returns the dead letters about the records of someSource at these offsets.
 func lettersAt(all ...int64) []Letters { return []Letters{LettersOf(someSource, offsets.Of(all...))} }
 
 // TestState_Letters tests each row of the table of transitions in docs/dead-letters.md.
@@ -26,7 +26,7 @@ func TestState_Letters(t *testing.T) {
 	discard, acknowledge, reopen := Discard{lettersAt(1)}, Acknowledge{lettersAt(1)}, Reopen{lettersAt(1)}
 	for name, c := range map[string]struct {
 		steps []Body
-		want  string // the sets that have the dead letter
+		want  string // the sets of the state that contain the dead letter
 	}{
 		"nothing":                        {nil, ""},
 		"discarded":                      {[]Body{discard}, "discarded resolved"},
@@ -90,7 +90,7 @@ func TestState_Letters(t *testing.T) {
 	}
 }
 
-// TestState_LettersImmutable: an older state keeps its decisions.
+// TestState_LettersImmutable: a new entry does not change the decisions about dead letters in an older state.
 func TestState_LettersImmutable(t *testing.T) {
 	one := new(State).after(entry(t, 1, Discard{lettersAt(1)}))
 	two := one.after(entry(t, 2, ReplayIntent{"orders", "table-1", 0, lettersAt(2), nil}))
@@ -113,7 +113,8 @@ func TestState_LettersImmutable(t *testing.T) {
 	}
 }
 
-// TestState_LetterSets: the sets of one partition never overlap where they must not, in every order of entries.
+// TestState_LetterSets: in every order of entries, those sets of one partition that exclude each other have no offset
+// in common.
 func TestState_LetterSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &State{}
@@ -193,7 +194,7 @@ func TestLetters_Refused(t *testing.T) {
 	if err := (Discard{lettersAt(flood[:MaxLetters]...)}).check(); err != nil {
 		t.Error(err)
 	}
-	// Scattered offsets are the longest text; a full entry still fits.
+	// Scattered offsets make the longest text; an entry with as many of them as allowed still fits.
 	for i := range flood {
 		flood[i] = int64(i)*7 + 1_000_000_000_000
 	}

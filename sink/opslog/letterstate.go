@@ -49,8 +49,8 @@ type OpenReplay struct {
 // letterBook has the decisions about dead letters. Values are immutable, except while State.after makes a new one.
 type letterBook struct {
 	sources map[idempotency.Partition]LetterStates
-	open    map[int64]OpenReplay // by seq
-	changed int64                // seq of the last entry that changed it
+	open    map[int64]OpenReplay // the replays without an outcome, by the seq of their intent
+	changed int64                // seq of the last entry that changed the book
 }
 
 // Letters returns the decisions about the dead letters of a partition. It accepts a nil State.
@@ -171,7 +171,7 @@ func (b letterBook) after(e Entry, body Body) letterBook {
 		b.changed = e.Seq
 	case ReplayDone:
 		open, there := b.open[body.Intent]
-		if !there { // another program has recorded it already
+		if !there { // another program has recorded the outcome already
 			return b
 		}
 		b.open = maps.Clone(b.open)

@@ -22,8 +22,8 @@ import (
 type Options struct {
 	// Guard retries the store's requests and has its breaker. The store itself must not retry.
 	Guard      *reliability.Guard
-	Logger     *slog.Logger          // nil discards
-	Registerer prometheus.Registerer // of a follower's metrics; nil registers nothing
+	Logger     *slog.Logger          // nil discards log lines
+	Registerer prometheus.Registerer // for a follower's metrics; nil registers none
 }
 
 // Log is the operations log of a pipeline. Its methods are safe for concurrent use.
@@ -32,7 +32,7 @@ type Log struct {
 	log *slog.Logger
 	reg prometheus.Registerer
 
-	mu  sync.Mutex // one append at a time: two of one process would only conflict
+	mu  sync.Mutex // allows one append at a time: two appends of one process would only conflict
 	own chain
 }
 
@@ -197,7 +197,7 @@ func propose(op Operation, head Head) (e Entry, object []byte, err error) {
 	if object, err = encode(e); err != nil {
 		return e, nil, err
 	}
-	if e, err = parse(object); err != nil { // as other readers will see it
+	if e, err = parse(object); err != nil { // as other readers will parse the entry
 		return e, nil, fmt.Errorf("the entry cannot be read back: %w", err)
 	}
 	return e, object, nil

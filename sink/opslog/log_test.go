@@ -18,7 +18,7 @@ import (
 	"sluice/sink/opslog"
 )
 
-// everywhere runs a test on each kind of store.
+// everywhere runs a test on a store of each kind.
 func everywhere(t *testing.T, test func(t *testing.T, store objstore.Store)) {
 	t.Run("memory", func(t *testing.T) { test(t, objstore.NewMem()) })
 	t.Run("local", func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestAppend(t *testing.T) {
 			t.Errorf("the empty log verifies as %+v", got)
 		}
 		var want []opslog.Entry
-		for i := range 40 { // more than are read in parallel
+		for i := range 40 { // more entries than are read in parallel
 			op := pause(fmt.Sprint("reason ", i), opslog.Target{Topic: "orders", Partition: int32(i)})
 			if i%3 == 2 {
 				op = resume("done", opslog.Topic("orders"))
@@ -86,7 +86,7 @@ func TestAppend(t *testing.T) {
 		if !slices.Equal(late, []int64{38, 39, 40}) {
 			t.Errorf("from 38 on: %v", late)
 		}
-		for e, err := range l.Entries(t.Context(), 1) { // a reader may stop
+		for e, err := range l.Entries(t.Context(), 1) { // a caller may stop before the end
 			if e.Seq != 1 || err != nil {
 				t.Errorf("%+v %v", e, err)
 			}
@@ -133,7 +133,8 @@ func TestAppend_Concurrent(t *testing.T) {
 	})
 }
 
-// TestAppend_PreSeesState: pre gets the present state, also if another writer appends an entry before our put.
+// TestAppend_PreSeesState: pre is called with the current state, also if another writer appends an entry before our
+// put.
 func TestAppend_PreSeesState(t *testing.T) {
 	store := objstore.NewMem()
 	l, other := open(store), open(store)
@@ -182,7 +183,7 @@ func TestAppend_IncompleteOperation(t *testing.T) {
 	}
 }
 
-// TestAppend_StoreDenies: a denial is not retried and is returned.
+// TestAppend_StoreDenies: if the store denies the put, Append does not retry it and returns the error.
 func TestAppend_StoreDenies(t *testing.T) {
 	faulty := objstoretest.NewFaulty(objstore.NewMem(), func(op objstore.Op) (f objstoretest.Fault) {
 		if op.Kind == objstore.OpPutIfAbsent {
@@ -196,7 +197,8 @@ func TestAppend_StoreDenies(t *testing.T) {
 	}
 }
 
-// TestAppend_DenialAfterUnknownOutcome: a denial leaves the outcome unknown, because the entry may be in the log.
+// TestAppend_DenialAfterUnknownOutcome: a put with unknown outcome is followed by a denied one. The outcome of Append
+// is unknown, because the first put may have written the entry.
 func TestAppend_DenialAfterUnknownOutcome(t *testing.T) {
 	mem := objstore.NewMem()
 	puts := 0
@@ -230,8 +232,8 @@ func TestAppend_DenialAfterUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestAppend_DamagedEntryAtSeq: an object that cannot be parsed leaves the outcome unknown, because it may be our own entry,
-// damaged in transit.
+// TestAppend_DamagedEntryAtSeq: if the object at the entry's key cannot be parsed, the outcome is unknown, because it
+// may be our own entry, damaged in transit.
 func TestAppend_DamagedEntryAtSeq(t *testing.T) {
 	mem := objstore.NewMem()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,8 +13,8 @@ const KeyLife = 24 * time.Hour
 // Once makes an operation repeatable without a second effect: for [KeyLife] the log takes no other operation with the
 // same key. Key and Request are SHA-256 in hex, so the log shows neither the operator's key nor the request.
 type Once struct {
-	Key     string `json:"key"`     // of the operator's name and the key that they chose
-	Request string `json:"request"` // of what was requested
+	Key     string `json:"key"`     // hash of the operator's name and the key that the operator chose
+	Request string `json:"request"` // hash of the request
 }
 
 func (o Once) check() error {
@@ -27,7 +27,7 @@ func (o Once) check() error {
 // RepeatedError means that the log already has an operation with the key. Seq is that operation's.
 type RepeatedError struct {
 	Seq  int64
-	Same bool // the request was the same, too
+	Same bool // true if the earlier operation with the key had the same request
 }
 
 // Error names the seq.

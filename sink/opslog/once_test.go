@@ -16,7 +16,8 @@ func once(key, request string) opslog.Once {
 	return opslog.Once{Key: strings.Repeat(key, 64), Request: strings.Repeat(request, 64)}
 }
 
-// TestAppend_Once: for a day a key allows one operation, also to another process; then it is forgotten.
+// TestAppend_Once: for a day, only one operation with the same key is appended, also if another process tries. After
+// that day the key can be used again.
 func TestAppend_Once(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMem()
@@ -62,7 +63,8 @@ func TestAppend_OnceBad(t *testing.T) {
 	}
 }
 
-// TestEntry_OnceToOlderVersions: a version that does not know the field reads the rest of the entry as before.
+// TestEntry_OnceToOlderVersions: a version of Sluice that does not know the field once reads all other fields of the
+// entry.
 func TestEntry_OnceToOlderVersions(t *testing.T) {
 	store := objstore.NewMem()
 	op := pause("test", opslog.Topic("a"))

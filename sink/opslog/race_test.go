@@ -23,9 +23,9 @@ var (
 	seed  = flag.Uint64("opslog.seed", 0, "run only this race")
 )
 
-// TestRaces lets two processes append over a store that is late, fails before and after operations, and executes puts
-// long after their sender has given up. In every run: an acknowledged entry is in the log once, each entry of the log
-// was acknowledged or is undecided, and the chain is intact.
+// TestRaces lets two processes append over a store that is late, fails before and after operations, and lets puts take
+// effect long after their sender has given up. In every run: an acknowledged entry is in the log once, each entry of
+// the log was acknowledged or is undecided, and the chain is intact.
 func TestRaces(t *testing.T) {
 	from, to := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -68,7 +68,7 @@ func race(t *testing.T, s uint64, n *tally) {
 		}
 		f.Effect = []objstoretest.Effect{objstoretest.Never, objstoretest.Done, objstoretest.Late}[chance(3)]
 		if errors.Is(f.Err, objstore.ErrExists) {
-			f.Effect = objstoretest.Done // as if the request was delivered twice, and this answers the second delivery
+			f.Effect = objstoretest.Done // as if the request arrived twice and this were the response to the second one
 		}
 		if f.Effect == objstoretest.Late {
 			f.Land = time.Duration(1 + chance(int(40*time.Second)))
@@ -94,11 +94,11 @@ func race(t *testing.T, s uint64, n *tally) {
 					acknowledged[e.ID] = true
 				case errors.Is(err, opslog.ErrUndecided):
 					undecided[e.ID] = true
-				default: // not in the log, and it never will be
+				default: // the entry is not in the log and will not appear there
 					refused++
 				}
 				mu.Unlock()
-				if chance(6) == 0 { // another process
+				if chance(6) == 0 { // as if the process ended and another one began
 					l = open(faulty)
 				}
 				time.Sleep(time.Duration(chance(int(20 * time.Second))))
@@ -106,7 +106,7 @@ func race(t *testing.T, s uint64, n *tally) {
 		})
 	}
 	writers.Wait()
-	time.Sleep(time.Minute) // until all late puts have taken effect
+	time.Sleep(time.Minute) // all late puts have taken effect after this time
 	if err := faulty.Close(); err != nil {
 		t.Error(err)
 	}
@@ -136,8 +136,8 @@ func race(t *testing.T, s uint64, n *tally) {
 
 var errPre = errors.New("not like this")
 
-// TestAppend_SlowPre: during a slow precondition the previous entries vanish. The writer checks the log again before it
-// puts, and writes nothing.
+// TestAppend_SlowPre: while pre runs for long, the entries before ours vanish. The writer checks the log again before
+// it puts, and writes nothing.
 func TestAppend_SlowPre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, _ := written(t, 2)
@@ -154,12 +154,12 @@ func TestAppend_SlowPre(t *testing.T) {
 	})
 }
 
-// sleeper is the store of a process that is stopped once, when its first put is about to be sent. When it wakes, its
-// deadlines have not been noticed yet.
+// sleeper is the store of a process that stops once, when it is about to send its first put. When it wakes up, it has
+// not noticed yet that its deadlines are over.
 type sleeper struct {
 	objstore.Store
 	slept bool
-	looks int // requests since it slept
+	looks int // requests after the stop
 }
 
 func (s *sleeper) Put(ctx context.Context, key string, body io.ReadSeeker, mode objstore.Mode) error {
@@ -182,12 +182,12 @@ func (s *sleeper) List(ctx context.Context, prefix, after string) iter.Seq2[objs
 	return s.Store.List(ctx, prefix, after)
 }
 
-// TestAppend_WriterWokeUp: a writer sleeps between its check of the log and its put. Its request is not sent before a
-// new check, and the entries of other writers stay.
+// TestAppend_WriterWokeUp: a writer sleeps between its check of the log and its put. The put is not sent before a new
+// check, and the entries that others wrote meanwhile stay.
 func TestAppend_WriterWokeUp(t *testing.T) {
 	for name, c := range map[string]struct {
-		others int // entries that others add meanwhile
-		before int // entries that were there
+		others int // entries that other writers append during the sleep
+		before int // entries in the log before the sleep
 		gone   bool
 	}{
 		"alone, first":           {0, 0, false},

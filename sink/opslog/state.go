@@ -14,12 +14,12 @@ type State struct {
 	head     Head
 	pauses   map[Target]Paused
 	floods   map[string]FloodAllowance // by topic
-	forget   map[source]int64          // offset below which fingerprints do not count
+	forget   map[source]int64          // offset below which the fingerprints of a partition do not count
 	rechecks map[Target]int64          // seq of the newest operation that members must act on at once
 	letters  letterBook
 	moved    map[string]int64     // by topic: seq of the newest [OffsetsIntent]
 	moving   map[int64]Moving     // intents of moves without an outcome, by seq
-	once     map[string]performed // by key; those of the last [KeyLife]
+	once     map[string]performed // operations by the hash of their key; those of the last [KeyLife]
 }
 
 // source identifies a partition by topic, topic id and number.
@@ -34,7 +34,7 @@ type Paused struct {
 	Since    time.Time `json:"since"`
 	Operator string    `json:"operator"`
 	Reason   string    `json:"reason"`
-	Seq      int64     `json:"seq"` // of the entry
+	Seq      int64     `json:"seq"` // seq of the entry
 }
 
 // Hold returns the hold that the pause causes.
@@ -52,7 +52,7 @@ type FloodAllowance struct {
 	Until    time.Time `json:"until"`
 	Operator string    `json:"operator"`
 	Reason   string    `json:"reason"`
-	Seq      int64     `json:"seq"` // of the entry
+	Seq      int64     `json:"seq"` // seq of the entry
 }
 
 // Head returns the last entry of the state.
@@ -148,7 +148,7 @@ func (s *State) after(e Entry) *State {
 	next.once = s.performedBefore(e)
 	body, err := e.Decode()
 	if err != nil {
-		return &next // a kind of a later version: parse accepts no other unknown body
+		return &next // a kind of a later version has no effect: for all other kinds parse requires a known body
 	}
 	next.letters = s.letters.after(e, body)
 	switch b := body.(type) {
@@ -188,7 +188,7 @@ func (s *State) after(e Entry) *State {
 		next.moving = maps.Clone(s.moving)
 		delete(next.moving, b.Intent)
 		if b.Outcome != Conflict {
-			for _, m := range b.Moves { // topics of one table share their holds, and one command may name several
+			for _, m := range b.Moves { // the topics of one table share their holds, and one command may name several of them
 				next.requestRecheck(e.Seq, Topic(m.Topic))
 			}
 		}

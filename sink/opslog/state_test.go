@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// entry returns an entry without a valid chain.
+// entry returns an entry whose checksums are not valid.
 func entry(t interface{ Fatal(...any) }, seq int64, body Body) Entry {
 	raw, err := marshal(body)
 	if err != nil {
@@ -28,25 +28,25 @@ func TestState_Pauses(t *testing.T) {
 			t.Errorf("%s:%d is paused by %+v, want seq %d", topic, id, p, seq)
 		}
 	}
-	add(Pause{[]Target{{"a", 1}, Topic("b")}}) // 1
+	add(Pause{[]Target{{"a", 1}, Topic("b")}}) // seq 1
 	want("a", 1, 1)
 	want("a", 2, 0)
 	want("b", 7, 1)
-	add(Pause{[]Target{Topic("a"), {"a", 1}}}) // 2: a:1 stays as it was
+	add(Pause{[]Target{Topic("a"), {"a", 1}}}) // seq 2; a:1 stays paused by seq 1
 	want("a", 1, 1)
 	want("a", 2, 2)
 	before := s
-	add(Resume{[]Target{Topic("a")}}) // 3: with its partitions
+	add(Resume{[]Target{Topic("a")}}) // seq 3, resumes the topic and its partitions
 	want("a", 1, 0)
 	want("b", 0, 1)
 	if _, still := before.Paused("a", 1); !still {
 		t.Error("an older state changed")
 	}
-	add(Resume{[]Target{{"b", 7}}}) // 4: b is paused as a whole
+	add(Resume{[]Target{{"b", 7}}}) // seq 4, without effect: the whole topic b is paused
 	want("b", 7, 1)
-	add(Pause{[]Target{All(), {"c", 0}}}) // 5
+	add(Pause{[]Target{All(), {"c", 0}}}) // seq 5
 	want("x", 0, 5)
-	add(Resume{[]Target{Topic("c")}}) // 6
+	add(Resume{[]Target{Topic("c")}}) // seq 6
 	want("c", 0, 5)
 	if got := s.Covering(Target{"b", 7}); len(got) != 2 || got[0].Target != All() || got[1].Target != Topic("b") {
 		t.Errorf("b:7 is covered by %+v", got)
@@ -54,7 +54,7 @@ func TestState_Pauses(t *testing.T) {
 	if got := s.Under(All()); len(got) != 2 {
 		t.Errorf("%+v", got)
 	}
-	add(Resume{[]Target{All()}}) // 7
+	add(Resume{[]Target{All()}}) // seq 7
 	want("b", 7, 0)
 	if len(s.Pauses()) != 0 {
 		t.Errorf("%+v", s.Pauses())
@@ -77,12 +77,12 @@ func TestState_FloodAllowances(t *testing.T) {
 	want("a", until.Add(-1), true)
 	want("a", until, false)
 	want("b", someTime, false)
-	add(Pause{[]Target{Topic("b")}}) // other kinds leave it alone
+	add(Pause{[]Target{Topic("b")}}) // entries of other kinds do not change the allowance
 	want("a", until.Add(-1), true)
 	if a, ok := s.FloodAllowance("a"); !ok || a.Seq != 1 || a.Operator != "op1" || a.Reason != "r1" || a.Until != until {
 		t.Errorf("the allowance is %+v", a)
 	}
-	add(FloodAllow{Topic: "a", Until: someTime.Add(time.Hour)}) // the newest one counts, and ends earlier than the first one
+	add(FloodAllow{Topic: "a", Until: someTime.Add(time.Hour)}) // the newest allowance counts, although it ends earlier than the first one
 	want("a", until.Add(-1), false)
 	want("a", someTime, true)
 	if !before.FloodAllowed("a", until.Add(-1)) {
@@ -93,8 +93,8 @@ func TestState_FloodAllowances(t *testing.T) {
 	}
 }
 
-// TestState_PausedHold compares the state with the definition: a partition is paused if a pause names it, its topic
-// or everything, and no later resume covers that pause.
+// TestState_PausedHold compares the state with the definition: a partition is paused if a pause names the partition,
+// its topic or everything, and no later resume covers that pause.
 func TestState_PausedHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		target := rapid.SampledFrom([]Target{All(), Topic("a"), Topic("b"), {"a", 0}, {"a", 1}, {"b", 0}})
@@ -153,7 +153,7 @@ func TestState_Forgotten(t *testing.T) {
 	add(Forget{"a", "t", []Below{{"X", 0, 12}}})
 	want("a", "X", 0, 12)
 	want("a", "X", 1, 9)
-	want("a", "Y", 0, 0) // another topic under the old name
+	want("a", "Y", 0, 0) // another topic id under the same name
 	want("b", "X", 0, 0)
 	if before.Forgotten("a", "X", 0) != 7 {
 		t.Error("an older state changed")
@@ -163,7 +163,8 @@ func TestState_Forgotten(t *testing.T) {
 	}
 }
 
-// TestState_RecheckRequested: members learn of a recheck, and of positions that were or may have been moved.
+// TestState_RecheckRequested: the state has the seq of the newest entry that asks members to check a claim again: a
+// recheck, or a move of positions that was or may have been committed.
 func TestState_RecheckRequested(t *testing.T) {
 	s := &State{}
 	add := func(b Body) { s = s.after(entry(t, s.head.Seq+1, b)) }
@@ -177,7 +178,7 @@ func TestState_RecheckRequested(t *testing.T) {
 	add(Recheck{[]Target{{"a", 1}}})
 	before := s
 	want(0, 1, 0)
-	add(Pause{[]Target{Topic("b")}}) // other kinds ask for nothing
+	add(Pause{[]Target{Topic("b")}}) // entries of other kinds request no check
 	want(0, 1, 0)
 	moves := []Move{{Topic: "a", Partition: 0, From: 3, To: 2}}
 	add(OffsetsIntent{Command: "offsets set", Table: "a", Moves: moves})

@@ -9,15 +9,15 @@ import (
 
 // Report is the result of [Log.Verify].
 type Report struct {
-	Entries  int64     `json:"entries"`  // entries that could be parsed
-	Head     Head      `json:"head"`     // the newest of those
+	Entries  int64     `json:"entries"`  // number of objects that could be parsed as entries
+	Head     Head      `json:"head"`     // the newest entry that could be parsed
 	Findings []Finding `json:"findings"` // sorted by seq; empty if the log is intact
 }
 
 // Finding is one defect of the log.
 type Finding struct {
-	Seq int64  `json:"seq,omitempty"` // the bad entry, or the first of several missing ones; 0 for a foreign object
-	Key string `json:"key,omitempty"` // key of a foreign object
+	Seq int64  `json:"seq,omitempty"` // seq of the bad entry, or of the first of several missing ones; 0 for a foreign object
+	Key string `json:"key,omitempty"` // key of the foreign object
 	Why string `json:"why"`
 }
 
@@ -54,7 +54,7 @@ func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 type seen struct {
 	seq        int64
 	prev, hash string
-	bad        string // why the object is not an entry of this seq, "" if it is
+	bad        string // why the object is not an entry of this seq, "" if it is one
 }
 
 func inspect(seq int64, object []byte) seen {
@@ -85,7 +85,7 @@ func judge(all []seen, pinned Head) Report {
 	add := func(seq int64, format string, args ...any) {
 		r.Findings = append(r.Findings, Finding{Seq: seq, Why: fmt.Sprintf(format, args...)})
 	}
-	// parts reports whether entry i and the one before it both exist and do not fit together.
+	// parts reports whether entry i and the entry before it both exist and do not fit together.
 	parts := func(i int) bool {
 		return i > 0 && i < len(all) && all[i-1].bad == "" && all[i].bad == "" && all[i-1].seq+1 == all[i].seq && all[i].prev != all[i-1].hash
 	}

@@ -24,8 +24,8 @@ func written(t *testing.T, n int) (*objstore.Mem, opslog.Head) {
 	return mem, head
 }
 
-// finds checks that the first finding of Verify has a seq and a reason, and that a reader of the chain stops at that seq or
-// does not notice the defect.
+// finds fails the test unless the first finding of Verify has this seq and reason, and a reader of the chain stops at
+// that seq or does not notice the defect.
 func finds(t *testing.T, store objstore.Store, pinned opslog.Head, seq int64, why string) {
 	t.Helper()
 	r := verify(t, store, pinned)
@@ -65,7 +65,7 @@ func isBroken(err error, seq int64) bool {
 	return errors.As(err, &b) && b.Seq == seq
 }
 
-// forge changes an entry and makes its sum fit, as an attacker who knows the format would.
+// forge changes text in an entry and corrects its checksum, as an attacker who knows the format would.
 func forge(t *testing.T, store objstore.Store, seq int64, from, to string) {
 	t.Helper()
 	text := string(get(t, store, key(seq)))
@@ -101,7 +101,7 @@ func TestVerify_RewrittenEntry(t *testing.T) {
 		forge(t, mem, seq, e.Prev, strings.Repeat("0", 64))
 		want := seq
 		if seq == 5 {
-			want = 4 // of the last two either may be the wrong one
+			want = 4 // if only the last two entries disagree, either may be the forged one
 		}
 		finds(t, mem, opslog.Head{}, want, "written anew")
 	}
@@ -134,7 +134,7 @@ func TestVerify_MissingEntry(t *testing.T) {
 		}
 		finds(t, mem, head, seq, "missing")
 	}
-	// The end was cut off: only a kept head reveals it.
+	// The newest entries were deleted: Verify finds that only with a head that was kept before.
 	mem, head := written(t, 5)
 	for _, seq := range []int64{4, 5} {
 		if err := mem.Delete(t.Context(), key(seq)); err != nil {
@@ -160,7 +160,7 @@ func TestVerify_ForeignObject(t *testing.T) {
 	if s, err := open(mem).State(t.Context()); err != nil || s.Head().Seq != 3 {
 		t.Errorf("members read on: %+v %v", s, err)
 	}
-	// Another entry at the wrong seq, one at a far seq, and a large object.
+	// An entry at the wrong seq, an object at a far seq, and a large object.
 	put(t, mem, key(4), one)
 	finds(t, mem, opslog.Head{}, 0, "belong")
 	put(t, mem, folder+"00-notes.txt", nil)
@@ -178,7 +178,7 @@ func TestVerify_ForeignObject(t *testing.T) {
 	finds(t, mem4, opslog.Head{}, 2, "larger")
 }
 
-// TestVerify_FarSeq: a foreign object with a far seq is one finding and causes no request for the seqs
+// TestVerify_FarSeq: a foreign object with a far greater seq is one finding. Verify sends no request for the seqs
 // before it.
 func TestVerify_FarSeq(t *testing.T) {
 	mem, _ := written(t, 3)
@@ -203,7 +203,7 @@ func TestVerify_FarSeq(t *testing.T) {
 }
 
 // TestVerify_AbsurdSeq: an object with an absurd seq is a finding that names it. It affects neither members nor the
-// search for entries that were changed.
+// search for changed entries.
 func TestVerify_AbsurdSeq(t *testing.T) {
 	for _, name := range []string{"09223372036854775807.json", "09223372036854775806.json", "99999999999999999999.json", "00009007199254740992.json"} {
 		for _, entries := range []int{0, 3} {
@@ -236,8 +236,8 @@ func TestVerify_AbsurdSeq(t *testing.T) {
 	}
 }
 
-// TestVerify_ManyForeignObjects: if the log has very many foreign objects, the report names some of them and has the
-// number of the others.
+// TestVerify_ManyForeignObjects: if the log has very many foreign objects, the report names some of them and gives the
+// number of those that it leaves out.
 func TestVerify_ManyForeignObjects(t *testing.T) {
 	mem, head := written(t, 2)
 	for i := range 1010 {

@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// bench has the servers and inputs that all runs share.
+// bench has the servers and inputs that all runs use.
 type bench struct {
 	dir      string
 	binary   string
@@ -62,7 +62,7 @@ type bench struct {
 	minio    *lab.MinIO
 	bucket   *lab.Bucket
 	records  int64
-	quantity int64 // sum over all records
+	quantity int64 // the sum of quantity over all records
 }
 
 func run(ctx context.Context, records int64, rounds int, limits []string, against string) (err error) {
@@ -119,7 +119,7 @@ func run(ctx context.Context, records int64, rounds int, limits []string, agains
 	for round := range rounds {
 		for i := range pipelines {
 			if against != "" && round%2 == 1 {
-				i ^= 1 // the other run of the pair
+				i ^= 1 // the other run of the same pair
 			}
 			p, table := pipelines[i], fmt.Sprintf("p%d-%d", i, round)
 			r, err := p.run(ctx, table)
@@ -166,7 +166,7 @@ func ratios(ours, others []result) string {
 	return b.String()
 }
 
-// quantile returns the q-quantile of sorted values, interpolated between the two nearest ones.
+// quantile returns the q-quantile of sorted values. Between two values it interpolates.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)
@@ -219,11 +219,11 @@ func (b *bench) produce(ctx context.Context) error {
 // result has the figures of one run.
 type result struct {
 	wall, cpu      time.Duration
-	rss            int64 // bytes
+	rss            int64 // peak resident memory in bytes
 	allocs, memory float64
 	requests       int64
 	written        int64
-	broker, store  time.Duration // CPU
+	broker, store  time.Duration // CPU time of the broker and of the S3 server
 }
 
 func (r result) line(records int64) string {
@@ -241,7 +241,7 @@ func (r result) row(records int64) string {
 		float64(records)/r.cpu.Seconds(), r.rss>>20, allocs, memory, r.requests, r.written, r.broker.Seconds(), r.store.Seconds())
 }
 
-// median returns the median of each figure of several runs.
+// median returns, for each figure, the median of several runs.
 func median(rs []result) result {
 	return result{
 		wall: middle(rs, func(r result) time.Duration { return r.wall }), cpu: middle(rs, func(r result) time.Duration { return r.cpu }),

@@ -15,7 +15,8 @@ import (
 	"sluice/test/lab"
 )
 
-// sluice returns a function that runs a connector with a memory.limit until it is current, and measures it.
+// sluice returns a function that runs a connector with the given memory.limit until the topic is current, and measures
+// it.
 func (b *bench) sluice(binary, limit string) func(context.Context, string) (result, error) {
 	return func(ctx context.Context, table string) (result, error) { return b.connector(ctx, binary, limit, table) }
 }
@@ -83,7 +84,8 @@ func (b *bench) measure(ctx context.Context, name, table, metrics string, env []
 			if metrics == "" {
 				continue
 			}
-			// The last successful scrape counts: allocations divided by the records read until then.
+			// The last successful scrape counts, because the process ends between two scrapes: its allocations are
+			// divided by the records that it had read then.
 			m, err := scrape(ctx, metrics)
 			if read := m["sluice_records_read_total"]; err == nil && read > 0 {
 				r.allocs, r.memory = m["go_memstats_mallocs_total"]/read, m["go_memstats_alloc_bytes_total"]/read
@@ -160,7 +162,8 @@ func cpuOf(pid int) time.Duration {
 	if err != nil {
 		return 0
 	}
-	// The name in brackets may have spaces; user and system time are fields 14 and 15.
+	// The process name is in brackets and may have spaces. After it, user and system time are fields 14 and 15 of the
+	// line.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
 	var ticks int64
@@ -171,6 +174,6 @@ func cpuOf(pid int) time.Duration {
 		}
 		ticks += n
 	}
-	const perSecond = 100 // USER_HZ, the same on every Linux that Go supports
+	const perSecond = 100 // USER_HZ, which is 100 on every Linux that Go supports
 	return time.Duration(ticks) * time.Second / perSecond
 }

@@ -24,8 +24,8 @@ type CA struct {
 	PEM  []byte
 }
 
-// Leaf describes a certificate. Hosts are names and addresses. If From is zero, the certificate is valid from an hour
-// ago on. If To is zero, it is valid for an hour from now.
+// Leaf describes a certificate. Hosts are host names and IP addresses. From and To bound its validity; if zero, From is
+// an hour ago and To is in an hour.
 type Leaf struct {
 	Name     string
 	Hosts    []string
@@ -104,7 +104,7 @@ func (ca *CA) Issue(tb testing.TB, l Leaf) Pair {
 	}
 }
 
-// Pool returns a pool with only this authority.
+// Pool returns a certificate pool with this authority and no other.
 func (ca *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestAFrozenMemberForLong is TestMember_Frozen with a freeze that is longer than a loop may stall.
+// TestAFrozenMemberForLong is TestMember_Frozen with a freeze that is longer than a loop may go without progress.
 func TestAFrozenMemberForLong(t *testing.T) {
 	t.Parallel()
 	frozen(t, 90*time.Second)

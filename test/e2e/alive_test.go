@@ -24,7 +24,7 @@ func (s *scene) livenessFile() (path string, with setting) {
 	return path, func(c *settings) { c.health = fmt.Sprintf(", liveness_file: %q", path) }
 }
 
-// awaitProbe waits until `connector probe --file path` ends with this exit code and its output contains says.
+// awaitProbe waits until `connector probe --file path` ends with exit code code and its output contains says.
 func (s *scene) awaitProbe(path string, code int, says string) {
 	s.t.Helper()
 	s.await(fmt.Sprintf("a probe of %s has exit code %d", path, code), func() (bool, error) {
@@ -34,7 +34,7 @@ func (s *scene) awaitProbe(path string, code int, says string) {
 }
 
 // keepsAlive probes a member over HTTP and through its liveness file until the caller calls end. end fails the test if
-// a probe failed.
+// any of these probes failed.
 func (m *member) keepsAlive(path string) (end func()) {
 	stop, done := make(chan struct{}), make(chan string, 1)
 	go func() {
@@ -84,8 +84,8 @@ func TestMember_Frozen(t *testing.T) {
 	frozen(t, 0)
 }
 
-// frozen freezes a member until the probe of its liveness file fails, and for the time more after that. Then it thaws
-// the member and checks that the member is alive and moves new records into the table.
+// frozen freezes a member until the probe of its liveness file fails, and then for the further time more. Then it thaws
+// the member, and checks that the member is alive and moves new records into the table.
 func frozen(t *testing.T, more time.Duration) {
 	t.Helper()
 	s := newScene(t, 4)
@@ -105,7 +105,7 @@ func frozen(t *testing.T, more time.Duration) {
 	}
 	m.thaw()
 	s.awaitProbe(path, 0, "ok")
-	for range 20 { // 2 s: the first checks of the watchdog after the thaw
+	for range 20 { // 20 probes take 2 s, in which the watchdog makes its first checks after the thaw
 		resp, err := m.get("/health/live")
 		if err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func wedged(t *testing.T, look func(s *scene, url, path string)) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("the member ended with %v, want exit code 1", err)
 	}
-	if took := time.Since(told); took < 18*time.Second { // shutdown.drain of 10 s, and 8 s until the watchdog ends it
+	if took := time.Since(told); took < 18*time.Second { // shutdown.drain is 10 s, and the watchdog ends the process 8 s later
 		t.Errorf("the member ended after %v: it was not blocked", took)
 	}
 	if _, err := os.Lstat(path); err == nil {

@@ -44,7 +44,7 @@ func TestThreeBrokers(t *testing.T) {
 	}
 }
 
-// whole starts the brokers that a failed test left stopped, and resumes those that it left paused.
+// whole starts the brokers that a failed test has left stopped, and resumes those that it has left paused.
 func whole(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	for _, k := range c.Brokers {
@@ -90,7 +90,7 @@ func testBrokersComeAndGo(t *testing.T, c *lab.KafkaCluster) {
 		}
 	}
 	for i, k := range c.Brokers {
-		move(7) // 21 moves in all
+		move(7) // 7 moves before each of the 3 brokers stops, 21 in all
 		var err error
 		if i == 1 {
 			err = k.Kill()

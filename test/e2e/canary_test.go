@@ -11,8 +11,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// TestCanary expects two members to see their canary records arrive while other records arrive, also after one member
-// was killed. The canary records must be in their own table and not in that of the topic.
+// TestCanary expects two members to report their canary records as seen while other records arrive, also after one
+// member was killed. The canary records must be in their own table and not in that of the topic.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestCommitOfUnknownOutcome breaks the response, or the request, of a member's first three commits: the creation of
-// the table, the initial commit and the first one with rows. Each commit must take effect exactly once.
+// the table, the initial commit and the first commit with rows. Each commit must take effect exactly once.
 func TestCommitOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for name, action := range map[string]lab.Action{
@@ -40,8 +40,8 @@ func TestCommitOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// wantUniqueCommits fails the test if two versions have the same transaction id or data file, or if the log counts
-// another number of rows than the ledger.
+// wantUniqueCommits fails the test if two versions of the log have the same transaction id or the same data file, or if
+// the log counts more or fewer rows than the ledger.
 func (s *scene) wantUniqueCommits() {
 	s.t.Helper()
 	commits := s.commits()

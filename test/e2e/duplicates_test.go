@@ -37,7 +37,7 @@ func (s *scene) identified(database string) setting {
 	}
 }
 
-// send produces n orders that have only an id, with the given timestamp.
+// send produces n orders whose only field is the id, with the given timestamp.
 func (s *scene) send(n int, id string, at time.Time) {
 	s.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -138,8 +138,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// processed looks up an order by its id in the database's table processed_events, as other programs may, and expects
-// the offset want.
+// processed looks up an order by its id in the table processed_events of the database, as other programs may. It fails
+// the test unless the row has the offset want.
 func (s *scene) processed(database, id string, want int64) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.ctx, database)
@@ -168,8 +168,8 @@ func TestIdenticalPayloadsWithoutIdentity(t *testing.T) {
 	}
 }
 
-// awaitDuplicates waits until the member's counter of duplicates is want. The member raises it shortly after its
-// commit.
+// awaitDuplicates waits until the member's counter of duplicates is want. It must wait because the member raises the
+// counter shortly after its commit.
 func (m *member) awaitDuplicates(want float64, when string) {
 	m.s.t.Helper()
 	m.s.await(fmt.Sprintf("%s has left %v duplicates out, %s", m.Name, want, when), func() (bool, error) {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// freshness reads the gauge sluice_partition_freshness_seconds of members every 200 ms, in phases.
+// freshness reads the gauge sluice_partition_freshness_seconds of members every 200 ms. It keeps the values by phase of
+// the test.
 type freshness struct {
 	s       *scene
 	members []*member
@@ -20,12 +21,12 @@ type freshness struct {
 	done    sync.WaitGroup
 
 	mu      sync.Mutex
-	now     string // "" while nothing disturbs the members
+	now     string // the current phase; "" while nothing disturbs the members
 	scrapes map[string]int
-	values  map[string][]float64 // by phase, of all partitions of the scene's topic
+	values  map[string][]float64 // the values of all partitions of the scene's topic, by phase
 }
 
-// watchFreshness starts to read the freshness of members, until end. Failed reads are left out.
+// watchFreshness reads the freshness of members until end is called. It leaves out reads that fail.
 func (s *scene) watchFreshness(members ...*member) *freshness {
 	f := &freshness{s: s, members: members, stop: make(chan struct{}), scrapes: map[string]int{}, values: map[string][]float64{}}
 	f.done.Go(func() {
@@ -48,7 +49,7 @@ func (f *freshness) end() {
 	f.done.Wait()
 }
 
-// phase begins a phase.
+// phase begins a phase of the test: later values belong to it.
 func (f *freshness) phase(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,34 +75,36 @@ func (f *freshness) scrape() {
 				values = append(values, v)
 			}
 		}
-		_ = resp.Body.Close() // it was read
+		_ = resp.Body.Close() // the body has been read, so an error of Close means nothing
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.values[phase] = append(f.values[phase], values...)
-	f.scrapes[phase]++
+	if len(values) > 0 {
+		f.scrapes[phase]++
+	}
 }
 
-// calm waits for some more reads while nothing disturbs the members.
-func (f *freshness) calm() {
+// read waits for n more reads in the phase that has begun. Failed ones do not count.
+func (f *freshness) read(n int) {
 	f.s.t.Helper()
 	count := func() int {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.scrapes[""]
+		return f.scrapes[f.now]
 	}
-	enough := count() + calmScrapes
+	enough := count() + n
 	f.s.await("the freshness was read often enough", func() (bool, error) { return count() >= enough, nil })
 }
 
-// compare expects the median of the phase "replaying" to be at most twice that of the calm phases before and after
-// it. Both come from the same run, so the speed of the machine hardly matters. It does not judge the 99th percentile,
-// because one pause of a busy machine decides it.
-func (f *freshness) compare() {
+// compare expects the median of a phase to be at most twice that of the calm phases before and after it.
+// All phases come from the same run, so the speed of the machine hardly matters. compare does not judge the 99th
+// percentile, because one pause of a busy machine decides it.
+func (f *freshness) compare(phase string) {
 	f.s.t.Helper()
-	calm, busy := f.values[""], f.values["replaying"]
+	calm, busy := f.values[""], f.values[phase]
 	if len(calm) < calmScrapes || len(busy) == 0 {
-		f.s.t.Fatalf("%d values of the freshness without a replay, %d with one", len(calm), len(busy))
+		f.s.t.Fatalf("%d values of the freshness while calm, %d while %s", len(calm), len(busy), phase)
 	}
 	quantiles := func(all []float64) (median, p99 float64) {
 		slices.Sort(all)
@@ -109,8 +112,8 @@ func (f *freshness) compare() {
 	}
 	median, p99 := quantiles(calm)
 	busyMedian, busyP99 := quantiles(busy)
-	text := fmt.Sprintf("freshness: median %.2f s, p99 %.2f s (%d values); while replaying %.2f s and %.2f s (%d values), ratios %.2f and %.2f",
-		median, p99, len(calm), busyMedian, busyP99, len(busy), busyMedian/median, busyP99/p99)
+	text := fmt.Sprintf("freshness: median %.2f s, p99 %.2f s (%d values); while %s %.2f s and %.2f s (%d values), ratios %.2f and %.2f",
+		median, p99, len(calm), phase, busyMedian, busyP99, len(busy), busyMedian/median, busyP99/p99)
 	f.s.t.Log(text)
 	if median <= 0 || busyMedian > 2*median {
 		f.s.t.Error(text)

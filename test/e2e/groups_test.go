@@ -11,14 +11,14 @@ import (
 	"sluice/test/tablelog"
 )
 
-// described is a line of kafka-consumer-groups.sh --describe.
+// described is a line of the output of kafka-consumer-groups.sh --describe.
 type described struct {
 	offset, end, lag int64
-	member           string // "-" for a group without members
+	member           string // "-" if the group has no members
 }
 
-// describe runs Kafka's own tool on the scene's group and returns its lines by partition. A value that the tool prints
-// as "-" is -1.
+// describe runs kafka-consumer-groups.sh on the scene's group and returns the lines of its output by partition. A
+// number that the tool prints as "-" is -1.
 func (s *scene) describe() (map[int32]described, error) {
 	out, err := shared.kafka.Groups(s.ctx, "--describe", "--group", s.name)
 	if err != nil {
@@ -42,8 +42,8 @@ func (s *scene) describe() (map[int32]described, error) {
 	return all, nil
 }
 
-// TestConsumerGroupsTool expects Kafka's own tool to show the table's positions as committed offsets, the lag, and the
-// member of each partition.
+// TestConsumerGroupsTool expects kafka-consumer-groups.sh to show the table's positions as committed offsets, the lag,
+// and the member of each partition.
 func TestConsumerGroupsTool(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 3)
@@ -71,7 +71,7 @@ func TestConsumerGroupsTool(t *testing.T) {
 	m.drain()
 	shows("the group keeps the table's positions without a member", func(name string) bool { return name == "-" })
 
-	s.produce(300) // without a member, these become lag
+	s.produce(300) // no member runs, so these records become the lag
 	lag := int64(0)
 	lines, err := s.describe()
 	if err != nil {

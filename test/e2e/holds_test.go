@@ -35,7 +35,7 @@ func (s *scene) awaitOthers(held ...int32) {
 	}
 }
 
-// wantHeld expects one partition to stay at its position while the others become current, and expects `run
+// wantHeld expects the partition to stay at position at while the other partitions become current, and expects `run
 // --until-current` to report the hold.
 func (s *scene) wantHeld(m *member, partition int32, at int64) {
 	s.t.Helper()
@@ -104,7 +104,7 @@ func TestAheadOfLogEnd(t *testing.T) {
 // must be held and add no row until `offsets start` accepts the new topic. Then its records must become rows.
 func TestTopicRecreated(t *testing.T) {
 	t.Parallel()
-	for name, records := range map[string]int64{"more": 8000, "fewer": 1000} { // the old topic has 4000
+	for name, records := range map[string]int64{"more": 8000, "fewer": 1000} { // the topic had 4000 records before
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			topicRecreated(t, records)
@@ -237,7 +237,7 @@ func TestUnknownHistory(t *testing.T) {
 		m.awaitHold(partition, "unknown_history")
 	}
 	s.told(m, 0, "unknown_history", -1)
-	// A running member continues by itself once the table has the positions.
+	// A running member continues without a restart once the table has the positions.
 	s.wants(0, "offsets", "adopt", s.name, "--from", "group", "--dry-run")
 	s.wants(0, "offsets", "adopt", s.name, "--from", "group", "--yes", "--operator", "ada", "--reason", "a test")
 	m.await("nothing is held", func(r report) bool { return len(r.Holds) == 0 })
@@ -250,7 +250,7 @@ func TestUnknownHistory(t *testing.T) {
 // target returns the name of a partition in commands, TOPIC:NUMBER.
 func (s *scene) target(partition int32) string { return fmt.Sprintf("%s:%d", s.name, partition) }
 
-// listed returns the hold of a partition for this reason from the JSON of `connector holds`, and fails the test if
+// listed returns the partition's hold with this reason from the JSON output of `connector holds`, and fails the test if
 // there is none.
 func (s *scene) listed(partition int32, reason string, args ...string) (h struct {
 	Topic, Reason, Command string
@@ -279,8 +279,7 @@ func (s *scene) listed(partition int32, reason string, args ...string) (h struct
 	return h
 }
 
-// answerOf returns the output of a command from the first line that begins a JSON value, because warnings come before
-// it.
+// answerOf returns the JSON value in the output of a command. Warnings may come before it.
 func answerOf(text string) []byte {
 	for at := range text {
 		if (text[at] == '[' || text[at] == '{') && (at == 0 || text[at-1] == '\n') {
@@ -290,8 +289,8 @@ func answerOf(text string) []byte {
 	return nil
 }
 
-// told expects `connector holds` to list a hold at offset at, with a command that ends it. Both the command's own check
-// of table and Kafka and the member must have found the hold. A negative at stands for any offset.
+// told expects `connector holds` to list a hold at offset at (any offset if at is negative), with a command that ends
+// it. Two checks must have found the hold: that of the member, and the command's check of table and Kafka.
 func (s *scene) told(m *member, partition int32, reason string, at int64) {
 	s.t.Helper()
 	h := s.listed(partition, reason, "--member", m.url)
@@ -349,7 +348,7 @@ func (s *scene) corrupt(partition int32, after int64) int64 {
 		s.t.Fatal(err)
 	}
 	defer file.Close()
-	var head [12]byte // base offset and length of a record batch
+	var head [12]byte // the base offset and the length of a record batch
 	seen := 0
 	for at := int64(0); ; {
 		if _, err := file.ReadAt(head[:], at); err != nil {

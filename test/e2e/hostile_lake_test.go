@@ -40,7 +40,8 @@ func (a *attack) next() string {
 	return fmt.Sprintf("%020d.json", len(commits))
 }
 
-// puts returns a [hostile] lake function that writes one object into the table's log: the next version if name is "".
+// puts returns a function for the field lake of [hostile]. It writes one object into the attacked table's log: name, or
+// the next version if name is "".
 func puts(name string, body func() []byte) func(a *attack) []setting {
 	return func(a *attack) []setting {
 		as := name
@@ -54,9 +55,9 @@ func puts(name string, body func() []byte) func(a *attack) []setting {
 
 func nothing() []byte { return nil }
 
-// streams returns a [hostile] lake function. It makes the store answer each GET of one object, the next version if name
-// is "", with text and spaces up to size bytes, for every requested range. The stored object is one byte, so that a
-// list does not show the size.
+// streams returns a function for the field lake of [hostile]. It makes the store answer each GET of one object (name,
+// or the next version if name is "") with text and then spaces, size bytes in all, for every requested range. The
+// stored object has one byte, so a list does not show that size.
 func streams(name, text string, size int64) func(a *attack) []setting {
 	return func(a *attack) []setting {
 		as := name
@@ -74,7 +75,7 @@ func streams(name, text string, size int64) func(a *attack) []setting {
 			w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
 			w.WriteHeader(http.StatusOK)
 			_, _ = io.WriteString(w, text)
-			n, _ := io.CopyN(w, spaces{}, size-int64(len(text))) // until the reader closes the connection
+			n, _ := io.CopyN(w, spaces{}, size-int64(len(text))) // fails when the reader closes the connection
 			a.sent.Add(n)
 			a.requests.Add(1)
 		}))
@@ -92,7 +93,7 @@ func (spaces) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lines returns a function that returns these lines as the body of a log entry.
+// lines returns a function that returns the lines all, each with a line end, as the body of a log entry.
 func lines(all ...string) func() []byte {
 	return func() []byte { return []byte(strings.Join(all, "\n") + "\n") }
 }
@@ -114,7 +115,7 @@ func hostileTables() []hostile {
 			during: func(a *attack) string {
 				a.await("the hint was read", func() (bool, error) { return a.requests.Load() > 0, nil })
 				n, sent := a.requests.Load(), a.sent.Load()
-				if sent/n > 32<<20 { // sent includes up to 32 MiB in buffers between proxy and member
+				if sent/n > 32<<20 { // sent counts also up to 32 MiB that are in buffers between the proxy and the member
 					a.t.Errorf("%d requests for the hint took %d bytes", n, sent)
 				}
 				return fmt.Sprintf("passed over: %d requests took %d KiB with all buffers", n, sent>>10)
@@ -249,7 +250,8 @@ func (a *attack) newSchema(fields ...string) []setting {
 	return nil
 }
 
-// checkpoint puts the checkpoint of bomb into the table's log and deletes all earlier log entries.
+// checkpoint puts the checkpoint file that bomb makes into the table's log, and deletes all earlier log entries. It
+// returns nil.
 func (a *attack) checkpoint(page, batch int64) []setting {
 	a.t.Helper()
 	commits := a.next()
@@ -284,7 +286,7 @@ func (a *attack) bomb(page, batch int64) []byte {
 		a.t.Fatal(err)
 	}
 	id := strings.Repeat("x", 8<<20)
-	for range 4 { // row groups of 256 MiB
+	for range 4 { // each row group takes 256 MiB when it is read
 		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 		rows := b.Field(0).(*array.StructBuilder)
 		for range 32 {
@@ -306,8 +308,8 @@ func (a *attack) bomb(page, batch int64) []byte {
 	return out.Bytes()
 }
 
-// escaped runs the commands that print texts of other programs and expects no character that controls a terminal. It
-// returns the first line of their output that contains "owned", a part of the hostile texts.
+// escaped runs the commands that print texts of other programs, and expects no character in their output that controls
+// a terminal. It returns the first line of the output that contains "owned", a part of the hostile texts.
 func (a *attack) escaped() (shown string) {
 	a.t.Helper()
 	for _, args := range [][]string{{"table", "inspect"}, {"table", "inspect", "--output", "json"}, {"holds"}, {"offsets", "show"}, {"verify"}} {

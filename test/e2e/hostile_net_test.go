@@ -25,7 +25,7 @@ import (
 type lieTold struct {
 	name, input string
 	lie         lab.Lie
-	cut         bool // cut connections first, because the member sends the request only on new ones
+	cut         bool // cut all connections first, because the member sends this request only on new ones
 	says        string
 }
 
@@ -197,7 +197,7 @@ func (a *attack) largeRegistrations() string {
 		keys, err := client.Keys(a.ctx, "worker:connector:*").Result()
 		return len(keys) > 0, err
 	})
-	if err := client.ConfigSet(a.ctx, "appendonly", "no").Err(); err != nil { // otherwise Redis writes a gigabyte to disk
+	if err := client.ConfigSet(a.ctx, "appendonly", "no").Err(); err != nil { // without this, Redis would write a gigabyte to disk
 		a.t.Fatal(err)
 	}
 	const enlarge = `local large, n = string.rep('x', 300 * 1024 * 1024), 0
@@ -262,7 +262,7 @@ func (a *attack) flood(text string, n int) {
 			a.t.Fatalf("connection %d: %v", i, err)
 		}
 		conns = append(conns, conn)
-		_, _ = io.WriteString(conn, text) // the server may have closed it
+		_, _ = io.WriteString(conn, text) // fails if the server has closed the connection
 	}
 	for range 5 {
 		resp, err := a.m.get("/health/live")
@@ -286,7 +286,7 @@ func (a *attack) request(headers string) string {
 		a.t.Fatal(err)
 	}
 	defer conn.Close()
-	go func() { _, _ = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n") }() // the server may close the connection early
+	go func() { _, _ = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n") }() // may fail, because the server may close the connection early
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
 		return err.Error()

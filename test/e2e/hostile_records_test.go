@@ -91,8 +91,8 @@ func (a *attack) sends(codec kgo.CompressionCodec, records ...*kgo.Record) {
 	}
 }
 
-// manyTopics creates n topics. It returns a setting with a pattern that matches these topics, and with the value most
-// of the pattern's max_topics.
+// manyTopics creates n topics. It returns a setting that adds a pattern which matches these topics and has max_topics =
+// most.
 func (a *attack) manyTopics(n, most int) setting {
 	a.t.Helper()
 	var names []string
@@ -113,8 +113,8 @@ func (a *attack) manyTopics(n, most int) setting {
 	}
 }
 
-// tooMany waits for a hold too_many_topics, expects n topics not to be read, and returns the reason and detail of the
-// hold.
+// tooMany waits for a hold too_many_topics, expects its detail to say that n topics are not read, and returns reason
+// and detail.
 func (a *attack) tooMany(n float64) string {
 	a.t.Helper()
 	found := a.evidence(hostile{reason: "too_many_topics", says: "max_topics"})

@@ -25,11 +25,11 @@ import (
 // memory.
 type hostile struct {
 	name  string
-	brief bool   // also in the short suite
-	input string // as printed in the table of results
-	own   string // keys of the attacked topic's configuration
-	// lake tampers with objects in the store while no member runs. Both tables exist by then. It returns settings for the
-	// member. May be nil, like before and during.
+	brief bool   // true if the short suite runs it, too
+	input string // the input, as printed in the table of results
+	own   string // keys that the attacked topic's entry in the configuration gets
+	// lake tampers with objects in the store while no member runs, after both tables were created. It returns settings
+	// for the member. lake, before and during may each be nil.
 	lake func(a *attack) []setting
 	// before prepares servers and topics before the member starts, and returns settings for it.
 	before func(a *attack) []setting
@@ -97,7 +97,7 @@ func TestHostile(t *testing.T) {
 			note(fmt.Sprintf("%02d", i), h.play(t))
 		})
 	}
-	t.Run("broker", func(t *testing.T) { // one broker behind a proxy, one kind of lie per subtest
+	t.Run("broker", func(t *testing.T) { // one broker behind a proxy; each subtest sends one kind of false response
 		t.Parallel()
 		for i, r := range hostileBroker(t) {
 			note(fmt.Sprintf("%02d", len(rows)+i), r)
@@ -105,7 +105,7 @@ func TestHostile(t *testing.T) {
 	})
 }
 
-// cutText returns the first line of a text, shortened to the number of characters in most.
+// cutText returns the first line of a text, shortened to at most most characters.
 func cutText(text string, most int) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if r := []rune(text); len(r) > most {
@@ -153,7 +153,7 @@ func (h hostile) play(t *testing.T) result {
 	return a.over(h.input, reason)
 }
 
-// over drains the member, checks its peak memory, and returns the row of results.
+// over drains the member, checks its peak memory, and returns the row of the table of results.
 func (a *attack) over(input, reason string) result {
 	a.t.Helper()
 	a.m.drain()
@@ -304,7 +304,8 @@ func hostileBroker(t *testing.T) (results []result) {
 			s.produce(500)
 			s.await("the member has received lies", func() (bool, error) { return proxy.Lies() > 0, nil })
 			reason := a.evidence(hostile{says: l.says})
-			// The member must retry several times: it may fail only at a repeated lie.
+			// The member must have retried several times, because the failure may show only when the false response is
+			// repeated.
 			s.await("the member has received more lies, or stops asking the broker", func() (bool, error) {
 				return proxy.Lies() > 5 || time.Since(began) > 10*time.Second, nil
 			})

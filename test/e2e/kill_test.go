@@ -22,7 +22,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		}
 		after := time.Duration(s.random.Int64N(int64(3 * time.Second)))
 		t.Logf("kill %s after %s, %d rows", m.Name, after, s.rows())
-		time.Sleep(after) // the test is about random moments
+		time.Sleep(after) // waits for a random time, so that the kill comes at a random moment
 		m.kill()
 	}
 	end()
@@ -36,7 +36,7 @@ func TestKilledWhileCommitting(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)
 	end := s.stream(2000)
-	// The table must exist, so that the proxy holds a commit with rows.
+	// The table must exist before, so that the proxy holds a commit with rows and not the creation of the table.
 	first := s.start()
 	s.awaitRows(1)
 	first.drain()

@@ -72,12 +72,12 @@ func (m *member) awaitHealthy() {
 	}
 }
 
-// lagLine is a line of the log about lag or backpressure.
+// lagLine is a line of a member's log about lag or backpressure, parsed.
 type lagLine struct {
 	Level    string
 	Msg      string
 	Reason   string
-	Cause    string // cause of backpressure: queue or commit
+	Cause    string // the cause of backpressure, queue or commit
 	Queued   int64
 	PauseAt  int64 `json:"pause_at"`
 	ResumeAt int64 `json:"resume_at"`
@@ -111,7 +111,7 @@ func TestLag_MakesUnready(t *testing.T) {
 	s.awaitRows(500)
 	m.awaitHealthy()
 
-	// A burst: the member reads all of it at once, and the first commit takes long.
+	// A burst: the member reads all of its records at once, and the first commit takes long.
 	p.Slow(lab.CommitPut, 6*time.Second)
 	s.produce(10_500)
 	m.awaitUnready("Partition 0 lag (10500) exceeds maximum (10000)")
@@ -119,7 +119,7 @@ func TestLag_MakesUnready(t *testing.T) {
 	m.awaitHealthy()
 	s.awaitRows(s.ledger.Len())
 
-	// The PUT of a commit gets no response.
+	// The proxy holds the PUT of a commit, so the member gets no response.
 	stalled := p.Break(lab.CommitPut, 1, lab.Hold)
 	end := s.stream(200)
 	const stuck = "Partition 0 lag consistently increasing"
@@ -198,7 +198,7 @@ func TestBackpressure(t *testing.T) {
 		t.Errorf("the hot partition was as fast as the others: position %d", at)
 	}
 	t.Logf("the other partitions were current after %v", time.Since(began).Round(time.Millisecond))
-	for range 20 { // only the hot partition has records left
+	for range 20 { // only the partition with the frequent key has records left
 		if queued := m.metric("sluice_queued_records"); queued > 1 {
 			t.Errorf("%v records of one key are queued", queued)
 		}
@@ -209,15 +209,15 @@ func TestBackpressure(t *testing.T) {
 	s.wants(0, "verify", "--kafka")
 }
 
-// saidOfQueue returns the lines with the message msg whose cause of backpressure is the queue. On a busy machine slow
-// commits cause backpressure, too.
+// saidOfQueue returns the lines with the message msg about backpressure whose cause is the queue. It leaves out lines
+// about slow commits, which cause backpressure on a busy machine.
 func (m *member) saidOfQueue(msg string) []lagLine {
 	m.s.t.Helper()
 	return slices.DeleteFunc(m.said(msg), func(l lagLine) bool { return l.Cause != "queue" })
 }
 
-// awaitHolding waits until a member has read records, and fails the test if the member has read end records or more by
-// then.
+// awaitHolding waits until a member has read at least one record, and fails the test if the member has read end records
+// or more by then.
 func (m *member) awaitHolding(end int64) {
 	m.s.t.Helper()
 	m.await("it has joined", func(r report) bool { return r.Joined })
@@ -230,8 +230,8 @@ func (m *member) awaitHolding(end int64) {
 	}
 }
 
-// toPartition produces n records to a partition, all with one key; if key is "", each has its own. It returns the end
-// offset.
+// toPartition produces n records to a partition, all with the same key, or each with a different one if key is "". It
+// returns the end offset of the partition.
 func (s *scene) toPartition(id int32, n int64, key string) (end int64) {
 	s.t.Helper()
 	client := s.client()
@@ -240,7 +240,7 @@ func (s *scene) toPartition(id int32, n int64, key string) (end int64) {
 		for ; n > 0 && len(recs) < 10_000; n-- {
 			r := s.orders.Record(s.produced)
 			s.produced++
-			if key != "" { // short records can be produced faster
+			if key != "" { // records with the same key are short, which is faster to produce
 				r.Key, r.Value = []byte(key), fmt.Appendf(nil, `{"order_id":"hot-%d"}`, n)
 			}
 			recs = append(recs, &kgo.Record{Topic: s.name, Partition: id, Key: r.Key, Value: r.Value})

@@ -41,7 +41,8 @@ func (s *scene) franz(opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// ruin produces n records that can never become rows, spread over the partitions, and returns them.
+// ruin produces n records that cannot become rows under any configuration, spread over the partitions, and returns
+// them.
 func (s *scene) ruin(n, partitions int) map[place]deadletter.Record {
 	s.t.Helper()
 	client := s.franz()
@@ -68,8 +69,8 @@ func asRecord(k *kgo.Record) deadletter.Record {
 	return r
 }
 
-// lettersIn reads the dead-letter topic. It returns the original records by their coordinates, and the number of dead
-// letters, repeats included.
+// lettersIn reads the dead-letter topic. It returns the original records by partition and offset, and the number of
+// dead letters, in which a repeated one counts each time.
 func (s *scene) lettersIn(topic string) (records map[place]deadletter.Record, n int) {
 	s.t.Helper()
 	admin := kadm.NewClient(s.franz())
@@ -108,7 +109,8 @@ func (s *scene) lettersIn(topic string) (records map[place]deadletter.Record, n 
 	return records, n
 }
 
-// whole returns a dead letter with the value and headers from the object that it links.
+// whole returns a copy of the dead letter l. If l links an object, the copy has the value and the headers from that
+// object.
 func (s *scene) whole(l deadletter.Letter) deadletter.Letter {
 	s.t.Helper()
 	object, err := s.bucket.Get(s.ctx, s.name+"/"+l.Link.Key)
@@ -121,8 +123,8 @@ func (s *scene) whole(l deadletter.Letter) deadletter.Letter {
 	return l
 }
 
-// lettersAre expects the original records in the dead-letter topic to be want, byte for byte. It returns the number of
-// dead letters, repeats included.
+// lettersAre expects the dead-letter topic to have exactly the original records in want, byte for byte. It returns the
+// number of dead letters, in which a repeated one counts each time.
 func (s *scene) lettersAre(topic string, want map[place]deadletter.Record) int {
 	s.t.Helper()
 	got, n := s.lettersIn(topic)
@@ -197,7 +199,7 @@ type stalled struct {
 	bad map[place]deadletter.Record
 }
 
-// named adds a part to a scene's name, because newSceneAt names all scenes of a test alike.
+// named adds a part to a scene's name, because newSceneAt gives all scenes of a test the same name.
 func named(s *scene, name string) *scene {
 	s.t.Helper()
 	s.name += "-" + name
@@ -225,7 +227,7 @@ func tinyLetters(t *testing.T) *stalled {
 	s.make(shared.kafka, s.name, 3, nil)
 	s.make(shared.kafka, s.name+"-dlq", 2, map[string]string{"max.message.bytes": "500"})
 	return &stalled{scene: s, detail: "raise its max.message.bytes", change: []setting{lettered("create: false")}, fix: func() {
-		limit := "2200" // enough for a letter that links its record, but not for one that contains a large record
+		limit := "2200" // room for a dead letter that links its record, but not for one that contains a large record
 		change := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &limit}}
 		if _, err := kadm.NewClient(s.franz()).AlterTopicConfigs(s.ctx, change, s.name+"-dlq"); err != nil {
 			t.Fatal(err)

@@ -80,7 +80,7 @@ func (m *member) health() (report, error) {
 	resp, err := m.get("/health")
 	if err != nil {
 		if m.Running() {
-			return r, nil // not yet
+			return r, nil // the health server does not listen yet
 		}
 		return r, err
 	}
@@ -113,7 +113,8 @@ func (m *member) await(what string, check func(report) bool) {
 	})
 }
 
-// awaitHold waits until a partition is held for a reason and returns the offset of the hold.
+// awaitHold waits until the member reports a hold of the partition with this reason, and returns the offset of the
+// hold.
 func (m *member) awaitHold(partition int32, reason string) (offset int64) {
 	m.s.t.Helper()
 	m.await(fmt.Sprintf("partition %d is held: %s", partition, reason), func(r report) bool {

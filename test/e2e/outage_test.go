@@ -28,7 +28,7 @@ func TestOutagesMakeItWait(t *testing.T) {
 	s.awaitRows(8000)
 
 	shared.cable.Cut()
-	s.produce(4000)             // through the broker's other listener
+	s.produce(4000)             // the test reaches the broker through a listener that is not cut
 	time.Sleep(7 * time.Second) // longer than the member's session of 6 s
 	shared.cable.Connect(shared.kafka.Proxied)
 	s.awaitRows(12_000)

@@ -25,7 +25,7 @@ import (
 	"sluice/test/tablelog"
 )
 
-// strictly returns the keys that configure a policy.
+// strictly returns the configuration keys that have the effect of a policy.
 func strictly(p gen.Policy) (text string) {
 	if p.Strict {
 		text += "\n  unknown_fields: dead_letter"
@@ -161,7 +161,7 @@ func (s *scene) countLetters(change ...setting) (c letterCounts) {
 	s.t.Helper()
 	path, _ := s.config(change...)
 	code, text := s.command("deadletters", "list", s.name, "--limit", "1", "--output", "json", "--config", path)
-	object := text[max(0, strings.Index(text, "{\n")):] // after warnings
+	object := text[max(0, strings.Index(text, "{\n")):] // warnings come before the JSON object
 	if err := json.Unmarshal([]byte(object), &c); err != nil || code != 0 {
 		s.t.Fatalf("exit code %d: %v: %s", code, err, tail([]byte(text)))
 	}
@@ -200,7 +200,7 @@ func (s *scene) tableURL(table string) string {
 	return "s3://" + s.bucket.Name + "/" + filepath.Dir(s.log.Table) + "/" + table
 }
 
-// flap lets the store fail and work in turns until end is called. Then the store works.
+// flap makes the store fail and work in turns until end is called, and work from then on.
 func flap(p *lab.S3Proxy) (end func()) {
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -240,7 +240,7 @@ func TestPoison_StoreFlaps(t *testing.T) {
 	calm()
 	s.awaitPassed()
 	m.drain()
-	s.untilCurrent() // moves dead letters into their table, too
+	s.untilCurrent() // another run also moves the dead letters into their table
 	s.check("--readers", "duckdb", "--no-order")
 	s.checkLetters(0)
 	c := s.countLetters()
@@ -301,7 +301,7 @@ func TestFlood(t *testing.T) {
 		}
 		return n == 2 && len(r.Holds) == 2
 	})
-	m.lints() // the metrics of holds exist now
+	m.lints() // now there are holds, whose metrics promtool must check, too
 	s.produce(2000)
 	s.awaitRows(4000)
 	if letters := flood.inDeadLetterTopic(); len(letters) > 0 {
@@ -314,7 +314,7 @@ func TestFlood(t *testing.T) {
 	}
 	m.await("the hold is over", func(r report) bool { return r.Ready && len(r.Holds) == 0 })
 	flood.awaitPassed()
-	m.lints() // the metrics of dead letters exist now
+	m.lints() // now there are dead letters, whose metrics promtool must check, too
 	m.drain()
 	if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
 		t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
@@ -393,8 +393,8 @@ func (s *scene) addColumn(name string) {
 // lax is a setting that accepts records with unknown fields. Earlier dead letters of such records become void.
 func lax(c *settings) { c.bad = "dead_letter" + strictly(gen.Policy{Keys: true, Tombstones: true}) }
 
-// willBeVoid returns how many records have a dead letter, are not passed by the table's positions, and become rows with
-// the setting lax.
+// willBeVoid returns the number of records that have a dead letter, are at or after the table's position, and become
+// rows under the setting lax.
 func (s *scene) willBeVoid() (n int) {
 	s.t.Helper()
 	positions := tablelog.Positions(s.commits())
@@ -422,7 +422,7 @@ func TestVoidLetters(t *testing.T) {
 	commit.Release(false)
 	unread := s.willBeVoid()
 	path, _ := s.config(lax)
-	for range 2 { // the second run reads the dead letters that the first one wrote
+	for range 2 { // the second run also reads the dead letters that the first run wrote
 		if code, text := s.command("run", "--until-current", "--config", path); code != 0 {
 			t.Fatalf("exit code %d: %s", code, tail([]byte(text)))
 		}

@@ -17,7 +17,7 @@ import (
 // seconds.
 const takeover = 6*time.Second + 10*time.Second
 
-// pair starts a member for each registry and waits until they work.
+// pair starts one member for each registry and waits until both work.
 func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []registered) {
 	s.t.Helper()
 	for _, r := range in {
@@ -197,7 +197,7 @@ func TestRegistriesFail(t *testing.T) {
 		s.awaitRows(before + 3000)
 		for i, m := range members {
 			s.await(what+": "+m.Name+" commits", func() (bool, error) { return m.metric("sluice_commits_total") > commits[i], nil })
-			m.awaitStatus(health.MembersUnknown) // the status must still be unknown
+			m.awaitStatus(health.MembersUnknown) // the status must still be unknown after the commits
 			if err := heal(m.in); err != nil {
 				t.Fatalf("%s: %s: %v", what, m.in.name, err)
 			}

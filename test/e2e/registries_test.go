@@ -21,11 +21,12 @@ import (
 	"sluice/test/lab"
 )
 
-// registry is a server in which members register. The test's own requests bypass the proxy.
+// registry is a store of registrations. Members may reach its server through a proxy; the test's own requests do not
+// use the proxy.
 type registry struct {
-	name              string // the value of members.store
+	name              string // its value of the key members.store
 	addr, url         string
-	proxy             *lab.TCPProxy // in front of the server
+	proxy             *lab.TCPProxy // the proxy in front of the server
 	stop, start, wipe func(context.Context) error
 	// rows returns how many registrations of an id the server has, stale ones included.
 	rows func(ctx context.Context, scope membership.Scope, id string) (int, error)
@@ -62,7 +63,7 @@ func registries(t *testing.T) []*registry {
 		},
 	}
 	for _, r := range all {
-		if r.rows == nil { // Redis has no stale registrations, since it removes expired keys itself
+		if r.rows == nil { // Redis removes expired keys itself, so there are no stale registrations to count
 			r.rows = func(ctx context.Context, s membership.Scope, id string) (int, error) {
 				m, err := r.member(ctx, s, func(of string) bool { return of == id })
 				if m == nil || !m.Registered {
@@ -111,7 +112,7 @@ func ask(ctx context.Context, url, sql string, into ...any) error {
 	return err
 }
 
-// member returns the registry's record of the member whose id the function is accepts, or nil if it has none.
+// member returns the first registration in r whose id is accepts, or nil if there is none.
 func (r *registry) member(ctx context.Context, s membership.Scope, is func(id string) bool) (*membership.Member, error) {
 	var store membership.Store
 	var err error
@@ -132,11 +133,11 @@ func (r *registry) member(ctx context.Context, s membership.Scope, is func(id st
 	return nil, errors.Join(err, store.Close())
 }
 
-// registered is a member with its registry.
+// registered is a member and the registry in which it registers.
 type registered struct {
 	*member
 	in  *registry
-	log string // path of its log
+	log string // the path of the member's log
 }
 
 // registering is a setting that makes a member register in r, by its proxy or directly.
@@ -173,12 +174,12 @@ func (m registered) awaitLine(text string) {
 
 func (s *scene) scope() membership.Scope { return membership.Scope{Pipeline: s.name, Group: s.name} }
 
-// look returns the registry's record of the member, or nil if it has none.
+// look returns the member's registration, or nil if the registry has none.
 func (m registered) look() (*membership.Member, error) {
 	return m.in.member(m.s.ctx, m.s.scope(), func(id string) bool { return strings.Contains(id, fmt.Sprintf("-%d-", m.Pid())) })
 }
 
-// awaitIn waits until check accepts the registry's record of the member.
+// awaitIn waits until check accepts the member's registration.
 func (m registered) awaitIn(what string, check func(*membership.Member) bool) (last *membership.Member) {
 	m.s.t.Helper()
 	defer func() {

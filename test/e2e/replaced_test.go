@@ -131,7 +131,7 @@ func TestOversize(t *testing.T) {
 	s.untilCurrent()
 	note := make([]byte, 11<<20)
 	for i := range note {
-		note[i] = byte('a' + s.random.IntN(26)) // random letters compress to no less than half
+		note[i] = byte('a' + s.random.IntN(26)) // text of random letters compresses to no less than half of its size
 	}
 	client := s.client()
 	large, err := client.ProduceSync(s.ctx, &kgo.Record{Topic: s.name, Partition: 2, Value: fmt.Appendf(nil, `{"order_id":"x","coupon":%q}`, note)}).First()
@@ -154,7 +154,7 @@ func TestOversize(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, text)
 	}
-	s.awaitOthers() // all partitions: the hold ends by itself
+	s.awaitOthers() // waits for all partitions, because the hold ends without an operator
 	m.drain()
 	s.wants(0, "holds")
 	s.checkSets()

@@ -25,7 +25,7 @@ const (
 	replayed = 20_000
 	// liveRate is the number of records per second beside a replay.
 	liveRate = 200
-	// calmScrapes is how often the freshness is read before and after the replays.
+	// calmScrapes is how often the freshness is read in a phase.
 	calmScrapes = 60
 )
 
@@ -46,7 +46,7 @@ func (s *scene) correctable(n int64) gen.Producer {
 	return p
 }
 
-// strict makes later records for a configuration that refuses unknown fields, and returns the scene.
+// strict makes the scene produce records for a configuration that refuses unknown fields, and returns the scene.
 func (s *scene) strict() *scene {
 	s.badLedger = s.newLedger("bad.csv")
 	s.orders.Policy = gen.Policy{Strict: true}
@@ -86,8 +86,8 @@ type replayResult struct {
 	Commits []struct{ Version, Rows int64 }
 }
 
-// ended waits for the end of a replay, expects its exit code, and returns its result. A replay that had nothing to do has
-// none.
+// ended waits for the end of a replay, expects its exit code, and returns its result. The result is zero if the replay
+// found no dead letters.
 func (r *replay) ended(code int) (result replayResult) {
 	r.s.t.Helper()
 	r.s.await(r.Name+" has ended", func() (bool, error) { return !r.Running(), nil })
@@ -144,7 +144,7 @@ func (s *scene) replayRows() (rows int64, versions int) {
 	return rows, versions
 }
 
-// intents counts the intents of replays in the operations log by outcome; "" stands for none.
+// intents counts the replays in the operations log by their outcome; "" stands for a replay without a recorded outcome.
 func (s *scene) intents() map[string]int {
 	s.t.Helper()
 	path, _ := s.config()
@@ -200,12 +200,12 @@ func TestReplay_Killed(t *testing.T) {
 		m.await("it has partitions", func(r report) bool { return r.Ready && len(r.Partitions) > 0 })
 	}
 	watch := s.watchFreshness(members...)
-	watch.calm()
+	watch.read(calmScrapes)
 
 	watch.phase("replaying")
 	all := []string{"--rate", "0"}
 	proxy := s.proxy()
-	proxy.Slow(lab.DataPut, 500*time.Millisecond) // the kill comes before the next commit
+	proxy.Slow(lab.DataPut, 500*time.Millisecond) // PUTs are slow, so the kill comes before the next commit
 	first := s.replays(all, withoutFlood, through(proxy))
 	s.await("a replay has committed rows", func() (bool, error) {
 		rows, _ := s.replayRows()
@@ -250,7 +250,7 @@ func TestReplay_Killed(t *testing.T) {
 		t.Errorf("there are dead letters left: %s", out.Tail())
 	}
 	watch.phase("")
-	watch.calm()
+	watch.read(calmScrapes)
 	watch.end()
 	end()
 	s.awaitPassed()
@@ -259,7 +259,8 @@ func TestReplay_Killed(t *testing.T) {
 	}
 	s.untilCurrent(withoutFlood)
 
-	s.checkSets("--readers", "deltalake,duckdb", "--no-order") // the rows of replays come after those of newer records
+	// A replay adds its rows after those of newer records, so their order is not checked.
+	s.checkSets("--readers", "deltalake,duckdb", "--no-order")
 	s.wants(0, "verify", "--kafka")
 	s.wants(0, "audit", "verify")
 	if c := s.countLetters(withoutFlood); c.Distinct != replayed || c.Replayed != replayed || c.Unresolved != 0 {
@@ -271,7 +272,7 @@ func TestReplay_Killed(t *testing.T) {
 	if rows != replayed || intents[""] > 0 {
 		t.Errorf("%d rows of replays, want %d; %d intents have no outcome", rows, replayed, intents[""])
 	}
-	watch.compare()
+	watch.compare("replaying")
 }
 
 // countsLetters waits until a member counts n unresolved dead letters, and returns how long that took.
@@ -328,7 +329,7 @@ func TestReplay_Parked(t *testing.T) {
 	refuses.drain()
 
 	m := s.start(withoutFlood)
-	s.replays(nil, withoutFlood).ended(0) // parked ones stay out
+	s.replays(nil, withoutFlood).ended(0) // a replay leaves parked dead letters out unless it asks for them
 	if r := s.replays([]string{"--state", "parked"}, withoutFlood).ended(1); r.Rows != int64(correctable) || failed(r) != bad-correctable {
 		t.Errorf("%+v, want %d rows", r, correctable)
 	}
@@ -395,7 +396,8 @@ func (s *leftBehind) decides(command string, args ...string) (code int, text str
 	return s.command(append(s.letterCommand(command, args...), "--config", path)...)
 }
 
-// acknowledges acknowledges the dead letters that are in no replay. The open intent must not keep it from that.
+// acknowledges acknowledges the dead letters that are in no replay. The intent without an outcome must not prevent
+// that.
 func (s *leftBehind) acknowledges(left int) {
 	s.t.Helper()
 	if code, text := s.decides("acknowledge", "--topic", s.name, "--code", "syntax"); code != 0 {
@@ -417,7 +419,7 @@ func (s *leftBehind) sound(n int64) {
 	s.wants(0, "audit", "verify")
 }
 
-// TestReplay_Discard kills a replay before its commit, and decides about its dead letters.
+// TestReplay_Discard kills a replay before the outcome of its commit is known, and then decides about its dead letters.
 func TestReplay_Discard(t *testing.T) {
 	t.Parallel()
 	// The commit has not taken effect: discarding is refused for a minute, and then withdraws the replay. Its commit comes
@@ -434,7 +436,7 @@ func TestReplay_Discard(t *testing.T) {
 			code, text := s.decides("discard", "--topic", s.name, "--code", gen.UnknownField)
 			if code == 4 && strings.Contains(text, "try again in a minute") {
 				refused++
-				time.Sleep(2 * time.Second) // each command is a process
+				time.Sleep(2 * time.Second) // every attempt starts a process, so they must not come too often
 				return false, nil
 			}
 			if code != 0 {

@@ -38,7 +38,7 @@ type scale struct {
 	*scene
 	topics []string
 	client *kgo.Client
-	rounds int64 // of produced records
+	rounds int64 // how many rounds of records were produced
 }
 
 // TestScale moves 1 000 topics with 4 000 partitions into 1 000 tables: first with `run --until-current`, then with a
@@ -126,7 +126,7 @@ func (s *scale) untilCurrent(figures *strings.Builder) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = p.Kill() })
-	peak := s.watch(s.ctx, p, scaleLasts)
+	peak, _ := s.watch(s.ctx, p, scaleLasts)
 	if code := p.ExitCode(); code != 0 {
 		s.t.Fatalf("exit code %d: %s", code, p.Tail())
 	}
@@ -164,7 +164,7 @@ func (s *scale) stays(figures *strings.Builder) {
 	row("8 000 records, until all are rows", began, cpu)
 
 	began, cpu = time.Now(), m.metric("process_cpu_seconds_total")
-	time.Sleep(time.Minute) // the idle time is measured
+	time.Sleep(time.Minute) // no records arrive in this time, so the figures are those of an idle member
 	row("a minute without records", began, cpu)
 
 	s.produceRound() // these records are in flight at the signal
@@ -172,12 +172,12 @@ func (s *scale) stays(figures *strings.Builder) {
 	if err := m.Signal(syscall.SIGTERM); err != nil {
 		s.t.Fatal(err)
 	}
-	peak := s.watch(s.ctx, m.Process, scaleLasts)
+	peak, _ := s.watch(s.ctx, m.Process, scaleLasts)
 	if code := m.ExitCode(); code != 0 {
 		s.t.Errorf("exit code %d: %s", code, m.Tail())
 	}
 	_, _ = fmt.Fprintf(figures, "| drain, with 8 000 records on their way | %.1f | | %d |\n", time.Since(began).Seconds(), peak>>20)
-	s.untilCurrent(figures) // the records that the drain left
+	s.untilCurrent(figures) // moves the records that the drain left
 }
 
 // awaitCurrent waits until the member has all partitions and the position of each is the end of its log.

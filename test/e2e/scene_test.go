@@ -27,7 +27,7 @@ const patience = 5 * time.Minute
 type scene struct {
 	t      *testing.T
 	ctx    context.Context
-	name   string   // name of topic, pipeline, group and the table's prefix
+	name   string   // the name of the topic, of the pipeline and of the group, and the prefix of the table
 	addrs  []string // addresses of the brokers
 	dir    string
 	minio  *lab.MinIO
@@ -39,7 +39,7 @@ type scene struct {
 	// badLedger receives the records that cannot become rows. If it is nil, such records hold their partitions.
 	badLedger *gen.Ledger
 
-	produced int64 // number of the next record
+	produced int64 // the number of the next record to produce
 	members  int
 }
 
@@ -105,7 +105,7 @@ func (s *scene) produce(n int64) {
 	}
 }
 
-// stream produces at a rate until the caller calls end.
+// stream produces records at a rate until the caller calls end.
 func (s *scene) stream(perSecond int) (end func()) {
 	s.t.Helper()
 	p := s.producer(1<<40, "zstd")
@@ -135,20 +135,21 @@ type settings struct {
 	brokers string
 	rack    string
 	group   string
-	paced   string // kafka.session and kafka.offset_commit_interval
+	paced   string // the keys kafka.session and kafka.offset_commit_interval
 	store   string
 	listen  string
 	start   string
-	own     string // keys of the scene's topic
-	more    string // further entries of topics
-	sasl    string // kafka.sasl
+	own     string // further keys of the entry of the scene's topic
+	more    string // further entries of the key topics
+	sasl    string // the key kafka.sasl
 	memory  string
 	commit  string
-	patient string // retry, breaker
-	log     string // level
-	timeout string // storage.s3.timeout
-	bad     string // bad_records, and keys that make more records bad
-	health  string // keys of health besides listen
+	patient string // the keys retry and breaker
+	log     string // the level of the log
+	timeout string // the key storage.s3.timeout
+	bad     string // the key bad_records, and keys that make more records bad
+	health  string // the keys below health, except listen
+	ops     string // the keys below ops
 }
 
 // alsoReads adds entries to the topics.
@@ -176,7 +177,7 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	c := settings{
 		brokers: strings.Join(s.addrs, ", "), group: s.name, store: s.minio.Endpoint, listen: listen, start: "earliest",
 		memory: "auto", commit: "{every: 1s, rows: 20000}", timeout: "30s", bad: "hold",
-		log:     "info",
+		log: "info", ops: `listen: ""`,
 		paced:   "session: 6s, offset_commit_interval: 1s",
 		patient: "retry: {initial: 100ms, max: 1s}\nbreaker: {open_for: 2s, successes: 1}",
 	}
@@ -205,10 +206,10 @@ defaults:
   bad_records: %[16]s
 topics: {%[1]s: {%[17]s}%[10]s}
 health: {listen: %[7]q%[19]s}
-ops: {listen: ""}
+ops: {%[22]s}
 shutdown: {drain: 10s}
 `, s.name, c.brokers, s.bucket.Name, c.store, lab.Region, gen.DDL, c.listen, c.start, c.rack, c.more, c.group, c.memory, c.commit, c.patient, c.timeout,
-		c.bad, c.own, c.sasl, c.health, c.log, c.paced)
+		c.bad, c.own, c.sasl, c.health, c.log, c.paced, c.ops)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
@@ -272,7 +273,7 @@ func (s *scene) untilCurrent(change ...setting) {
 	}
 }
 
-// await waits until check returns true. what completes the sentence "wait until".
+// await waits until check returns true. The text in what completes the sentence "wait until".
 func (s *scene) await(what string, check func() (bool, error)) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)

@@ -12,7 +12,7 @@ import (
 func TestMembersStartAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)
-	s.produce(2_000) // these must not become rows, since the topic starts at its end
+	s.produce(2_000) // these are before the end of the topic, at which it starts, so they must not become rows
 	end := s.stream(500)
 	members := []*member{s.start(from("latest")), s.start(from("latest"))}
 	s.awaitRows(2_000)

@@ -31,7 +31,8 @@ const (
 type storm struct {
 	*scene
 	members []*member
-	slow    *lab.S3Proxy // delays the commits of all members equally: a slower member would lose each race for a version
+	// Delays the commits of all members equally, because a slower member would lose each race for a version.
+	slow    *lab.S3Proxy
 	frozen  *member
 	thaws   time.Time
 	fetched map[string]float64 // number of fetched records, by member
@@ -41,8 +42,8 @@ type storm struct {
 	longest time.Duration // longest time without a move of one position
 }
 
-// look collects the members' counters and checks that positions move. What a member counts between the last call of
-// look and its death is missing.
+// look reads the counters of all members and checks that positions move. It misses what a member counts between the
+// last call of look and the member's death.
 func (s *storm) look() {
 	s.t.Helper()
 	for _, m := range s.members {

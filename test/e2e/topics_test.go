@@ -40,13 +40,13 @@ func TestTopicsAndPartitionsAreAdded(t *testing.T) {
 	s.await("the members own 5 partitions", claims(5))
 
 	end := s.stream(200)
-	s.produced = 200_000 // far above the numbers of the stream
+	s.produced = 200_000 // far above the numbers of the records that stream produces
 	s.awaitRows(200)
 	if err := shared.kafka.AddPartitions(s.ctx, s.name, 16); err != nil {
 		t.Fatal(err)
 	}
 	s.produce(8_000)
-	added := *s // a scene of the new topic with the same members
+	added := *s // a scene for the new topic, which the same members read
 	added.name = s.name + ".new"
 	added.ledger = s.newLedger("new.csv")
 	added.log = &tablelog.Log{Store: shared.bucket, Table: s.name + "/" + added.name}

@@ -42,7 +42,7 @@ type fullReport struct {
 	Components map[string]struct{ Status, Reason string }
 }
 
-// full reads /health and returns its status code, too.
+// full returns the member's /health and the status code of the response.
 func (m *member) full() (r fullReport, code int, err error) {
 	resp, err := m.get("/health")
 	if err != nil {
@@ -179,7 +179,8 @@ func (o *shadow) readProm(x *seen) {
 	x.prom = counted(x.prom)
 }
 
-// counted returns the distinct texts in order, those that occur several times with their number.
+// counted returns each text once, in the order of their first occurrence, with the number of its occurrences if there
+// are several.
 func counted(texts []string) (all []string) {
 	slices.Sort(texts)
 	for i := 0; i < len(texts); {

@@ -138,9 +138,9 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 	endStream := func() {}
 	if o.producing {
 		endStream = s.stream(50)
-		s.produced = 200_000 // far above the numbers of the stream
+		s.produced = 200_000 // far above the numbers of the records that stream produces
 	}
-	s.produce(1000) // these are in flight when the outage begins
+	s.produce(1000) // these records are not committed when the outage begins
 	if err := o.begin(o); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,8 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 		x := o.look(at)
 		o.judge(at, x)
 		if o.stores {
-			plain = o.more(plain + 200) // a table without an identity does not need the store of fingerprints
+			// The second table has no identity, so it does not need the store of fingerprints and must continue.
+			plain = o.more(plain + 200)
 		}
 	}
 	if err := o.end(o); err != nil {
@@ -162,7 +163,7 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 	s.produce(2000)
 	o.awaitOver()
 	endStream()
-	o.sleep(15 * time.Second) // Prometheus scrapes again
+	o.sleep(15 * time.Second) // Prometheus scrapes the member again in this time
 	o.row("after", o.glance())
 	s.awaitRows(s.ledger.Len())
 	_, _ = fmt.Fprintf(&o.text, "\nAll is well %v after the end; %d records.\n", time.Since(ended).Round(time.Second), s.ledger.Len())

@@ -16,7 +16,7 @@ func TestUnresolvedLetters(t *testing.T) {
 	commit := s.holdsCommit(proxy)
 	s.produce(1000)
 	s.met(commit)
-	m.kill() // its dead letters are written, but no commit has passed their records
+	m.kill() // the dead letters of these records are written, but no commit has passed the records
 	commit.Release(false)
 	void := s.willBeVoid()
 

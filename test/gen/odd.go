@@ -72,7 +72,7 @@ func (rec *Record) odd(r *rand.Rand, i int64, p Policy) {
 	add := func(name, value string) {
 		fields = append(fields, `"`+name+`"`+space(r)+":"+space(r)+value)
 	}
-	// there reports whether a field has a value. Without one, the field may still be null.
+	// there reports whether a field gets a value. A field without a value may be null or absent.
 	there := func(name string) bool {
 		switch r.IntN(4) {
 		case 0:

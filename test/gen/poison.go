@@ -25,7 +25,7 @@ type Poison struct {
 	Applies func(Policy) bool
 	// Large is set for records of megabytes that compress well: brokers accept them only with a raised limit.
 	Large bool
-	// spoil makes a plain record bad.
+	// spoil changes a plain record so that it is bad.
 	spoil func(rec *Record)
 }
 

@@ -100,7 +100,7 @@ func (p Producer) chunk(ctx context.Context, client *kgo.Client, from, n int64, 
 		failed  error
 		entries = make([]Entry, 0, n)
 		letters []Entry
-		later   []Entry // rows of letters, once unknown fields are ignored
+		later   []Entry // the rows that bad records become once unknown fields are ignored
 	)
 	for i := from; i < from+n; i++ {
 		rec := p.Orders.Record(i)

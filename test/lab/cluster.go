@@ -228,7 +228,7 @@ func (c *KafkaCluster) ElectUnclean(ctx context.Context, topic string, partition
 		if err != nil {
 			return false, err
 		}
-		p, err := c.Partition(ctx, topic, partition) // the old leader, until the cluster misses it
+		p, err := c.Partition(ctx, topic, partition) // the metadata may name the old leader until the cluster misses it
 		return err == nil && p.Leader == leader, nil
 	})
 	if err != nil {

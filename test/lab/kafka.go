@@ -23,15 +23,16 @@ import (
 type Kafka struct {
 	ID   int32
 	Addr string // bootstrap address
-	// Proxied is the bootstrap address of a second listener, which clients reach only through a proxy. Its metadata
-	// name the proxy address from KafkaOptions.Advertise, so a test can cut every connection of a client that uses them.
+	// Proxied is the bootstrap address of a second listener, whose metadata name KafkaOptions.Advertise, the address of
+	// a proxy. So a client that uses this listener connects through the proxy, and a test can cut all of its
+	// connections.
 	Proxied string
 	Dir     string // data and log
 	// Addrs are the addresses of the further listeners by their names.
 	Addrs map[string]string
 
 	libs  string
-	heap  []string // options of the virtual machine
+	heap  []string // options of the Java virtual machine
 	proc  *Process
 	admin *kadm.Client
 }
@@ -130,7 +131,8 @@ var singleBroker = []string{
 	"share.coordinator.state.topic.replication.factor=1",
 }
 
-// configure writes server.properties and log4j2.properties. voters are the addresses of all controllers by node id.
+// configure writes server.properties and log4j2.properties. voters are the addresses of all controllers, by node id;
+// the lines more are added to server.properties.
 func (k *Kafka) configure(controller, advertise string, voters map[int32]string, more []string) error {
 	listeners := "DIRECT://" + k.Addr + ",CONTROLLER://" + controller
 	advertised := "DIRECT://" + k.Addr

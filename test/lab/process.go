@@ -18,8 +18,8 @@ type Process struct {
 
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error        // set when done is closed
-	peak atomic.Int64 // maximum of all samples of resident memory, in bytes
+	err  error        // the result of the process; set before done is closed
+	peak atomic.Int64 // the largest sample of resident memory, in bytes
 }
 
 // StartProcess starts a program with env added to the environment and appends its output to logPath. On Linux the child
@@ -114,7 +114,7 @@ func (p *Process) sample() {
 	}
 }
 
-// sampleUntilEnd samples the memory until the process has ended.
+// sampleUntilEnd takes samples of the memory until the process has ended.
 func (p *Process) sampleUntilEnd() {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()

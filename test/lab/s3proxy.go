@@ -28,7 +28,7 @@ type S3Proxy struct {
 	mu     sync.Mutex
 	slow   []slowness
 	faults []*Fault
-	ends   []func() // release the held requests of each fault
+	ends   []func() // the functions that release the held requests of the faults
 }
 
 // slowness is how long matching requests wait before the proxy forwards them.
@@ -84,7 +84,7 @@ type Fault struct {
 	match  Match
 	action Action
 	left   int
-	hits   chan string   // path of each matched request
+	hits   chan string   // receives the path of each matched request
 	free   chan struct{} // closed by Release
 	pass   bool
 	once   sync.Once
@@ -201,7 +201,7 @@ func (p *S3Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	time.Sleep(p.pause(r)) // not ended by the request's context: the request takes effect late even if its client has gone
+	time.Sleep(p.pause(r)) // does not end with the request's context, so that the request takes effect late even if its client has gone
 	fault := p.choose(r)
 	action := Action{forward: true}
 	if fault != nil {
@@ -224,7 +224,7 @@ func (p *S3Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case action.drop:
-		panic(http.ErrAbortHandler) // closes the connection
+		panic(http.ErrAbortHandler) // makes net/http close the connection without a response
 	case action.status != 0:
 		w.Header().Set("Content-Type", "application/xml")
 		w.WriteHeader(action.status)

@@ -25,7 +25,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("no %q in NOTICE", want)
 		}
 	}
-	// This package has a licence of its own, deep in a module.
+	// One package of this module has its own licence, in a folder deep in the module.
 	if text := string(licences(modules)); !strings.Contains(text, "\ngithub.com/klauspost/compress, zstd/internal/xxhash/LICENSE.txt\n") {
 		t.Error("the licence of a package is missing")
 	}

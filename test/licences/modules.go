@@ -97,8 +97,8 @@ func linked(ctx context.Context, dir string) ([]*module, error) {
 	return modules, nil
 }
 
-// above adds the folder of a package and all folders above it, up to the module's, to seen. Each may have a licence of
-// its own.
+// above adds to seen the folder of a package and all folders above it, up to that of the module, because each may have
+// a licence file.
 func (m *module) above(folder string, seen map[string]bool) error {
 	below, err := filepath.Rel(m.dir, folder)
 	if err != nil {

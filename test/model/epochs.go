@@ -6,7 +6,7 @@ package model
 const (
 	maxOffset = 4  // records of the partition
 	maxEpoch  = 3  // leader epochs
-	unset     = -1 // no record, no row, no epoch
+	unset     = -1 // stands for no record, no row or no epoch
 )
 
 // EpochRule is a set of deviations from the protocol as built, one bit each; zero is the protocol.
@@ -32,7 +32,7 @@ type Epochs struct {
 // epochMember is a process that reads the partition.
 type epochMember struct {
 	Reads     bool
-	From, Pos int8            // its batch is [From, Pos)
+	From, Pos int8            // the offsets in its batch are [From, Pos)
 	Epoch     int8            // leader epoch of the record before Pos, unset if unknown
 	Batch     [maxOffset]int8 // leader epochs of the batch's records, by offset
 }
@@ -48,7 +48,7 @@ type EpochState struct {
 	Group, GroupEpch int8            // the committed offset, and the epoch in its metadata
 	M                [2]epochMember
 	Elections        uint8
-	Fixed            bool  // the poison record was fixed and no longer holds
+	Fixed            bool  // the poison record was fixed, so it no longer holds the partition
 	Err              uint8 // index into epochWords; 0 = no violation
 }
 
@@ -180,7 +180,7 @@ func (s *EpochState) elect(keeps int8) {
 	}
 	s.End = keeps
 	for e := range s.First {
-		if s.First[e] >= keeps { // the new leader has no record of it
+		if s.First[e] >= keeps { // the new leader has no record of the epoch e
 			s.First[e] = unset
 		}
 	}
@@ -201,7 +201,7 @@ func (w Epochs) resume(t *EpochState, y *epochMember) {
 		if !t.lost() {
 			t.Err = 2
 		}
-		return // held
+		return // the claim is held
 	}
 	*y = epochMember{Reads: true, From: t.Txn, Pos: t.Txn, Epoch: epoch, Batch: noEpochs()}
 }

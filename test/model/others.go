@@ -81,7 +81,7 @@ func (w World) others(s *State, do doer) {
 			w.other(t, written{cut: k, operator: true, accepts: true})
 		})
 	}
-	if s.Days > 0 { // longer than log entries are kept; no request takes that long, but a member may sleep
+	if s.Days > 0 { // longer than log entries are kept; a request does not take that long, but a member may sleep that long
 		do("a day passes, old log entries go", -1, -1, 0, func(t *State, _ *Member) { w.day(t, old) })
 		if w.Polls && s.Bare == 0 {
 			do("a day passes, all log entries go, a checkpoint stands", -1, -1, 0, func(t *State, _ *Member) {

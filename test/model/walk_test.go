@@ -20,7 +20,7 @@ func walk(w World, rng *rand.Rand, steps int) (h History, bad string) {
 		}
 		var choices []choice
 		w.Next(s, func(l Step, t State) {
-			for range 1 + 2*min(l.Calm, 1) { // a fault is chosen a third as often as another step, otherwise no walk gets far
+			for range 1 + 2*min(l.Calm, 1) { // a step that is a fault is a third as likely as another step, or no walk would get far
 				choices = append(choices, choice{t, heard})
 			}
 			heard = nil

@@ -70,7 +70,7 @@ const (
 	won                   // committed; the committed offsets (e) come next
 )
 
-// flight is the state of the newest PUT of a commit.
+// flight is the state of the newest PUT that a commit has sent.
 type flight uint8
 
 const (
@@ -135,7 +135,7 @@ type State struct {
 	Bare                                   uint8         // 1 = the newest version's entry is cleaned up, its checkpoint is left
 	M                                      [2]Member
 	Stray                                  [2]Put
-	Sets, Replaces, Recreates, Days, Ticks uint8 // how often each may still happen, see World
+	Sets, Replaces, Recreates, Days, Ticks uint8 // how often each of these events may still happen, see World
 	Expiries                               uint8
 	Err                                    uint8 // violation found by a step, as an index into words; 0 = none
 }

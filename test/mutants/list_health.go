@@ -97,6 +97,30 @@ var ofHealth = []mutant{
 		old:  "if o.failures[topic] == nil {\n\t\t\tcounted", new: "if o.failures[topic] == nil || len(counts) == 0 {\n\t\t\tcounted",
 		pkg: "./internal/app", test: "^TestUnresolvedLettersThatCannotBeCounted$",
 	},
+	{
+		name: "the number of dead letters follows a replay only with the next count",
+		file: "internal/app/letterwatch_judge.go",
+		old:  "w.stands(table) != nil || w.followTable(", new: "w.stands(table) != nil || w.tally != nil || w.followTable(",
+		pkg: "./internal/app", test: "^TestLetterWatch_FollowsInTime$",
+	},
+	{
+		name: "a replay that could not be followed at once is forgotten",
+		file: "internal/app/letterwatch.go",
+		old:  "case <-again.C:", new: "case <-make(chan bool):",
+		pkg: "./internal/app", test: "^TestLetterWatch_FollowsInTime$",
+	},
+	{
+		name: "a deleted row of a replay makes its dead letter void",
+		file: "internal/app/letterwatch_judge.go",
+		old:  "if change.Others {\n\t\treturn", new: "if change.Others && change.Anew {\n\t\treturn",
+		pkg: "./internal/app", test: "^TestLetterWatch_ReplayedRowsGone$",
+	},
+	{
+		name: "a recount leaves the rows of replays out",
+		file: "health/lettercount/tally.go",
+		old:  "!c.replayed && (at", new: "(at",
+		pkg: "./health/lettercount", test: "^TestTally",
+	},
 
 	// The member's own report.
 	{

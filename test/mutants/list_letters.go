@@ -95,8 +95,32 @@ var ofLetters = []mutant{
 	{
 		name: "a dead letter whose record has a row is not void",
 		file: "internal/admin/letters_state.go",
-		old:  "l.state = LetterVoid", new: "l.state = LetterUnresolved",
+		old:  "b.set(l, LetterVoid, \"\")", new: "b.set(l, LetterUnresolved, \"\")",
 		pkg: "./cmd/connector", test: "^TestDeadLettersList$",
+	},
+	{
+		name: "a list takes the facts of an older copy of a dead letter",
+		file: "internal/admin/letters_book.go",
+		old:  "cmp.Compare(x.failed, y.failed), cmp.Compare(x.dead, y.dead)", new: "cmp.Compare(x.dead, y.dead)",
+		pkg: "./internal/admin", test: "^TestLetterBook_EqualsMap$",
+	},
+	{
+		name: "copies of a dead letter take memory",
+		file: "internal/admin/letters_book.go",
+		old:  "s.settle()\n\tif n := cap", new: "if n := cap",
+		pkg: "./internal/admin", test: "^TestLetterBook_Bound$",
+	},
+	{
+		name: "other dead letters at the same offsets are shown",
+		file: "internal/admin/letters_read.go",
+		old:  "if topic.ID != p.TopicID {", new: "if p.TopicID = topic.ID; topic.Name == \"\" {",
+		pkg: "./internal/admin", test: "^TestLetterBook_TopicCreatedAgain$",
+	},
+	{
+		name: "a decision about very many dead letters leaves some out",
+		file: "internal/admin/letters_select.go",
+		old:  "n := min(len(rest), room)", new: "n := min(len(rest), room, 40_000)\n\t\t\trest = rest[:n]",
+		pkg: "./internal/admin", test: "^TestChosenLetters_Entries$",
 	},
 	{
 		name: "a letter table keeps a value as text, not as bytes",

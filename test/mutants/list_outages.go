@@ -94,6 +94,18 @@ var ofOutages = []mutant{
 		pkg: "./health", test: "^TestReady_NamesTheDependency$",
 	},
 	{
+		name: "a server that is not Kafka is taken for one that denies access",
+		file: "connector/kafka/errors.go",
+		old:  "return e.Cause == dial.NotKafka ||", new: "return",
+		pkg: "./connector/kafka", test: "^TestNotKafka$",
+	},
+	{
+		name: "a broker that is too old is taken for one that is down",
+		file: "connector/kafka/errors.go",
+		old:  "return errors.Is(err, errVersion) ||", new: "return",
+		pkg: "./connector/kafka", test: "^TestLogOldBroker$",
+	},
+	{
 		name: "a member that was never ready does not log it",
 		file: "health/ops/probes.go",
 		old:  "(s.wasReady || now.Sub(s.checked) >= startupGrace)", new: "s.wasReady",

@@ -75,6 +75,13 @@ var ofSurface = []mutant{
 		pkg: "./internal/api", test: "^TestRoutes$",
 	},
 	{
+		name: "an operator without the role replayer discards a dead letter by its offset",
+		file: "internal/api/routes.go",
+		old:  `ofLetters(http.MethodDelete, "dlq/{topic}/{offset}", change, (*Server).discardAt, "partition", "reason", "dry_run"),`,
+		new:  `{http.MethodDelete, "dlq/{topic}/{offset}", tokens.Operator, change, []string{"partition", "reason", "dry_run"}, (*Server).discardAt},`,
+		pkg:  "./internal/api", test: "^TestRoutes$",
+	},
+	{
 		name: "the list of dead letters shows what another program quoted of a record",
 		file: "internal/api/letters.go",
 		old:  "l.OfOthers()", new: "l.OfOthers() && false",

@@ -41,7 +41,8 @@ func TestOracle(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the oracle refuses a good table: %v", err)
 	}
-	// With --held, records of that partition must be missing, so the oracle must refuse a table with all records.
+	// --held says that a partition was held, so records of it must be missing. The oracle must refuse a table with all
+	// records.
 	out, err = check(ctx, lab.Python, ledger, good, minio.Endpoint, "--readers", "polars", "--held", "0:100")
 	if err == nil || !strings.Contains(string(out), "foreign") {
 		t.Errorf("the oracle accepts rows beyond a hold: %s", out)
@@ -100,7 +101,7 @@ func write(ctx context.Context, t *testing.T, kafka *lab.Kafka, table, endpoint,
 	}
 }
 
-// runScript is [lab.Python] or [lab.Spark].
+// runScript runs a Python script: [lab.Python] or [lab.Spark].
 type runScript func(ctx context.Context, script string, args ...string) ([]byte, error)
 
 func check(ctx context.Context, run runScript, ledger *gen.Ledger, table, endpoint string, args ...string) ([]byte, error) {

@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run returns the findings of Vale in the files that Git tracks or would add, a line each.
+// run returns the findings of Vale in the files that Git tracks or would add, one per line.
 func run(ctx context.Context, vale string) (string, error) {
 	list, err := exec.CommandContext(ctx, "git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {

@@ -50,8 +50,8 @@ func (p page) names() (names []string) {
 	return slices.Compact(names)
 }
 
-// alertmanager is Debian's Alertmanager with deploy/alertmanager.yaml. Its receivers are a webhook of the test. All
-// waits of the file, seconds or minutes, are shortened to a second.
+// alertmanager runs Debian's Alertmanager with deploy/alertmanager.yaml. The test changes two things in that file: each
+// receiver is a webhook of the test, and each wait is a second.
 type alertmanager struct {
 	t     *testing.T
 	url   string
@@ -133,7 +133,7 @@ func (a *alertmanager) get(path string) error {
 	return nil
 }
 
-// post posts alerts as Prometheus does. They end at a time, or fire until a later post.
+// post posts firing alerts as Prometheus does. They stop firing at the time ends, unless they are posted again.
 func (a *alertmanager) post(alerts []alert, ends time.Time) {
 	a.t.Helper()
 	type posted struct {
@@ -169,7 +169,7 @@ func (a *alertmanager) post(alerts []alert, ends time.Time) {
 	}
 }
 
-// until returns the notifications up to the first one to this receiver with this status.
+// until returns the notifications up to the first one that goes to this receiver and has this status.
 func (a *alertmanager) until(receiver, status string) (all []page) {
 	a.t.Helper()
 	for {
@@ -179,7 +179,7 @@ func (a *alertmanager) until(receiver, status string) (all []page) {
 			if p.Receiver == receiver && p.Status == status {
 				return all
 			}
-		case <-time.After(2 * time.Minute): // only ends a test that hangs
+		case <-time.After(2 * time.Minute): // ends a test that would wait for ever
 			a.t.Fatalf("%s got nothing that is %s, only %+v", receiver, status, all)
 		}
 	}

@@ -53,7 +53,7 @@ func dashboardQueries(t *testing.T) (all []dashboardQuery) {
 	return all
 }
 
-// in returns the query as Grafana sends it: with namespace as the value of $namespace, and with all values selected in
+// in returns the query as Grafana sends it if a user selects namespace in the variable $namespace and all values in
 // every other variable.
 func (q dashboardQuery) in(namespace string) string {
 	return strings.NewReplacer("$namespace", namespace, "$__rate_interval", "5m", "$job", "(sluice)", "$pod", "(a|b)", "$group", ".*", "$topic", ".*").Replace(q.expr)

@@ -105,8 +105,8 @@ func calm(name string, fires ...moment) *outage {
 	return o
 }
 
-// held holds all partitions from minute 10 for 50 minutes. Then members catch up for 15 minutes and are not ready
-// meanwhile. Half of the partitions do not move until the other half is current.
+// held makes all partitions held from minute 10 for 50 minutes. Then members catch up for 15 minutes, in which they are
+// not ready. The second half of the partitions begins to move only when the first half is current.
 func (o *outage) held(reasons ...string) *outage {
 	for i := range members {
 		o.set(i, "kafka_consumer_healthy", `group="orders"`, "1x9 0x64 1x20")
@@ -185,8 +185,8 @@ func storeDown() *outage {
 	return o
 }
 
-// bothDown returns the outage [storeDown] in which Kafka is down, too. The reasons of the holds stay, because a claim
-// has only one. The members are not joined to their group and cannot check their lag.
+// bothDown returns the outage [storeDown] with Kafka down as well. The reasons of the holds are the same as in
+// storeDown, because a claim has only one. The members have not joined their group and cannot check their lag.
 func bothDown() *outage {
 	o := storeDown()
 	o.name = "Kafka and S3 are down for 50 minutes"
@@ -242,7 +242,7 @@ func podKilled() *outage {
 func rollingRestart() *outage {
 	o := calm("a rolling restart", moment{"12m", nil}, moment{"20m", nil}, moment{"31m", nil}, moment{"45m", nil}, moment{"80m", nil})
 	for i := range members {
-		ends := 10 + 2*i // of two minutes, one in SHUTTING_DOWN and one away
+		ends := 10 + 2*i // of the two minutes of a restart, the member is SHUTTING_DOWN in one and absent in the other
 		back := minutes - ends - 2
 		o.set(i, "kafka_consumer_healthy", `group="orders"`, fmt.Sprintf("1x%d 0 stale 0 1x%d", ends-1, back))
 		o.set(i, "sluice_group_joined", "", fmt.Sprintf("1x%d 1 stale 0 1x%d", ends-1, back))

@@ -55,7 +55,7 @@ func (m *member) health() (report, error) {
 	}
 	resp, err := http.Get(m.url + "/health")
 	if err != nil {
-		return r, nil // the health server has not started yet
+		return r, nil // the health server does not listen yet
 	}
 	defer func() { _ = resp.Body.Close() }()
 	return r, json.NewDecoder(resp.Body).Decode(&r)
@@ -70,7 +70,7 @@ func (m *member) position() (sum int64, err error) {
 	return sum, err
 }
 
-// metric returns the sum of those series of a metric whose labels contain a text.
+// metric returns the sum of the series of a metric that have label in the text of their labels.
 func (m *member) metric(name, label string) (sum float64, err error) {
 	resp, err := http.Get(m.url + "/metrics")
 	if err != nil {

@@ -143,7 +143,7 @@ func (m *member) undisturbed(t *testing.T, records int64) {
 		t.Logf("%s{%s} = %v", tt.name, tt.label, v)
 	}
 	text, err := m.text()
-	_, text, _ = strings.Cut(text, `"msg":"joined"`) // before, warnings are allowed: a new cluster has no coordinator at first
+	_, text, _ = strings.Cut(text, `"msg":"joined"`) // warnings before the join are allowed: a new cluster has no coordinator at first
 	if err != nil || strings.Contains(text, `"level":"WARN"`) || strings.Contains(text, `"level":"ERROR"`) {
 		t.Errorf("%v, the log says:\n%s", err, text)
 	}

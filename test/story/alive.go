@@ -8,15 +8,15 @@ import (
 	"sluice/health/liveness"
 )
 
-// Stalls returns a line for each loop of a member that had work and stopped turning while Wedged was not set. The lines
-// are also in Broker.Violations.
+// Stalls returns one line for each loop of a member that had work and made no progress while Wedged was not set.
+// Broker.Violations has the lines as well.
 func (h *Harness) Stalls() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.stalls)
 }
 
-// Stalls returns the loops of the process that had not turned for too long at the last check.
+// Stalls returns the loops of the process that had made no progress for too long at the last check.
 func (p *Process) Stalls() []liveness.Stall {
 	if stalls := p.stalls.Load(); stalls != nil {
 		return *stalls
@@ -24,8 +24,9 @@ func (p *Process) Stalls() []liveness.Stall {
 	return nil
 }
 
-// watch checks the loops of a process until it has ended, as its liveness check does. A loop that stops turning is a
-// violation unless h.Wedged is set: no failure of a dependency is a reason to restart the process.
+// watch checks the loops of a process until it has ended, as the liveness check of the process does. A loop without
+// progress is a violation unless h.Wedged is set, because no failure of a dependency is a reason to restart the
+// process.
 func (h *Harness) watch(p *Process) {
 	told := map[string]bool{}
 	turn := time.NewTicker(liveness.Every)

@@ -65,7 +65,7 @@ func (t stuckTable) Stage(ctx context.Context, s *connector.Snapshot, batch stri
 }
 
 // TestAlive_WedgedLoop expects the liveness check to fail a minute after a loop of the member got stuck, and to name
-// that loop first. The check must pass again once the loop turns again.
+// that loop first. The check must pass again once the loop continues.
 func TestAlive_WedgedLoop(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -189,7 +189,8 @@ func TestAlive_Outage(t *testing.T) {
 				}
 				h.Broker.Produce(story.Topic, 0, kinds, "k")
 				time.Sleep(2 * time.Second)
-				p.Member.Assign(joined(h, 0)) // a claim is lost and assigned again, so that it must resume
+				// The claim is lost and assigned again, so that the member must look up its position.
+				p.Member.Assign(joined(h, 0))
 				time.Sleep(time.Second)
 				p.Member.Assign(joined(h, 0, 1))
 				h.Broker.Produce(story.Topic, 1, kinds, "k")

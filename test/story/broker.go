@@ -86,16 +86,17 @@ type Broker struct {
 	Answer int
 	// Shown is the number of partitions that the metadata shows, 0 for all. Use Lock.
 	Shown int
-	// Paused reports whether an operator has paused a partition, and since when. A fetch later than HearsOfPauses after
-	// that is a violation. Set before use.
+	// Paused reports whether an operator has paused a partition, and since when. A fetch of the partition later than
+	// HearsOfPauses after that time is a violation. Set before use.
 	Paused func(id int32) (since time.Time, paused bool)
 	// Value makes the value of a record; if nil, the value is the record's kind.
 	Value func(k Kind, offset int64) []byte
-	// Stamp is called with each produced record and returns the record's kind. If nil, the record keeps k. Use Lock.
+	// Stamp is called with each produced record of kind k, and returns the kind that the record gets. If nil, the
+	// record keeps k. Use Lock.
 	Stamp func(id int32, offset int64, k Kind) Kind
 	// stamped returns the identity and the timestamp of a record. May be nil; mu guards it.
 	stamped func(id int32, offset int64) Stamp
-	// Carries puts an identity into a value; if nil, only the record's header has the identity.
+	// Carries puts an identity into a record's value. If nil, the identity is only in the record's header.
 	Carries func(value []byte, id string) []byte
 	// OnOffsets is called when a member requests the group's offsets, before the response. May be nil.
 	OnOffsets func()
@@ -213,6 +214,14 @@ func valueOf(k Kind, epoch int32) []byte {
 		return []byte{byte(k)}
 	}
 	return []byte{byte(k), epochMark, byte(epoch)}
+}
+
+// valueAt returns the value of a record. The caller holds the lock.
+func (b *Broker) valueAt(p *partition, offset int64) []byte {
+	if b.Value != nil {
+		return b.Value(p.kinds[offset], offset)
+	}
+	return valueOf(p.kinds[offset], p.epochs[offset])
 }
 
 // epochOf returns the leader epoch in a record's value, 0 if it has none.
@@ -342,7 +351,8 @@ type Member struct {
 	requests map[connector.Partition]uint64 // number of the newest fetch request of each partition
 	n        uint64                         // number of fetch requests so far
 	joined   bool
-	// Position returns the table's position of a partition; a committed offset ahead of it is a violation. Set before use.
+	// Position returns the table's position of a partition. Committing an offset after this position is a violation.
+	// Set before use.
 	Position func(id int32) int64
 	// Trace is called with a line for each event that is visible outside of the process. May be nil; set before
 	// use.

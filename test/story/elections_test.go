@@ -97,7 +97,7 @@ func elections(t *testing.T, s uint64) (moved int) {
 				moved++
 			}
 		}
-		time.Sleep(3 * time.Minute) // rows that were read before a hold are in the table by then
+		time.Sleep(3 * time.Minute) // rows of records that were read before a hold are in the table after this time
 	}
 	h.Close()
 	for _, v := range h.Broker.Violations() {

@@ -70,7 +70,7 @@ func TestSchedules_LogCleanupAndExpiry(t *testing.T) {
 		if s%1000 == 0 {
 			fmt.Println(total)
 		}
-		runtime.GC() // see TestSchedules_ShippedTable
+		runtime.GC() // frees encoders of the bubble before, see TestSchedules_ShippedTable
 		runtime.GC()
 		synctest.Test(t, func(t *testing.T) { total.add(forget(t, s)) })
 	}
@@ -87,8 +87,8 @@ const (
 	logKept = 3 * time.Minute
 )
 
-// oncelog is a store that remembers which keys were put-if-absent with success, and records in twice a second success:
-// after a cleanup, a version of the log looks as if it was never written.
+// oncelog is a store that records each key whose put-if-absent succeeded, and in twice those that succeeded a second
+// time. It finds a version that is written again after a cleanup, when the log no longer shows the first one.
 type oncelog struct {
 	objstore.Store
 	mu      sync.Mutex
@@ -108,8 +108,8 @@ func (o *oncelog) Put(ctx context.Context, key string, body io.ReadSeeker, mode 
 	return err
 }
 
-// asleep is a process's client of the store. A response that comes while the process sleeps is returned when the
-// process wakes up.
+// asleep is a process's client of the store. If a response comes while the process sleeps, the client returns it when
+// the process wakes up.
 type asleep struct {
 	objstore.Store
 	until atomic.Int64 // when the process wakes up, in nanoseconds since 1970
@@ -148,11 +148,11 @@ type upkeep struct {
 	store   *oncelog
 	mem     *objstore.Mem
 	columns *schema.Schema
-	asleep  map[string]*asleep // by process
+	asleep  map[string]*asleep // the clients of the store, by process
 	seen    forgotten
 
 	mu     sync.Mutex
-	newest *deltalog.State // nil if it must be loaded again
+	newest *deltalog.State // the newest state; nil if it must be loaded again
 }
 
 func newUpkeep(t *testing.T, s uint64) *upkeep {
@@ -167,7 +167,7 @@ func newUpkeep(t *testing.T, s uint64) *upkeep {
 		store: &oncelog{Store: mem, written: map[string]bool{}},
 	}
 	u.Logger = logger()
-	u.Wedged.Store(true) // the loops of a sleeping member do not turn
+	u.Wedged.Store(true) // the loops of a sleeping member make no progress
 	u.Broker.Value = func(_ story.Kind, offset int64) []byte { return fmt.Appendf(nil, `{"v":%d}`, offset*3) }
 	b := &bucket{mem: mem, harness: u.Harness}
 	u.Open = func(process string) (connector.Target, func(), func()) {
@@ -298,7 +298,7 @@ func (u *upkeep) clean() {
 		end = deltalog.CommitKey(s.Version + 1)
 	}
 	if u.Chance.Is(2) {
-		time.Sleep(logKept + time.Second) // then the newest entries are old enough, too
+		time.Sleep(logKept + time.Second) // waits until the newest entries are old enough to be deleted, too
 	}
 	for o, err := range u.mem.List(ctx, deltalog.Dir, "") {
 		if err != nil {
@@ -333,8 +333,8 @@ func (u *upkeep) rows() map[int32][]int64 {
 	return rows
 }
 
-// operate is an operator who ends the holds for an unknown history or a replaced table as the documentation says: with
-// positions after the rows that the table has.
+// operate is an operator who ends holds for an unknown history or a replaced table as the documentation says: the
+// operator sets positions that are after the rows in the table.
 func (u *upkeep) operate(held map[int32]hold.Reason) {
 	u.t.Helper()
 	reasons := slices.Collect(maps.Values(held))
@@ -354,7 +354,7 @@ func (u *upkeep) operate(held map[int32]hold.Reason) {
 		switch {
 		case known && replaced:
 			m.Moves = append(m.Moves, plan.Move{Partition: p, From: at, Next: at})
-		case !known && (held[p.ID] != "" || replaced && u.Chance.Is(2)): // otherwise the member decides whether to make an initial commit
+		case !known && (held[p.ID] != "" || replaced && u.Chance.Is(2)): // in the other cases the member decides whether to make an initial commit
 			next := int64(0)
 			if len(rows[p.ID]) > 0 {
 				next = slices.Max(rows[p.ID]) + 1
@@ -417,7 +417,7 @@ func (u *upkeep) assign(members []*story.Process) {
 		if where != 0 {
 			of[0] = append(of[0], p)
 		}
-		if where < 3 { // sometimes both members believe that they own it
+		if where < 3 { // in some schedules both members believe that they own the partition
 			of[1] = append(of[1], p)
 		}
 	}
@@ -426,7 +426,7 @@ func (u *upkeep) assign(members []*story.Process) {
 	}
 }
 
-// forget plays one schedule, judges the table, and returns what happened.
+// forget plays one schedule, judges the table, and returns the counts of what happened.
 func forget(t *testing.T, s uint64) forgotten {
 	t.Helper()
 	u := newUpkeep(t, s)

@@ -130,8 +130,9 @@ func TestIsolate_FailurePasses(t *testing.T) {
 	})
 }
 
-// TestIsolate_NoRecordAtFault expects no dead letter if every row fails, or if two rows fail only together, however
-// long that lasts. The batch is retried, its failures are counted, and it commits once the failure is over.
+// TestIsolate_NoRecordAtFault expects no dead letter if every row fails, or if two rows fail only when they are encoded
+// together, even for a long time. The member retries the batch and counts its failures, and the batch commits once the
+// rows no longer fail.
 func TestIsolate_NoRecordAtFault(t *testing.T) {
 	for name, fails := range map[string]func(rows []story.Source) bool{
 		"all rows fail":      func([]story.Source) bool { return true },
@@ -169,8 +170,8 @@ func TestIsolate_NoRecordAtFault(t *testing.T) {
 	}
 }
 
-// TestIsolate_OnlyWithOthers has a row that fails alone, and two others that fail together. No record must be given up:
-// a record counts as at fault only if all others pass without it.
+// TestIsolate_OnlyWithOthers has a row that fails alone, and two others that fail only together. The member must not
+// make a dead letter of any of them, because a record counts as at fault only if all others can be encoded without it.
 func TestIsolate_OnlyWithOthers(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Together = func(rows []story.Source) {
@@ -184,7 +185,7 @@ func TestIsolate_OnlyWithOthers(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		wantLetters(t, h, 0)
 		wantRows(t, h, 0, nil)
-		if got := p.Counted("worker_retry_count_total"); got != 3 { // the count would begin again if a record had been given up
+		if got := p.Counted("worker_retry_count_total"); got != 3 { // the count would have begun again if a record had become a dead letter
 			t.Errorf("%v attempts counted, want 3", got)
 		}
 	})

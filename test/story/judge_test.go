@@ -31,7 +31,8 @@ func judge(h *story.Harness, versions []model.Version) string {
 			s.Records[int64(offset)] = map[story.Kind]model.Kind{
 				story.Row: model.Row, story.Tombstone: model.Dropped, story.Health: model.Dropped, story.Duplicate: model.Dropped, story.Poison: model.Poison, story.Control: model.Control,
 				story.Breaks: model.Poison, story.Unfit: model.Poison,
-				story.Was: model.Row, story.Becomes: model.Row, // scenarios that alter the table do not call judge
+				// Judge is not called in scenarios that alter the table, so these count as rows.
+				story.Was: model.Row, story.Becomes: model.Row,
 			}[kind]
 		}
 		history.Sources = append(history.Sources, s)
@@ -43,8 +44,8 @@ func inModel(p connector.Partition) model.Partition {
 	return model.Partition{Topic: p.Topic, TopicID: p.TopicID.String(), Number: p.ID}
 }
 
-// txns returns the positions that a version moves. From is that of the commit's range for the partition, NotRecorded if
-// there is none.
+// txns returns the positions that a version moves. From is that of the commit's range for the partition, or NotRecorded
+// if the commit has no range for it.
 func txns(all []connector.Txn, ranges []connector.Range) (moved []model.Txn) {
 	for _, x := range all {
 		id, err := idempotency.ParseAppID(x.AppID)
@@ -62,7 +63,7 @@ func txns(all []connector.Txn, ranges []connector.Range) (moved []model.Txn) {
 	return moved
 }
 
-// versionsOf returns the in-memory log in the form of the model.
+// versionsOf returns the in-memory log of the harness as versions of the model.
 func versionsOf(h *story.Harness) (versions []model.Version) {
 	for n, v := range h.Log.Versions() {
 		m := model.Version{Number: int64(n), Table: v.Table, Member: v.Member, Operator: v.Commit.Operation == "forged"}
@@ -76,8 +77,8 @@ func versionsOf(h *story.Harness) (versions []model.Version) {
 	return versions
 }
 
-// versionsIn returns the Delta log of a store in the form of the model. The log must not have been cleaned up: the
-// model needs every version.
+// versionsIn returns the Delta log in a store as versions of the model. The log must not have been cleaned up, because
+// the model needs every version.
 func versionsIn(t *testing.T, h *story.Harness, store objstore.Store) (versions []model.Version) {
 	t.Helper()
 	info, err := delta.Inspect(t.Context(), store)

@@ -51,11 +51,12 @@ type DeadLetters struct {
 	Next   func() int // returns the number of the table's next version
 	Broker *Broker
 	Member string
-	// Attempts is the number of retries that a letter must name if its record was isolated or its retries are exhausted.
+	// Attempts is the number of retries that a dead letter must name if its record was found at fault, or if the
+	// retries of its batch were used up.
 	Attempts int
 	// Broken is called before each step, which fails with the error that it returns. May be nil.
 	Broken func(step string) error
-	// Late has the goroutines that write letters whose sender no longer waits.
+	// Late counts the goroutines that write letters whose sender no longer waits.
 	Late *sync.WaitGroup
 	// Hangs is called within each step, which lasts as long as the call. May be nil.
 	Hangs func(ctx context.Context, step string)
@@ -102,7 +103,7 @@ func (d *DeadLetters) try(ctx context.Context, letters []deadletter.Letter) erro
 		return err
 	}
 	for i := range letters {
-		// A pause between letters, so that another member may write in between.
+		// A pause between two letters, in which another member may write letters.
 		if chance.Is(4) {
 			if err := d.step(ctx, "next letters"); err != nil {
 				d.stray(letters[i:])
@@ -135,13 +136,13 @@ func (d *DeadLetters) step(ctx context.Context, name string) error {
 	return nil
 }
 
-// stray makes the first letter durable within the next three seconds, or never: its sender died or gave up.
+// stray makes the first letter durable within three seconds from now, or never. Its sender has died or given up.
 func (d *DeadLetters) stray(letters []deadletter.Letter) {
 	if d.Broker.Chance.Is(2) {
 		return
 	}
 	late := letters[0]
-	late.Value = bytes.Clone(late.Value) // the sender may release its memory
+	late.Value = bytes.Clone(late.Value) // copied, because the sender may release its memory
 	d.Late.Go(func() {
 		_ = d.Broker.Chance.Pause(context.WithoutCancel(context.Background()), 3*time.Second)
 		d.append(&late)
@@ -174,14 +175,10 @@ func (d *DeadLetters) append(l *deadletter.Letter) {
 func (b *Broker) value(topic string, id int32, offset int64) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k := b.topics[topic].partitions[id].kinds[offset]
-	if b.Value != nil {
-		return b.Value(k, offset)
-	}
-	return []byte{byte(k)}
+	return b.valueAt(b.topics[topic].partitions[id], offset)
 }
 
-// kind returns the kind of a record.
+// kind returns the kind of the record at an offset.
 func (b *Broker) kind(topic string, id int32, offset int64) Kind {
 	b.mu.Lock()
 	defer b.mu.Unlock()

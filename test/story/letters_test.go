@@ -144,7 +144,8 @@ func TestLetters_CommittedWhenDue(t *testing.T) {
 		h.Stop(p)
 		for _, v := range h.Log.Versions() {
 			for _, r := range v.Commit.Ranges {
-				if r.Letters > h.CommitRows+12 { // up to 12 more records may be queued when the batch is due
+				// When the batch is due, up to 12 more records may be queued, and they enter the batch.
+				if r.Letters > h.CommitRows+12 {
 					t.Errorf("a batch of %d letters, a commit takes %d records", r.Letters, h.CommitRows)
 				}
 			}
@@ -190,7 +191,7 @@ func TestLetters_VoidWithoutTxn(t *testing.T) {
 					}
 					return nil
 				}
-				done := false // needs no lock: only one writer runs at a time
+				done := false // needs no lock, because only one writer runs at a time
 				h.Broken = func(step string) error {
 					if step == "refresh" && lettered.Load() && !done {
 						done = true
@@ -223,7 +224,8 @@ func TestLetters_VoidWithoutTxn(t *testing.T) {
 				if !slices.Equal(void, c.void) {
 					t.Errorf("letters of rows: %v, want %v", void, c.void)
 				}
-				for o := range int64(len(c.produce)) { // one case sets the position to 2, so it may skip records before
+				// In one case the position is set to 2, so the records before it may have neither row nor letter.
+				for o := range int64(len(c.produce)) {
 					if !slices.Contains(c.rows, o) && !slices.Contains(c.letters, o) && o >= 2 {
 						t.Errorf("@%d is neither row nor letter", o)
 					}
@@ -265,7 +267,8 @@ func TestLetters_TopicDown(t *testing.T) {
 				time.Sleep(20 * time.Minute)
 				st := p.Connector.Status()
 				for _, c := range st.Claims {
-					// A commit of the records before the first bad one may succeed and end the hold for a moment, but not later.
+					// A commit of the records before the first bad one may succeed and end the hold for a moment. Once
+					// the hold has lasted ten minutes, this must not happen.
 					if refused && (c.Hold == nil || time.Since(c.Hold.Since) < 10*time.Minute) {
 						t.Errorf("%v: nothing holds it for long: %+v", c.Partition, c.Hold)
 					}
@@ -292,9 +295,9 @@ func TestLetters_TopicDown(t *testing.T) {
 	}
 }
 
-// TestLetters_FailedRecordsGone takes away the record whose letter could not be written: its claim is lost, or an
-// operator skips it. The other claims were held, too, and have nothing to commit that could end their holds. They must
-// not stay held.
+// TestLetters_FailedRecordsGone removes the record whose letter could not be written: its claim is lost, or an operator
+// skips the record. The other claims were held for the same failure and have nothing to commit that could end their
+// holds. They must not stay held.
 func TestLetters_FailedRecordsGone(t *testing.T) {
 	for name, end := range map[string]func(*story.Harness, *story.Process){
 		"lost":   func(h *story.Harness, p *story.Process) { p.Member.Assign(joined(h, 1)) },
@@ -416,7 +419,7 @@ func TestLetters_OfTwoOwners(t *testing.T) {
 		h.Broker.Produce(story.Topic, 0, "rprpr", "k")
 		a, b := h.Begin(t.Context()), h.Begin(t.Context())
 		a.Member.Assign(joined(h, 0))
-		b.Member.Assign(joined(h, 0)) // the same claim
+		b.Member.Assign(joined(h, 0)) // the second member believes that it owns the same claim
 		eventually(t, "end", h.AtEnd)
 		time.Sleep(5 * time.Minute)
 		wantRows(t, h, 0, []int64{0, 2, 4})
@@ -456,7 +459,8 @@ func TestLetters_WithinPool(t *testing.T) {
 				if !h.AtEnd() {
 					t.Errorf("stuck\n%s", history(h))
 				}
-				// The pool counts the buffers of the lanes' builders only once they exist, so its use may exceed its size by them.
+				// The pool counts the buffers of the lanes' builders only once they exist, so its use may exceed its
+				// size by the sizes of these buffers.
 				if lanes := int64(2 * 2 * 1200); most > h.Batch+lanes || most < h.Batch/2 {
 					t.Errorf("%d bytes were taken of a pool of %d", most, h.Batch)
 				}
@@ -469,6 +473,21 @@ func TestLetters_WithinPool(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLetters_AfterElection has bad records of two leader epochs. Each letter must hold its record, whose value has the
+// epoch.
+func TestLetters_AfterElection(t *testing.T) {
+	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0))
+		h.Broker.Produce(story.Topic, 0, "rp", "k")
+		h.Broker.Elect(story.Topic, 0)
+		h.Broker.Produce(story.Topic, 0, "rp", "k")
+		eventually(t, "end", h.AtEnd)
+		wantRows(t, h, 0, []int64{0, 2})
+		wantLetters(t, h, 0, 1, 3)
+	})
 }
 
 // TestLetters_LargerThanPool expects a bad record that is larger than the batch pool to become a letter.

@@ -57,7 +57,7 @@ func (s *said) batches(t *testing.T, msg string) (ids []string) {
 	return ids
 }
 
-// hear makes the members that begin from now on log to the returned log.
+// hear returns a log, to which all members log that begin after this call.
 func hear(h *story.Harness) *said {
 	out := &said{}
 	h.Logger = slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))

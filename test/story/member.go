@@ -275,8 +275,8 @@ func (m *Member) answer(q connector.FetchRequest, n uint64) {
 // Response is the memory that a fetch request reserves for its response, in bytes.
 const Response = 4 << 10
 
-// open copies the records of a fetch result into memory of the member's pool, waiting for it if needed. If it returns
-// false, the records were not copied and the fetch must be repeated.
+// open copies the records of a fetch result into memory of the member's pool, and waits for the memory if needed. If it
+// returns false, no records were copied, and the fetch must be repeated.
 func (m *Member) open(f *connector.Fetched) bool {
 	r, ok := f.Records.(*records)
 	if !ok {
@@ -324,8 +324,8 @@ func (b *Broker) slow(f connector.Fetched) time.Duration {
 	return 0
 }
 
-// read returns a fetch result. At the end of the log it also returns a channel, which is closed once records arrive:
-// then the caller must read again.
+// read returns a fetch result. At the end of the log it also returns a channel that is closed once records arrive; then
+// the caller must call read again.
 func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struct{}) {
 	most := b.Answer
 	if most == 0 {
@@ -364,10 +364,7 @@ func (b *Broker) read(q connector.FetchRequest) (connector.Fetched, <-chan struc
 			break
 		}
 		f.Next = o + 1
-		rec := connector.Record{Offset: o, Timestamp: p.times[o].UnixMilli(), Key: []byte(p.keys[o]), Value: valueOf(p.kinds[o], p.epochs[o])}
-		if b.Value != nil {
-			rec.Value = b.Value(p.kinds[o], o)
-		}
+		rec := connector.Record{Offset: o, Timestamp: p.times[o].UnixMilli(), Key: []byte(p.keys[o]), Value: b.valueAt(p, o)}
 		switch p.kinds[o] {
 		case Control:
 			continue

@@ -20,7 +20,7 @@ var tights = flag.Int("story.tights", defaultTights, "how many seeded schedules 
 func tight(t *testing.T, play func(t *testing.T, s uint64)) {
 	t.Helper()
 	first, last := uint64(1), uint64(*tights)
-	if testing.Short() { // set by the run with the race detector, which takes ten times as long
+	if testing.Short() { // run with the race detector, which takes ten times as long
 		last = max(1, last/4)
 	}
 	if *seed != 0 {
@@ -60,7 +60,7 @@ func TestTables_LittleMemory(t *testing.T) {
 		h.Broker.Create("b", 2, 2)
 		h.Broker.Create("c", 3, 1)
 		var slow atomic.Bool
-		h.Broken = func(step string) error { // only for the table of story.Topic
+		h.Broken = func(step string) error { // fails only for the table of story.Topic
 			if slow.Load() && step == "put data files" {
 				time.Sleep(time.Minute)
 			}
@@ -179,7 +179,7 @@ func tables(t *testing.T, s uint64, shape func(h *story.Harness)) (h *story.Harn
 	}
 }
 
-// within waits until cond is true, at most for the time most, and returns whether it was.
+// within waits until cond is true, for at most the time most, and reports whether cond was true in that time.
 func within(most time.Duration, cond func() bool) bool {
 	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(time.Second) {
 		if cond() {

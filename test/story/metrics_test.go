@@ -81,7 +81,8 @@ func TestMetrics_Batch(t *testing.T) {
 		wantMetric(t, p, "worker_dlq_messages_total", map[string]float64{"topic=orders": 1})
 		wantMetric(t, p, "sluice_batch_rows", map[string]float64{" n": 1, " sum": 4})
 		for _, name := range []string{"sluice_processing_seconds", "sluice_freshness_seconds"} {
-			// Three runs: two of partition 0, since the bad record separates them, and one of partition 1.
+			// The data have three runs: two of partition 0, because the bad record separates them, and one of partition
+			// 1.
 			if got := scraped(t, p, name); got[" n"] != 3 || got[" sum"] < 2*60+30 || got[" sum"] > 2*60+30+3 {
 				t.Errorf("%s: %v", name, got)
 			}

@@ -94,7 +94,7 @@ func TestRecheck_Requested(t *testing.T) {
 						h.Broker.Produce(story.Topic, 0, "rrrr", "k")
 						eventually(t, "it is held", func() bool { return holdOfClaim(p, 0) != nil })
 					}
-					time.Sleep(90 * time.Second) // until only the check each minute is left
+					time.Sleep(90 * time.Second) // after this time only the check each minute can find a move
 					from, next := h.Position(0), int64(2)
 					if state == "held" {
 						next = 6
@@ -255,8 +255,8 @@ func TestMove_StartOverHistory(t *testing.T) {
 	}
 }
 
-// TestMove_UnknownOutcome cancels moves. A move that returns ErrUndecided may take effect or not. A move that returns
-// another error must have no effect.
+// TestMove_UnknownOutcome cancels moves. A move that returns ErrUndecided may or may not take effect. A move that
+// returns another error must have no effect.
 func TestMove_UnknownOutcome(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")

@@ -73,7 +73,7 @@ func (o *operators) do(t *testing.T, pause bool, ids ...int32) {
 		body = opslog.Resume{Targets: targets}
 		o.mu.Lock()
 		for _, id := range ids {
-			delete(o.since, id) // a member may learn of the resume before it is acknowledged
+			delete(o.since, id) // deleted before the resume, because a member may learn of the resume before it is acknowledged
 		}
 		o.mu.Unlock()
 	}

@@ -92,7 +92,7 @@ func TestPause_EndsAtOnce(t *testing.T) {
 				}
 				return nil
 			}
-			defer func() { // the log is complete only once the members have ended
+			defer func() { // read after the members have ended, when the log is complete
 				h.Close()
 				if strings.Contains(log.String(), "FENCED") {
 					t.Errorf("seed %d: what was read was dropped\n%s", seed, &log)
@@ -116,7 +116,7 @@ func TestPause_EndsAtOnce(t *testing.T) {
 
 func TestPause_AssignedWhilePaused(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
-		h.Broker.Paused = func(id int32) (time.Time, bool) { // a fetch of a paused partition is a violation from the start
+		h.Broker.Paused = func(id int32) (time.Time, bool) { // a fetch of a paused partition is a violation from the start of the pause on
 			_, paused := h.Pauses.Since(id)
 			return time.Time{}, paused
 		}
@@ -174,15 +174,15 @@ func TestPause_FindingsWait(t *testing.T) {
 	})
 }
 
-// TestPause_FindingsDelayNone expects other claims to commit as usual while checks of a paused claim find a bad
-// position.
+// TestPause_FindingsDelayNone expects other claims to commit as usual while checks of a paused claim find that its
+// position is not in its log.
 func TestPause_FindingsDelayNone(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0, 1))
 		eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
 		h.Pauses.Pause(0)
-		h.Log.Append(story.Version{Commit: h.Forged(0, 99)}) // ahead of the log's end
+		h.Log.Append(story.Version{Commit: h.Forged(0, 99)}) // this position is after the end of the log
 		for produced := range int64(200) {
 			if at := h.Position(1); at < produced-4 {
 				t.Fatalf("%d were produced in as many seconds, and the position is %d", produced, at)

@@ -85,7 +85,7 @@ func TestRegistrations_StoreSilent(t *testing.T) {
 				if m := members(); m.Status != health.MembersUnknown || m.Reason == "" {
 					t.Errorf("it says %+v", m)
 				}
-				if p.Counted("sluice_commits_total") == 0 { // gathering calls the keeper, too
+				if p.Counted("sluice_commits_total") == 0 { // collecting the metrics calls the keeper, which must not block
 					t.Error("no commit is counted")
 				}
 				if store.asked.Load() == 0 {
@@ -93,7 +93,7 @@ func TestRegistrations_StoreSilent(t *testing.T) {
 				}
 			}
 			versions[beside] = len(h.Log.Versions())
-			h.Stop(p) // the member ends without the store, too
+			h.Stop(p) // the member must end although the store does not respond
 			end()
 			close(store.ends)
 			keeping.Wait()

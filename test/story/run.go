@@ -38,8 +38,8 @@ type Harness struct {
 	Start  connector.Start
 	// Broken becomes [Table.Broken] of every member.
 	Broken func(step string) error
-	// UntilCurrent, Every and CommitRows configure the members started from now on: a run until current, and the age and
-	// the rows that make a batch due.
+	// UntilCurrent, Every and CommitRows configure the members that begin from now on. UntilCurrent makes them end once
+	// they are current; Every and CommitRows are the age and the number of rows that make a batch due.
 	UntilCurrent bool
 	Every        time.Duration
 	CommitRows   int64
@@ -53,7 +53,8 @@ type Harness struct {
 	HoldAbove float64
 	// Allowed reports whether an operator allows a flood of bad records in a topic. May be nil.
 	Allowed func(topic string) bool
-	// Asked returns the number of the newest request of an operator to check a partition, 0 for none. May be nil.
+	// Asked returns the number of the newest request of an operator to check a partition again, 0 if there is none. May
+	// be nil.
 	Asked func(connector.Partition) int64
 	// LettersBroken becomes [DeadLetters.Broken] of every member.
 	LettersBroken func(step string) error
@@ -64,10 +65,10 @@ type Harness struct {
 	// Others are further topics that the members are configured for, each with the table that it feeds: Harness.Log or
 	// another one. Members learn of these topics by assignment.
 	Others map[string]*TableLog
-	// Follow, if set, replaces Pauses: paused returns the hold of a paused partition. The process begins once ready is
-	// closed. ctx ends when the process is stopped.
+	// Follow, if set, replaces Pauses: paused returns the hold of a paused partition, nil for others. The process
+	// begins once ready is closed. ctx ends when the process is stopped.
 	Follow func(ctx context.Context, process string) (ready <-chan struct{}, paused func(connector.Partition) *hold.Hold)
-	// Retry is the policy for batches that fail for an unknown reason.
+	// Retry is the policy for batches that fail in the connector's own code.
 	Retry reliability.RecordRetry
 	// Odd, if set, becomes [Table.Odd]; by default the encoder panics on rows of kind Unfit.
 	Odd func(Source)
@@ -78,7 +79,8 @@ type Harness struct {
 	// Open, if set, returns the table of a process, which otherwise is in memory. Stop calls end once the process has
 	// ended. Crash calls crash before it stops the process.
 	Open func(process string) (t connector.Target, crash, end func())
-	// Positions and Next must be set with Open: all txns of the table by appId, and the number of its next version.
+	// Positions and Next must be set if Open is set. They return all txns of the table by appId, and the number of its
+	// next version.
 	Positions func() map[string]int64
 	Next      func() int
 
@@ -118,7 +120,7 @@ type Process struct {
 	Table     *Table
 	Connector *pipeline.Pipeline
 	Metrics   *prometheus.Registry
-	Memory    *idempotency.Memory // the member's own fingerprints; nil without Harness.Twins
+	Memory    *idempotency.Memory // the process's own store of fingerprints; nil without Harness.Twins
 	Loops     *pulse.Loops
 	watch     liveness.Watch
 	stalls    atomic.Pointer[[]liveness.Stall]
@@ -434,7 +436,7 @@ func (s strict) WithAttrs(attrs []slog.Attr) slog.Handler { return strict{s.Hand
 // WithGroup implements [slog.Handler].
 func (s strict) WithGroup(name string) slog.Handler { return strict{s.Handler.WithGroup(name)} }
 
-// feeds says which table a topic feeds: Topic feeds target, the topics of Harness.Others feed those in others.
+// feeds says which table a topic feeds: Topic feeds target, and each topic of Harness.Others feeds its table in others.
 type feeds struct {
 	feed   connector.TopicConfig
 	target connector.Target

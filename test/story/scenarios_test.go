@@ -75,7 +75,7 @@ func TestStart_OneCommit(t *testing.T) {
 			h.Broker.Produce(story.Topic, id, "rrr", "k")
 		}
 		p := h.Begin(t.Context())
-		p.Member.Assign(joined(h, 1)) // the initial commit must have the other partitions, too
+		p.Member.Assign(joined(h, 1)) // the initial commit must have set the positions of the other partitions, too
 		eventually(t, "partition 1 at its end", func() bool { return h.Position(1) == 3 })
 		if got, want := h.Started(), map[int32]int64{0: 0, 1: 0, 2: 0}; !maps.Equal(got, want) {
 			t.Errorf("started %v, want %v", got, want)
@@ -104,7 +104,7 @@ func TestStart_TwoMembers(t *testing.T) {
 		a, b := h.Begin(t.Context()), h.Begin(t.Context())
 		a.Member.Assign(joined(h, 0, 1))
 		b.Member.Assign(joined(h, 2, 3))
-		for range 20 { // the log ends move while the members read them
+		for range 20 { // the end of the log moves while the members read it
 			h.Broker.Produce(story.Topic, int32(h.Chance.N(4)), "r", "k")
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -130,7 +130,7 @@ func TestStart_AddedPartition(t *testing.T) {
 		p := h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0))
 		eventually(t, "initial commit", func() bool { return len(h.Started()) == 1 })
-		h.Broker.Create(story.Topic, 1, 2) // the same topic id with another partition
+		h.Broker.Create(story.Topic, 1, 2) // creates the topic with the same id and one more partition
 		h.Broker.Produce(story.Topic, 1, "rrr", "k")
 		p.Member.Assign(joined(h, 0, 1))
 		eventually(t, "end", h.AtEnd)
@@ -214,7 +214,7 @@ func TestHold_PositionOutsideLog(t *testing.T) {
 				wantHolds(t, p, map[int32]hold.Reason{0: c.reason})
 				eventually(t, "the other partition at its end", func() bool { return h.Position(1) == 2 })
 				wantRows(t, h, 0, []int64{0})
-				// An operator ends the hold with a position that the log has.
+				// An operator ends the hold by setting a position that is in the log.
 				h.Log.Append(story.Version{Commit: h.Forged(0, 3)})
 				eventually(t, "end", func() bool { return h.Position(0) == 6 })
 				wantHolds(t, p, map[int32]hold.Reason{})
@@ -230,7 +230,8 @@ func TestMove_RunningClaimResumes(t *testing.T) {
 		p := h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0))
 		eventually(t, "end", h.AtEnd)
-		h.Log.Append(story.Version{Commit: h.Forged(0, 2)}) // an operator moves it back, so two rows are repeated
+		// An operator moves the position back, so two records become rows twice.
+		h.Log.Append(story.Version{Commit: h.Forged(0, 2)})
 		eventually(t, "end again", h.AtEnd)
 		wantRows(t, h, 0, []int64{0, 1, 2, 3, 2, 3})
 	})
@@ -374,7 +375,7 @@ func TestHold_Contested(t *testing.T) {
 		var alone atomic.Bool
 		var at atomic.Int64
 		started := false
-		h.Broken = func(step string) error { // needs no lock: only one writer runs
+		h.Broken = func(step string) error { // needs no lock, because only one writer runs
 			if step == "refresh" && started && !alone.Load() {
 				h.Log.Append(story.Version{Commit: h.Forged(0, at.Add(1))})
 			}
@@ -510,7 +511,7 @@ func TestCommittedOffsets_FollowTable(t *testing.T) {
 		eventually(t, "end", h.AtEnd)
 		eventually(t, "group offsets", func() bool { return maps.Equal(h.Offsets(), map[int32]int64{0: 3, 1: 0}) })
 		h.Stop(p)
-		h.Broker.SetGroupOffset(story.Topic, 0, 1) // an old one, as after a crash before offsets were committed
+		h.Broker.SetGroupOffset(story.Topic, 0, 1) // an old offset, as after a crash before offsets were committed
 		p = h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0, 1))
 		eventually(t, "mended", func() bool { return maps.Equal(h.Offsets(), map[int32]int64{0: 3, 1: 0}) })

@@ -61,7 +61,7 @@ func TestSeal_Panics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ours(t, 2, func(t *testing.T, h *story.Harness) {
 				offset := int64(strings.IndexByte(kinds, 'e'))
-				h.Odd = func(story.Source) {} // without this, the encoder panics on records of kind Unfit
+				h.Odd = func(story.Source) {} // switches off that the encoder panics on records of kind Unfit
 				breakSeals(h, func(rows []story.Source) bool { return hasRow(rows, 0, offset) })
 				h.Broker.Produce(story.Topic, 0, kinds, "k")
 				h.Broker.Produce(story.Topic, 1, "rrr", "k")

@@ -27,7 +27,8 @@ func (c clock) since(at time.Time) time.Duration {
 	return at.Sub(c.began).Truncate(time.Second)
 }
 
-// at waits until d after the start of the scenario, and until the members have done their work up to then.
+// at waits until the time d since the start of the scenario. Then it waits until the members have done all work that
+// was due by then.
 func (c clock) at(d time.Duration) {
 	time.Sleep(time.Until(c.began.Add(d)))
 	synctest.Wait()
@@ -176,8 +177,9 @@ func TestStatus_Pause(t *testing.T) {
 	})
 }
 
-// TestStatus_Fence moves the position of one of two claims with uncommitted records. The status must no longer count
-// the records of either claim; those of the other claim must count again once they have been read again.
+// TestStatus_Fence moves the position of one of two claims with uncommitted records, so that the next commit is fenced.
+// The status must no longer count the records of either claim. Those of the other claim must count again once the
+// member has read them again.
 func TestStatus_Fence(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "rrrr", "k")
@@ -193,8 +195,8 @@ func TestStatus_Fence(t *testing.T) {
 	})
 }
 
-// TestStatus_TableDown expects the next offset of a claim to be its position again when it is held because of its
-// table. The age of its oldest uncommitted record must stay.
+// TestStatus_TableDown expects the next offset of a claim to be its position again when the claim is held because of
+// its table. The age of its oldest uncommitted record must not change.
 func TestStatus_TableDown(t *testing.T) {
 	denied := func(h *story.Harness) {
 		h.Broken = func(step string) error {
@@ -223,7 +225,7 @@ func TestStatus_LostClaim(t *testing.T) {
 		p.Member.Assign(joined(h, 0, 1))
 		c.at(30 * time.Second)
 		c.want(t, "regained", p, 0, standing{0, 4, 20 * time.Second, 0, none, 20 * time.Second})
-		p.Member.Assign(connector.Assignment{}) // the generation ends; the claims stay
+		p.Member.Assign(connector.Assignment{}) // the generation ends, and the member keeps its claims
 		c.at(40 * time.Second)
 		c.want(t, "between generations", p, 0, standing{0, 4, 20 * time.Second, 0, none, 20 * time.Second})
 	})

@@ -73,7 +73,7 @@ func TestStart_AtOffsets(t *testing.T) {
 		wantRows(t, h, 1, []int64{1, 2, 3})
 		wantRows(t, h, 2, nil)
 
-		h.Broker.Grow(story.Topic, 4) // its first records are produced before a member knows of the partition
+		h.Broker.Grow(story.Topic, 4) // the first records are produced before a member knows of the new partition
 		h.Broker.Produce(story.Topic, 3, "rr", "k")
 		b.Member.Assign(joined(h, 1, 2, 3))
 		eventually(t, "end", h.AtEnd)

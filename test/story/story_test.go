@@ -38,7 +38,8 @@ func TestSchedules(t *testing.T) {
 	t.Logf("%d schedules, %d versions, %d of them by a second owner", last-first+1, versions, fenced)
 }
 
-// logger returns a logger that discards, or with -story.seed one that writes to stderr, with the time since the call.
+// logger returns a logger that discards all lines. With the flag -story.seed it writes to stderr, with the time since
+// this call.
 func logger() *slog.Logger {
 	if *seed == 0 {
 		return slog.New(slog.DiscardHandler)
@@ -57,8 +58,8 @@ func schedule(t *testing.T, s uint64) (versions, handed int) {
 	return play(t, story.NewHarness(s, 3), s)
 }
 
-// play runs a schedule in a harness and judges the result. It returns the number of versions, and how often a member
-// committed a partition after another member.
+// play runs one schedule in a harness and judges the table. It returns the number of versions, and how often one member
+// committed a partition that another member had committed before.
 func play(t *testing.T, h *story.Harness, s uint64) (versions, handed int) {
 	t.Helper()
 	h.Logger = logger()
@@ -104,7 +105,7 @@ func play(t *testing.T, h *story.Harness, s uint64) (versions, handed int) {
 }
 
 // unexplained returns a text about a commit whose ranges do not count exactly the health-check records and duplicates
-// that they passed, "" if there is none.
+// in them, "" if there is no such commit.
 func unexplained(h *story.Harness) string {
 	for n, v := range h.Log.Versions() {
 		for _, r := range v.Commit.Ranges {
@@ -144,8 +145,8 @@ func history(h *story.Harness) string {
 	return b.String()
 }
 
-// disturb plays 40 random events on two members; other is called for a commit by another writer. Afterwards faults and
-// pauses end, one member is stopped, and the other gets all claims.
+// disturb plays 40 random events on two members; one of the events calls other, for a commit by another writer. Then
+// faults and pauses end, one member is stopped, and the other one gets all claims.
 func disturb(t *testing.T, h *story.Harness, other func()) {
 	t.Helper()
 	h.Broker.Flaky.Store(6)
@@ -155,7 +156,7 @@ func disturb(t *testing.T, h *story.Harness, other func()) {
 		mix = "rrrrhpprtc"
 	}
 	if h.Retry.Curve != "" {
-		mix = "rrrrrrxetc" // the decoder fails on x, the encoder on e
+		mix = "rrrrrrxetc" // the decoder fails on records of kind x, the encoder on those of kind e
 	}
 	members := []*story.Process{h.Begin(t.Context()), h.Begin(t.Context())}
 	for range 40 {
@@ -168,7 +169,7 @@ func disturb(t *testing.T, h *story.Harness, other func()) {
 				kinds[k] = mix[h.Chance.N(10)]
 			}
 			h.Broker.Produce(story.Topic, int32(h.Chance.N(3)), string(kinds), fmt.Sprint(h.Chance.N(3)))
-		case 5, 6, 7: // a new generation; sometimes both members believe that they own a claim
+		case 5, 6, 7: // a new generation, in which both members may believe that they own a claim
 			var a, b []connector.Partition
 			for _, p := range all {
 				where := h.Chance.N(7)
@@ -215,7 +216,7 @@ func calm(t *testing.T, h *story.Harness, s uint64) {
 		if h.AtEnd() {
 			return
 		}
-		if h.Retry.Curve != "" && i%60 == 59 { // a record counts as at fault only if other records pass
+		if h.Retry.Curve != "" && i%60 == 59 { // a record counts as at fault only if other records can be decoded
 			h.Broker.Produce(story.Topic, int32(h.Chance.N(3)), "r", "0")
 		}
 		time.Sleep(time.Second)

@@ -135,7 +135,7 @@ func (l *TableLog) snapshot() *connector.Snapshot {
 	defer l.mu.Unlock()
 	s := &connector.Snapshot{TableID: l.id, Version: int64(len(l.versions) - 1), Positions: map[string]int64{}, Schema: schema{l.altered}, ReadAt: time.Now()}
 	for _, v := range l.versions {
-		for _, t := range v.Commit.Txns { // a new position drops the epoch of the earlier position
+		for _, t := range v.Commit.Txns { // a commit that sets a position also drops the epoch of the position before
 			maps.DeleteFunc(s.Positions, func(appID string, _ int64) bool {
 				position, beside := idempotency.EpochOf(appID)
 				return beside && position == t.AppID

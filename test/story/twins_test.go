@@ -25,7 +25,7 @@ func TestSchedules_Duplicates(t *testing.T) {
 			h := story.NewHarness(s, 3)
 			h.Twins = story.NewTwins(h.Chance, 24*time.Hour)
 			h.Twins.Random(h.Broker)
-			if s%3 == 0 { // in place of a database that all members use
+			if s%3 == 0 { // this store is shared by all members, as a database would be
 				h.Twins.Shared = idempotency.NewMemory(1<<30, nil)
 			}
 			if s%4 == 0 {
@@ -150,14 +150,14 @@ func TestDuplicates_Reset(t *testing.T) {
 			}
 			committed(t, h, int64(len(h.Broker.Kinds(story.Topic, 0))))
 		}
-		add("a", "b", "c") // offsets 0, 1, 2
+		add("a", "b", "c") // at offsets 0, 1 and 2
 		below.Store(2)
-		add("a", "b", "c", "a") // 3 and 4 become rows, 5 and 6 do not
+		add("a", "b", "c", "a") // at offsets 3 to 6, of which only 3 and 4 become rows
 		wantRows(t, h, 0, []int64{0, 1, 2, 3, 4})
 		h.Crash(p)
 		p = h.Begin(t.Context())
 		p.Member.Assign(joined(h, 0))
-		add("a", "c", "d") // only 9 becomes a row
+		add("a", "c", "d") // at offsets 7 to 9, of which only 9 becomes a row
 		wantRows(t, h, 0, []int64{0, 1, 2, 3, 4, 9})
 		below.Store(10)
 		add("a", "d", "a")
@@ -194,7 +194,7 @@ func TestDuplicates_ReadsTableOnlyForGaps(t *testing.T) {
 		if s := p.Memory.Stats(); s.Entries != 7 {
 			t.Errorf("%d entries", s.Entries)
 		}
-		p.Member.Assign(joined(h, 1)) // the window of a lost claim is released
+		p.Member.Assign(joined(h, 1)) // losing the claim releases its window
 		eventually(t, "the window is given back", func() bool { return p.Memory.Stats().Entries == 0 })
 		p.Member.Assign(joined(h, 0, 1))
 		h.Twins.Add(h.Broker, 0, story.Stamp{ID: "3", At: now})

@@ -18,7 +18,7 @@ func largeRecord(h *story.Harness, percent int) {
 	h.Broker.Value = func(k story.Kind, _ int64) []byte {
 		size := 26
 		if k == story.Was {
-			size = 160 * percent // a quarter more is reserved
+			size = 160 * percent // the pool reserves a quarter more than this
 		}
 		return append([]byte{byte(k)}, make([]byte, size-1)...)
 	}

@@ -93,7 +93,7 @@ func (m *mortal) Delete(ctx context.Context, key string) error {
 // after the sender has given up.
 type bucket struct {
 	mem     *objstore.Mem
-	calm    atomic.Bool // operations only take time, and none fails
+	calm    atomic.Bool // while set, operations take time but do not fail
 	harness *story.Harness
 }
 
@@ -152,7 +152,7 @@ func whole(t *testing.T, s uint64) int {
 	if s%3 > 0 {
 		h.Twins = story.NewTwins(h.Chance, 24*time.Hour)
 		h.Twins.Random(h.Broker)
-		if s%3 == 1 { // the identity is a field of the value; otherwise it is a header
+		if s%3 == 1 { // in these schedules the identity is a field of the value, in the others a header
 			h.Twins.Identity = idempotency.Identity{By: idempotency.ByField, Name: "o.id"}
 			h.Broker.Carries = func(value []byte, id string) []byte {
 				return fmt.Appendf(nil, `%s,"o":{"id":%q}}`, value[:len(value)-1], id)

@@ -44,7 +44,7 @@ func slowest() []string {
 // A flakeRun is the outcome of one run of all packages, kept as a file so that an interrupted search continues.
 type flakeRun struct {
 	Passed  int               `json:"passed"`
-	Failed  map[string]string `json:"failed"` // path of the log with each failed test, by the test's name
+	Failed  map[string]string `json:"failed"` // the failed tests, each with the path of its log
 	Seconds float64           `json:"seconds"`
 }
 
@@ -194,7 +194,7 @@ func buildTests(ctx context.Context, folder string, packages []string) (all []te
 	return all, nil
 }
 
-// rank returns the place of a package in the order in which packages start.
+// rank returns the place of a package in the order in which the packages start.
 func rank(pkg string) int {
 	i := slices.IndexFunc(slowest(), func(end string) bool { return strings.HasSuffix(pkg, end) })
 	if i < 0 {

@@ -20,7 +20,7 @@ type failure struct{ name, output string }
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // in events of builds, in place of Package
+	ImportPath string // the package, in events of builds, which have no Package
 	Test       string
 	Output     string
 }
@@ -28,7 +28,7 @@ type event struct {
 // state is a test, or a package if the name of the test is empty.
 type state struct {
 	pkg, test   string
-	result      string // "pass", "fail" or "skip"; "" if it did not end
+	result      string // "pass", "fail" or "skip"; "" if the test did not end
 	output      strings.Builder
 	ran, parent bool // whether it began, and whether it has subtests
 }
@@ -90,13 +90,13 @@ func readTests(r io.Reader, log io.Writer) (tests, error) {
 // a package only if it failed without a failing test.
 func count(states []*state) tests {
 	var t tests
-	bad := make(map[string]bool) // packages with a failing test
+	bad := make(map[string]bool) // the packages in which a test failed
 	fail := func(s *state, why string) {
 		name := strings.TrimSpace(s.pkg + " " + s.test)
 		t.failed = append(t.failed, failure{name + why, s.output.String()})
 		bad[s.pkg] = true
 	}
-	children := func(s *state) bool { // reports whether a subtest did not pass
+	children := func(s *state) bool { // reports whether a subtest of s did not pass
 		return slices.ContainsFunc(states, func(o *state) bool {
 			return o.pkg == s.pkg && strings.HasPrefix(o.test, s.test+"/") && o.result != "pass"
 		})
@@ -110,7 +110,7 @@ func count(states []*state) tests {
 			fail(s, "")
 		case s.result == "skip":
 			fail(s, ": skipped, which nothing here may be")
-		case s.ran: // a name before a slash that never ran is no test
+		case s.ran: // a name before a slash that never ran as a test is none
 			fail(s, ": did not end")
 		}
 	}

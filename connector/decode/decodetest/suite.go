@@ -15,13 +15,13 @@ import (
 	"sluice/connector/schema"
 )
 
-// Samples are records of a format and the columns that they are decoded into.
+// Samples are records of a format, and the columns of the table into which the suite decodes them.
 type Samples struct {
 	// DDL are the columns of the table beside the Kafka columns.
 	DDL string
 	// Good become rows. The suite sets their offsets.
 	Good []connector.Record
-	// Bad are refused. The keys are the codes of their errors.
+	// Bad are records that the decoder must refuse. The keys are the codes of their errors.
 	Bad map[string]connector.Record
 }
 
@@ -196,8 +196,8 @@ func (s suite) independent(t *testing.T) {
 	}
 }
 
-// damaged changes bytes of good samples. Each record becomes one row or a Poison error. No record makes the decoder
-// panic or changes the number of other rows.
+// damaged changes bytes of good samples. Each damaged record must become one row or a Poison error, and must not make
+// the decoder panic or change the number of rows of other records.
 func (s suite) damaged(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	b := s.builder(t)

@@ -10,12 +10,12 @@ type Step string
 
 // The steps, in order.
 const (
-	StepFiles    Step = "files"    // reading our own files
-	StepConnect  Step = "connect"  // TCP
-	StepTLS      Step = "tls"      // the handshake, and the broker's verdict on our certificate after it
+	StepFiles    Step = "files"    // reading the configured files
+	StepConnect  Step = "connect"  // opening the TCP connection
+	StepTLS      Step = "tls"      // the TLS handshake, and the broker's decision about our certificate after it
 	StepVersions Step = "versions" // the first request, ApiVersions
 	StepSASL     Step = "sasl"     // authentication
-	StepServe    Step = "serve"    // the first request that needs authentication
+	StepServe    Step = "serve"    // the first request for which a broker may demand authentication
 	StepUse      Step = "use"      // any later request
 )
 
@@ -74,7 +74,7 @@ const (
 // explanation is the text of a cause and what to do about it.
 type explanation struct {
 	text, hint string
-	refused    bool // true if the same attempt fails again until a person or a file changes something
+	refused    bool // true if the next attempt fails as well until an operator or a file changes something
 }
 
 //nolint:gocyclo,cyclop // a table
@@ -158,8 +158,8 @@ type Error struct {
 	Address string
 	Step    Step
 	Cause   Cause
-	Detail  string // what was observed; "" if the cause says everything
-	Err     error  // error of the failed operation; may be nil
+	Detail  string // what was observed; "" if the cause says it all
+	Err     error  // the error of the operation that failed; may be nil
 }
 
 // Error returns the address, the text of the cause, the observation or the error below, and what to do.

@@ -19,8 +19,8 @@ import (
 
 const secretWord = "s3cret-of-the-test"
 
-// TestCauses provokes each success and each mistake of opening a connection, and compares the cause that the error
-// names.
+// TestCauses provokes each way in which opening a connection succeeds or fails, and compares the cause in the error
+// with the expected one.
 func TestCauses(t *testing.T) {
 	pki := newPKI(t)
 	past, next := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
@@ -60,7 +60,7 @@ func TestCauses(t *testing.T) {
 		tls    *TLS
 		sasl   *SASL
 		want   Cause
-		text   string // that the error must contain
+		text   string // a part of the error's text
 	}{
 		{name: "plaintext"},
 		{name: "TLS", broker: []kfake.Opt{kfake.TLS(pki.server(certs.Leaf{}))}, tls: trusting(nil)},
@@ -170,7 +170,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// names compares the cause, text and address in an error with the wanted ones; "" as cause means no error.
+// names compares the cause, a part of the text, and the address in an error with the wanted ones. An empty cause means
+// that no error is expected.
 func names(t *testing.T, err error, want Cause, text, address string) {
 	t.Helper()
 	if got := causeOf(err); got != want || want == "" && err != nil {
@@ -194,14 +195,14 @@ func names(t *testing.T, err error, want Cause, text, address string) {
 	}
 }
 
-// TestNoBroker: addresses at which no broker answers get the right cause.
+// TestNoBroker: if no broker answers at an address, the error has the right cause for what is there instead.
 func TestNoBroker(t *testing.T) {
 	swallow := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	pki := newPKI(t)
 	trust := &TLS{CAFile: pki.CAFile}
 	for _, tt := range []struct {
 		name    string
-		accept  func(net.Conn) // nil: no process listens
+		accept  func(net.Conn) // handles a connection; if nil, no process listens
 		address string
 		tls     *TLS
 		want    Cause
@@ -239,8 +240,8 @@ func TestNoBroker(t *testing.T) {
 	}
 }
 
-// TestTLSToPlaintext: Kafka takes a TLS handshake for a request that is too large and closes the connection. The
-// dialer looks for this cause with a second connection, once a minute.
+// TestTLSToPlaintext: a Kafka listener without TLS takes a TLS handshake for a request that is too large, and closes
+// the connection. To find out whether this is the cause, the dialer opens a second connection, at most once a minute.
 func TestTLSToPlaintext(t *testing.T) {
 	_, behind := broker(t)
 	pki := newPKI(t)
@@ -284,7 +285,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	if _, err := New(Config{SASL: &SASL{Mechanism: ScramSHA256, Username: "u", Password: "p"}}); err != nil {
-		t.Error(err) // SCRAM shows no secret
+		t.Error(err) // SCRAM does not send the password, so it is allowed without TLS
 	}
 	s := SASL{Mechanism: Plain, Username: "u", Password: secretWord}
 	if strings.Contains(s.String()+s.GoString(), secretWord) {
@@ -295,8 +296,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestPlaintext: credentials reach another machine only over TLS, or by an explicit exception. An address that a broker
-// names counts like a configured one.
+// TestPlaintext: credentials are sent to another machine only over TLS, or if the configuration allows plaintext. This
+// holds for addresses that a broker names as for those in the configuration.
 func TestPlaintext(t *testing.T) {
 	pki := newPKI(t)
 	token := certs.Write(t, t.TempDir(), "token", []byte("token"))

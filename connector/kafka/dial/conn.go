@@ -18,20 +18,21 @@ type conn struct {
 	d      *Dialer
 	opened *opening
 
-	lifetime time.Duration // of the session, 0 for ever; only the goroutine that writes uses it
+	// The lifetime of an authenticated session; 0 if it does not end; only the goroutine that writes uses it.
+	lifetime time.Duration
 
 	mu          sync.Mutex
 	sent        requests
-	pending     []request // sent requests whose responses are not completely read
-	renew       time.Time // time to authenticate again; zero means never
-	read, write time.Time // deadlines that the user has set
-	bound       time.Time // end of the authentication in progress, zero without one; it replaces both deadlines
+	pending     []request // requests that were sent and whose responses were not read completely
+	renew       time.Time // when to authenticate again; zero if never
+	read, write time.Time // the deadlines that the user of the connection has set
+	bound       time.Time // the deadline of an authentication in progress, which replaces both deadlines; zero if there is none
 
 	received response // only the goroutine that reads uses it
 }
 
-// renewed sets when the session that just began is renewed: after 85 to 95 % of its lifetime, at random, so that
-// connections do not renew at the same time.
+// renewed sets the time at which the session that has just begun must be renewed: at random after 85 to 95 % of its
+// lifetime, so that not all connections do it at the same time.
 func (c *conn) renewed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,25 +46,25 @@ func (c *conn) renewed() {
 func (c *conn) Write(b []byte) (int, error) {
 	if c.due() {
 		if err := c.reauthenticate(); err != nil {
-			_ = c.Close() // the broker closes the connection, too
+			_ = c.Close() // the broker would close the connection as well
 			return 0, err
 		}
 	}
 	c.mu.Lock()
-	c.pending = append(c.pending, c.sent.advance(b)...) // before the response can arrive
+	c.pending = append(c.pending, c.sent.advance(b)...) // added before sending, so that the response cannot arrive first
 	c.mu.Unlock()
 	return c.Conn.Write(b)
 }
 
-// due reports whether it is time to authenticate again and no request is in flight.
+// due reports whether it is time to authenticate again and no response is missing, so that this is possible now.
 func (c *conn) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.renew.IsZero() && len(c.pending) == 0 && c.sent.between() && time.Now().After(c.renew)
 }
 
-// reauthenticate authenticates again with the current content of the files. Deadlines that the user sets meanwhile take
-// effect when it ends; an earlier write deadline also ends the authentication.
+// reauthenticate authenticates again, with the current content of the files. Deadlines that the user sets meanwhile
+// take effect afterwards, except that a write deadline also ends the authentication.
 func (c *conn) reauthenticate() (err error) {
 	defer func() { c.d.metrics.reauthenticated(err) }()
 	m, err := c.d.files.load()
@@ -124,7 +125,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	defer c.mu.Unlock()
 	c.read = t
 	if !c.bound.IsZero() {
-		return nil // reauthenticate applies it
+		return nil // reauthenticate will apply this deadline
 	}
 	return c.Conn.SetReadDeadline(t)
 }

@@ -87,8 +87,8 @@ const (
 
 const (
 	defaultTimeout = 5 * time.Second
-	// refusalTTL is how long a refusal is returned without a new attempt, unless the files change: a wrong password
-	// every second could lock the account. It is shorter than the minute after which holds are checked.
+	// refusalTTL is how long the dialer returns a refusal without a new attempt, unless the files change, because a
+	// wrong password every second could lock the account. It is shorter than the minute between two checks of a hold.
 	refusalTTL = 30 * time.Second
 	// diagnoseEvery is the shortest time between two attempts to learn why one address closes connections without a
 	// reason.
@@ -104,18 +104,18 @@ type Dialer struct {
 	metrics *metrics
 
 	mu    sync.Mutex
-	known map[string]*place // by address
+	known map[string]*place // what is known of each address
 }
 
 // place is what the Dialer remembers of one address.
 type place struct {
-	refusal *Error // error of the last attempt if it was a refusal; at is its time, files the fingerprint of the files it used
+	refusal *Error // refusal is the error of the last attempt if the broker refused it. at is the time of the attempt, files the fingerprint of the files that it used.
 	at      time.Time
 	files   fingerprint
 
 	diagnosed time.Time
-	refused   *reliability.Sparse // limits the log lines about its malformed responses
-	open      bool                // it serves requests without authentication
+	refused   *reliability.Sparse // limits the log lines about malformed responses from this address
+	open      bool                // true if the address serves requests without authentication
 }
 
 // New validates cfg and reads the files that it names.
@@ -244,8 +244,9 @@ func (d *Dialer) Renewed(ctx context.Context, within time.Duration) bool {
 	}
 }
 
-// refused returns the error with which the broker at an address last refused this client. It returns nil if there was none, if
-// it is too old, or if the certificate and secret files have changed since; sum is the fingerprint of their contents.
+// refused returns the error with which the broker at an address last refused this client. It returns nil if there was
+// none, if it is older than refusalTTL, or if sum, the fingerprint of the current files, differs from that of the
+// attempt.
 func (d *Dialer) refused(address string, sum fingerprint) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -266,8 +267,8 @@ func (d *Dialer) place(address string) *place {
 	return p
 }
 
-// note stores the error of an attempt as the refusal of its address if the broker refused us. Any other outcome deletes
-// a stored refusal.
+// note stores err as the refusal of an address if it says that the broker refused this client. Otherwise it deletes a
+// stored refusal.
 func (d *Dialer) note(address string, sum fingerprint, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -278,8 +279,8 @@ func (d *Dialer) note(address string, sum fingerprint, err error) {
 	}
 }
 
-// mayDiagnose reports whether diagnoseEvery has passed since the last diagnosis of an address. If so, it counts a new
-// one.
+// mayDiagnose reports whether diagnoseEvery has passed since the last diagnosis of an address. If so, it takes now as
+// the time of a new one.
 func (d *Dialer) mayDiagnose(address string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -298,7 +299,7 @@ func (d *Dialer) lines(address string) *reliability.Sparse {
 	return d.place(address).refused
 }
 
-// serves reports whether an address is known to serve requests without authentication; served records that it does.
+// serves reports whether an address is known to serve requests without authentication. served records this.
 func (d *Dialer) serves(address string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -21,17 +21,17 @@ const maxFile = 1 << 20
 // fingerprint is a hash of file contents.
 type fingerprint [sha256.Size]byte
 
-// material is the content of the files at one time.
+// material is what the files contain, parsed.
 type material struct {
-	roots    *x509.CertPool   // nil for the system's
-	cert     *tls.Certificate // nil for none
+	roots    *x509.CertPool   // nil for the authorities of the system
+	cert     *tls.Certificate // nil if none is configured
 	password string
 	token    string
 	sum      fingerprint
 }
 
-// files reads the files of a configuration. If a file cannot be used, its last usable content stays in force: another
-// program may be writing it.
+// files reads the files of a configuration. While a file cannot be used, its last usable content stays in force,
+// because another program may be writing it.
 type files struct {
 	tls     *TLS
 	sasl    *SASL
@@ -42,15 +42,15 @@ type files struct {
 	parts []*part
 }
 
-// part is a set of files that belong together: the authorities; a certificate with its key; a secret.
+// part is a set of files that are used together: the authorities, a certificate with its key, or a secret.
 type part struct {
 	paths []string
 	// parse returns a function that puts the parsed contents into a material. It must not keep contents.
 	parse func(contents [][]byte) (func(*material), error)
 
-	sum    fingerprint     // of the content in force
-	apply  func(*material) // puts the content in force into a material; nil if no content was usable yet
-	broken fingerprint     // of the last broken content
+	sum    fingerprint     // the fingerprint of the content in force
+	apply  func(*material) // puts the content in force into a material; nil if no content was ever usable
+	broken fingerprint     // the fingerprint of the last content that could not be used
 }
 
 func newFiles(cfg Config, m *metrics) *files {
@@ -90,7 +90,7 @@ func (f *files) load() (*material, error) {
 	return m, nil
 }
 
-// refresh loads the current content of p's files. The error is nil as long as usable content is in force.
+// refresh reads the files of p again. It returns an error only if no content was ever usable.
 func (f *files) refresh(p *part) error {
 	contents, sum, err := p.read()
 	if err == nil && p.apply != nil && sum == p.sum {
@@ -119,8 +119,8 @@ func (f *files) refresh(p *part) error {
 	return nil
 }
 
-// read returns the contents and their fingerprint. For a file that cannot be read, its error is part of the
-// fingerprint.
+// read returns the contents of the files and a fingerprint of them. If a file cannot be read, its error goes into the
+// fingerprint instead.
 func (p *part) read() (contents [][]byte, sum fingerprint, err error) {
 	h := sha256.New()
 	for _, path := range p.paths {

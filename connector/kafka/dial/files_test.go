@@ -16,8 +16,8 @@ import (
 	"sluice/test/certs"
 )
 
-// TestRotation: each new connection uses the current content of the files. A broken file changes nothing, is logged
-// once, and is used once it is usable again.
+// TestRotation: each new connection uses the current content of the files. Unusable content is logged once, and the
+// dialer keeps the content before it until the files are usable again.
 func TestRotation(t *testing.T) {
 	pki := newPKI(t)
 	var presented string // the subject of the client's certificate
@@ -39,7 +39,7 @@ func TestRotation(t *testing.T) {
 	works("first")
 
 	second := pki.ca.Issue(t, certs.Leaf{Name: "second"})
-	for range 3 { // the new certificate is written already, its key is not
+	for range 3 { // the new certificate is in its file, but its key is not yet
 		certs.Write(t, pki.dir, "client.pem", second.Cert)
 		works("first")
 	}
@@ -103,8 +103,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestRemembered: for half a minute after a refusal the dialer does not try again, unless the files change. The right
-// password works at once.
+// TestRemembered: for half a minute after brokers have refused the credentials, the dialer returns the same refusal
+// without a new attempt, unless the files change. After a change it tries at once.
 func TestRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &kfake.VirtualNetwork{}
@@ -148,7 +148,7 @@ func TestRemembered(t *testing.T) {
 	})
 }
 
-// TestUntrusted: errors of the certificate verification that TestCauses does not provoke get the right cause.
+// TestUntrusted: failed certificate verifications that TestCauses does not provoke have the right cause.
 func TestUntrusted(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

@@ -17,18 +17,18 @@ type request struct {
 	corr    uint32
 }
 
-// requests finds the requests in a byte stream. Each has four bytes of length, then API key, version, correlation id
-// and the rest.
+// requests finds the requests in the stream of bytes that is written. A request begins with four bytes of length, then
+// API key, version and correlation id.
 type requests struct {
 	head [12]byte
-	seen int // bytes of head
-	rest int // bytes still to come after head
+	seen int // how many bytes of head have arrived
+	rest int // how many bytes of the request are missing after head
 }
 
-// between reports whether the stream is at the boundary between two requests.
+// between reports whether the stream is between two requests.
 func (r *requests) between() bool { return r.seen == 0 }
 
-// advance consumes bytes and returns the requests whose head ended in them.
+// advance consumes the bytes b of the stream. It returns the requests whose heads became complete.
 func (r *requests) advance(b []byte) (began []request) {
 	for len(b) > 0 {
 		if r.seen < len(r.head) {
@@ -54,13 +54,13 @@ func (r *requests) advance(b []byte) (began []request) {
 	return began
 }
 
-// response is the state of reading one response, which answers the first of the pending requests.
+// response is the state of reading one response, that to the first pending request.
 type response struct {
-	head  [8]byte     // size and correlation id
-	seen  int         // bytes of head
-	ready net.Buffers // checked bytes that the caller may read
-	rest  int         // bytes to read after ready
-	err   error       // ends the connection
+	head  [8]byte     // the size and the correlation id
+	seen  int         // how many bytes of head have arrived
+	ready net.Buffers // bytes that were checked, for the caller to read
+	rest  int         // how many bytes the caller may read from the connection after ready
+	err   error       // the error that ended reading
 }
 
 // Read reads responses. It checks those that the caller does not decode itself before it returns any byte of them.
@@ -78,7 +78,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	var n int
 	var err error
 	if len(r.ready) > 0 {
-		n, _ = r.ready.Read(b) // its end is not the end of the connection
+		n, _ = r.ready.Read(b) // the end of ready is not the end of the connection
 	} else {
 		n, err = c.Conn.Read(b[:min(len(b), r.rest)])
 		r.rest -= n
@@ -92,7 +92,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// next reads the head of a response, and checks its whole body unless the caller decodes it itself.
+// next reads the head of a response. Unless the caller of Read decodes the response itself, next also reads and checks
+// its whole body.
 func (c *conn) next() error {
 	r := &c.received
 	n, err := io.ReadFull(c.Conn, r.head[r.seen:])
@@ -132,7 +133,7 @@ func (c *conn) check(to request, n int) error {
 	}
 	body, err := frame.Read(c.Conn, n)
 	if err != nil {
-		r.err = err // part of the response is lost
+		r.err = err // part of the response is lost, so reading cannot continue
 		return err
 	}
 	if err := frame.Check(int16(to.key), to.version, body); err != nil {
@@ -142,8 +143,8 @@ func (c *conn) check(to request, n int) error {
 	return nil
 }
 
-// malformed makes the current and every later Read fail. It also counts and logs the error, because kafka-go shows it
-// to some callers only as a missing broker.
+// malformed makes this call and all later calls of Read fail. It also counts and logs the error, because kafka-go shows
+// some callers only that a broker is missing.
 func (c *conn) malformed(detail string, err error) error {
 	if err == nil {
 		err = errMalformed

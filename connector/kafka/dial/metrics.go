@@ -35,7 +35,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 func (m *metrics) dialed(err error)          { m.dials.WithLabelValues(result(err)).Inc() }
 func (m *metrics) reauthenticated(err error) { m.reauthentications.WithLabelValues(result(err)).Inc() }
 
-// result returns a label value: ok, a cause, or other.
+// result returns the metric label for an error: ok for nil, its cause, or other.
 func result(err error) string {
 	if err == nil {
 		return "ok"

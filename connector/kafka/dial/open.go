@@ -20,7 +20,7 @@ import (
 	"sluice/secure"
 )
 
-// opening is one attempt to open a connection, with what it has learned so far.
+// opening is one attempt to open a connection, and what it has found so far.
 type opening struct {
 	d                *Dialer
 	m                *material
@@ -28,7 +28,7 @@ type opening struct {
 
 	// requested is true if the broker requested a client certificate.
 	requested bool
-	state     *tls.ConnectionState // after the handshake
+	state     *tls.ConnectionState // the state of the TLS connection after the handshake
 	versions  map[protocol.ApiKey][2]int16
 }
 
@@ -36,10 +36,11 @@ func (o *opening) failed(step Step, cause Cause, detail string, err error) *Erro
 	return &Error{Address: o.address, Step: step, Cause: cause, Detail: detail, Err: err}
 }
 
-// open connects, makes the TLS handshake, reads the versions, and authenticates. Without SASL it instead makes a
-// request that a broker answers only if it needs no authentication. It closes the connection if a step fails.
+// open makes the TCP connection and the TLS handshake, reads the API versions, and authenticates. Without SASL, it
+// sends a request that a broker answers only if it demands no authentication. If a step fails, it closes the
+// connection.
 func (o *opening) open(ctx context.Context) (_ *conn, err error) {
-	// The check also covers addresses that brokers name: they are dialed with the same credentials.
+	// This also covers addresses that brokers name, because they get the same credentials.
 	if s := o.d.cfg.SASL; s != nil && o.d.cfg.TLS == nil && !s.InsecurePlaintext && !secure.LoopbackAddress(o.address) {
 		return nil, o.failed(StepConnect, Plaintext, string(s.Mechanism), secure.ErrPlaintext)
 	}
@@ -52,11 +53,11 @@ func (o *opening) open(ctx context.Context) (_ *conn, err error) {
 			_ = raw.Close()
 		}
 	}()
-	// The end of ctx must interrupt socket operations in flight.
+	// When ctx ends, this interrupts a socket operation in progress.
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if deadline, ok := ctx.Deadline(); ok {
-		_ = raw.SetDeadline(deadline) // a connection without deadlines fails when it is used
+		_ = raw.SetDeadline(deadline) // if the deadline cannot be set, using the connection fails
 	}
 	secure := raw
 	if o.d.cfg.TLS != nil {
@@ -90,7 +91,7 @@ func (o *opening) open(ctx context.Context) (_ *conn, err error) {
 	return c, nil
 }
 
-// unreached returns the error of a failed TCP connection.
+// unreached returns the error for a TCP connection that could not be opened.
 func (o *opening) unreached(err error) *Error {
 	cause := Unreachable
 	dns, ok := errors.AsType[*net.DNSError](err)
@@ -139,14 +140,15 @@ func (o *opening) config() (*tls.Config, error) {
 			if o.m.cert == nil {
 				return &tls.Certificate{}, nil
 			}
-			return o.m.cert, nil // even if it does not match the broker's list: the broker then names the reason
+			// Sent even if it does not match the broker's list, because the broker then says why it refuses.
+			return o.m.cert, nil
 		},
 		InsecureSkipVerify: t.InsecureSkipVerify, //nolint:gosec // only by a key named insecure_…
 	}, nil
 }
 
-// insecure returns the error of a failed TLS handshake. If the broker gave no reason, insecure may open a second
-// connection to find out whether the broker speaks no TLS at all.
+// insecure returns the error for a failed TLS handshake. If the broker gave no reason, it may open a second connection
+// to find out whether the port is without TLS.
 func (o *opening) insecure(ctx context.Context, err error) *Error {
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		cause, detail := untrusted(bad)
@@ -162,12 +164,13 @@ func (o *opening) insecure(ctx context.Context, err error) *Error {
 		_, err := s.versions()
 		return err == nil
 	}) {
-		return o.failed(StepTLS, NoTLS, "", err) // Kafka takes a handshake for a request that is too large
+		// A broker without TLS takes the handshake for a request that is too large, and closes the connection.
+		return o.failed(StepTLS, NoTLS, "", err)
 	}
 	return o.passing(StepTLS, err)
 }
 
-// untrusted returns the cause and the detail of a broker certificate that failed the verification.
+// untrusted returns the cause and the detail for a broker's certificate that could not be verified.
 func untrusted(bad *tls.CertificateVerificationError) (Cause, string) {
 	detail := func(c *x509.Certificate, format string, args ...any) string {
 		if c == nil {
@@ -217,15 +220,15 @@ func alertOf(err error) (alert uint8, ok bool) {
 	return 0, true
 }
 
-// Alerts that are not about a certificate of ours.
+// Alerts that do not concern a certificate of ours.
 const (
 	alertHandshakeFailure = 40
 	alertProtocolVersion  = 70
 	alertUnrecognizedName = 112
 )
 
-// alerted returns the error for a TLS alert of the broker. Java sends one of several alerts for a certificate that it
-// does not accept.
+// alerted returns the error for a TLS alert of the broker. For a certificate that it does not accept, Java sends one of
+// several alerts.
 func (o *opening) alerted(alert uint8, err error) *Error {
 	at, ended := o.m.expired()
 	switch {
@@ -243,8 +246,8 @@ func (o *opening) alerted(alert uint8, err error) *Error {
 	return o.failed(StepTLS, TLSVersion, "", err)
 }
 
-// unanswered returns why the first request got no answer. With TLS 1.3 the broker's verdict on our certificate arrives
-// here.
+// unanswered returns the error if the first request got no response. With TLS 1.3, the broker's decision about our
+// certificate arrives only here.
 func (o *opening) unanswered(ctx context.Context, err error) *Error {
 	plaintext := o.d.cfg.TLS == nil
 	if alert, ok := alertOf(err); ok {
@@ -263,11 +266,12 @@ func (o *opening) unanswered(ctx context.Context, err error) *Error {
 	return o.passing(StepVersions, err)
 }
 
-// unserved returns why a connection without SASL got no answer to the first request that can need authentication.
+// unserved returns the error if a connection without SASL got no response to the first request for which a broker may
+// demand authentication.
 func (o *opening) unserved(ctx context.Context, err error) *Error {
 	var offered []string
 	demands := func(_ context.Context, s *session) bool {
-		code, mechanisms, err := s.handshake("none") // no mechanism has this name: no authentication starts
+		code, mechanisms, err := s.handshake("none") // no mechanism has this name, so no authentication begins
 		offered = mechanisms
 		return err == nil && kafka.Error(code) == kafka.UnsupportedSASLMechanism
 	}
@@ -277,8 +281,8 @@ func (o *opening) unserved(ctx context.Context, err error) *Error {
 	return o.passing(StepServe, err)
 }
 
-// passing returns the error for a failure that may be transient: the broker is silent, closes the connection, or sends
-// something unexpected.
+// passing returns the error for a failure that may be transient: the broker is silent, has closed the connection, or
+// has sent something unexpected.
 func (o *opening) passing(step Step, err error) *Error {
 	switch {
 	case timedOut(err):
@@ -289,8 +293,9 @@ func (o *opening) passing(step Step, err error) *Error {
 	return o.failed(step, Protocol, step.at()+": "+err.Error(), err)
 }
 
-// finds opens a second connection, at most once a minute per address, and reports whether look finds the cause on it;
-// secure makes it a TLS connection. It does not use the deadline of ctx, which the first attempt may have used up.
+// finds opens a second connection to the address, at most once a minute, and returns the result of look, which reports
+// whether it finds the cause. With secure it is a TLS connection. It does not use the deadline of ctx, because the
+// first attempt may have used that time up.
 func (o *opening) finds(ctx context.Context, secure bool, look func(context.Context, *session) bool) bool {
 	if errors.Is(ctx.Err(), context.Canceled) || !o.d.mayDiagnose(o.address) {
 		return false

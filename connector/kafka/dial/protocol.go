@@ -26,7 +26,8 @@ var (
 	errMalformed = errors.New("malformed response")
 )
 
-// session sends requests on a connection before it is returned to its user, or between two requests of the user.
+// session sends requests on a connection before the user of the connection gets it, or between two requests of the
+// user.
 type session struct {
 	conn     net.Conn
 	clientID string
@@ -44,7 +45,7 @@ func (s *session) exchange(key protocol.ApiKey, version int16, body []byte) ([]b
 	b = append(b, body...)
 	be.PutUint32(b, uint32(len(b)-4)) //nolint:gosec // small
 	_, writeErr := s.conn.Write(b)
-	// A broker that has closed the connection may have sent the reason before; it can still be read.
+	// A broker that has closed the connection may have sent a response with the reason before. It can still be read.
 	answer, err := s.read()
 	if _, alert := alertOf(err); err != nil && writeErr != nil && !alert && !errors.Is(err, errAlert) {
 		return nil, writeErr
@@ -97,8 +98,8 @@ func (s *session) metadata() error {
 	return err
 }
 
-// handshake asks for authentication with a mechanism (SaslHandshake version 1, which SaslAuthenticate follows). It
-// returns the error code and the mechanisms that the broker offers.
+// handshake requests a mechanism (SaslHandshake version 1, which SaslAuthenticate must follow). It returns the error
+// code, and the mechanisms that the broker offers.
 func (s *session) handshake(m Mechanism) (code int16, offered []string, err error) {
 	b, err := s.exchange(protocol.SaslHandshake, 1, appendString(nil, string(m)))
 	if err != nil {
@@ -117,7 +118,7 @@ type authenticated struct {
 	code     int16
 	text     string
 	bytes    []byte
-	lifetime int64 // of the session in milliseconds, 0 for ever (version 1, KIP-368)
+	lifetime int64 // lifetime of the session in milliseconds; 0 if it does not end (version 1, KIP-368)
 }
 
 func (s *session) authenticate(version int16, auth []byte) (a authenticated, err error) {
@@ -137,7 +138,8 @@ func appendString(b []byte, s string) []byte {
 	return append(be.AppendUint16(b, uint16(len(s))), s...) //nolint:gosec // names
 }
 
-// reader walks a response. The first error stays in err; every later call returns zero.
+// reader reads the fields of a response one after the other. After an error, err keeps it and every later call returns
+// zero.
 type reader struct {
 	b   []byte
 	err error

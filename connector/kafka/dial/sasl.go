@@ -17,18 +17,18 @@ import (
 type conversation interface {
 	// first returns the client's first message.
 	first() ([]byte, error)
-	// next takes a message of the server and returns the reply, nil at the end of the exchange. It is called for each
-	// SaslAuthenticate response without an error code.
+	// next gets the server's message in a SaslAuthenticate response without an error code. It returns the client's
+	// reply, or nil if the exchange is over.
 	next(server []byte) ([]byte, error)
 }
 
 // errUnproven means that the server did not prove that it knows the password.
 var errUnproven = errors.New("its signature is wrong")
 
-// errUnusable means that our credentials cannot be sent at all.
+// errUnusable means that our credentials cannot be sent, for example because they contain a forbidden character.
 var errUnusable = errors.New("unusable")
 
-// errRefused means that the server refuses the credentials in a message of the mechanism, not by an error code.
+// errRefused means that the server refused the credentials by a message of the mechanism instead of an error code.
 var errRefused = errors.New("refused")
 
 func (o *opening) conversation() conversation {
@@ -43,7 +43,7 @@ func (o *opening) conversation() conversation {
 	return plain{s.Username, o.m.password}
 }
 
-// authenticate authenticates this client and returns the lifetime of the session, 0 for ever.
+// authenticate authenticates this client. It returns the lifetime of the session, 0 if the session does not end.
 func (o *opening) authenticate(s *session) (lifetime time.Duration, err error) {
 	cfg := o.d.cfg.SASL
 	version := min(o.versions[protocol.SaslAuthenticate][1], 1)
@@ -106,13 +106,13 @@ func (o *opening) refused(code kafka.Error, text string) *Error {
 	return o.failed(StepSASL, CredentialsRefused, fmt.Sprintf("the token of %s: %s", s.TokenFile, cmp.Or(text, code.Title())), code)
 }
 
-// plain is RFC 4616.
+// plain is the mechanism PLAIN (RFC 4616).
 type plain struct{ user, password string }
 
 func (p plain) first() ([]byte, error)      { return []byte("\x00" + p.user + "\x00" + p.password), nil }
 func (p plain) next([]byte) ([]byte, error) { return nil, nil }
 
-// bearer is RFC 7628 in Kafka's variant (KIP-255).
+// bearer is the mechanism OAUTHBEARER (RFC 7628) in Kafka's variant (KIP-255).
 type bearer struct{ token string }
 
 func (b bearer) first() ([]byte, error) {
@@ -122,7 +122,7 @@ func (b bearer) first() ([]byte, error) {
 	return []byte("n,,\x01auth=Bearer " + b.token + "\x01\x01"), nil
 }
 
-// next answers a refusal, which is a JSON object, by a single 0x01; the broker then sends its error code.
+// next answers a refusal, which is a JSON object, with a single byte 0x01. Then the broker sends its error code.
 func (b bearer) next(server []byte) ([]byte, error) {
 	if len(server) == 0 {
 		return nil, nil
@@ -130,7 +130,8 @@ func (b bearer) next(server []byte) ([]byte, error) {
 	return []byte{1}, nil
 }
 
-// expiry returns the end of a token if it is a JWT (RFC 7519) with one. Only the broker verifies the signature.
+// expiry returns when a token ends; ok is false if it is not a JWT (RFC 7519) with that time. It does not verify the
+// signature, which is the broker's task.
 func expiry(token string) (time.Time, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -28,7 +28,8 @@ func jwt(at time.Time) string {
 	return e([]byte(`{"alg":"none"}`)) + "." + e(fmt.Appendf(nil, `{"sub":"sluice","exp":%d.5}`, at.Unix())) + "."
 }
 
-// TestBearer: the messages of RFC 7628, the exchange that ends in a refusal, and an expired token as its cause.
+// TestBearer: the client sends the messages of RFC 7628, ends the exchange after a refusal, and names an expired token
+// as the cause.
 func TestBearer(t *testing.T) {
 	fake, address := broker(t)
 	answer(fake, kmsg.SASLHandshake, func(req kmsg.Request, r *kmsg.SASLHandshakeResponse) {
@@ -77,7 +78,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// TestScram goes through the example of RFC 7677, 3.
+// TestScram repeats the exchange in section 3 of RFC 7677.
 func TestScram(t *testing.T) {
 	const (
 		nonce = "rOprNGfwEbeRWgbNEkqO"
@@ -108,7 +109,7 @@ func TestScram(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		server []string
-		want   error // nil: another one
+		want   error // nil: an error that is none of the named ones
 	}{
 		{[]string{first, "v=" + base64.StdEncoding.EncodeToString(make([]byte, 32))}, errUnproven},
 		{[]string{first, ""}, errUnproven},
@@ -143,14 +144,15 @@ func TestScram(t *testing.T) {
 	}
 }
 
-// FuzzServer: no bytes of a broker make the client panic or read beyond their end, and none pass as the proof that the
-// broker knows the password.
+// FuzzServer: no message of a broker makes the client panic or read beyond the end of the message, and no such message
+// is accepted as proof that the broker knows the password.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte("r=nonceX,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"), []byte("v=AAAA"), []byte("\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, first, last, response []byte) {
 		s := &scram{hash: sha256.New, user: "u", password: "p", nonce: "nonce"}
 		_, _ = s.first()
-		if i := attributes(string(first))["i"]; len(i) > 4 { // many iterations take long by design
+		// A high iteration count makes SCRAM slow by design, so the test skips it.
+		if i := attributes(string(first))["i"]; len(i) > 4 {
 			return
 		}
 		if _, err := s.next(first); err == nil {
@@ -167,8 +169,8 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// TestReauthentication: a connection authenticates again before the request that would come after the end of its
-// session, with the current credentials, and no request fails.
+// TestReauthentication: a connection authenticates again, with the current credentials, before the first request that
+// would otherwise come after the end of its session. No request fails.
 func TestReauthentication(t *testing.T) {
 	for _, m := range []Mechanism{Plain, ScramSHA256, ScramSHA512} {
 		t.Run(string(m), func(t *testing.T) {
@@ -190,7 +192,7 @@ func TestReauthentication(t *testing.T) {
 				defer func() { _ = conn.Close() }()
 				for range 100 {
 					time.Sleep(100 * time.Millisecond)
-					// The deadline of an earlier read must not end the authentication, nor be changed by it.
+					// The deadline of an earlier read must neither end the authentication nor be changed by it.
 					if err := conn.SetWriteDeadline(time.Time{}); err != nil {
 						t.Fatal(err)
 					}
@@ -232,8 +234,8 @@ func (l lateReader) Read(b []byte) (int, error) {
 	return l.conn.Read(b)
 }
 
-// TestReauthentication_Deadlines: a deadline that another goroutine sets while a connection authenticates again holds
-// afterwards, and does not take away the bound of the authentication.
+// TestReauthentication_Deadlines: a deadline that another goroutine sets while a connection authenticates again takes
+// effect afterwards. It does not lengthen the time that the authentication may take.
 func TestReauthentication_Deadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &kfake.VirtualNetwork{}
@@ -279,7 +281,7 @@ func TestReauthentication_Deadlines(t *testing.T) {
 	})
 }
 
-// deadlines is a connection that keeps the deadlines set on it. It calls onWrite once, before the next Write.
+// deadlines is a connection that records the deadlines set on it. It calls onWrite once, before the next Write.
 type deadlines struct {
 	net.Conn
 	read, write time.Time
@@ -309,8 +311,8 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	return d.Conn.SetWriteDeadline(t)
 }
 
-// TestRequests: if a stream arrives in pieces of any size, each request is seen once, with the data that its response
-// depends on.
+// TestRequests: a stream of requests may arrive in pieces of any size. Each request is found exactly once, with the
+// data that are needed to read its response.
 func TestRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(0, 20), 0, 6).Draw(t, "sizes")

@@ -35,7 +35,7 @@ type pki struct {
 	t   *testing.T
 	dir string
 	ca  *certs.CA
-	// CAFile holds the certificate of the authority, Strange that of another one.
+	// CAFile holds the certificate of the authority, Strange that of an authority that the brokers do not trust.
 	CAFile, Strange string
 }
 
@@ -50,7 +50,7 @@ func newPKI(t *testing.T) *pki {
 	}
 }
 
-// pair writes a certificate of the authority and returns its files.
+// pair writes a certificate signed by the authority, and its key, and returns the names of both files.
 func (p *pki) pair(name string, l certs.Leaf) (cert, key string) {
 	p.t.Helper()
 	pair := p.ca.Issue(p.t, l)
@@ -87,7 +87,7 @@ func dialer(t *testing.T, cfg Config) (*Dialer, *lines, *prometheus.Registry) {
 	return d, log, reg
 }
 
-// opens opens a connection and makes one request on it.
+// opens opens a connection and sends one request on it.
 func opens(t *testing.T, d *Dialer, address string) (net.Conn, error) {
 	t.Helper()
 	conn, err := d.DialContext(t.Context(), "tcp", address)
@@ -98,7 +98,7 @@ func opens(t *testing.T, d *Dialer, address string) (net.Conn, error) {
 	return conn, works(conn)
 }
 
-// works makes one request on a connection.
+// works sends one request on a connection and reads its response.
 func works(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
@@ -106,7 +106,7 @@ func works(conn net.Conn) error {
 	return (&session{conn: conn, clientID: "test"}).metadata()
 }
 
-// causeOf returns the cause of an error, "" without one.
+// causeOf returns the cause in an error, "" if err is nil.
 func causeOf(err error) Cause {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Cause
@@ -148,7 +148,7 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.b.String(), text)
 }
 
-// answer makes a broker respond to requests of one kind with what fill fills in.
+// answer makes a broker respond to each request of one kind with a response that fill completes.
 func answer[R kmsg.Response](fake *kfake.Cluster, key kmsg.Key, fill func(kmsg.Request, R)) {
 	fake.ControlKey(int16(key), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		fake.KeepControl()

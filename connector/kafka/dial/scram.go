@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// Limits of the iterations that a server may request. Fewer would make the password easy to guess for an attacker on
-// the network path (RFC 7677, 4); more only cost us time. Kafka allows 4096 to 16384.
+// Limits for the number of iterations that a server may request. With fewer, an attacker on the network path could
+// guess the password easily (RFC 7677, 4); more cost only our time. Kafka allows 4096 to 16384.
 const (
 	minIterations = 4096
 	maxIterations = 1 << 20
@@ -30,8 +30,8 @@ type scram struct {
 	password string
 	nonce    string
 
-	bare      string // first message without its header
-	signature []byte // expected from the server; nil before the second message
+	bare      string // the first message without its header
+	signature []byte // the signature that the server must send; nil before our second message
 }
 
 func newScram(m Mechanism, user, password string) *scram {
@@ -65,7 +65,7 @@ func (s *scram) next(server []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// proof returns the reply to the server's first message, which proves that we know the password.
+// proof returns the reply to the server's first message. The reply proves that this client knows the password.
 func (s *scram) proof(server string) ([]byte, error) {
 	fields := attributes(server)
 	if e := fields["e"]; e != "" {

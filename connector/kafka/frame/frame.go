@@ -41,7 +41,7 @@ func Check(key, version int16, body []byte) error {
 	}
 	s := shapeOf(key)
 	w := walker{b: body, version: version, flexible: s.flexible > 0 && version >= s.flexible}
-	w.tags() // of the header; in all checked APIs it is flexible if the body is
+	w.tags() // of the header; in all checked APIs the header is flexible if the body is
 	w.structure(s.fields)
 	return w.err
 }
@@ -58,12 +58,12 @@ func Read(r io.Reader, n int) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// walker walks a response. The first error stays in err and ends the walk.
+// walker reads the fields of a response. After an error, which err keeps, it reads no more.
 type walker struct {
 	b        []byte
 	version  int16
-	flexible bool // compact lengths and tagged fields (KIP-482)
-	decoded  int  // estimated allocation of kafka-go so far, in bytes
+	flexible bool // true if the version has compact lengths and tagged fields (KIP-482)
+	decoded  int  // how many bytes kafka-go will allocate for the fields so far, by the estimates
 	err      error
 }
 
@@ -73,7 +73,7 @@ func (w *walker) fail(format string, args ...any) {
 	}
 }
 
-// keep adds bytes to the estimate of what kafka-go will allocate. Beyond maxDecoded the walk fails.
+// keep adds bytes to the estimate of what kafka-go will allocate. It fails if the estimate exceeds maxDecoded.
 func (w *walker) keep(bytes int) {
 	if w.decoded += bytes; w.decoded > maxDecoded && w.err == nil {
 		w.err = fmt.Errorf("%w: it would take more than %d MiB", ErrTooLarge, maxDecoded>>20)
@@ -116,7 +116,8 @@ func (w *walker) field(f *field) {
 		w.keep(f.weight * len(w.take(w.length(4), "a byte string")))
 	case nested:
 		b := w.take(w.length(4), "a byte string")
-		if w.keep(len(b)); w.err == nil && len(b) > 0 { // kafka-go decodes an empty one as an empty structure
+		// An empty blob is allowed, and kafka-go decodes it as an empty structure.
+		if w.keep(len(b)); w.err == nil && len(b) > 0 {
 			inner := walker{b: b, version: w.version, decoded: w.decoded}
 			inner.structure(f.of)
 			w.decoded, w.err = inner.decoded, inner.err

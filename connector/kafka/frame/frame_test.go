@@ -26,10 +26,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ofConn has the APIs whose responses kafka-go's Conn decodes, with types that are not exported.
+// ofConn has the APIs whose responses kafka-go decodes in its Conn, into types that are not exported.
 var ofConn = map[int16]bool{apiJoinGroup: true, apiHeartbeat: true, apiSyncGroup: true}
 
-// api is an API with a shape, in one version.
+// api is an API of Kafka in one version; Check has a shape for it.
 type api struct{ key, version int16 }
 
 func (a api) String() string { return fmt.Sprintf("%v v%d", protocol.ApiKey(a.key), a.version) }
@@ -117,8 +117,8 @@ func allocated(fn func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestCheck_AcceptsBrokers: Check accepts responses as brokers send them, in each version, and ends where kafka-go's
-// decoder ends.
+// TestCheck_AcceptsBrokers: Check accepts responses as brokers send them, in each version, and ends at the same byte as
+// kafka-go's decoder.
 func TestCheck_AcceptsBrokers(t *testing.T) {
 	for _, a := range apis() {
 		for _, n := range []int{0, 1, 3} {
@@ -136,7 +136,8 @@ func TestCheck_AcceptsBrokers(t *testing.T) {
 	}
 }
 
-// TestCheck_RefusesShortResponses: every prefix of a response is refused, and its walk allocates next to nothing.
+// TestCheck_RefusesShortResponses: Check refuses every proper prefix of a response, and allocates next to nothing
+// meanwhile.
 func TestCheck_RefusesShortResponses(t *testing.T) {
 	for _, a := range apis() {
 		body := a.body(2)
@@ -199,7 +200,7 @@ func TestCheck_BoundsMemory(t *testing.T) {
 		if Checks(a.key, a.version+1) {
 			continue
 		}
-		for at := range 32 { // an array somewhere that claims all bytes, of empty elements
+		for at := range 32 { // a count of MaxSize/16 at some place, as of an array of empty elements
 			binary.BigEndian.PutUint32(hostile[at:], MaxSize/16)
 			if Check(a.key, a.version, hostile) == nil && !ofConn[a.key] {
 				if n := allocated(func() { _ = a.decode(hostile) }); n > maxDecoded+MaxSize {
@@ -250,7 +251,7 @@ func TestCheck_Null(t *testing.T) {
 	}
 }
 
-// TestCheck_Unknown: Check refuses responses of APIs without a shape.
+// TestCheck_Unknown: Check refuses responses of APIs for which it has no shape.
 func TestCheck_Unknown(t *testing.T) {
 	for _, a := range []api{{1, 11}, {apiMetadata, 9}, {apiMetadata, -1}, {apiSyncGroup, 1}, {-1, 0}} {
 		if Checks(a.key, a.version) {
@@ -262,7 +263,7 @@ func TestCheck_Unknown(t *testing.T) {
 	}
 }
 
-// TestRead_AllocatesByBytes: a size without as many bytes allocates no buffer of that size.
+// TestRead_AllocatesByBytes: if a size field announces more bytes than arrive, Read allocates no buffer of that size.
 func TestRead_AllocatesByBytes(t *testing.T) {
 	if n := allocated(func() {
 		if _, err := Read(strings.NewReader("short"), 1<<30); !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -17,13 +17,13 @@ const (
 // field is a field of a response.
 type field struct {
 	kind         kind
-	since, until int16 // versions that have it
-	width        int   // for fixed
+	since, until int16 // the first and the last version with this field
+	width        int   // the size of a field of kind fixed
 	// weight estimates the bytes that kafka-go allocates for an element of an array, or for a byte of a blob. It
 	// includes slices that grow by appending and the maps that kafka-go builds from them.
 	weight   int
-	required bool    // kafka-go ends the process on null
-	of       []field // elements of arrays, content of nested
+	required bool    // true if kafka-go ends the process when it decodes null
+	of       []field // the fields of an array's elements, or of a nested structure
 }
 
 func number(width int) field { return field{kind: fixed, until: math.MaxInt16, width: width} }
@@ -47,8 +47,8 @@ func (f field) notNull() field           { f.required = true; return f }
 
 // shape is the layout of an API's responses as kafka-go decodes them.
 type shape struct {
-	newest   int16 // newest version that kafka-go knows
-	flexible int16 // first version with compact lengths, 0 if kafka-go knows none
+	newest   int16 // the newest version that kafka-go knows
+	flexible int16 // the first version with compact lengths; 0 if kafka-go knows none
 	fields   []field
 }
 
@@ -119,8 +119,8 @@ func shapeOf(key int16) shape {
 	return shape{}
 }
 
-// metadata weighs a broker by the connection pool that kafka-go makes for it, and topics and partitions by kafka-go's
-// maps.
+// metadata counts for a broker the connection pool that kafka-go makes for it, and for topics and partitions the maps
+// that kafka-go makes.
 func metadata() shape {
 	nodes := list(8, number(4))
 	return shape{newest: 8, fields: []field{
@@ -134,8 +134,8 @@ func metadata() shape {
 	}}
 }
 
-// describeGroups weighs the metadata and assignments of members by their worst case: they may be in any format, and
-// kafka-go tries to decode them by appending, where two bytes may become a string.
+// describeGroups counts the metadata and assignments of members with their worst case. They may have any format, and
+// kafka-go decodes them by appending to slices, where two bytes may become a string.
 func describeGroups() shape {
 	const anything = 24
 	return shape{newest: 5, flexible: 5, fields: []field{

@@ -8,11 +8,11 @@ import (
 // Memory lends the buffers that batches are decompressed into. The goroutine of an Opener calls Lend; the goroutine
 // that uses the Batches calls Return.
 type Memory interface {
-	// Lend returns an empty buffer of at least n bytes. held is the memory that the result already has. may reports
-	// whether Lend may wait, because the result is still empty. The error is [ErrNoRoom], [ErrNeverRoom] or that of a
+	// Lend returns an empty buffer of at least n bytes. held is how much memory the result already has. may is true if
+	// Lend may wait, which is so as long as the result is empty. The error is [ErrNoRoom], [ErrNeverRoom] or that of a
 	// context.
 	Lend(n, held int, may bool) ([]byte, error)
-	// Max returns the size of the largest possible buffer beside held bytes.
+	// Max returns the size of the largest buffer that could be lent to a result that already has held bytes.
 	Max(held int) int
 	// Return takes a buffer back.
 	Return([]byte)
@@ -25,7 +25,7 @@ var (
 	ErrNeverRoom = errors.New("no memory for the record batch, ever")
 )
 
-// heap is Memory without a limit.
+// heap is a Memory without a limit.
 type heap struct{}
 
 func (heap) Lend(n, _ int, _ bool) ([]byte, error) { return make([]byte, 0, n), nil }
@@ -52,17 +52,17 @@ func (Bounded) Return([]byte) {}
 // chunkSize is the size of the pieces in which the memory of a result grows.
 const chunkSize = 1 << 20
 
-// arena is the memory of one result: chunks that are filled from the start.
+// arena is the memory of one result: chunks that are filled one after the other.
 type arena struct {
 	memory Memory
-	chunks [][]byte // each filled up to its length; only the last one has free space
-	bytes  int      // of all chunks
-	used   int      // of those bytes
-	// likely is the estimated decompressed size of the batches not yet opened. growth is the ratio of decompressed to
-	// compressed size of earlier batches, in sixteenths.
+	chunks [][]byte // the chunks; only the last one has free space after its length
+	bytes  int      // the size of all chunks
+	used   int      // how many of these bytes are filled
+	// likely is the estimated decompressed size of the batches that are not opened yet. growth is how much earlier
+	// batches grew by decompression, in sixteenths: 16 means that the size stayed the same.
 	likely, growth int
-	opened         bool  // at least one batch is open
-	failed         error // error of the Memory
+	opened         bool  // true once at least one batch is open
+	failed         error // the error of the Memory, if one was returned
 }
 
 func (a *arena) last() []byte {
@@ -75,14 +75,14 @@ func (a *arena) last() []byte {
 // expect estimates the decompressed size of a batch of n bytes.
 func (a *arena) expect(n int) int { return n * a.growth / 16 }
 
-// reserve makes sure that the last chunk has n free bytes. If it has fewer, reserve takes a new chunk from the Memory;
-// an error of the Memory is also kept in a.failed.
+// reserve makes sure that the last chunk has n free bytes. If it does not have them, reserve takes a new chunk from the
+// Memory. An error of the Memory is also kept in a.failed.
 func (a *arena) reserve(n int) error {
 	last := a.last()
 	if cap(last)-len(last) >= n {
 		return nil
 	}
-	if len(a.chunks) > 0 && len(last) == 0 { // too small, and still empty
+	if len(a.chunks) > 0 && len(last) == 0 { // the last chunk is empty but too small, so it is replaced
 		a.drop()
 	}
 	size := max(n, min(a.likely, chunkSize))
@@ -98,8 +98,8 @@ func (a *arena) reserve(n int) error {
 	return nil
 }
 
-// grow returns the size to try after size bytes were too few: twice as many, at most limit, and at most what the Memory
-// can lend unless size has reached that already.
+// grow returns the size to try after size bytes were not enough: twice as many, but at most limit. It is also at most
+// what the Memory can lend, unless size has reached that already.
 func (a *arena) grow(size, limit int) int {
 	held := a.bytes
 	if last := a.last(); last != nil && len(last) == 0 {
@@ -119,7 +119,7 @@ func (a *arena) drop() {
 	a.memory.Return(last)
 }
 
-// mark is a state of an arena that back restores.
+// mark is the state of an arena at one time, to which back returns.
 type mark struct{ chunks, filled, used int }
 
 func (a *arena) mark() mark { return mark{len(a.chunks), len(a.last()), a.used} }
@@ -142,14 +142,15 @@ func (a *arena) close() {
 	}
 }
 
-// room returns the free rest of the last chunk, with length zero. Appending to it cannot touch earlier bytes.
+// room returns the free part of the last chunk as an empty slice with capacity. Appending to it does not change earlier
+// bytes.
 func (a *arena) room() []byte {
 	last := a.last()
 	n := len(last)
 	return last[n:n:cap(last)]
 }
 
-// keep adds the bytes that were appended to room to the arena and returns them.
+// keep makes the bytes that were appended to room part of the arena, and returns them.
 func (a *arena) keep(out []byte) []byte {
 	last := a.last()
 	a.chunks[len(a.chunks)-1] = last[:len(last)+len(out)]

@@ -14,7 +14,8 @@ import (
 	"sluice/connector"
 )
 
-// orders makes a response of about 1 MiB: batches of 16 kB as producers send them by default, JSON of 386 bytes.
+// orders makes a response of about 1 MiB. Its batches have 16 kB, as producers send them by default, and its records
+// are JSON of 386 bytes.
 func orders(codec uint16, perBatch int) (raw []byte, records int) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	letters := "abcdefghijklmnopqrstuvwxyz      "
@@ -38,14 +39,14 @@ func orders(codec uint16, perBatch int) (raw []byte, records int) {
 	return raw, records
 }
 
-// cpu returns the CPU time of this process: on shared cores the wall clock is unreliable.
+// cpu returns the CPU time that this process has used, because the wall clock is unreliable on shared cores.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkRead runs both stages: it opens a response and reads its records in blocks of 1000.
+// BenchmarkRead opens a response and then reads its records in blocks of 1000.
 func BenchmarkRead(b *testing.B) {
 	for codec := range uint16(5) {
 		for _, per := range []int{42, 2600} { // batches of 16 kB and 1 MB

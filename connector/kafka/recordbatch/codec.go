@@ -58,25 +58,25 @@ const (
 
 var codecNames = [...]string{"none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7"}
 
-// codecs are decompressors for reuse.
+// codecs has decompressors that are used again and again.
 type codecs struct {
 	src  bytes.Reader
 	gzip *gzip.Reader
 	lz4  *lz4.Reader
 	zstd *zstd.Decoder
 
-	beyond [1]byte // receives a byte if the decompressed data do not fit into the room
+	beyond [1]byte // receives a byte if the data have more bytes than there is room for
 }
 
-// decompress decompresses src into the arena and returns the result, at most limit bytes. The error is errTooLarge if
-// there are more.
+// decompress decompresses src into the arena and returns the result. If the result would have more than limit bytes,
+// the error is errTooLarge.
 func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []byte, err error) {
 	switch codec {
 	case codecNone:
 		if len(src) > limit {
 			return nil, errTooLarge
 		}
-		// A copy, so that the result of one partition does not keep the whole response in memory.
+		// Copied, so that the result of one partition does not keep the whole response in memory.
 		if err := a.reserve(len(src)); err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []b
 	case codecGzip:
 		return c.stream(c.openGzip, src, a, limit)
 	case codecSnappy:
-		// A snappy copy element yields at most 64 bytes from 3, so real snappy data never exceed this ratio. The
+		// A copy element of snappy makes at most 64 bytes from 3, so valid snappy data do not exceed this ratio. The
 		// claimed size alone must not cause an allocation.
 		size, sane := snappySize(src), 24*len(src)+64
 		if size > sane {
@@ -119,7 +119,7 @@ func snappySize(src []byte) (size int) {
 		n := i32(src[p:])
 		p += frame
 		if n < 0 || n > len(src)-p {
-			break // malformed: the decoder returns the error
+			break // malformed; the decoder will return the error
 		}
 		size += decodedLen(src[p : p+n])
 		p += n
@@ -136,8 +136,8 @@ func decodedLen(block []byte) int {
 	return int(n)
 }
 
-// unzstd retries the decoder with more room until the data fit or limit is reached. It starts with the size that the
-// frame names, or with four times the compressed size.
+// unzstd calls the decoder with more and more room, until the data fit or limit is reached. It begins with the size
+// that the frame names, or with four times the compressed size.
 func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	if c.zstd == nil {
 		// DecodeAll keeps no window. Java's level 22 declares a window of 128 MiB even for a small batch, so neither
@@ -153,9 +153,9 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	if h := (zstd.Header{}); h.Decode(src) == nil && h.HasFCS {
 		claim := int(min(h.FrameContentSize, math.MaxInt))
 		if claim > limit {
-			return nil, errTooLarge // by its own claim, so before the buffer grows
+			return nil, errTooLarge // refused by its own claim, before a buffer is allocated
 		}
-		size = min(claim, max(64*len(src), trusted)) // the claim alone must not size a large buffer
+		size = min(claim, max(64*len(src), trusted)) // the claim alone must not cause the allocation of a large buffer
 	}
 	for {
 		if err := a.reserve(min(size, limit)); err != nil {
@@ -164,9 +164,9 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 		room := a.room()
 		room = room[:0:min(cap(room), limit)]
 		out, err := c.zstd.DecodeAll(src, room)
-		// ErrDecoderSizeExceeded comes only for a size known in advance or a raw block. A compressed block that does
-		// not fit fails like a corrupt one. It holds at most 128 KiB, so a failure with that much room left has
-		// another cause.
+		// ErrDecoderSizeExceeded is returned only for a size that is known in advance, or for a raw block. A compressed
+		// block that does not fit fails like a corrupt one. Such a block has at most 128 KiB, so if that much room was
+		// left, the failure has another cause.
 		const block = 128 << 10
 		if err == nil {
 			return a.keep(out), nil
@@ -181,10 +181,10 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	}
 }
 
-// stream reads a decoder to its end. If the content does not fit, it starts over with more room, so the old and the
-// new buffer never exist at once.
+// stream reads the content of a decoder to its end. If the content does not fit into the room, it begins again with
+// more room, so that the old and the new buffer do not exist at the same time.
 func (c *codecs) stream(open func() (io.Reader, error), src []byte, a *arena, limit int) ([]byte, error) {
-	limit++ // one byte more proves an excess
+	limit++ // room for one byte more than limit, which shows that the content is too large
 	size := min(max(2*len(src), a.expect(len(src))), limit)
 	for {
 		if err := a.reserve(size); err != nil {
@@ -254,11 +254,12 @@ func (c *codecs) openLZ4() (io.Reader, error) {
 	return c.lz4, nil
 }
 
-// trusted is the buffer size in bytes up to which unzstd believes the claimed decompressed size. A larger claim sizes
-// the first buffer only up to 64 times the compressed size.
+// trusted is the buffer size, in bytes, up to which unzstd allocates what a frame claims as its decompressed size. For
+// a larger claim, the first buffer has at most 64 times the compressed size.
 const trusted = 1 << 20
 
-// minRoom is the smallest size from which a buffer grows, so that a wrong estimate does not take many steps.
+// minRoom is the smallest size with which a buffer begins to grow, so that after a wrong estimate a few steps are
+// enough.
 const minRoom = 4 << 10
 
 // describe returns an error that also names the codec and, if the batch is too large, its sizes.

@@ -19,10 +19,10 @@ import (
 // spec describes a batch for the encoder of these tests.
 type spec struct {
 	base, producer int64
-	attrs          uint16 // includes the codec
-	bare           bool   // snappy without xerial's framing
-	delta          int32  // last offset delta; at least that of the last record
-	later          uint32 // added to the usual leader epoch
+	attrs          uint16 // attributes, with the codec
+	bare           bool   // encode snappy without xerial's framing
+	delta          int32  // the last offset delta of the batch; encode raises it to that of the last record
+	later          uint32 // added to the leader epoch 7
 	records        []testRecord
 }
 
@@ -67,7 +67,7 @@ func (s *spec) encode() []byte {
 	return seal(s, len(s.records), body)
 }
 
-// seal returns body after a header with a correct checksum.
+// seal returns a batch: a header with a correct checksum for count records, and body.
 func seal(s *spec, count int, body []byte) []byte {
 	b := be.AppendUint64(nil, uint64(s.base))
 	b = be.AppendUint32(b, uint32(headerLen-12+len(body)))
@@ -134,7 +134,7 @@ func compress(codec int, bare bool, src []byte) []byte {
 		return xerial.Encode(nil, src)
 	case codecLZ4:
 		w := lz4.NewWriter(&buf)
-		if err := w.Apply(lz4.BlockSizeOption(lz4.Block64Kb)); err != nil { // as Java's
+		if err := w.Apply(lz4.BlockSizeOption(lz4.Block64Kb)); err != nil { // the block size that Java's codec has
 			panic(err)
 		}
 		write(w)
@@ -161,10 +161,10 @@ func concat(specs ...*spec) (b []byte) {
 	return b
 }
 
-// randomLog makes a log as brokers do: interleaved producers, some in transactions that commit or abort, compaction
-// holes, tails and empty batches.
+// randomLog makes a log as brokers leave it: interleaved producers, some of them in transactions that commit or abort,
+// holes that compaction leaves, and empty batches.
 func randomLog(rnd *rand.Rand) (log []*spec, aborted []Aborted) {
-	open := map[int64]int64{} // producer: first offset of its transaction
+	open := map[int64]int64{} // maps a producer to the first offset of its open transaction
 	base := rnd.Int64N(1000)
 	for range 1 + rnd.IntN(30) {
 		p := int64(1 + rnd.IntN(4))
@@ -192,22 +192,22 @@ func randomLog(rnd *rand.Rand) (log []*spec, aborted []Aborted) {
 		}
 		for off := range 1 + rnd.IntN(20) {
 			if rnd.IntN(5) == 0 {
-				s.delta = int32(off) // compacted away, in the middle or at the end
+				s.delta = int32(off) // compaction removed this record, in the middle or at the end of the batch
 				continue
 			}
 			s.records = append(s.records, randomRecord(rnd, int64(off)))
 		}
 		if len(s.records) == 0 {
-			s.attrs &^= attrCodec // as brokers write it; franz-go needs it
+			s.attrs &^= attrCodec // brokers clear the codec of an empty batch, and franz-go needs that
 		}
-		s.encode() // fixes delta
+		s.encode() // raises delta to that of the last record
 		base += int64(s.delta) + 1
 		if rnd.IntN(5) == 0 {
-			base += rnd.Int64N(5) // whole batches compacted away
+			base += rnd.Int64N(5) // compaction removed whole batches here
 		}
 		log = append(log, s)
 	}
-	for p, first := range open { // no open transaction below the last stable offset
+	for p, first := range open { // aborts transactions that are open, because fetches return nothing from the first open one on
 		aborted = append(aborted, Aborted{p, first})
 		log = append(log, marker(base, p, 0))
 		base++

@@ -9,7 +9,7 @@ import (
 // Extent is the place of a record batch according to its header. The header itself may be damaged.
 type Extent struct {
 	Base, Last int64 // offsets of the batch, both included
-	Size       int   // in bytes, with its header
+	Size       int   // the size in bytes, including the header
 }
 
 // ExtentOf returns the place of the first batch of raw, which a broker returned for the offset at: the place always
@@ -28,7 +28,7 @@ func ExtentOf(raw []byte, at int64) (Extent, error) {
 	if base < 0 || e.Last < base || e.Last == 1<<63-1 || e.Size <= 16 {
 		return Extent{}, corrupt(at, fmt.Sprintf("its header is damaged (base offset %d, last offset %d, %d bytes)", base, e.Last, e.Size), nil)
 	}
-	if raw[16] < 2 { // in old formats the offset of a compressed batch is that of its last record
+	if raw[16] < 2 { // in old formats, the offset of a compressed batch is that of its last record
 		e.Base = min(e.Base, at)
 	}
 	e.Last = max(e.Last, at)

@@ -16,7 +16,8 @@ func TestExtentOf(t *testing.T) {
 		copy(b[at:], v)
 		return b
 	}
-	// A message of format v1: offset, size, checksum, magic. A compressed one has the offset of its last record.
+	// A message of format v1 has an offset, a size, a checksum and the magic byte. A compressed message has the offset
+	// of its last record.
 	old := append(be.AppendUint32(be.AppendUint64(nil, 14), 20), make([]byte, 20)...)
 	old[16] = 1
 	for name, c := range map[string]struct {

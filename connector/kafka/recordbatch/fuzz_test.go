@@ -11,9 +11,9 @@ import (
 	"sluice/reliability/hold"
 )
 
-// FuzzBatch decodes any bytes: it must neither panic nor exceed its memory limit, offsets must rise, no record may be
-// delivered twice, and every error must be a hold. The fuzz target recomputes checksums, or every mutation would fail
-// there. Run it with -fuzzminimizetime 20x, or it spends its time on shrinking one input.
+// FuzzBatch decodes any bytes. Decoding must neither panic nor exceed its memory limit; offsets must rise, no record
+// may be delivered twice, and every error must be a hold. FuzzBatch corrects checksums, or every mutation would fail
+// there. (Run it with -fuzzminimizetime 20x, or it spends its time on shrinking one input.)
 func FuzzBatch(f *testing.F) {
 	for seed := range 40 {
 		log, _ := randomLog(rand.New(rand.NewPCG(uint64(seed), 3)))
@@ -36,7 +36,7 @@ func FuzzBatch(f *testing.F) {
 		}
 		o := NewOpener(limits, nil)
 		last := from - 1
-		// Open the same bytes twice: an error must not change what the opener returns next.
+		// Open the same bytes twice: an error of the first Open must not change what the second returns.
 		for range 2 {
 			from := last + 1
 			b, err := o.Open(raw, from, []Aborted{{producer, first}, {producer + 1, first / 2}})

@@ -6,7 +6,7 @@ import "fmt"
 // header is the fixed part of a record batch.
 type header struct {
 	base, last int64
-	size       int // of the batch with its header
+	size       int // the size of the batch, including the header
 	epoch      int32
 	crc        uint32
 	attrs      uint16
@@ -20,10 +20,10 @@ type header struct {
 func i32(b []byte) int { return int(int32(be.Uint32(b))) }
 
 // parseHeader parses the header at the start of raw, which has more than 16 bytes. If the batch ends beyond raw, only
-// the size is set. Errors name the offset next, because an offset in a bad header cannot be trusted.
+// the field size is set. Errors name the offset next, because a bad header may have a wrong offset.
 func parseHeader(raw []byte, next int64) (header, error) {
-	// The magic byte has the same place in all formats, but the length has another meaning in the old ones. Without
-	// this check, a short message of an old format would look for ever like a batch whose end is missing.
+	// The magic byte has the same place in all formats, but in the old formats the length means something else. Without
+	// this check, a short message of an old format would always look like a batch whose end is missing.
 	switch magic := raw[16]; {
 	case magic < 2:
 		return header{}, corrupt(next, fmt.Sprintf("message format v%d is older than Kafka 0.11 and not supported; "+
@@ -54,8 +54,8 @@ func parseHeader(raw []byte, next int64) (header, error) {
 	return h, nil
 }
 
-// time returns the timestamp of all records if the broker set it, else the timestamp to which those of the records are
-// relative.
+// time returns the timestamp of all records if the broker has set it. Otherwise it returns the timestamp to which the
+// timestamps of the records are relative.
 func (h *header) time() int64 {
 	if h.attrs&attrLogTime != 0 {
 		return h.maxTime

@@ -9,13 +9,13 @@ import (
 	"sluice/connector"
 )
 
-// budget is Memory of size bytes. It overwrites the buffers that are returned.
+// budget is a Memory of size bytes. It overwrites each buffer that is returned to it.
 type budget struct {
 	t          *testing.T
 	size, used int
 	lent       int
 	waits      int // number of Lend calls that were allowed to wait
-	refuse     int // Lend calls until all further ones are refused with ErrNoRoom; 0 for never
+	refuse     int // number of calls of Lend after which all further calls fail with ErrNoRoom; 0 for never
 }
 
 func (m *budget) Lend(n, held int, may bool) ([]byte, error) {
@@ -54,8 +54,8 @@ func (m *budget) Return(b []byte) {
 	}
 }
 
-// TestBudget: random logs are read within small budgets. A batch that has no room in one result comes with the next
-// result. The records are the same as with memory from the heap, and all buffers are returned.
+// TestBudget: random logs are read within small budgets. A batch for which one result has no room comes in the next
+// result. The records are the same as without a budget, and all buffers are returned.
 func TestBudget(t *testing.T) {
 	var refused, later int
 	rounds := 200
@@ -126,7 +126,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// offsetOf returns the position of the batch with an offset in the encoded log.
+// offsetOf returns where the batch that contains an offset begins in the encoded log.
 func offsetOf(log []*spec, next int64) (at int) {
 	for _, s := range log {
 		if s.base+int64(s.delta) >= next {
@@ -137,8 +137,8 @@ func offsetOf(log []*spec, next int64) (at int) {
 	return at
 }
 
-// abortedFrom returns the aborted transactions that a broker would name for a fetch at next: those that have not ended
-// before it.
+// abortedFrom returns the aborted transactions that a broker would name in a fetch from next on: those that end at or
+// after next.
 func abortedFrom(log []*spec, aborted []Aborted, next int64) (left []Aborted) {
 	for _, a := range aborted {
 		for _, s := range log {
@@ -153,8 +153,8 @@ func abortedFrom(log []*spec, aborted []Aborted, next int64) (left []Aborted) {
 	return left
 }
 
-// TestBombInABudget: a batch that decompresses to a hundred times its size never exceeds the budget, and all memory is
-// returned.
+// TestBombInABudget: if a batch decompresses to a hundred times its size, its memory never exceeds the budget, and all
+// memory is returned.
 func TestBombInABudget(t *testing.T) {
 	for codec := codecGzip; codec <= codecZstd; codec++ {
 		value := bytes.Repeat([]byte("0123456789abcdefghijklmnopqrstuvwxyz-0123456789abcdefghijklmnopqrstuvwxyz"), 6<<20/72)
@@ -164,7 +164,7 @@ func TestBombInABudget(t *testing.T) {
 		if !errors.Is(err, ErrNeverRoom) || b.Next != 7 || m.used != 0 || m.waits == 0 {
 			t.Errorf("%s: next %d, %d used, %d waits: %v", codecNames[codec], b.Next, m.used, m.waits, err)
 		}
-		// With nothing else in memory, the batch may take the whole budget.
+		// If nothing else uses the budget, the batch may take all of it.
 		m = &budget{t: t, size: len(value) + 100}
 		if b, err = NewOpener(Limits{Floor: 64 << 20}, m).Open(raw, 7, nil); err != nil || b.Count != 1 {
 			t.Errorf("%s: %v", codecNames[codec], err)

@@ -8,13 +8,14 @@ import (
 
 var be = binary.BigEndian
 
-// fields are the parts of a record. Offset and time are relative to the batch. The slices alias the batch.
+// fields are the parts of a record. Offset and time are relative to those of the batch, and the slices share the
+// batch's memory.
 type fields struct {
 	offset, time int64
 	key, value   []byte
-	headers      []byte // undecoded
-	count        int    // of headers
-	end          int    // position after the record
+	headers      []byte // the headers, not decoded
+	count        int    // the number of headers
+	end          int    // the position after the record
 }
 
 // parse parses the record at p of a decompressed batch. It returns false if the record is malformed. Source:
@@ -41,7 +42,7 @@ func parse(b []byte, p int, f *fields) bool {
 	return n > 0 || p == f.end
 }
 
-// walkHeaders validates the headers of a record without keeping them.
+// walkHeaders reports whether the headers of a record are well-formed. It does not keep them.
 func walkHeaders(f *fields) bool {
 	b, p := f.headers, 0
 	for range f.count {
@@ -56,8 +57,8 @@ func walkHeaders(f *fields) bool {
 	return p == len(b)
 }
 
-// appendHeaders appends the headers of a record that walkHeaders accepted. names are the header names of the record
-// before: most records repeat them, and then share the strings. It returns both slices.
+// appendHeaders appends to dst the headers of a record that walkHeaders accepted, and returns dst and names. names are
+// the header names of the record before: most records have the same names, and then they share the strings.
 func appendHeaders(dst []connector.Header, f *fields, names []string) ([]connector.Header, []string) {
 	b, p := f.headers, 0
 	for i := range f.count {
@@ -74,8 +75,8 @@ func appendHeaders(dst []connector.Header, f *fields, names []string) ([]connect
 	return dst, names
 }
 
-// varint reads a zigzag varint at p and returns the position after it, -1 on an error. A negative p stays -1, so one
-// check suffices after a chain of reads.
+// varint reads a zigzag varint at position p, and returns it with the position after it, which is -1 after an error.
+// For p = -1 it returns -1 again, so one check after several reads is enough.
 func varint(b []byte, p int) (int64, int) {
 	if uint(p) >= uint(len(b)) {
 		return 0, -1
@@ -103,8 +104,8 @@ func uvarint(b []byte) (u uint64, n int) {
 	return u, n
 }
 
-// span reads a length and that many bytes at p, nil for a negative length, and returns the position after them, -1 on
-// an error.
+// span reads a length and that many bytes at position p. It returns the bytes, nil for a negative length, and the
+// position after them, which is -1 after an error.
 func span(b []byte, p int) ([]byte, int) {
 	n, p := varint(b, p)
 	if p < 0 || n > int64(len(b)-p) {

@@ -22,7 +22,7 @@ import (
 
 const (
 	headerLen   = 61
-	crcFrom     = 21 // the checksum covers a batch from its attributes on
+	crcFrom     = 21 // the checksum covers the bytes of a batch from its attributes on
 	attrCodec   = 0x07
 	attrLogTime = 0x08
 	attrTxn     = 0x10
@@ -42,9 +42,9 @@ type Opener struct {
 	limits Limits
 	memory Memory
 	codecs codecs
-	dead   map[int64]struct{} // producers inside an aborted transaction
-	// growth is the ratio of decompressed to compressed size of the last response, in sixteenths, with an eighth to
-	// spare. It sizes the memory for the next response.
+	dead   map[int64]struct{} // the producers whose transaction at this point of the log was aborted
+	// growth is how much the last response grew by decompression, in sixteenths, plus an eighth. The memory for the
+	// next response is estimated with it.
 	growth int
 }
 
@@ -70,28 +70,28 @@ type Batches struct {
 	// Count is the number of committed records, Bytes the memory that they hold.
 	Count int
 	Bytes int
-	// Truncated is the size of the last batch if the response holds only a part of it. It is 0 if the response ends
-	// with a whole batch, or before the size of the next one. If Next did not advance, the next request must have room
-	// for that size.
+	// Truncated is the size of the last batch if the response has only a part of it; 0 if the response ends with a
+	// whole batch, or before the size of the next batch. If Next did not advance, the next request must have room for
+	// that size.
 	Truncated int
 
 	memory  Memory
 	chunks  [][]byte
-	batches []batch // with committed records
-	at      int     // position in the first of them
-	left    int     // records of it that were not read yet
+	batches []batch // the batches that have committed records
+	at      int     // the position of the next record in the first of them
+	left    int     // how many of its records were not read yet
 	slab    []connector.Header
 	names   []string
 }
 
-// batch is a validated batch.
+// batch is a batch that was checked.
 type batch struct {
-	data    []byte // decompressed records
+	data    []byte // the decompressed records
 	base    int64
-	first   int64 // first offset to deliver; the batch may begin before it, because brokers send whole batches
+	first   int64 // the first offset to deliver; the batch may begin earlier, because brokers send whole batches
 	time    int64
 	count   int
-	logTime bool // time is the broker's, for all records
+	logTime bool // true if the broker set one timestamp, time, for all records
 }
 
 // Open validates and decompresses the whole batches of raw at or after the offset from. raw may end inside a batch,
@@ -141,7 +141,8 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 	a.close()
 	b.Bytes, b.chunks = a.bytes, a.chunks
 	if opened > 0 {
-		o.growth = min(max(a.used*18/opened, 16), 256*16) // with some spare room
+		// With some spare room, so that the next response fits if it grows slightly more.
+		o.growth = min(max(a.used*18/opened, 16), 256*16)
 	}
 	return b, err
 }
@@ -149,21 +150,21 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 // Forget drops references to the response that was opened last.
 func (o *Opener) Forget() { o.codecs.src.Reset(nil) }
 
-// reasonless reports whether an error is not a hold. Such an error does not concern the data; it means that memory was
-// missing.
+// reasonless reports whether an error is not a hold. Such an error says nothing about the data; memory was missing.
 func reasonless(err error) bool {
 	var held *hold.Error
 	return !errors.As(err, &held)
 }
 
-// open adds the committed records of one whole batch to b; it skips control batches and aborted or empty ones. A panic
-// becomes an error about this batch, so that it holds one partition and does not end the process.
+// open adds the committed records of one whole batch to b. It skips control batches, batches of aborted transactions
+// and empty ones. A panic becomes an error about this batch, so that it holds one partition and does not end the
+// process.
 func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) (err error) {
 	before := a.mark()
 	defer func() {
 		if v := recover(); v != nil {
 			a.back(before)
-			o.codecs = codecs{} // the state of a decompressor that panicked is unknown
+			o.codecs = codecs{} // a decompressor that panicked may be in any state, so all are replaced
 			err = corrupt(h.base, "opening it panicked", connector.Recovered("codec "+codecNames[h.attrs&attrCodec], v))
 		}
 	}()
@@ -186,7 +187,7 @@ func (o *Opener) open(raw []byte, h *header, b *Batches, a *arena) (err error) {
 		return nil
 	case h.last < b.Next, dead && h.attrs&attrTxn != 0:
 		return nil
-	case h.count == 0 && len(raw) == headerLen: // compaction removed all records; the header keeps the offsets
+	case h.count == 0 && len(raw) == headerLen: // compaction removed all records, and the header still has the offsets
 		return nil
 	}
 	data, err := o.decompress(raw, h, a)
@@ -221,8 +222,8 @@ func (o *Opener) decompress(raw []byte, h *header, a *arena) ([]byte, error) {
 	return nil, corrupt(h.base, "it does not decompress", describe(codec, len(src), limit, err))
 }
 
-// check walks all records of a batch, so that a damaged batch delivers none of them. It returns the number of records
-// at or after from.
+// check parses all records of a batch, so that no record of a damaged batch is delivered. It returns the number of
+// records whose offset is at least from.
 func check(data []byte, h *header, from int64) (n int, err error) {
 	var f fields
 	p, last := 0, int64(-1)
@@ -326,8 +327,8 @@ func (b *Batches) headers(f *fields) []connector.Header {
 	return b.slab[from:len(b.slab):len(b.slab)]
 }
 
-// corrupt returns the hold for a batch that cannot be used. Fetching it again helps only if the bytes were damaged in
-// transit.
+// corrupt returns the hold for a batch that is damaged. If the bytes were damaged only in transit, fetching the batch
+// again ends the hold.
 func corrupt(base int64, what string, cause error) error {
 	return hold.New(hold.CorruptBatch, fmt.Sprintf("record batch at offset %d: %s", base, what), cause)
 }

@@ -22,7 +22,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// readAll reads records in blocks of n until the end.
+// readAll reads records in blocks of n until there are no more.
 func readAll(t *testing.T, b *Batches, n int) (all []connector.Record) {
 	t.Helper()
 	block := make([]connector.Record, n)
@@ -41,7 +41,7 @@ func readAll(t *testing.T, b *Batches, n int) (all []connector.Record) {
 	}
 }
 
-// open opens raw and returns the offsets of its records.
+// open opens raw and returns the batches and the offsets of their records.
 func open(t *testing.T, limits Limits, raw []byte, from int64, aborted ...Aborted) (b *Batches, offsets []int64, err error) {
 	t.Helper()
 	b, err = NewOpener(limits, nil).Open(raw, from, aborted)
@@ -63,7 +63,7 @@ func reasonOf(err error) hold.Reason {
 	return h.Reason
 }
 
-// TestOracle: on random logs, cut at random places, the records are those that franz-go decodes.
+// TestOracle: the test cuts random logs at random places. Open returns the records that franz-go decodes.
 func TestOracle(t *testing.T) {
 	const rounds = 500
 	o := NewOpener(Limits{}, nil)
@@ -76,7 +76,7 @@ func TestOracle(t *testing.T) {
 			raw = raw[:rnd.IntN(len(raw)+1)]
 		}
 		from := log[0].base
-		if rnd.IntN(3) == 0 { // brokers may start inside the first batch
+		if rnd.IntN(3) == 0 { // brokers may answer from an offset inside of the first batch
 			from += rnd.Int64N(int64(log[0].delta) + 1)
 		}
 		want, next := franz(t, raw, from, aborted)
@@ -84,7 +84,7 @@ func TestOracle(t *testing.T) {
 		if err != nil || b.Next != next || b.Count != len(want) {
 			t.Fatalf("seed %d: %d records, next %d, want %d, %d: %v", seed, b.Count, b.Next, len(want), next, err)
 		}
-		clear(raw) // nothing may alias the response
+		clear(raw) // no record may share memory with the response
 		if got := readAll(t, b, 1+rnd.IntN(50)); !slices.EqualFunc(want, got, sameRecord) {
 			t.Fatalf("seed %d: %s", seed, cmp.Diff(want, got))
 		}
@@ -96,14 +96,15 @@ func TestOracle(t *testing.T) {
 	t.Logf("%d logs, %d records delivered of %d written", rounds, delivered, written)
 }
 
-// sameRecord compares as go-cmp would, a hundred times faster. A null differs from an empty value.
+// sameRecord compares two records as go-cmp would, a hundred times faster. A null key or value differs from an empty
+// one.
 func sameRecord(a, b connector.Record) bool {
 	same := func(x, y []byte) bool { return bytes.Equal(x, y) && (x == nil) == (y == nil) }
 	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && same(a.Key, b.Key) && same(a.Value, b.Value) &&
 		slices.EqualFunc(a.Headers, b.Headers, func(x, y connector.Header) bool { return x.Key == y.Key && same(x.Value, y.Value) })
 }
 
-// franz returns the records that franz-go decodes, and its next offset.
+// franz decodes a response with franz-go. It returns the records and the next offset.
 func franz(t *testing.T, raw []byte, from int64, aborted []Aborted) (records []connector.Record, next int64) {
 	t.Helper()
 	rp := kmsg.NewFetchResponseTopicPartition()
@@ -130,7 +131,8 @@ func franz(t *testing.T, raw []byte, from int64, aborted []Aborted) (records []c
 }
 
 func TestAbortedSortedByFirstOffset(t *testing.T) {
-	// Producer 1 begins first and ends last, so its abort marker, and its place in the broker's list, is the second.
+	// Producer 1 begins first and ends last. So its abort marker is the second one, as is its entry in the broker's
+	// list.
 	raw := concat(
 		&spec{base: 0, producer: 1, attrs: attrTxn, records: []testRecord{{}}},
 		&spec{base: 1, producer: 2, attrs: attrTxn, records: []testRecord{{}}},
@@ -200,8 +202,8 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
-// TestRefusals: the error of a bad batch names its offset. The batches before it are delivered, and none of its
-// records.
+// TestRefusals: the error for a bad batch names its offset. The batches before it are delivered, and no record of the
+// bad batch is.
 func TestRefusals(t *testing.T) {
 	good := &spec{base: 5, records: []testRecord{{value: []byte("x")}, {offset: 1}}}
 	first := good.encode()
@@ -274,8 +276,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestOpen_CodecPanics: a panic of a codec is an error about its batch alone: Open returns the batches before it,
-// returns its memory, and opens other batches of the codec afterwards.
+// TestOpen_CodecPanics: if a codec panics, only its batch fails. Open returns the batches before it, releases the
+// memory of the bad batch, and opens other batches of the same codec afterwards.
 func TestOpen_CodecPanics(t *testing.T) {
 	batch := func(base int64) []byte {
 		return (&spec{base: base, attrs: codecLZ4, records: []testRecord{{value: []byte("x")}, {offset: 1}}}).encode()
@@ -283,7 +285,7 @@ func TestOpen_CodecPanics(t *testing.T) {
 	first := (&spec{base: 5, records: []testRecord{{value: []byte("x")}, {offset: 1}}}).encode()
 	m := &budget{t: t, size: 4 << 20}
 	o := NewOpener(Limits{}, m)
-	o.codecs.lz4 = new(lz4.Reader) // a Reader that NewReader did not make panics
+	o.codecs.lz4 = new(lz4.Reader) // an lz4.Reader that was not made by NewReader panics
 	b, err := o.Open(slices.Concat(first, batch(7), batch(9)), 5, nil)
 	if reasonOf(err) != hold.CorruptBatch || b.Next != 7 || b.Count != 2 ||
 		!strings.Contains(err.Error(), "offset 7: opening it panicked: codec lz4: panic: ") {
@@ -301,8 +303,8 @@ func TestOpen_CodecPanics(t *testing.T) {
 	}
 }
 
-// TestAnswerLimit: after Limits.Response bytes Open opens no further batch, and the next fetch returns the batches that
-// are left.
+// TestAnswerLimit: once the opened batches have Limits.Response bytes, Open opens no more. The next fetch result has
+// the batches that are left.
 func TestAnswerLimit(t *testing.T) {
 	var log []*spec
 	for i := range 10 {
@@ -323,8 +325,8 @@ func TestAnswerLimit(t *testing.T) {
 	}
 }
 
-// TestAnswerHasOneEpoch: a result ends where the leader epoch changes, also at control and empty batches, so that its
-// epoch is that of all its records.
+// TestAnswerHasOneEpoch: a fetch result ends where the leader epoch changes, also if it changes at a control batch or
+// an empty batch. So all records of a result have its epoch.
 func TestAnswerHasOneEpoch(t *testing.T) {
 	raw := concat(
 		&spec{base: 0, records: []testRecord{{}, {offset: 1}}}, &spec{base: 2, records: []testRecord{{}}},
@@ -344,7 +346,7 @@ func TestAnswerHasOneEpoch(t *testing.T) {
 		}
 		next = b.Next
 		all = append(all, answer{got, b.Next, b.Epoch})
-		raw = raw[bytes.Index(raw, be.AppendUint64(nil, uint64(min(next, 6)))):] // a broker's response begins with this batch
+		raw = raw[bytes.Index(raw, be.AppendUint64(nil, uint64(min(next, 6)))):] // makes the response begin with the batch that contains next
 	}
 	want := []answer{{[]int64{0, 1, 2}, 3, 7}, {[]int64{5}, 6, 9}, {[]int64{6}, 7, 10}}
 	if d := cmp.Diff(want, all, cmp.AllowUnexported(answer{})); d != "" {
@@ -417,7 +419,7 @@ func TestAllocations(t *testing.T) {
 				}
 			}
 		})
-		if perAnswer > 10 { // Batches, its list, its buffer; -race empties pools
+		if perAnswer > 10 { // Open allocates Batches, its list and its buffer; with -race, pools are emptied
 			t.Errorf("codec %s: %.0f allocations for 1000 records", codecNames[codec], perAnswer)
 		}
 	}
@@ -442,16 +444,16 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestLies: a frame that claims a wrong size does not make the decoder allocate a buffer of that size.
+// TestLies: if a frame claims a size that it does not have, the decoder allocates no buffer of that size.
 func TestLies(t *testing.T) {
 	for codec, body := range map[int][]byte{
 		codecSnappy: append(binary.AppendUvarint(nil, 60<<20), 0, 'x'),
-		// Single segment, content size 56 MiB, one empty raw block.
+		// a frame with a single segment and content size 56 MiB, but only one empty raw block
 		codecZstd: {0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0x80, 3, 1, 0, 0},
 	} {
 		var before, after runtime.MemStats
 		raw := seal(&spec{attrs: uint16(codec)}, 1, body)
-		_, _, _ = open(t, Limits{}, raw, 0) // lets the decoder allocate its tables
+		_, _, _ = open(t, Limits{}, raw, 0) // makes the decoder allocate its tables before the measurement
 		runtime.ReadMemStats(&before)
 		_, _, err := open(t, Limits{}, raw, 0)
 		runtime.ReadMemStats(&after)
@@ -461,7 +463,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestHonestRatio: batches of nearly equal records are opened: 15 MiB from a few kB.
+// TestHonestRatio: batches that compress extremely well are no bombs. A batch of nearly equal records, 15 MiB from a
+// few kB, is opened.
 func TestHonestRatio(t *testing.T) {
 	for codec := range uint16(5) {
 		s := &spec{attrs: codec}
@@ -476,8 +479,8 @@ func TestHonestRatio(t *testing.T) {
 	}
 }
 
-// TestZstdWindow: batches of a Java producer at zstd level 22 are opened, although they declare a window of 128 MiB
-// and no size.
+// TestZstdWindow: batches that Java producers compress with zstd at level 22 are opened, although they declare a window
+// of 128 MiB and no size.
 func TestZstdWindow(t *testing.T) {
 	var buf bytes.Buffer
 	w, err := zstd.NewWriter(&buf, zstd.WithWindowSize(128<<20), zstd.WithEncoderConcurrency(1))
@@ -489,7 +492,7 @@ func TestZstdWindow(t *testing.T) {
 		if _, err := w.Write(part); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Flush(); err != nil { // so that the size is not known up front
+		if err := w.Flush(); err != nil { // after a flush, the encoder cannot know the content size when it writes the header
 			t.Fatal(err)
 		}
 	}
@@ -506,8 +509,9 @@ func TestZstdWindow(t *testing.T) {
 	}
 }
 
-// TestLimitAtEverySize: with each codec, a limit below the size of the data gives errTooLarge, at every kind of block.
-// A first buffer of any smaller size is no error: decompress repeats with more room and returns all data.
+// TestLimitAtEverySize: with each codec and at every kind of block, a limit below the size of the data gives
+// errTooLarge. If only the first buffer is smaller than the data, decompress repeats with a larger one and returns all
+// data.
 func TestLimitAtEverySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	src := make([]byte, 700<<10)

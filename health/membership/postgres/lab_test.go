@@ -38,7 +38,8 @@ func server(t *testing.T) string {
 	return url
 }
 
-// ask runs a statement on a connection of its own.
+// ask runs a statement on a new connection, and scans the row of the result into the variables of into, if there are
+// any.
 func ask(t *testing.T, url, sql string, into ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -64,7 +65,7 @@ func own(t *testing.T) (url, schema string) {
 	return url + "&search_path=" + schema, schema
 }
 
-// poor returns the URL and the name of a user who may use a schema and nothing else.
+// poor creates a user who may only use the schema, and returns a URL with that user and the user's name.
 func poor(t *testing.T, rich, schema string) (string, string) {
 	t.Helper()
 	user := "poor_" + schema
@@ -87,7 +88,7 @@ func store(t *testing.T, url string, of membership.Scope) *Store {
 	return s
 }
 
-// works lets a member register, be seen, and leave.
+// works fails the test unless a member can register, be listed, and leave.
 func works(t *testing.T, s *Store) {
 	t.Helper()
 	id := fmt.Sprintf("worker-%d", schemas.Add(1))
@@ -106,7 +107,7 @@ func works(t *testing.T, s *Store) {
 	}
 }
 
-// refused checks that a heartbeat fails with an error that has each of the texts.
+// refused fails the test unless a heartbeat fails with an error that contains all texts.
 func refused(t *testing.T, s *Store, texts ...string) {
 	t.Helper()
 	_, err := s.Beat(t.Context(), membership.Beat{ID: "a", Status: membership.Running, TTL: time.Minute})
@@ -233,8 +234,8 @@ func TestMigrationsAtOnceLab(t *testing.T) {
 	}
 }
 
-// TestMigrationsOutliveTheirCallLab: the migrations complete even if the server is so slow that each single call times
-// out.
+// TestMigrationsOutliveTheirCallLab: the migrations are completed even if the server is so slow that every call that
+// waits for them times out.
 func TestMigrationsOutliveTheirCallLab(t *testing.T) {
 	t.Parallel()
 	far, _ := own(t)
@@ -291,10 +292,10 @@ func TestMigrationFromFirstLab(t *testing.T) {
 	if active, err := membershiptest.IsActive(t.Context(), s, "old"); err != nil || !active {
 		t.Errorf("active %v, %v", active, err)
 	}
-	// A member of the first version continues with its statements.
+	// A member that still runs the first version continues with its statements.
 	ask(t, url, "INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES ('orders', 'sluice', 'older', now(), 30000)")
 
-	// Tables of a later version are not changed, as long as they have our columns.
+	// Tables of a later version stay as they are, if they have the columns of this version.
 	ask(t, url, "ALTER TABLE consumer_registrations ADD COLUMN more TEXT; INSERT INTO consumer_registrations_version (version_id, is_applied) VALUES (3, true)")
 	works(t, store(t, url, scope))
 }
@@ -327,7 +328,8 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: a user without the right to create tables gets the statements to run, and works after them.
+// TestRightsLab: a user who may not create tables gets an error with the statements to run. The store works once they
+// have been run.
 func TestRightsLab(t *testing.T) {
 	t.Parallel()
 	rich, schema := own(t)
@@ -336,7 +338,7 @@ func TestRightsLab(t *testing.T) {
 	grant := `GRANT SELECT, INSERT, UPDATE, DELETE ON consumer_registrations, consumer_last_seen TO "` + user + `"`
 	refused(t, s, "may not create the tables in schema "+schema, `GRANT USAGE, CREATE ON SCHEMA "`+schema+`" TO "`+user+`"`, "connector members", grant)
 
-	works(t, store(t, rich, scope)) // by the owner of the tables
+	works(t, store(t, rich, scope)) // the owner of the tables creates them
 	refused(t, s, "may not use the tables", grant)
 	ask(t, rich, grant)
 	works(t, s)
@@ -411,7 +413,7 @@ func TestFaultsLab(t *testing.T) {
 		works(t, s)
 	}
 
-	// Locked: a call ends at its deadline and leaves no waiting query in the server.
+	// Locked: a call ends at its deadline and leaves no query that waits in the server.
 	conn, err := pgx.Connect(t.Context(), pg.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -434,8 +436,8 @@ func TestFaultsLab(t *testing.T) {
 	works(t, s)
 }
 
-// TestBoundsLab: rows of other programs that are too large stay in the server, and hide no member. If there are more
-// than MaxMembers, those with the most recent heartbeats are listed.
+// TestBoundsLab: the store does not read rows of other programs that are too large, and lists the members beside them.
+// Of more than MaxMembers it lists those with the newest heartbeats.
 func TestBoundsLab(t *testing.T) {
 	t.Parallel()
 	url, _ := own(t)

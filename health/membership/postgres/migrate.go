@@ -21,8 +21,8 @@ const (
 	cleanup       = "cleanup_stale_consumers"
 )
 
-// beatLock seeds the locks of members. It is a number that no other program is likely to use, and not that of the
-// migrations.
+// beatLock seeds the locks of members. It is a number that other programs are unlikely to use, and differs from that of
+// the lock for migrations.
 const beatLock = 0x534c5549434533
 
 // tables describes the tables and functions of the store.
@@ -82,7 +82,7 @@ func (s *Store) prepare(ctx context.Context) error {
 func (s *Store) work(p *preparation) {
 	ctx, cancel := context.WithTimeoutCause(s.lasting, migrateTimeout, errSlow)
 	defer cancel()
-	err := panics.Catch(func() error { // on a goroutine of its own a panic would end the process
+	err := panics.Catch(func() error { // a panic must not leave this goroutine: it would end the process
 		return s.tables.Prepare(ctx, s.pool)
 	})
 	s.ready.Store(err == nil)

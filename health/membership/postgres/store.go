@@ -30,7 +30,7 @@ const (
 	connectTimeout = 3 * time.Second
 	// connections is the largest number of connections of a store; one more while it migrates.
 	connections = 2
-	// maxStatus is the largest size of a status in bytes. Ours have at most 13.
+	// maxStatus is the largest size of a status in bytes. The statuses of Sluice have at most 13.
 	maxStatus = 100
 )
 
@@ -51,13 +51,13 @@ type Store struct {
 	pool   *pgxpool.Pool
 	tables *postgres.Tables
 	scope  membership.Scope
-	ready  atomic.Bool // true once the tables exist
+	ready  atomic.Bool // true once the tables are known to exist
 
-	lasting context.Context // ends with Close
+	lasting context.Context // a context that ends with Close
 	close   context.CancelFunc
 	working sync.WaitGroup
 	mu      sync.Mutex
-	now     *preparation // the running one, nil if none runs
+	now     *preparation // the migration that runs, nil if none does
 }
 
 var _ membership.Store = (*Store)(nil)
@@ -83,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // Close implements [membership.Store]. It waits for calls under way, which are bounded.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	s.close() // no work begins after this
+	s.close() // no work on the tables begins after this
 	s.mu.Unlock()
 	s.working.Wait()
 	s.pool.Close()
@@ -135,7 +135,7 @@ func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err er
 		lag = &b.Lag
 	}
 	err = s.do(ctx, "beat", func(ctx context.Context) error {
-		var batch pgx.Batch // one transaction in one round trip
+		var batch pgx.Batch // sends all statements as one transaction in one round trip
 		batch.Queue("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", b.ID, int64(beatLock))
 		batch.Queue(beat, s.scope.Pipeline, s.scope.Group, b.ID, b.TTL.Milliseconds(), string(b.Status), idle, lag).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&fresh)
@@ -231,7 +231,7 @@ FROM (
 	FROM known ORDER BY last_heartbeat DESC LIMIT $5
 ) AS latest, moment ORDER BY id COLLATE "C"`
 
-// member reads a row of the list.
+// member reads a member from a row of the list.
 func member(row pgx.CollectableRow) (m membership.Member, err error) {
 	var status string
 	var ttl, age, inStatus int64

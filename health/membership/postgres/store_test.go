@@ -46,8 +46,8 @@ func silent(t *testing.T) (addr string) {
 	return l.Addr().String()
 }
 
-// TestUnavailable: without a server, each call fails within its own time or ends with its context, and no error has the
-// password.
+// TestUnavailable: without a server, each call fails within its time limit or when its context ends, and no error
+// contains the password.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	for what, addr := range map[string]string{"refused": "127.0.0.1:1", "silent": silent(t)} {
@@ -72,9 +72,9 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestPrepare_Panic: a panic during the migration is an error of the call, and the next call migrates again.
+// TestPrepare_Panic: if the migration panics, the call returns an error, and the next call migrates again.
 func TestPrepare_Panic(t *testing.T) {
-	s := &Store{lasting: t.Context()} // without a pool
+	s := &Store{lasting: t.Context()} // without a pool, the migration panics
 	for range 2 {
 		_, err := s.Members(t.Context())
 		if !errors.Is(err, membership.ErrUnavailable) || !errors.As(err, new(*panics.Error)) {

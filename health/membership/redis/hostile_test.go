@@ -24,11 +24,12 @@ import (
 	"sluice/test/certs"
 )
 
-// liar is a server that answers one command with answer, and all others like a server before Redis 6 without scripts.
+// liar is a server that responds to one command with answer. To all other commands it responds like a Redis server
+// before version 6 that has no scripts.
 type liar struct {
 	command string
 	answer  func(w io.Writer)
-	heard   chan<- string // gets the arguments of all commands, unless it is nil
+	heard   chan<- string // receives the words of all commands, if it is not nil and not full
 }
 
 // listen serves until the test ends, and returns the address.
@@ -41,7 +42,7 @@ func (l liar) listen(t *testing.T, config *tls.Config) (address string) {
 	var all sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()
-		all.Wait() // clients have closed their connections
+		all.Wait() // returns once clients have closed their connections
 	})
 	all.Go(func() {
 		for {
@@ -69,11 +70,11 @@ func (l liar) serve(conn net.Conn) {
 		for _, word := range words {
 			select {
 			case l.heard <- word:
-			default: // heard is nil or full
+			default: // heard is nil, or full
 			}
 		}
 		switch strings.ToUpper(words[0]) {
-		case l.command: // "" matches no command
+		case l.command: // if l.command is "", no command matches
 			l.answer(conn)
 		case "HELLO":
 			_, _ = io.WriteString(conn, "-ERR unknown command\r\n")
@@ -99,7 +100,7 @@ func command(r *bufio.Reader) (words []string, err error) {
 	return words, err
 }
 
-// number reads a line of a command that has a kind and a number.
+// number reads a line that begins with kind, followed by a number, and returns the number.
 func number(r *bufio.Reader, kind string) (int, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
@@ -108,12 +109,12 @@ func number(r *bufio.Reader, kind string) (int, error) {
 	return strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(line), kind))
 }
 
-// says answers with a text.
+// says returns an answer that is text.
 func says(text string) func(io.Writer) {
 	return func(w io.Writer) { _, _ = io.WriteString(w, text) }
 }
 
-// again answers with a text, and then n times with the text more.
+// again returns an answer that is text, and then n times more.
 func again(text, more string, n int) func(io.Writer) {
 	return func(w io.Writer) {
 		b := bufio.NewWriter(w)
@@ -125,7 +126,7 @@ func again(text, more string, n int) func(io.Writer) {
 	}
 }
 
-// endless answers with a text and then with this many bytes, or until the connection breaks.
+// endless returns an answer that is text, and then this many more bytes or as many as the connection takes.
 func endless(text string, bytes int64) func(io.Writer) {
 	return func(w io.Writer) {
 		_, _ = io.WriteString(w, text)
@@ -138,16 +139,16 @@ type letters struct{}
 
 func (letters) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("x"), 4096)), nil }
 
-// TestHostileReplies: for any reply to any command, the client returns an error that names the fault, and
+// TestHostileReplies: for each hostile reply to any command, the client returns an error that says what is wrong. It
 // allocates no more than the bound of a reply.
 func TestHostileReplies(t *testing.T) {
 	const (
 		huge = 600 << 20
-		long = 64 << 20 // a client without the bound reads it all; the test must survive that
+		long = 64 << 20 // the test must survive a client without the bound, which reads all of it
 	)
 	replies := map[string]struct {
 		answer func(io.Writer)
-		want   string // of the error
+		want   string // a part of the error's text
 	}{
 		"length":              {says("$9223372036854775800\r\n"), "reply too large: a bulk string of more than 65536 bytes from 127.0.0.1:"},
 		"length of an error":  {says("!9223372036854775800\r\n"), "a bulk string of more"},
@@ -185,7 +186,7 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// refuses lists the members at a server, which must fail.
+// refuses lists the members in a server, and expects an error that contains want.
 func refuses(t *testing.T, o Options, want string) {
 	t.Helper()
 	o.timeout = patient
@@ -195,7 +196,7 @@ func refuses(t *testing.T, o Options, want string) {
 	}
 	defer func() { _ = store.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	if want == "" { // the server is silent
+	if want == "" { // with want "", the server does not respond
 		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	}
 	defer cancel()
@@ -203,7 +204,7 @@ func refuses(t *testing.T, o Options, want string) {
 	runtime.ReadMemStats(&before)
 	_, err = store.Members(ctx)
 	runtime.ReadMemStats(&after)
-	const otherKind = "can't parse reply=" // go-redis stops at the first line of an unexpected type
+	const otherKind = "can't parse reply=" // go-redis itself stops at the first line of a type that it does not expect
 	if !errors.Is(err, membership.ErrUnavailable) || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), otherKind) || len(err.Error()) > 1000 {
 		t.Errorf("error %.1000v, want %q", err, want)
 	}
@@ -215,7 +216,7 @@ func refuses(t *testing.T, o Options, want string) {
 	}
 }
 
-// TestNoList: well-formed replies that are no list of members are errors.
+// TestNoList: a well-formed reply that is not a list of members is an error.
 func TestNoList(t *testing.T) {
 	for _, text := range []string{"*0\r\n", "*1\r\n*0\r\n", "*3\r\n$1\r\n7\r\n$1\r\na\r\n$1\r\n7\r\n", "*1\r\n+noon\r\n", "*-1\r\n", "$-1\r\n", ":7\r\n", "*1\r\n$-1\r\n"} {
 		address := liar{command: "EVALSHA", answer: says(text)}.listen(t, nil)

@@ -22,7 +22,7 @@ func TestStoreLab(t *testing.T) {
 	if url == "" {
 		t.Fatal("SLUICE_TEST_REDIS is not set: go run ./test/lab/with redis go test -tags lab ./health/membership/redis")
 	}
-	databases := 0 // number of the next of the 16 databases: an id is a key of its database, in any scope, so each test gets one
+	databases := 0 // the number of the next database, of 16: keys of registrations are the same in any scope, so each test needs a database
 	membershiptest.Run(t, func(t *testing.T, _ string) membershiptest.Server {
 		url := fmt.Sprint(url, "/", databases)
 		databases++
@@ -40,8 +40,9 @@ func TestStoreLab(t *testing.T) {
 	})
 }
 
-// TestFaultsLab: a call to a server that is paused or killed ends in time with an error, and works once the server is
-// back. After a wipe the next heartbeat is fresh. Values of other programs at the keys are reported as foreign.
+// TestFaultsLab: a call to a server that is paused or killed ends in time with an error, and calls succeed once the
+// server is back. After all data were deleted, the next heartbeat registers anew. Values that other programs wrote to
+// the keys are reported as foreign.
 func TestFaultsLab(t *testing.T) {
 	r, err := lab.StartRedis(t.Context(), t.TempDir())
 	if err != nil {
@@ -83,7 +84,7 @@ func TestFaultsLab(t *testing.T) {
 	if err := r.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	// The server may first answer requests from before the pause.
+	// The server may first execute requests that it got before the pause.
 	if err := lab.Until(t.Context(), func() (bool, error) { _, err := beat(); return err == nil, nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestFaultsLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: the documented rights are enough, and the error names each one that is missing.
+// TestRightsLab: the permissions that the documentation names suffice. If one is missing, the error names it.
 func TestRightsLab(t *testing.T) {
 	r, err := lab.StartRedis(t.Context(), t.TempDir())
 	if err != nil {
@@ -162,7 +163,7 @@ func TestRightsLab(t *testing.T) {
 		defer store.Close()
 		_, beatErr := store.Beat(t.Context(), membership.Beat{ID: "a", Status: membership.Running, TTL: time.Millisecond})
 		_, membersErr := store.Members(t.Context())
-		time.Sleep(5 * time.Millisecond) // the ttl
+		time.Sleep(5 * time.Millisecond) // longer than the ttl
 		_, sweepErr := store.Sweep(t.Context(), 0)
 		_, againErr := store.Beat(t.Context(), membership.Beat{ID: "b", Status: membership.Running, TTL: time.Minute})
 		return errors.Join(beatErr, membersErr, sweepErr, againErr, store.Leave(t.Context(), "b"))

@@ -14,12 +14,12 @@ import (
 
 const password = "s3cret-of-the-test"
 
-// TestCheck covers which URLs are refused because they would expose the password.
+// TestCheck: URLs that would expose the password are refused, others are accepted.
 func TestCheck(t *testing.T) {
 	ca := certs.NewCA(t, "test").File(t)
 	for _, tt := range []struct {
 		o    Options
-		want string // of the error; "" for none
+		want string // a part of the error's text; "" if there is no error
 	}{
 		{Options{URL: "rediss://u:" + password + "@h"}, ""},
 		{Options{URL: "redis://u:" + password + "@h"}, "without TLS: write rediss://"},
@@ -89,7 +89,7 @@ func TestPasswordStays(t *testing.T) {
 			for len(heard) > 0 {
 				all = append(all, <-heard)
 			}
-			if got := strings.Contains(strings.Join(all, " "), password); got != tt.gets || err == nil { // the server has no scripts
+			if got := strings.Contains(strings.Join(all, " "), password); got != tt.gets || err == nil { // every call fails, because the server has no scripts
 				t.Errorf("the server got %q (%v); the password: %v, want %v", all, err, got, tt.gets)
 			}
 		})

@@ -39,16 +39,16 @@ import (
 const (
 	// registration is how the key of a member's registration begins.
 	registration = "worker:connector:"
-	// indexLasts is how long the index stays after the last heartbeat of any member.
+	// indexLasts is how long the index stays after the last heartbeat of any member of the scope.
 	indexLasts = 7 * 24 * time.Hour
-	// callTimeout bounds dialing, writing and reading each: a call takes at most three times as long, and ends with
-	// ctx.
+	// callTimeout bounds dialing, writing and reading, each by itself: a call takes at most three times as long, and
+	// ends earlier if ctx ends.
 	callTimeout = 2 * time.Second
 	// connections is the largest number of connections of a store: a member sends one request at a time.
 	connections = 2
 	// maxBytes limits the reply with the list of members. A registration of Sluice has some hundred bytes.
 	maxBytes = 8 << 20
-	// quoted is the number of characters of a foreign name that an error shows.
+	// quoted is the number of characters of a foreign name that an error text shows.
 	quoted = 100
 )
 
@@ -68,7 +68,7 @@ var sweepScript string
 type Store struct {
 	client                      *goredis.Client
 	scope                       membership.Scope
-	index                       []string // the keys seen, expires, status, last
+	index                       []string // names of the keys seen, expires, status and last
 	beat, leave, members, sweep *goredis.Script
 }
 
@@ -84,8 +84,9 @@ type Options struct {
 	// InsecurePlaintext allows a password over connections without TLS, or to an unverified host.
 	InsecurePlaintext bool
 
-	dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil for the network's
-	timeout time.Duration                                                        // 0 for callTimeout
+	// Opens connections; nil for the network's own function.
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	timeout time.Duration // 0 means callTimeout
 }
 
 // Check returns the problem of the URL, without quoting the URL. The error is a [secure.ErrPlaintext] if a password
@@ -134,7 +135,7 @@ func Open(options Options) (*Store, error) {
 		return nil, err
 	}
 	scope := options.Scope
-	logging.Disable() // it would write to stderr; the returned errors have the same content
+	logging.Disable() // the client would log to stderr; the returned errors have the same content
 	index := "sluice:members:" + url.QueryEscape(scope.Pipeline) + ":" + url.QueryEscape(scope.Group) + ":"
 	return &Store{
 		client: goredis.NewClient(o), scope: scope,
@@ -163,7 +164,7 @@ func (o Options) dialer(config *tls.Config) func(ctx context.Context, network, a
 		}
 		secured := tls.Client(conn, config)
 		if err := secured.HandshakeContext(ctx); err != nil {
-			_ = conn.Close() // the handshake's error says more
+			_ = conn.Close() // the error of the handshake is more useful
 			return nil, err
 		}
 		return resp.Check(secured), nil
@@ -181,7 +182,7 @@ type entry struct {
 	ours
 }
 
-// ours is the part of a registration that needs no time of the server.
+// ours is the part of a registration that does not depend on the server's clock.
 type ours struct {
 	Lag      *int64 `json:"consumer_lag"`
 	ID       string `json:"id"`
@@ -200,7 +201,7 @@ func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err er
 	if err != nil {
 		return false, fmt.Errorf("register in Redis: %w", err)
 	}
-	const head = 128 // timestamp, status and last_message_at, which the script puts in front
+	const head = 128 // room for timestamp, status and last_message_at, which the script puts before it
 	if len(rest)+head > membership.MaxRegistration {
 		return false, fmt.Errorf("register in Redis: the registration would have more than %d bytes: shorten pipeline, kafka.group or the name of the host", membership.MaxRegistration)
 	}
@@ -303,7 +304,7 @@ func (s *Store) member(now int64, row []string) (m membership.Member, ok bool, w
 // longest is the longest duration in milliseconds.
 const longest = int64(1<<63-1) / int64(time.Millisecond)
 
-// between returns the time from then to now, 0 if it is negative: a server's clock may be set back.
+// between returns the time from then to now, or 0 if now is earlier: the clock of a server may be set back.
 func between(then, now int64) time.Duration {
 	return time.Duration(min(max(now-then, 0), longest)) * time.Millisecond
 }
@@ -327,11 +328,11 @@ func (s *Store) failed(what string, err error) error {
 	switch code := code(err); {
 	case err == nil:
 		return nil
-	case code == "WRONGTYPE" || strings.Contains(err.Error(), "WRONGTYPE "): // Redis 6 puts the place in the script before it
+	case code == "WRONGTYPE" || strings.Contains(err.Error(), "WRONGTYPE "): // Redis 6 puts the place in the script before the code
 		return fmt.Errorf("%s: %w: a key that begins with %s is of another type; look at it, and delete it", what,
 			membership.ErrForeign, strings.TrimSuffix(s.index[0], "seen"))
 	case code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM" ||
-		strings.Contains(err.Error(), "The user executing the script can't"): // the text of Redis 7 for NOPERM in a script
+		strings.Contains(err.Error(), "The user executing the script can't"): // the text of Redis 7 for a NOPERM within a script
 		said = "; look at user and password, and at what the user may do"
 	case code == "MOVED" || code == "CROSSSLOT" || code == "CLUSTERDOWN":
 		said = "; this is Redis Cluster, which cannot be used: name a server that is no part of one"

@@ -22,7 +22,7 @@ import (
 
 var scope = membership.Scope{Pipeline: "p", Group: "g"}
 
-// patient is the timeout of stores in tests: so long that a busy machine does not reach it.
+// patient is the timeout of stores in tests, so long that it is not reached on a busy machine.
 const patient = time.Minute
 
 func open(t *testing.T, address string, s membership.Scope) *Store {
@@ -55,7 +55,7 @@ func (s *server) pass(d time.Duration) {
 	s.FastForward(d)
 }
 
-// put writes a string, as another program would.
+// put sets a key to a string, as another program would.
 func (s *server) put(key, value string) {
 	if err := s.Set(key, value); err != nil {
 		panic(err)
@@ -114,8 +114,8 @@ func TestRegistrationIsPublic(t *testing.T) {
 	}
 }
 
-// TestForeign: keys of other programs with the names of registrations are reported. They do not prevent a poll of the
-// other members, and the next heartbeat replaces them.
+// TestForeign: values of other programs at the keys of registrations are reported. The other members can still be
+// listed, and the member's next heartbeat replaces the value.
 func TestForeign(t *testing.T) {
 	entry := func(change string, to string) string {
 		return strings.Replace(`{"timestamp":1763764000123,"status":"RUNNING","last_message_at":null,"consumer_lag":null,"id":"a","pipeline":"p","group":"g","ttl_ms":30000}`, change, to, 1)
@@ -123,7 +123,7 @@ func TestForeign(t *testing.T) {
 	key, index := "worker:connector:a", "sluice:members:p:g:"
 	for name, c := range map[string]struct {
 		write func(*server)
-		stays bool // member a is still listed
+		stays bool // true if member a is listed nevertheless
 	}{
 		"text":          {func(s *server) { s.put(key, "RUNNING\r\n") }, true},
 		"empty":         {func(s *server) { s.put(key, "") }, true},
@@ -198,7 +198,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestBounds: values of other programs that are too large stay in the server, and hide no member.
+// TestBounds: the store does not read values of other programs that are too large, and lists the members beside them.
 func TestBounds(t *testing.T) {
 	s := start(t)
 	store := open(t, s.url(), scope)
@@ -221,7 +221,7 @@ func TestBounds(t *testing.T) {
 		}
 		return len(all), registered, err
 	}
-	const members = 2100 // times MaxRegistration is more than maxBytes
+	const members = 2100 // together these members may have more than maxBytes
 	for i := range members {
 		beat(fmt.Sprint("m", i))
 	}
@@ -240,7 +240,7 @@ func TestBounds(t *testing.T) {
 	if listed, registered, err := list(); !errors.Is(err, membership.ErrForeign) || len(err.Error()) > 500 || listed != members || registered != members {
 		t.Errorf("an id of 100 KiB: %d members, %d registered, %.600v", listed, registered, err)
 	}
-	// Each registration is small enough, but all together are not.
+	// Each of these registrations is within its bound, but all together are not.
 	for i := range members {
 		s.put(fmt.Sprint("worker:connector:m", i), strings.Repeat("x", membership.MaxRegistration))
 	}
@@ -249,7 +249,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestBeat_TooLarge: a member does not write a registration that is too large for others to read.
+// TestBeat_TooLarge: a member does not write a registration that is too large for other members to read.
 func TestBeat_TooLarge(t *testing.T) {
 	s := start(t)
 	for n, want := range map[int]bool{3500: true, 5000: false} {
@@ -357,7 +357,7 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// FuzzMember: any content of the server becomes an error or a member with plausible durations.
+// FuzzMember: for any content of the server, the result is an error or a member with plausible durations.
 func FuzzMember(f *testing.F) {
 	good := `{"timestamp":1,"status":"RUNNING","last_message_at":1,"consumer_lag":3,"id":"a","pipeline":"p","group":"g","ttl_ms":30000}`
 	f.Add("a", "1", "RUNNING 1", good, "string", good)

@@ -73,8 +73,8 @@ func (a *Allocator) Free(p []byte) {
 	memory.DefaultAllocator.Free(p)
 }
 
-// footerShare is the divisor of the limit for the footer of a file. A parsed footer takes several times its size, and
-// none of that comes from the allocator.
+// footerShare is the divisor of the limit that gives the limit for the footer of a file. A parsed footer takes several
+// times its size, and none of that memory comes from the allocator.
 const footerShare = 16
 
 // checkFooter returns a [TooLargeError] if the footer of a Parquet file exceeds its share of the limit. It reads only

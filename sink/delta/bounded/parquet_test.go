@@ -20,7 +20,7 @@ var errDamaged = errors.New("damaged")
 
 func damaged(err error) error { return fmt.Errorf("%w: %w", errDamaged, err) }
 
-// memoryFile is a file in memory whose store may fail.
+// memoryFile is a file in memory. Err returns the error in the field, as it would for a file of a failing store.
 type memoryFile struct {
 	*bytes.Reader
 	err error
@@ -49,7 +49,7 @@ func encoded(t *testing.T, rows int64) []byte {
 	return out.Bytes()
 }
 
-// read opens a file and returns the number of its rows and the sum of the column.
+// read opens a file and returns the number of its rows and the sum of the column n.
 func read(t *testing.T, f *memoryFile, memory *Allocator) (rows, sum int64, err error) {
 	t.Helper()
 	p := NewParquet(f, memory, damaged)
@@ -94,7 +94,8 @@ func TestParquet(t *testing.T) {
 	}
 }
 
-// TestParquet_Bounds: the allocator bounds the memory for a file. A footer that is too large is not read.
+// TestParquet_Bounds: a file that needs more memory than the allocator has cannot be read. A footer that is too large
+// is refused before it is read.
 func TestParquet_Bounds(t *testing.T) {
 	whole := encoded(t, 100_000)
 	for limit, want := range map[int64]string{100 << 10: "page size 800000 exceeds configured limit 102400", 810 << 10: "that one file may take"} {
@@ -110,7 +111,8 @@ func TestParquet_Bounds(t *testing.T) {
 	}
 }
 
-// TestParquet_Do: a panic becomes an error, and an error of the store takes precedence, also if the Parquet reader hides it.
+// TestParquet_Do: a panic of the Parquet reader becomes an error. If the store failed, Do returns the store's error,
+// even if the Parquet reader hides it.
 func TestParquet_Do(t *testing.T) {
 	f := &memoryFile{Reader: bytes.NewReader(nil)}
 	p := NewParquet(f, New(1), damaged)

@@ -19,9 +19,9 @@ const magic = "PAR1"
 // assembly is a file that is built from row groups.
 type assembly struct {
 	cols  *columns
-	meta  *metadata.FileMetaData // nil until the first row group
+	meta  *metadata.FileMetaData // the footer; nil until the first row group
 	parts [][]byte
-	off   int64 // start of the next row group
+	off   int64 // position of the next row group
 	rows  int64
 	stats []stat
 }
@@ -33,7 +33,7 @@ func newAssembly(cols *columns) *assembly {
 // size returns the current size of the file without its footer.
 func (f *assembly) size() int64 { return f.off }
 
-// full reports whether the footer can count no more row groups.
+// full reports whether the footer cannot count one more row group.
 func (f *assembly) full() bool { return f.meta != nil && len(f.meta.RowGroups) > math.MaxInt16 }
 
 // add appends a row group and adjusts its offsets.
@@ -69,7 +69,7 @@ func (f *assembly) merge(list []*column, stats []stat) {
 	}
 }
 
-// move shifts the offsets of a column chunk in place.
+// move adds by to the page offsets of a column chunk.
 func move(dataPage, dictionaryPage *int64, by int64) {
 	*dataPage += by
 	if dictionaryPage != nil {
@@ -105,13 +105,13 @@ func (f *assembly) finish(stringPrefix int) (File, error) {
 	return File{Body: b, Size: b.size, Rows: f.rows, Stats: deltaStats(f.cols, f.stats, f.rows, stringPrefix)}, nil
 }
 
-// body reads parts one after the other without joining them.
+// body reads the parts of a file one after the other without joining them.
 type body struct {
 	parts [][]byte
 	size  int64
 	pos   int64
-	part  int   // index of the part that contains pos
-	start int64 // start of that part
+	part  int   // index of the part that contains the position pos
+	start int64 // position of the start of that part
 }
 
 func newBody(parts [][]byte) *body {

@@ -42,7 +42,8 @@ var (
 	}
 )
 
-// orders makes n rows of 386 byte JSON orders, from record number first on, in runs of 1000 of 8 partitions.
+// orders makes the rows of n JSON orders of 386 bytes, beginning with order first. They come in runs of 1000 rows from
+// each of 8 partitions.
 func orders(first, n int) arrow.RecordBatch {
 	r := rand.New(rand.NewPCG(uint64(first), 42))
 	b := array.NewRecordBuilder(memory.DefaultAllocator, orderSchema)
@@ -95,7 +96,7 @@ func orders(first, n int) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// dictionaryOrders is the output of a decoder that interns strings.
+// dictionaryOrders returns the rows of b as a decoder that interns strings makes them: with dictionaries.
 func dictionaryOrders(b arrow.RecordBatch) arrow.RecordBatch {
 	e := newEncoder(mustColumns(orderSchema), 32)
 	e.share = newShare()

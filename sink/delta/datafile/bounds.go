@@ -20,16 +20,16 @@ import (
 // only if seen is true.
 type stat struct {
 	nulls int64
-	seen  bool // there is a value other than NaN
+	seen  bool // there is a value, other than NaN
 	nan   bool // there is a NaN
 
-	minInt, maxInt     int64 // booleans (0 or 1), integers, days, microseconds
+	minInt, maxInt     int64 // bounds of booleans (0 or 1), integers, days and microseconds
 	minFloat, maxFloat float64
-	minBytes, maxBytes []byte // at most cutAt bytes of the value
+	minBytes, maxBytes []byte // bounds of texts and binaries: at most cutAt bytes of the value
 	minDec, maxDec     decimal128.Num
 }
 
-// merge adds the statistics of other rows of the same column.
+// merge adds the statistics o of other rows of the same column.
 func (s *stat) merge(o *stat, k kind) {
 	s.nulls += o.nulls
 	s.nan = s.nan || o.nan
@@ -82,15 +82,15 @@ func (s *stat) bytes(v []byte) {
 	}
 }
 
-// detach copies the byte bounds, which until then alias the rows, and shortens them. A prefix preserves the order of
-// values, so bounds can still be merged afterwards.
+// detach copies and shortens the byte bounds, which alias the rows until then. A prefix preserves the order of values,
+// so bounds can still be merged afterwards.
 func (s *stat) detach(cutAt int) {
 	s.minBytes = bytes.Clone(s.minBytes[:min(len(s.minBytes), cutAt)])
 	s.maxBytes = bytes.Clone(s.maxBytes[:min(len(s.maxBytes), cutAt)])
 }
 
-// maxFooterBound is the longest byte bound in the footer. A longer one is left out, not shortened, because engines
-// take footer bounds for real values of the column.
+// maxFooterBound is the size of the longest byte bound in the footer. A longer bound is left out, not shortened,
+// because engines take footer bounds for real values of the column.
 const maxFooterBound = 64
 
 // cutAt is the number of bytes of a bound to keep. That is enough to detect a bound too long for the footer, and
@@ -100,7 +100,7 @@ func cutAt(stringPrefix int) int { return max(maxFooterBound+1, utf8.UTFMax*(2*s
 // values computes the bounds of a plain array (no dictionary, not nested). It does not set nulls.
 func (s *stat) values(a arrow.Array, v valid) error {
 	if a.Len() == 0 {
-		return nil // it may have no buffers
+		return nil // an empty array may have no buffers
 	}
 	switch a := a.(type) {
 	case *array.Boolean:
@@ -220,7 +220,7 @@ func (s *stat) footer(c *column) metadata.EncodedStatistics {
 	switch c.kind {
 	case kindBool:
 		e.SetMin([]byte{byte(s.minInt)}).SetMax([]byte{byte(s.maxInt)})
-		e.Signed = true // old readers get the old fields, too
+		e.Signed = true // old readers use other fields for the bounds
 	case kindInt, kindDate, kindTimestamp:
 		wide := c.kind == kindTimestamp || c.typ.ID() == arrow.INT64
 		e.SetMin(little(s.minInt, wide)).SetMax(little(s.maxInt, wide))

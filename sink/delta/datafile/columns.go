@@ -16,10 +16,10 @@ type kind uint8
 
 const (
 	kindBool      kind = iota
-	kindInt            // 8 to 64 bits, signed
-	kindDate           // days
-	kindTimestamp      // microseconds
-	kindFloat          // 32 or 64 bits
+	kindInt            // integers of 8 to 64 bits, signed
+	kindDate           // dates: days since 1970
+	kindTimestamp      // timestamps: microseconds since 1970
+	kindFloat          // floats of 32 or 64 bits
 	kindDecimal
 	kindString
 	kindBinary
@@ -32,7 +32,7 @@ const (
 type columns struct {
 	sc     *arrow.Schema
 	root   []*column
-	leaves []leaf // of Parquet, in its order
+	leaves []leaf // the columns of the Parquet file, in its order
 	bounds int    // number of columns with a stat
 }
 
@@ -51,15 +51,15 @@ type leaf struct {
 // as in Arrow and Parquet.
 type column struct {
 	name     string
-	path     string // for error texts
+	path     string // dotted path, for error texts
 	key      []byte // name as a JSON string
 	typ      arrow.DataType
 	kind     kind
 	nullable bool
 	children []*column
-	leaf     int  // index of the Parquet leaf; -1 for structs, lists and maps
-	stat     int  // index of its stat; -1 for structs and below lists and maps
-	indexed  bool // true if Delta's statistics include it
+	leaf     int  // index in leaves; -1 for structs, lists and maps
+	stat     int  // index of the column's stat; -1 for structs and for columns below lists and maps
+	indexed  bool // true if Delta's statistics in the log include the column
 }
 
 func newColumns(sc *arrow.Schema, indexedLeaves int) (*columns, error) {
@@ -95,7 +95,8 @@ func (c *columns) namePaths(pq *schema.Schema) {
 	}
 }
 
-// index marks the first limit leaves in Delta's order, all if limit is negative. n counts the leaves.
+// index marks as indexed the first limit leaves in Delta's order, or all of them if limit is negative. n counts the
+// leaves.
 func index(list []*column, limit int, n *int) {
 	for _, c := range list {
 		if c.kind == kindStruct {
@@ -219,7 +220,7 @@ func jsonString(b, s []byte) []byte {
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(string(s)); err != nil {
-		panic("datafile: a string as JSON: " + err.Error()) // strings can always be encoded
+		panic("datafile: a string as JSON: " + err.Error()) // cannot happen: strings can always be encoded
 	}
 	return append(b, bytes.TrimRight(buf.Bytes(), "\n")...)
 }

@@ -47,7 +47,7 @@ func TestNoRowsNoFile(t *testing.T) {
 	}
 }
 
-// TestRowGroups: the pieces of a batch that follow each other share a row group, and their rows keep the order given.
+// TestRowGroups: consecutive pieces of one batch share a row group, and all rows keep their order.
 func TestRowGroups(t *testing.T) {
 	sc, a := columnOf(i64, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	_, b := columnOf(i64, 10, 11)
@@ -198,7 +198,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// many returns pieces of n batches, and a schema, for files of one row group each.
+// many returns n pieces of one batch each, their schema, and options for which each piece becomes a file of one row
+// group.
 func many(n int) (*arrow.Schema, []connector.Piece, Options) {
 	sc, b := columnOf(i64, 1, 2, 3)
 	pieces := make([]connector.Piece, n)
@@ -208,7 +209,8 @@ func many(n int) (*arrow.Schema, []connector.Piece, Options) {
 	return sc, pieces, Options{TargetSize: 1, Parallel: 3}
 }
 
-// TestErrorOfYield: an error of yield ends the encoding and is returned unchanged. TestMain checks that no goroutine is left.
+// TestErrorOfYield: if yield returns an error, the encoding ends and Encode returns that error unchanged. TestMain
+// checks that no goroutine is left.
 func TestErrorOfYield(t *testing.T) {
 	sc, pieces, o := many(20)
 	broken, calls := errors.New("upload failed"), 0
@@ -257,7 +259,7 @@ func TestCancelWaits(t *testing.T) {
 	})
 }
 
-// slow is a record batch whose columns take a while to read after ctx has ended.
+// slow is a record batch that delays the reading of its columns once ctx has ended.
 type slow struct {
 	arrow.RecordBatch
 	ctx  context.Context //nolint:containedctx // of the test
@@ -271,7 +273,8 @@ func (s slow) Column(i int) arrow.Array {
 	return s.RecordBatch.Column(i)
 }
 
-// TestPanics: a panic in an encoder becomes an error. A panic in yield reaches the caller and leaves no goroutine.
+// TestPanics: a panic in an encoder becomes an error. A panic in yield reaches the caller of Encode and leaves no
+// goroutine.
 func TestPanics(t *testing.T) {
 	sc, pieces, o := many(20)
 	pieces[4].Rows = panicking{pieces[4].Rows}
@@ -293,7 +296,7 @@ type panicking struct{ arrow.RecordBatch }
 
 func (panicking) Column(int) arrow.Array { panic("no such column") }
 
-// watched is a record batch that calls count once, when an encoder first reads it.
+// watched is a record batch that calls count when an encoder first reads it.
 type watched struct {
 	arrow.RecordBatch
 	once  sync.Once
@@ -321,7 +324,7 @@ func TestWindow(t *testing.T) {
 	files, seen := 0, 0
 	err := Encode(t.Context(), sc, pieces, o, func(File) error {
 		files++
-		// While this file is uploaded the encoders start as many as they may.
+		// While this file is uploaded, the encoders begin with as many row groups as the window allows.
 		for ; seen < min(files+o.Parallel, len(pieces)); seen++ {
 			<-all
 		}
@@ -338,7 +341,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestNothingRefersToTheRows: a file stays intact after the memory of its rows was freed or overwritten.
+// TestNothingRefersToTheRows: an encoded file stays intact after the memory of its rows was freed or overwritten.
 func TestNothingRefersToTheRows(t *testing.T) {
 	sc := schemaOf(nullable("n", i64), nullable("s", str))
 	make1 := func() (numbers, text []byte, b arrow.RecordBatch) {
@@ -386,7 +389,7 @@ func TestNothingRefersToTheRows(t *testing.T) {
 	}
 }
 
-// TestDetach: bounds of a row group keep none of its rows in memory.
+// TestDetach: the bounds of a row group do not keep its rows in memory.
 func TestDetach(t *testing.T) {
 	text := []byte(strings.Repeat("x", 100))
 	s := stat{minBytes: text[:5], maxBytes: text}
@@ -397,7 +400,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// TestReferences: all references to arrays are released.
+// TestReferences: Encode releases all references to arrays that it takes.
 func TestReferences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
@@ -464,7 +467,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestValidRuns compares the bitmap with a list of booleans.
+// TestValidRuns compares the runs of valid rows in a bitmap with those in a list of booleans.
 func TestValidRuns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SliceOfN(rapid.Bool(), 0, 200).Draw(t, "rows")
@@ -478,7 +481,7 @@ func TestValidRuns(t *testing.T) {
 				n++
 			}
 		}
-		for i := len(want); i < 8*len(v); i++ { // the bits after the last row have no meaning
+		for i := len(want); i < 8*len(v); i++ { // bits after the last row have no meaning, so the test sets some
 			v[i/8] |= 1 << (i % 8)
 		}
 		got, end := make([]bool, len(want)), -1

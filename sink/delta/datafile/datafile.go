@@ -36,9 +36,9 @@ type Options struct {
 	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel shares for this call
 	// only.
 	Shares *Shares
-	// Progress, unless nil, is called on the goroutine of Encode. done is the number of pieces, from the first on, that
-	// Encode no longer uses. encoded is the number of bytes of the unfinished file in memory; it is 0 once yield has
-	// returned.
+	// Progress, unless nil, is called on the goroutine of Encode. done is the number of pieces, counted from the first,
+	// that Encode no longer uses. encoded is the number of bytes of the unfinished file in memory; it is 0 once yield
+	// has returned.
 	Progress func(done int, encoded int64)
 }
 
@@ -190,7 +190,7 @@ func (e *encoder) protected(ctx context.Context, c chunk) (g encoded) {
 type chunk struct {
 	rows   arrow.RecordBatch
 	ranges [][2]int64
-	pieces int // number of all pieces up to the end of this chunk
+	pieces int // number of pieces from the first one of the call up to the end of this chunk
 }
 
 // largeRow is the row size from which on pages become much larger than usual. The Parquet writer holds several copies

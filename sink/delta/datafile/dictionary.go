@@ -23,7 +23,7 @@ const (
 // dictionaries builds dictionary arrays. It is for one goroutine.
 type dictionaries struct {
 	seed  maphash.Seed
-	table []int32 // 1 + entry, by hash; 0 is free
+	table []int32 // hash table of 1 + index of an entry; 0 is a free place
 }
 
 func newDictionaries() *dictionaries {
@@ -43,7 +43,7 @@ func (d *dictionaries) encode(a arrow.Array, v valid) *array.Dictionary {
 	entries := make([][]byte, 0, 64)
 	size, values, room := 0, 0, true
 	indices := make([]int32, n)
-	last := int32(-1) // runs of one value are common, so compare before hashing
+	last := int32(-1) // rows often repeat the value before them, so compare before hashing
 	v.runs(n, func(from, to int) {
 		values += to - from
 		for i := from; i < to && room; i++ {
@@ -85,7 +85,7 @@ func (d *dictionaries) encode(a arrow.Array, v valid) *array.Dictionary {
 // textOf returns the offsets of a string or binary array slice, and its bytes from the first offset on.
 func textOf(a arrow.Array) (offsets []int32, text []byte) {
 	if a.Len() == 0 {
-		return nil, nil // it may have no buffers
+		return nil, nil // an empty array may have no buffers
 	}
 	switch a := a.(type) {
 	case *array.String:
@@ -114,8 +114,8 @@ func buildText(t arrow.DataType, n int, value func(i int) (text []byte, ok bool)
 }
 
 // usable reports whether the Parquet writer accepts a dictionary array as it is. The writer requires entries that begin
-// at the start of their buffer, no null entry and at least one value. A dictionary that is large for its rows, as after
-// slicing, is not usable either: it would make the file larger.
+// at the start of their buffer, no null entry and at least one value. A dictionary with many more entries than rows, as
+// after slicing, is not usable either: it would make the file larger.
 func usable(d *array.Dictionary) bool {
 	dict := d.Dictionary()
 	if d.Len() == 0 || dict.Len() == 0 || dict.NullN() > 0 {
@@ -133,7 +133,7 @@ func usedEntries(d *array.Dictionary, v valid) (valid, error) {
 	used := newValid(d.Dictionary().Len())
 	n, outside := uint(d.Dictionary().Len()), false
 	mark := func(k uint) {
-		if k >= n { // includes negative indices
+		if k >= n { // also true for a negative index, which is a large k
 			outside = true
 			return
 		}

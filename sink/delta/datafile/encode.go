@@ -19,11 +19,11 @@ import (
 type encoder struct {
 	cols  *columns
 	cutAt int
-	share *share // set while it encodes
+	share *share // the working memory, set while it encodes
 
-	// State of the current chunk, filled by shape.
+	// State of the current chunk, which shape fills: the statistics of the columns,
 	stats   []stat
-	choices []choice // per leaf
+	choices []choice // and the encoding of each leaf
 }
 
 // encoded is a row group: its footer entry with offsets into body, the column chunks in order, and the statistics of
@@ -116,7 +116,7 @@ func (e *encoder) write(ctx context.Context, arrays []arrow.Array) (*metadata.Fi
 	}
 	for i, a := range arrays {
 		if err := ctx.Err(); err != nil {
-			return nil, err // the buffer holds half a file and is not used
+			return nil, err // the buffer then has an incomplete file and is not used
 		}
 		if err := w.WriteColumnData(a); err != nil {
 			return nil, fmt.Errorf("column %s: %w", e.cols.root[i].path, err)
@@ -182,12 +182,12 @@ type choice struct {
 	dictionary bool
 	// costly means that the Parquet writer drops the dictionary if the first thousand values do not repeat.
 	costly bool
-	plain  bool // no codec
+	plain  bool // without compression
 }
 
 var choiceDictionary = choice{encoding: parquet.Encodings.Plain, dictionary: true}
 
-// choiceOf returns the choice for kinds whose values need not be sampled. Delta-packed integers leave nothing to
+// choiceOf returns the encoding for kinds whose values need not be sampled. Delta-packed integers leave nothing to
 // compress and cost a tenth of a dictionary.
 func choiceOf(k kind) choice {
 	switch k {

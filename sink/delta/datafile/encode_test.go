@@ -20,8 +20,8 @@ import (
 	"sluice/connector"
 )
 
-// TestRoundTrip: all rows come back in order, all values are within the bounds, null counts are exact, the footer
-// agrees, and neither Parallel nor the form of text columns makes a difference.
+// TestRoundTrip: all rows are read back in order. All values are within the bounds, null counts are exact, and the
+// footer agrees with the values. Neither Parallel nor dictionaries for text columns make a difference.
 func TestRoundTrip(t *testing.T) { rapid.Check(t, roundTrip) }
 
 // FuzzRoundTrip searches for rows for which TestRoundTrip would fail.
@@ -61,7 +61,8 @@ func roundTrip(t *rapid.T) {
 			t.Fatalf("file %d differs with Parallel %d", i, o.Parallel)
 		}
 	}
-	o.TargetSize = 0 // plain text may be larger in Parquet, so that files would end at other rows
+	// Files are not split: text without dictionaries may be larger in Parquet, so files would end at other rows.
+	o.TargetSize = 0
 	dict, plain := encodeAllFiles(t, sc, pieces, o), encodeAllFiles(t, sc, plainPieces(t, pieces), o)
 	for i := range dict {
 		if d := cmp.Diff(dict[i].Stats, plain[i].Stats); d != "" {
@@ -72,7 +73,7 @@ func roundTrip(t *rapid.T) {
 	}
 }
 
-// plainPieces replaces the dictionary columns at the top by plain ones.
+// plainPieces replaces the dictionary columns of the batches by plain ones, except those inside of nested columns.
 func plainPieces(tb tester, pieces []connector.Piece) []connector.Piece {
 	tb.Helper()
 	known := map[arrow.RecordBatch]arrow.RecordBatch{}
@@ -159,7 +160,7 @@ func checkStats(tb tester, sc *arrow.Schema, f *result, o Options) {
 	}
 }
 
-// expectedBounds reports which bounds a leaf must have.
+// expectedBounds reports whether the statistics must have a lower and an upper bound for a leaf.
 func expectedBounds(l leafValues, prefix int) (low, high bool) {
 	if l.repeated || l.typ.ID() == arrow.BINARY {
 		return false, false
@@ -195,7 +196,8 @@ func expectedBounds(l leafValues, prefix int) (low, high bool) {
 		return year(lo.(int64)) >= 1 && year(lo.(int64)) <= 9999, year(h) >= 1 && h <= 253402300799_999000
 	case *arrow.StringType:
 		_, low = lowerBound([]byte(lo.(string)), prefix)
-		_, high = upperBound([]byte(hi.(string)), prefix) // text_test.go tests lowerBound and upperBound
+		// Here only its existence matters; text_test.go tests lowerBound and upperBound.
+		_, high = upperBound([]byte(hi.(string)), prefix)
 		return low, high
 	}
 	return true, true
@@ -239,8 +241,8 @@ func btoi(b bool) int {
 
 func ratOf(s string) *big.Rat { r, _ := new(big.Rat).SetString(s); return r }
 
-// compareBound parses a bound as readers do and compares it with a value. It returns 0 if the bound is the value, rounded
-// away from the other values (down if side is negative, else up) where bounds are rounded.
+// compareBound parses a bound as readers do, and compares it with the value v; 0 means that the bound may stand for v.
+// Bounds of some types are rounded: 0 then also means that the bound is v rounded down (side negative) or up.
 func compareBound(tb tester, t arrow.DataType, bound, v any, side int) int {
 	tb.Helper()
 	number := func() string { return string(bound.(json.Number)) }
@@ -298,8 +300,8 @@ func compareBound(tb tester, t arrow.DataType, bound, v any, side int) int {
 	}
 }
 
-// checkFooter checks the footer's statistics of each row group by its values, so that an engine that prunes by them skips
-// no row of interest. It also checks that the footer has no statistics that this package does not write.
+// checkFooter compares the footer's statistics of each row group with its values, so that no engine that prunes by them
+// skips a row that it wants. It also fails if the footer has statistics that this package must not write.
 func checkFooter(tb tester, sc *arrow.Schema, f *result) {
 	tb.Helper()
 	next, row := int64(len(magic)), int64(0)
@@ -381,7 +383,7 @@ func tooLong(v any) bool {
 	return false
 }
 
-// plainValue decodes Parquet's plain encoding.
+// plainValue decodes a value in Parquet's plain encoding.
 func plainValue(t arrow.DataType, b []byte) any {
 	if b == nil {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"sluice/connector"
 )
 
-// TestLayout: orders in several pages and row groups are read back unchanged, whether their text columns are plain or
-// dictionary arrays. Every leaf has the encoding that fits its type and values.
+// TestLayout: orders that fill several pages and row groups are read back unchanged, whether their text columns are
+// plain or dictionary arrays. Every leaf has the encoding that is right for its type and values.
 func TestLayout(t *testing.T) {
 	a, b := orders(0, 12_000), orders(12_000, 3_000)
 	plain := []connector.Piece{pieceOf(a), {Rows: b, From: 100, To: 1000}, {Rows: b, From: 1001, To: 3000}}
@@ -89,7 +89,8 @@ func checkEncodings(t *testing.T, f *result) {
 					parquet.Encodings.RLEDict: dict, parquet.Encodings.PlainDict: dict, parquet.Encodings.Plain: bare,
 					parquet.Encodings.DeltaBinaryPacked: delta, parquet.Encodings.DeltaLengthByteArray: length,
 				}[parquet.Encoding(p.Encoding())]
-				if ok && g == 0 && got != kind { // the other row group is small, so less repeats in it
+				// Only the first row group is checked; the other one is small, so its values repeat less.
+				if ok && g == 0 && got != kind {
 					t.Errorf("%s is encoded as %s, want %s", path, got, kind)
 				}
 			}
@@ -100,7 +101,7 @@ func checkEncodings(t *testing.T, f *result) {
 			if kind == delta || path == "shipping.lat" {
 				codec = compress.Codecs.Uncompressed
 			}
-			if c.Compression() != codec && path != "total" { // the digits of total are close to the limit of the codec's choice
+			if c.Compression() != codec && path != "total" { // total compresses so little that either codec may be chosen
 				t.Errorf("%s is compressed with %s", path, c.Compression())
 			}
 		}
@@ -110,8 +111,8 @@ func checkEncodings(t *testing.T, f *result) {
 	}
 }
 
-// TestAmbiguousPaths: the name of a column may equal the dotted path of a field of another. Both are encoded correctly,
-// although the Parquet writer finds its options by path.
+// TestAmbiguousPaths: a column may be named "b.a" beside a column b with the field a. Both are encoded correctly,
+// although the Parquet writer finds its options by the dotted path.
 func TestAmbiguousPaths(t *testing.T) {
 	sc := schemaOf(nullable("b.a", str), nullable("b", arrow.StructOf(nullable("a", i64))))
 	f := one(t, sc, Options{}, batchOf(sc, []any{"x", []any{1}}, []any{"x", []any{2}}, []any{"x", nil}))
@@ -123,8 +124,8 @@ func TestAmbiguousPaths(t *testing.T) {
 	}
 }
 
-// TestDictionaryGivenUp: a dictionary may grow beyond its page while a column chunk is written. The chunk then has
-// pages of two encodings, and is the same every time.
+// TestDictionaryGivenUp: the Parquet writer gives a dictionary up when it outgrows its page. The column chunk then has
+// pages of two encodings, and encoding it again gives the same bytes.
 func TestDictionaryGivenUp(t *testing.T) {
 	b := array.NewFloat64Builder(memory.DefaultAllocator)
 	for i := range 270_000 {
@@ -145,7 +146,8 @@ func TestDictionaryGivenUp(t *testing.T) {
 	}
 }
 
-// TestLargeDictionary: a dictionary array whose dictionary is too large for its page is written as plain text.
+// TestLargeDictionary: a dictionary array whose dictionary is larger than a dictionary page may be is written as plain
+// text.
 func TestLargeDictionary(t *testing.T) {
 	in, sc := schemaOf(nullable("x", dictionary)), schemaOf(nullable("x", str))
 	var rows [][]any

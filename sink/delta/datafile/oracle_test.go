@@ -21,9 +21,9 @@ import (
 	"sluice/connector"
 )
 
-// The oracle reads files back with another reader and computes from the values what the statistics must be. Values are
-// bool, int64 (integers, days, microseconds), float64, string, blob, digits, []any (structs in the schema's order, lists,
-// key and value) and nil.
+// The oracle reads files back with another Parquet reader, and computes from the values what the statistics must be.
+// Values are bool, int64 (integers, days, microseconds), float64, string, blob, digits (decimals), []any (structs in
+// the schema's order, lists, key and value) and nil.
 type (
 	blob   string
 	digits string // a decimal
@@ -98,7 +98,7 @@ func cell(t arrow.DataType, a arrow.Array, i int) any {
 	panic(fmt.Sprintf("%T", a))
 }
 
-// rowsOf returns the rows of pieces as the schema has them.
+// rowsOf returns the rows of pieces, with the columns in the order and types of the schema.
 func rowsOf(sc *arrow.Schema, pieces []connector.Piece) [][]any {
 	var rows [][]any
 	for _, p := range pieces {
@@ -169,12 +169,13 @@ func (r *result) read(tb tester, sc *arrow.Schema) {
 	}
 }
 
-// leafValues is a leaf as Delta counts them, with its values of some rows. Those below null structs are nil.
+// leafValues is a leaf column in the order in which Delta counts leaves, with its values of some rows. A value below a
+// null struct is nil.
 type leafValues struct {
 	path     []string
 	typ      arrow.DataType
 	values   []any
-	parquet  int // the leaf's number in Parquet, or of its first one
+	parquet  int // the number of this leaf, or of its first leaf, among the leaves of Parquet
 	repeated bool
 }
 
@@ -248,7 +249,7 @@ func parseStats(tb tester, text string) statsJSON {
 	return s
 }
 
-// at returns the value at a path through nested maps. ok is false if a part of the path is missing.
+// at returns the value at a path through nested maps; ok is false if the path does not exist.
 func at(m map[string]any, path []string) (any, bool) {
 	for _, p := range path[:len(path)-1] {
 		m, _ = m[p].(map[string]any)
@@ -257,7 +258,7 @@ func at(m map[string]any, path []string) (any, bool) {
 	return v, ok
 }
 
-// count returns the number of values in nested maps.
+// count returns the number of values in nested maps, not counting the maps.
 func count(m map[string]any) int {
 	n := 0
 	for _, v := range m {

@@ -16,12 +16,12 @@ import (
 )
 
 // random makes schemas, rows and pieces. It assembles arrays from buffers, so that they can have what builders never
-// make: values below null structs, elements in null lists, offsets, unused and repeated dictionary entries.
+// make: values below null structs, elements in null lists, offsets, and dictionary entries that are unused or repeated.
 type random struct {
 	*rand.Rand
-	nulls    float64 // share of nulls in nullable columns
-	distinct uint64  // bound of the number of distinct values
-	broken   bool    // strings may not be UTF-8
+	nulls    float64 // the share of nulls in nullable columns
+	distinct uint64  // the largest number of distinct values of a column
+	broken   bool    // true if strings may be invalid UTF-8
 }
 
 func newRandom(seed uint64) *random {
@@ -47,7 +47,7 @@ func (r *random) fields(n, depth int) []arrow.Field {
 		fields = append(fields, arrow.Field{Name: string(rune('a' + i)), Type: r.typ(depth), Nullable: !r.chance(3)})
 	}
 	if n > 1 && r.chance(10) {
-		fields[0].Name = "b.a" // the dotted path of a field of b, if b is a struct
+		fields[0].Name = "b.a" // if b is a struct with a field a, its dotted path is the same
 	}
 	return fields
 }
@@ -78,7 +78,7 @@ func (r *random) typ(depth int) arrow.DataType {
 	}
 }
 
-// column makes n values of a type. Fields may change places, and nullable ones may be missing.
+// column makes n values of a type. The fields of structs may be in another order, and nullable fields may be missing.
 func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 	switch t := t.(type) {
 	case *arrow.StructType:
@@ -88,7 +88,7 @@ func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 		for i, c := range children {
 			data[i] = c.Data()
 			if rows != nil && data[i].Buffers()[0] == nil && data[i].Offset() == 0 && r.chance(2) {
-				// As builders do it: in a null struct all fields are null, also the required ones.
+				// Builders make null structs in this way: all of their fields are null, also the required ones.
 				buffers := append([]*memory.Buffer{rows}, data[i].Buffers()[1:]...)
 				below := array.NewData(c.DataType(), n, buffers, data[i].Children(), array.UnknownNullCount, 0)
 				if d, ok := c.(*array.Dictionary); ok {
@@ -97,7 +97,7 @@ func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 				data[i] = below
 			}
 			if !fields[i].Nullable && nullable && r.chance(2) {
-				fields[i].Nullable = true // the array may say so, as long as the values keep to the schema
+				fields[i].Nullable = true // the array may declare a required field nullable, as long as it has no null
 			}
 		}
 		return fromData(arrow.StructOf(fields...), n, []*memory.Buffer{rows}, data, array.UnknownNullCount)
@@ -133,7 +133,7 @@ func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 	return b.NewArray()
 }
 
-// row makes the columns of a struct or of a batch, n rows each.
+// row makes the columns of a struct or of a batch, with n values each. It returns their fields as well.
 func (r *random) row(want []arrow.Field, n int) ([]arrow.Field, []arrow.Array) {
 	var fields []arrow.Field
 	var columns []arrow.Array
@@ -179,7 +179,7 @@ func (r *random) offsets(n int) (*memory.Buffer, int) {
 	return memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets)), int(offsets[n])
 }
 
-// maybeDictionary turns some text columns into dictionary arrays of all kinds.
+// maybeDictionary turns some text columns into dictionary arrays, with every type of index.
 func (r *random) maybeDictionary(a arrow.Array) arrow.Array {
 	if id := a.DataType().ID(); id != arrow.STRING && id != arrow.BINARY || r.chance(2) {
 		return a
@@ -228,7 +228,7 @@ func (r *random) maybeDictionary(a arrow.Array) arrow.Array {
 		}
 	}
 	dict := entries.NewArray()
-	if r.chance(4) { // the same entries, not at the start of their buffers
+	if r.chance(4) { // the same dictionary entries, in a slice that does not begin at the start of its buffers
 		more, err := array.Concatenate([]arrow.Array{a, dict}, memory.DefaultAllocator)
 		if err != nil {
 			panic(err)
@@ -325,7 +325,7 @@ func (r *random) text(x uint64) string {
 	return b.String()
 }
 
-// batch makes n rows, as a slice of a larger batch now and then.
+// batch makes n rows. Now and then they are a slice of a larger batch.
 func (r *random) batch(sc *arrow.Schema, n int) arrow.RecordBatch {
 	extra := r.IntN(2) * 7
 	fields, columns := r.row(sc.Fields(), n+extra)
@@ -347,7 +347,7 @@ func (r *random) pieces(sc *arrow.Schema) []connector.Piece {
 		default:
 			for at := int64(0); at < n && len(pieces) < 30; {
 				to := min(n, at+r.Int64N(n+1))
-				if !r.chance(3) { // else the piece is left out, as rows of an earlier session are
+				if !r.chance(3) { // otherwise the piece is left out, as Decide leaves rows of an earlier session out
 					pieces = append(pieces, connector.Piece{Rows: b, From: at, To: to})
 				}
 				at = to

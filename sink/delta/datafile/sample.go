@@ -14,13 +14,13 @@ const (
 	sampleSize = 4096
 	// repeating is the share of distinct values in a sample below which the column gets a dictionary.
 	repeating = 0.85
-	// compressible is the ratio of compressed to plain size of a sample below which the column is compressed.
+	// compressible is the ratio of the compressed to the plain size of a sample below which the column is compressed.
 	compressible = 0.9
 )
 
 // sample examines some values of a column. It is for one goroutine.
 type sample struct {
-	set  []uint64 // open addressing by hash
+	set  []uint64 // hash table of hashes with open addressing
 	full []bool
 	out  []byte
 }

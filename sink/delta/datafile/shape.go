@@ -34,7 +34,7 @@ func (e *encoder) shape(c *column, a arrow.Array, above valid) (arrow.Array, err
 			return nil, fmt.Errorf("column %s must not be null, %d rows are", c.path, n)
 		}
 	}
-	// A leaf below lists and maps has no statistics.
+	// A leaf below lists and maps has no entry in e.stats: its statistics are discarded.
 	s := &stat{}
 	if c.stat >= 0 {
 		s = &e.stats[c.stat]
@@ -54,7 +54,7 @@ func (e *encoder) shape(c *column, a arrow.Array, above valid) (arrow.Array, err
 	case kindBool, kindInt, kindDate, kindTimestamp, kindDecimal:
 		e.choices[c.leaf] = choiceOf(c.kind)
 	}
-	if c.stat >= 0 || c.kind == kindDecimal { // decimals also need the check of their digits
+	if c.stat >= 0 || c.kind == kindDecimal { // decimals are also checked for their number of digits
 		if err := s.values(a, own); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.path, err)
 		}
@@ -120,7 +120,7 @@ func unknown(fields []arrow.Field, known []*column) string {
 		if !names[f.Name] {
 			return f.Name
 		}
-		names[f.Name] = false // a second field of the same name is unknown
+		names[f.Name] = false // a second field with this name makes it ambiguous
 	}
 	return ""
 }
@@ -156,7 +156,7 @@ func presentElements(a *array.List, own valid) (arrow.Array, []int32, error) {
 		return array.NewSlice(a.ListValues(), 0, 0), offsets, nil
 	}
 	old := a.Offsets()[a.Data().Offset():][:n+1]
-	hidden := false // elements of a null list, or below a null struct
+	hidden := false // true if there are elements of a null list, or of a list below a null struct
 	for i := range n {
 		length := old[i+1] - old[i]
 		if !own.has(i) && length != 0 {
@@ -178,7 +178,7 @@ func presentElements(a *array.List, own valid) (arrow.Array, []int32, error) {
 	return elements, offsets, err
 }
 
-// concatenate joins arrays and releases them.
+// concatenate joins arrays into one and releases the given ones.
 func concatenate(parts []arrow.Array) (arrow.Array, error) {
 	defer func() {
 		for _, p := range parts {

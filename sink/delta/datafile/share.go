@@ -12,7 +12,7 @@ import (
 // at a time as there are shares. Each share keeps its buffers for the next row group.
 type Shares struct {
 	free  chan *share
-	whole chan struct{} // for one caller at a time, who takes all shares
+	whole chan struct{} // held by the one caller at a time that collects all shares
 }
 
 // NewShares returns n shares.
@@ -65,7 +65,8 @@ func (s *Shares) put(taken []*share) {
 // share is the working memory of one encoder. A waiting encoder has no memory, so all tables may wait at the same
 // time.
 type share struct {
-	buf          bytes.Buffer // a file of one row group; kept, because regrowing it is a third of all allocation
+	// The file of one row group; kept for the next one, because growing it anew is a third of all allocation.
+	buf          bytes.Buffer
 	memory       recycler
 	dictionaries *dictionaries
 	sample       *sample
@@ -73,17 +74,17 @@ type share struct {
 
 func newShare() *share { return &share{dictionaries: newDictionaries(), sample: newSample()} }
 
-// keptBytes is the most that a share keeps of each kind of buffer.
+// keptBytes is the size in bytes up to which a share keeps each kind of buffer for the next row group.
 const keptBytes = 16 << 20
 
 // recycler is an [memory.Allocator] that reuses freed memory. It is for one goroutine.
 type recycler struct {
-	free  [bits.UintSize][][]byte // by size class, a power of two
+	free  [bits.UintSize][][]byte // the free buffers by size class: buffers of class i have 2^i bytes
 	kept  int
-	scrub bool // in tests: overwrite freed memory
+	scrub bool // true in tests: freed memory is overwritten
 }
 
-const smallest = 6 // 64 bytes, Arrow's alignment
+const smallest = 6 // the smallest class: 2^6 = 64 bytes, Arrow's alignment
 
 // Allocate implements [memory.Allocator]. The memory is zeroed, as Go's is.
 func (r *recycler) Allocate(size int) []byte {

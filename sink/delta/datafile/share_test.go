@@ -11,7 +11,8 @@ import (
 	"sluice/connector"
 )
 
-// Memory from a recycler is zeroed, belongs to one borrower at a time, and keeps its content when it grows.
+// TestRecycler: memory from a recycler is zeroed, belongs to one borrower at a time, and keeps its content when it
+// grows.
 func TestRecycler(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &recycler{scrub: true}
@@ -66,8 +67,8 @@ func TestRecycler(t *testing.T) {
 	})
 }
 
-// Tables that share encoders, which overwrite freed memory, get the same files as alone; and the calls of Progress
-// cover every piece.
+// TestShares: tables that share encoders get the same files as a table alone, although the test overwrites freed
+// memory. The calls of Progress cover every piece.
 func TestShares(t *testing.T) {
 	pieces := func(seed int) (all []connector.Piece) {
 		for i := range 4 {

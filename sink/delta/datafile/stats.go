@@ -28,8 +28,8 @@ func deltaStats(cols *columns, stats []stat, rows int64, stringPrefix int) strin
 	return string(append(b, '}'))
 }
 
-// appendObject renders the columns of one level. It omits columns for which add appends nothing, and structs without
-// any rendered field.
+// appendObject renders the columns of one level of the schema. It omits columns for which add appends nothing, and
+// structs without any rendered field.
 func appendObject(b []byte, list []*column, add func([]byte, *column) []byte) []byte {
 	b = append(b, '{')
 	first := true
@@ -81,7 +81,7 @@ func appendMin(b []byte, c *column, s *stat, stringPrefix int) []byte {
 			return b
 		}
 		if s.minFloat == 0 {
-			return append(b, "-0.0"...) // some engines order -0.0 before 0.0
+			return append(b, "-0.0"...) // some engines order -0.0 before 0.0, so a minimum of zero is -0.0
 		}
 		return appendFloat(b, s.minFloat)
 	case kindDecimal:
@@ -91,7 +91,7 @@ func appendMin(b []byte, c *column, s *stat, stringPrefix int) []byte {
 			return jsonString(b, bound)
 		}
 		return b
-	case kindBinary, kindStruct, kindList, kindMap: // only their nulls are counted
+	case kindBinary, kindStruct, kindList, kindMap: // values of these kinds have no bounds: only their nulls are counted
 	}
 	return b
 }
@@ -117,7 +117,7 @@ func appendMax(b []byte, c *column, s *stat, stringPrefix int) []byte {
 		return appendTime(b, time.UnixMilli(ms), timestampLayout(c))
 	case kindFloat:
 		if s.nan || math.IsInf(s.maxFloat, 0) {
-			return b // NaN is the greatest value for most engines
+			return b // the column has a NaN, which is the greatest value for most engines: it gets no upper bound
 		}
 		if s.maxFloat == 0 {
 			return append(b, "0.0"...)

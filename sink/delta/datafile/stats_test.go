@@ -28,7 +28,7 @@ func nullable(name string, t arrow.DataType) arrow.Field {
 
 func schemaOf(fields ...arrow.Field) *arrow.Schema { return arrow.NewSchema(fields, nil) }
 
-// batchOf makes a record batch of values as [cell] returns them. An int stands for an int64.
+// batchOf makes a record batch from values of the forms that [cell] returns. An int stands for an int64.
 func batchOf(sc *arrow.Schema, rows ...[]any) arrow.RecordBatch {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, sc)
 	for _, row := range rows {
@@ -94,7 +94,7 @@ func appendValue(b array.Builder, v any) {
 	}
 }
 
-// one encodes batches into one file, a row group each.
+// one encodes batches into one file, each batch as a row group.
 func one(t *testing.T, sc *arrow.Schema, o Options, batches ...arrow.RecordBatch) result {
 	t.Helper()
 	var pieces []connector.Piece
@@ -126,7 +126,7 @@ func TestDeltaBounds(t *testing.T) {
 		name      string
 		typ       arrow.DataType
 		values    []any
-		low, high string // JSON, "" for none
+		low, high string // the bounds as JSON; "" for none
 	}{
 		{"integers", i64, []any{5, nil, -3, math.MaxInt64}, "-3", "9223372036854775807"},
 		{"the smallest byte", arrow.PrimitiveTypes.Int8, []any{-128, 127}, "-128", "127"},
@@ -213,8 +213,8 @@ func TestDeltaBounds(t *testing.T) {
 	}
 }
 
-// TestStatsNest: the statistics have the shape of the schema, nulls of a struct count as nulls of its fields, several
-// row groups make one set of bounds, and leaves beyond the indexed ones are not named.
+// TestStatsNest: the statistics have the shape of the schema. Nulls of a struct count as nulls of its fields, several
+// row groups have one set of bounds, and leaves after the indexed ones do not appear.
 func TestStatsNest(t *testing.T) {
 	sc := schemaOf(
 		arrow.Field{Name: "id", Type: i64},
@@ -238,7 +238,8 @@ func TestStatsNest(t *testing.T) {
 	}
 }
 
-// TestNaNInAnotherRowGroup: a NaN in one row group removes the maximum of the whole file.
+// TestNaNInAnotherRowGroup: if one row group has a NaN, the statistics of the whole file have no maximum for the
+// column.
 func TestNaNInAnotherRowGroup(t *testing.T) {
 	sc, a := columnOf(f64, 1.0, 2.0)
 	_, b := columnOf(f64, math.NaN())
@@ -250,8 +251,8 @@ func TestNaNInAnotherRowGroup(t *testing.T) {
 	}
 }
 
-// TestRowGroupsPrune: with the statistics in the footer, a reader can skip row groups by integers, by timestamps, and
-// by strings that were plain or dictionary arrays.
+// TestRowGroupsPrune: with the footer's statistics, a reader can skip row groups by their integers, timestamps and
+// strings, whether the strings were plain or dictionary arrays.
 func TestRowGroupsPrune(t *testing.T) {
 	sc := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", str), nullable("d", str))
 	in := schemaOf(nullable("n", i64), nullable("t", timestamp), nullable("s", str), nullable("d", dictionary))

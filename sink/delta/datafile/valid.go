@@ -13,7 +13,7 @@ type valid []byte
 
 func newValid(n int) valid { return make(valid, (n+63)/64*8) }
 
-// and returns the rows that are valid in both v and the array: a value below a null struct does not count.
+// and returns the rows that are valid in both v and the array, because a value below a null struct does not count.
 func (v valid) and(a arrow.Array) valid {
 	if a.NullBitmapBytes() == nil || a.NullN() == 0 {
 		return v
@@ -46,7 +46,7 @@ func (v valid) runs(n int, f func(from, to int)) {
 		}
 		return
 	}
-	from := -1 // start of the open run
+	from := -1 // start of the present run of valid rows, -1 outside of one
 	for base := 0; base < n; base += 64 {
 		word := binary.LittleEndian.Uint64(v[base/8:])
 		if left := n - base; left < 64 {
@@ -64,7 +64,7 @@ func (v valid) runs(n int, f func(from, to int)) {
 			}
 			ones := bits.TrailingZeros64(^rest)
 			if at+ones >= 64 {
-				break // the run continues in the next word
+				break // the run reaches into the next word
 			}
 			at += ones
 			f(from, base+at)

@@ -84,7 +84,7 @@ type Add struct {
 	Size             int64              `json:"size"`
 	ModificationTime int64              `json:"modificationTime"` // milliseconds since 1970
 	DataChange       bool               `json:"dataChange"`
-	Stats            string             `json:"stats,omitempty"` // JSON
+	Stats            string             `json:"stats,omitempty"` // statistics as JSON
 	Tags             map[string]*string `json:"tags,omitempty"`
 	// DeletionVector is nil in every table that this package can write.
 	DeletionVector json.RawMessage `json:"deletionVector,omitempty"`

@@ -58,9 +58,9 @@ func (b *budget) take(n int64) error {
 // keeper counts the memory of the parsed lines of one commit.
 type keeper struct {
 	budget *budget
-	alone  bool  // no other commit is read in parallel; adds and removes are then not counted
-	heads  int64 // cost of the actions other than adds and removes
-	kept   int64 // reserved from the budget and not returned
+	alone  bool  // no other commit is read in parallel; adds and removes then do not count
+	heads  int64 // cost of the actions of the commit other than adds and removes
+	kept   int64 // bytes reserved from the budget and not returned yet
 }
 
 // hold reserves n bytes of the budget. They stay reserved until giveUp, or until the budget itself is no longer used.
@@ -74,7 +74,7 @@ func (k *keeper) hold(n int64) error {
 
 // giveUp returns the reservation of a commit that is not used.
 func (k *keeper) giveUp() {
-	_ = k.budget.take(-k.kept) // returning cannot fail
+	_ = k.budget.take(-k.kept) // cannot fail: a negative number returns bytes
 	k.kept = 0
 }
 
@@ -103,7 +103,7 @@ func (k *keeper) line(text []byte, want Kinds) ([]Action, error) {
 	if err := k.budget.take(n); err != nil {
 		return nil, err
 	}
-	defer func() { _ = k.budget.take(-n) }() // returning cannot fail
+	defer func() { _ = k.budget.take(-n) }() // cannot fail: a negative number returns bytes
 	actions, err := parseLine(text, want)
 	if err != nil {
 		return nil, err

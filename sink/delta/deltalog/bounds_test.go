@@ -13,7 +13,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// endless is a store in which one object never ends. It counts the bytes that are read of the object.
+// endless is a store in which one object never ends. It counts the bytes that are read from that object.
 type endless struct {
 	objstore.Store
 	key  string
@@ -35,8 +35,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBounds_Hint: if a hint is too large, a reader reads no more of it than the bound, and reads the log as if there
-// were no hint.
+// TestBounds_Hint: of a hint that is too large, a reader reads no more than the bound, and then reads the log as if
+// there were no hint.
 func TestBounds_Hint(t *testing.T) {
 	tab := newTable(t)
 	tab.append(3)
@@ -63,7 +63,7 @@ func TestBounds_Hint(t *testing.T) {
 func TestBounds_Line(t *testing.T) {
 	tab := newTable(t)
 	tab.append(2)
-	tab.put(deltalog.CommitKey(3), nil) // so that a list shows it
+	tab.put(deltalog.CommitKey(3), nil) // so that a list has the key
 	store := &endless{Store: tab.store, key: deltalog.CommitKey(3)}
 	_, err := deltalog.ReadCommit(t.Context(), store, 3, deltalog.All)
 	want := fmt.Sprintf("read version 3: the log is corrupt: a line of more than %d bytes", deltalog.MaxLine)
@@ -73,7 +73,7 @@ func TestBounds_Line(t *testing.T) {
 	if n := store.read.Load(); n > deltalog.MaxLine+1<<20 {
 		t.Errorf("%d bytes of the line were read", n)
 	}
-	// A line within the bound that would take much more once it is parsed.
+	// This line is within the bound, but would take much more memory once it is parsed.
 	many := `{"metaData":{"id":"i","schemaString":"{}","configuration":{` + strings.Repeat(`"a":"",`, deltalog.MaxLine/8) + `"b":""}}}`
 	tab.put(deltalog.CommitKey(3), []byte(many))
 	if _, err := deltalog.Load(t.Context(), tab.store); !errors.Is(err, deltalog.ErrCorrupt) || !strings.Contains(err.Error(), "once it is parsed") {
@@ -81,8 +81,8 @@ func TestBounds_Line(t *testing.T) {
 	}
 }
 
-// TestBounds_SideBySide: commits that are read in parallel stay within their budget for any content, and those that
-// do not fit beside the others are read alone.
+// TestBounds_SideBySide: commits that are read in parallel stay within their common budget, also with long lines. A
+// commit that does not fit beside the others is read alone.
 func TestBounds_SideBySide(t *testing.T) {
 	tab := newTable(t)
 	stats := strings.Repeat("x", 1<<20)
@@ -106,7 +106,7 @@ func TestBounds_SideBySide(t *testing.T) {
 	tab.load()
 }
 
-// TestBounds_Positions: a commit, or a table, with more positions than its bound allows cannot be read, and the error
+// TestBounds_Positions: if a commit or a table has more positions than its bound, it cannot be read, and the error
 // names the bound.
 func TestBounds_Positions(t *testing.T) {
 	id := strings.Repeat("x", 1000)
@@ -140,14 +140,15 @@ func TestBounds_Positions(t *testing.T) {
 	}
 }
 
-// TestBounds_Checkpoint: a checkpoint that would take more memory than the bound is not used. If the log cannot be read
-// without it, the error names it.
+// TestBounds_Checkpoint: a checkpoint that would take more memory than the bound is not read, and the state comes from
+// the commits. If commits are missing, the error names the checkpoint.
 func TestBounds_Checkpoint(t *testing.T) {
 	tab := newTable(t)
 	tab.append(3)
 	bomb, err := deltalog.EncodeParts([]deltalog.Action{
 		deltalog.Protocol{MinReaderVersion: 1, MinWriterVersion: 2},
-		deltalog.Metadata{ID: "table-1", SchemaString: strings.Repeat("x", 70<<20)}, // zstd makes some KiB of it
+		// 70 MiB, which zstd compresses to some KiB.
+		deltalog.Metadata{ID: "table-1", SchemaString: strings.Repeat("x", 70<<20)},
 	})
 	if err != nil || len(bomb[0]) > 1<<20 {
 		t.Fatal(len(bomb[0]), err)
@@ -162,7 +163,7 @@ func TestBounds_Checkpoint(t *testing.T) {
 	}
 }
 
-// TestBounds_CheckpointMemory: the memory for reading a checkpoint does not grow with its size.
+// TestBounds_CheckpointMemory: the memory for reading a checkpoint does not depend on the size of the checkpoint.
 func TestBounds_CheckpointMemory(t *testing.T) {
 	var peaks [2]int64
 	for i, files := range []int{30_000, 90_000} {

@@ -34,7 +34,7 @@ func WriteCheckpoint(ctx context.Context, store objstore.Store, s *State, now ti
 	}
 	err = store.Put(ctx, CheckpointKey(s.Version), content, objstore.IfAbsent)
 	if errors.Is(err, objstore.ErrExists) {
-		written = counts{} // the checkpoint is another writer's, so its counts are unknown
+		written = counts{} // another writer wrote the checkpoint, so its counts are unknown
 	} else if err != nil {
 		return c, fmt.Errorf("checkpoint of version %d: %w", s.Version, err)
 	}
@@ -62,11 +62,11 @@ func WriteCheckpoint(ctx context.Context, store objstore.Store, s *State, now ti
 // counts are the numbers in _last_checkpoint.
 type counts struct {
 	actions int64
-	adds    int64 // 0 means unknown
+	adds    int64 // number of add actions; 0 means unknown
 }
 
-// verify reads the stored checkpoint back: footer, protocol, metaData and txns must be those of s. It fills in size
-// and counts.
+// verify reads the stored checkpoint back: its footer must be sound, and its protocol, metaData and txns must be those
+// of s. It fills in size and counts.
 func (s *State) verify(ctx context.Context, store objstore.Store, c *Checkpoint, written *counts) error {
 	f, err := openParquet(ctx, store, CheckpointKey(s.Version))
 	if err != nil {

@@ -41,7 +41,7 @@ func TestCheckpointKeepsTxnsAndMetadata(t *testing.T) {
 		t.Errorf("lastUpdated is lost: %+v", x)
 	}
 	want := fmt.Sprintf(`{"version":6,"size":11,"sizeInBytes":%d,"numOfAddFiles":5}`, after.Checkpoint.Size)
-	if got := tab.get(deltalog.LastCheckpoint); got != want { // protocol, metaData, 4 txns, 5 adds
+	if got := tab.get(deltalog.LastCheckpoint); got != want { // size 11 is protocol, metaData, 4 txns and 5 adds
 		t.Errorf("hint %s, want %s", got, want)
 	}
 }
@@ -101,7 +101,8 @@ func TestHintNeverMovesBackwards(t *testing.T) {
 	tab.load()
 }
 
-// Two members write the checkpoint of one version: the second keeps the first one's file.
+// TestCheckpointTwice: if two members write a checkpoint of the same version, the second one leaves the file of the
+// first one as it is.
 func TestCheckpointTwice(t *testing.T) {
 	tab := newTable(t)
 	tab.append(2)
@@ -117,7 +118,8 @@ func TestCheckpointTwice(t *testing.T) {
 	tab.load()
 }
 
-// A damaged file under the name of the checkpoint is noticed, and the hint does not name it.
+// TestCheckpointIsReadBack: if a damaged file has the name of the checkpoint, the writer notices this and writes no
+// hint that names it.
 func TestCheckpointIsReadBack(t *testing.T) {
 	tab := newTable(t)
 	tab.append(2)
@@ -169,14 +171,14 @@ func TestCheckpointDue(t *testing.T) {
 	}
 }
 
-// A large checkpoint has several row groups and goes through a temporary file. The next checkpoint streams the data
-// files from it.
+// TestLargeCheckpoint: a large checkpoint has several row groups and is written through a temporary file. The next
+// checkpoint copies the actions of data files from it as a stream.
 func TestLargeCheckpoint(t *testing.T) {
 	const files = 40_000
 	tab := newTable(t)
 	actions := make([]deltalog.Action, files)
 	for i := range actions {
-		// Statistics that do not compress, so that the file outgrows the memory of the spool.
+		// The statistics do not compress, so that the file outgrows the memory of the spool.
 		actions[i] = deltalog.Add{Path: fmt.Sprintf("part-%05d.parquet", i), Size: 1, Stats: noise(i)}
 	}
 	tab.commit(actions...)

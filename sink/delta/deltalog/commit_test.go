@@ -26,8 +26,8 @@ func collect[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
 	return all
 }
 
-// Encoded actions have the order of lines that Encode promises, no HTML escapes, no null values, and one newline at the
-// end of each line.
+// TestEncodeShapes: encoded actions are in the order of lines that Encode promises, without HTML escapes and null
+// values, and each line ends with one newline.
 func TestEncodeShapes(t *testing.T) {
 	got, err := deltalog.Encode([]deltalog.Action{
 		deltalog.Add{Path: deltalog.URI("p=a%2Fb c/x.parquet"), Size: 3, ModificationTime: 4, DataChange: true, Stats: `{"numRecords":1}`},
@@ -76,7 +76,8 @@ func TestEncodeRefusesTwoActionsForOneThing(t *testing.T) {
 	}
 }
 
-// Commits of other programs are read: with unknown actions and fields, explicit nulls and any commitInfo.
+// TestParseForeign: Parse reads commits of other programs, with unknown actions and fields, explicit nulls and any
+// commitInfo.
 func TestParseForeign(t *testing.T) {
 	text := strings.Join([]string{
 		`{"commitInfo":{"timestamp":1,"operation":"WRITE","operationParameters":{"mode":"Append","partitionBy":[],"n":7},"notebook":{"x":1},"readVersion":null,"isBlindAppend":"yes","txnId":"f"}}`,
@@ -130,8 +131,8 @@ func TestParseCorrupt(t *testing.T) {
 	}
 }
 
-// A failing reader is not a corrupt log, wherever it breaks off: a writer that reads back its own commit would take it
-// for another's.
+// TestParseReadError: if the reader fails, at any byte, the error is not ErrCorrupt. Else a writer that reads its own
+// commit back would take it for another writer's.
 func TestParseReadError(t *testing.T) {
 	text := `{"txn":{"appId":"a","version":1}}` + "\n" + `{"commitInfo":{"txnId":"` + strings.Repeat("x", 40_000) + `"}}` + "\n"
 	for _, n := range []int{0, 1, 33, 34, 35, 60, 16 << 10, len(text) - 1, len(text)} {

@@ -37,10 +37,11 @@ func Encode(actions []Action) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rank sorts files last and keeps the order of adds and removes.
+// rank is the key for sorting a commit's actions: it puts files last, and is equal for adds and removes, whose order
+// then stays.
 func rank(a Action) Kinds { return min(a.kind(), KindAdd) }
 
-// line wraps an action in its name and fills fields that must not be null.
+// line returns an action as an object with its name as the only key, and fills fields that must not be null.
 func line(a Action) any {
 	switch a := a.(type) {
 	case CommitInfo:
@@ -71,7 +72,7 @@ func line(a Action) any {
 	case Remove:
 		return map[string]any{nameRemove: a}
 	}
-	panic(fmt.Sprintf("deltalog: an action of type %T", a)) // no other types implement Action
+	panic(fmt.Sprintf("deltalog: an action of type %T", a)) // cannot happen: no other types implement Action
 }
 
 // unique enforces the protocol's "at most one": one protocol, metaData and commitInfo, one txn per appId, one add and

@@ -56,7 +56,7 @@ func Tombstones(ctx context.Context, store objstore.Store, s *State) ([]string, 
 // NewSpool returns a spool in dir.
 func NewSpool(dir string) *spool { return newSpool(dir) }
 
-// Reader returns what was written.
+// Reader returns a reader of the bytes that were written to the spool.
 func (s *spool) Reader() (interface {
 	Read([]byte) (int, error)
 }, error,
@@ -82,8 +82,8 @@ func ReadTogether(ctx context.Context, store objstore.Store, from, n int64, want
 	return errs, b.peak.Load()
 }
 
-// CheckpointMemory reads a checkpoint in one file. It returns the largest number of bytes allocated at a time, and the
-// numbers after the last row and after the release of the rows.
+// CheckpointMemory reads a checkpoint in one file, and returns numbers of allocated bytes: the peak, the number after
+// the last row, and the number after the release of the rows.
 func CheckpointMemory(ctx context.Context, store objstore.Store, version int64) (peak, atEnd, left int64, err error) {
 	p, err := openParquet(ctx, store, CheckpointKey(version))
 	if err != nil {
@@ -101,7 +101,7 @@ func CheckpointMemory(ctx context.Context, store objstore.Store, version int64) 
 	return peak, atEnd, p.memory.Used(), nil
 }
 
-// Parse yields the actions of a commit that is read by itself.
+// Parse yields the actions of a commit whose memory has its own budget.
 func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
 	return parse(r, want, &keeper{budget: &budget{}, alone: true})
 }

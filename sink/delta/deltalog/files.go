@@ -65,7 +65,8 @@ func reconcile(ctx context.Context, store objstore.Store, s *State, want Kinds) 
 	}
 }
 
-// changes are the actions of commits about files, in order. The final action about a file is entries[last[its key]].
+// changes are the actions of commits about files, in order. The final action about a file is entries[last[key]], where
+// key is the object key of the file.
 type changes struct {
 	entries []entry
 	last    map[string]int

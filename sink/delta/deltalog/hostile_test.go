@@ -12,8 +12,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestNames_AbsurdVersion: a commit or checkpoint with a version that no log reaches makes the log unreadable, however it
-// is read, and the error names the object.
+// TestNames_AbsurdVersion: if a commit or checkpoint has a version that no log can reach, the log is unreadable by
+// every way of reading it, and the error names the object.
 func TestNames_AbsurdVersion(t *testing.T) {
 	for _, version := range []string{"09223372036854775807", "09223372036854775806", "99999999999999999999", "00009007199254740992"} {
 		for _, rest := range []string{"json", "checkpoint.parquet", "checkpoint.0000000001.0000000001.parquet"} {
@@ -23,7 +23,7 @@ func TestNames_AbsurdVersion(t *testing.T) {
 				tab.append(12)
 				tab.checkpoint()
 				old := tab.load()
-				tab.append(10) // more than a refresh reads by name
+				tab.append(10) // a refresh reads fewer commits by name; the others it finds by a list
 				tab.put(key, []byte(tab.get(deltalog.CheckpointKey(12))))
 				_, loaded := deltalog.Load(t.Context(), tab.store)
 				_, refreshed := deltalog.Refresh(t.Context(), tab.store, old)
@@ -44,7 +44,7 @@ func TestNames_AbsurdVersion(t *testing.T) {
 	}
 }
 
-// TestNames_NoTable: a folder with nothing but an object of an absurd version is no table, and no table is created there.
+// TestNames_NoTable: a folder whose only object has an absurd version is not a table, and no table is created there.
 func TestNames_NoTable(t *testing.T) {
 	store := objstore.NewMem()
 	if err := store.Put(t.Context(), deltalog.Dir+"09223372036854775807.json", bytes.NewReader(nil), objstore.Replace); err != nil {
@@ -55,7 +55,7 @@ func TestNames_NoTable(t *testing.T) {
 	}
 }
 
-// TestNames_NotRead: files of kinds that this package does not read change nothing, for every version that they name.
+// TestNames_NotRead: objects of kinds that this package does not read have no effect, for every version in their names.
 func TestNames_NotRead(t *testing.T) {
 	tab := newTable(t)
 	tab.append(12)
@@ -76,8 +76,9 @@ func TestNames_NotRead(t *testing.T) {
 	tab.load()
 }
 
-// TestCheckpoint_BehindTheNewestCommit: a checkpoint of a version after the newest commit makes the log unreadable, with any
-// hint. Else it would hide the commits, and the next version would follow a gap.
+// TestCheckpoint_BehindTheNewestCommit: if the version of a checkpoint is greater than that of the newest commit, the
+// log is unreadable, with any hint. Else the checkpoint would hide the commits, and the next version would follow a
+// gap.
 func TestCheckpoint_BehindTheNewestCommit(t *testing.T) {
 	for name, hint := range map[string]string{
 		"no hint": "", "hint at it": `{"version":1000}`, "older hint": `{"version":4}`, "hint behind it": `{"version":2000}`,
@@ -133,7 +134,7 @@ func TestHint_Absurd(t *testing.T) {
 		}
 		tab.load()
 	}
-	// The sizes in a hint only affect when the next checkpoint is due.
+	// The sizes in a hint decide only when the next checkpoint is due.
 	for _, size := range []string{"9223372036854775807", "-9223372036854775808"} {
 		tab := newTable(t)
 		tab.append(12)
@@ -147,8 +148,8 @@ func TestHint_Absurd(t *testing.T) {
 	}
 }
 
-// TestNumbers_Absurd: a number that does not fit its field makes a commit corrupt, except in commitInfo and in a
-// deletion vector, whose content is free. A number that fits is read as it is.
+// TestNumbers_Absurd: a number outside the range of its field makes a commit corrupt, except in commitInfo and in a
+// deletion vector, whose content is free. A number within the range is read unchanged.
 func TestNumbers_Absurd(t *testing.T) {
 	for line, corrupt := range map[string]bool{
 		`{"txn":{"appId":"a","version":9223372036854775808}}`:                         true,
@@ -179,16 +180,16 @@ func TestNumbers_Absurd(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 		if err == nil {
-			_, _ = deltalog.WriteCheckpoint(t.Context(), tab.store, s, s.ReadAt, "") // may fail, but must not panic
+			_, _ = deltalog.WriteCheckpoint(t.Context(), tab.store, s, s.ReadAt, "") // this may fail, but must not panic
 		}
 	}
 }
 
-// FuzzNames: for any number of arbitrary objects below the log, a reader never panics, never reads a version without
-// a commit or checkpoint, and never misses a commit that follows the ones it read.
+// FuzzNames: for any number of arbitrary objects below the log, a reader never panics, never reads a version without a
+// commit or checkpoint, and never misses a commit that directly follows the commits it has read.
 //
-// The input is lines of NAME SOURCE: an object of this name with the bytes of the named object of a sound log, or with the
-// rest of the line.
+// The input is lines of NAME SOURCE: an object of this name with the bytes of the named object of a sound log, or with
+// the rest of the line.
 func FuzzNames(f *testing.F) {
 	for _, seed := range []string{
 		"09223372036854775807.json ", "99999999999999999999.checkpoint.parquet @00000000000000000004.checkpoint.parquet",

@@ -11,7 +11,7 @@ import (
 const (
 	propCheckpointInterval = "delta.checkpointInterval"
 	propFileRetention      = "delta.deletedFileRetentionDuration"
-	fileRetention          = 7 * 24 * time.Hour // the protocol's default
+	fileRetention          = 7 * 24 * time.Hour // the default that the protocol gives
 )
 
 var units = map[string]time.Duration{
@@ -36,7 +36,7 @@ func ParseInterval(text string) (time.Duration, error) {
 			return 0, fmt.Errorf("interval %q: %q", text, words[i]+" "+words[i+1])
 		}
 		if n > int64(math.MaxInt64-sum)/int64(unit) {
-			return math.MaxInt64, nil // longer than time.Duration counts as for ever
+			return math.MaxInt64, nil // a longer interval than a time.Duration can hold counts as for ever
 		}
 		sum += time.Duration(n) * unit
 	}

@@ -23,7 +23,7 @@ var ErrNoTable = errors.New("no table")
 // Load reads the newest state: the newest checkpoint that can be read, found by the hint or by a list, and the commits
 // after it. A gap between the commits is [ErrCorrupt] with the missing version.
 func Load(ctx context.Context, store objstore.Store) (*State, error) {
-	const tries = 3 // apparent damage may be a log cleanup during the read
+	const tries = 3 // the log is read anew if it seems damaged: a log cleanup may have deleted files during the read
 	for try := 1; ; try++ {
 		s, err := load(ctx, store)
 		if err == nil || !errors.Is(err, ErrCorrupt) || try == tries {
@@ -98,8 +98,8 @@ func LoadAt(ctx context.Context, store objstore.Store, version int64) (*State, e
 	return until(ctx, store, s, version)
 }
 
-// readHint returns the version in _last_checkpoint, -1 if the hint is missing or damaged. That only costs a longer
-// list.
+// readHint returns the version in _last_checkpoint, -1 if the hint is missing or damaged. Without a hint the whole log
+// is listed.
 func readHint(ctx context.Context, store objstore.Store) int64 {
 	c, ok := parseHint(ctx, store)
 	if !ok {
@@ -144,7 +144,7 @@ const maxParts = 1 << 14
 // pointer is the content of _last_checkpoint.
 type pointer struct {
 	Version       int64  `json:"version"`
-	Size          int64  `json:"size"` // number of actions
+	Size          int64  `json:"size"` // number of actions in the checkpoint
 	Parts         *int64 `json:"parts,omitempty"`
 	SizeInBytes   int64  `json:"sizeInBytes,omitempty"`
 	NumOfAddFiles int64  `json:"numOfAddFiles,omitempty"`
@@ -152,11 +152,11 @@ type pointer struct {
 
 // directory is the result of listing the log.
 type directory struct {
-	checkpoints []Checkpoint // complete ones, newest first
-	oldest      int64        // oldest commit, -1 if there is none
-	newest      int64        // newest commit, -1 if there is none
-	empty       bool         // true without any file, even of kinds that this package does not read
-	unsound     error        // why the last tried checkpoint is not used
+	checkpoints []Checkpoint // complete checkpoints, newest first
+	oldest      int64        // version of the oldest commit, -1 if there is none
+	newest      int64        // version of the newest commit, -1 if there is none
+	empty       bool         // true if there is no file at all, also of kinds that this package does not read
+	unsound     error        // why the checkpoint that was tried last is not used
 }
 
 // list finds the commits and the complete checkpoints of version from and later.
@@ -215,7 +215,7 @@ func newestCheckpoint(ctx context.Context, store objstore.Store, dir *directory)
 		case err == nil:
 			return s, nil
 		case errors.Is(err, ErrCorrupt), errors.Is(err, objstore.ErrNotFound):
-			dir.unsound = err // an older checkpoint plus more commits gives the same state
+			dir.unsound = err // an older checkpoint with more commits after it gives the same state
 		default:
 			return nil, fmt.Errorf("checkpoint of version %d: %w", c.Version, err)
 		}
@@ -376,10 +376,11 @@ func commits(ctx context.Context, store objstore.Store, from, to int64, want Kin
 			some, errs := readTogether(ctx, store, from, min(readAhead-1, to-from)+1, want, &budget{})
 			for i, c := range some {
 				err := errs[i]
-				if errors.Is(err, errTogether) { // too large by itself, or only together with the others
+				// The commit is too large by itself, or only together with those that are read in parallel.
+				if errors.Is(err, errTogether) {
 					c, err = ReadCommit(ctx, store, c.Version, want)
 				}
-				some[i] = Commit{} // frees it: the caller has it
+				some[i] = Commit{} // frees the memory of the commit, which the caller has now
 				if errors.Is(err, objstore.ErrNotFound) {
 					err = corrupt("version %d is missing, version %d exists", c.Version, to)
 				}

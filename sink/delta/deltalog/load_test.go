@@ -15,13 +15,13 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// table is a log that a test writes, with the state that it must have.
+// table is a log that a test writes, and the state that a reader of the log must get.
 type table struct {
 	t     test
 	store *objstore.Mem
 	next  int64
 	txns  map[string]int64
-	files []string // keys, in order
+	files []string // the keys of the data files, in order
 	known map[string]bool
 }
 
@@ -117,7 +117,7 @@ func (tab *table) get(key string) string {
 	return b.String()
 }
 
-// load reads the table and compares it with the expected state.
+// load reads the log and fails the test unless it gives the expected state.
 func (tab *table) load() *deltalog.State {
 	tab.t.Helper()
 	s, err := deltalog.Load(tab.t.Context(), tab.store)
@@ -172,7 +172,7 @@ func TestLoadNoTable(t *testing.T) {
 func TestLoadAndRefresh(t *testing.T) {
 	tab := newTable(t)
 	s := tab.load()
-	for _, n := range []int{0, 1, 7, 8, 9, 30} { // a few are requested by name, many are found by a list
+	for _, n := range []int{0, 1, 7, 8, 9, 30} { // a few new commits are requested by name, many are found by a list
 		tab.append(n)
 		var err error
 		if s, err = deltalog.Refresh(t.Context(), tab.store, s); err != nil {
@@ -182,14 +182,14 @@ func TestLoadAndRefresh(t *testing.T) {
 	}
 }
 
-// A reader gets the same state for every hint, including a damaged one.
+// TestHints: a reader gets the same state for every hint, including a damaged one.
 func TestHints(t *testing.T) {
 	build := func(t *testing.T) *table {
 		tab := newTable(t)
 		tab.append(4)
-		tab.checkpoint() // 4
+		tab.checkpoint() // of version 4
 		tab.append(3)
-		tab.checkpoint() // 7
+		tab.checkpoint() // of version 7
 		tab.append(2)
 		return tab
 	}
@@ -240,7 +240,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// put7 replaces the newest checkpoint, which the store's assertions forbid.
+// put7 replaces the checkpoint of version 7. It bypasses the assertions of the store, which forbid that.
 func (tab *table) put7(body []byte) {
 	tab.t.Helper()
 	tab.drop(deltalog.CheckpointKey(7))

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMain makes rapid draw fewer histories than by default, because each reads and writes Parquet many times. A flag can
-// set more.
+// TestMain makes rapid draw fewer histories than by default, because each history reads and writes Parquet many times.
+// A flag can set more.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", "40"); err != nil {
 		panic(err)

@@ -26,8 +26,9 @@ func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// parse yields the actions of the wanted kinds in a commit. Unknown fields and actions are skipped. An error ends it:
-// [ErrCorrupt] for malformed content, otherwise that of r. A line that r returned only in part is never parsed.
+// parse yields the actions of the wanted kinds in a commit. Unknown fields and actions are skipped. An error is the
+// last result: [ErrCorrupt] for malformed content, otherwise that of r; a line that r returned only in part is never
+// parsed.
 func parse(r io.Reader, want Kinds, keep *keeper) iter.Seq2[Action, error] {
 	return func(yield func(Action, error) bool) {
 		lines := bufio.NewReaderSize(r, 16<<10)
@@ -85,7 +86,8 @@ var parsers = [...]struct {
 	{nameRemove, KindRemove, parseRemove},
 }
 
-// parseLine returns the actions of one line. The protocol allows one; a writer may spell out the others as null.
+// parseLine returns the actions of one line. The protocol allows one per line; a writer may write the other names with
+// the value null.
 func parseLine(text []byte, want Kinds) ([]Action, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil || fields == nil {
@@ -108,8 +110,8 @@ func parseLine(text []byte, want Kinds) ([]Action, error) {
 
 func isNull(b json.RawMessage) bool { return len(b) == 0 || string(b) == "null" }
 
-// parseCommitInfo reads the fields of known form. Other writers' commitInfo is free-form and never makes a log
-// corrupt.
+// parseCommitInfo reads the fields of a commitInfo whose form is known. The commitInfo of other writers may have any
+// form and never makes a log corrupt.
 func parseCommitInfo(body json.RawMessage) (Action, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {

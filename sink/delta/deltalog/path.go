@@ -38,7 +38,7 @@ const maxVersion = 1<<53 - 1
 type logFile struct {
 	version     int64
 	checkpoint  bool
-	part, parts int // 1 of 1 for a classic checkpoint
+	part, parts int // number of the part, and of all parts; 1 of 1 for a classic checkpoint
 }
 
 // parseName identifies a file of the log by its key. ok is false for files that this package does not read

@@ -339,7 +339,7 @@ func (g group) textMap(name string, i int) map[string]*string {
 	return m
 }
 
-// plain returns m without the keys whose values are null.
+// plain returns m without the keys whose value is null.
 func plain(m map[string]*string) map[string]string {
 	if m == nil {
 		return nil

@@ -14,8 +14,9 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// For any order of commits, checkpoints and cleanups, a reader from the start, one that reads the
-// newest checkpoint and one that refreshes have the same state as a naive model that only appends and deletes.
+// TestReplayEqualsModel: for any order of commits, checkpoints and cleanups, three readers get the state of a naive
+// model that only appends and deletes. One reads the log from its start, one from the newest checkpoint, and one
+// refreshes.
 func TestReplayEqualsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tab := newTable(t)
@@ -30,7 +31,7 @@ func TestReplayEqualsModel(t *testing.T) {
 					switch rapid.IntRange(0, 3).Draw(t, "what") {
 					case 0:
 						actions = append(actions, deltalog.Remove{Path: deltalog.URI(key), DeletionTimestamp: 1})
-					case 1: // a refresh of its metadata
+					case 1: // adds a file again with other metadata
 						actions = append(actions, deltalog.Add{Path: deltalog.URI(key)}, deltalog.Remove{Path: key})
 					default:
 						actions = append(actions, deltalog.Add{Path: deltalog.URI(key)})
@@ -54,7 +55,7 @@ func TestReplayEqualsModel(t *testing.T) {
 			"lose the hint": func(*rapid.T) { tab.drop(deltalog.LastCheckpoint) },
 			"refresh": func(t *rapid.T) {
 				if s.Version < tab.load().Checkpoint.Version {
-					s = tab.load() // the cleanup may have removed commits that a refresh would read
+					s = tab.load() // the commits that a refresh would read may have been removed by the cleanup
 				}
 				var err error
 				if s, err = deltalog.Refresh(t.Context(), tab.store, s); err != nil {
@@ -68,8 +69,8 @@ func TestReplayEqualsModel(t *testing.T) {
 	})
 }
 
-// If another program puts any bytes as a commit, a reader does not panic: it reads the commit or returns ErrCorrupt. A
-// checkpoint of the state that it read gives the same state again.
+// FuzzReplay: another program may put any bytes as a commit. A reader must not panic: it reads the commit or returns
+// ErrCorrupt, and a checkpoint of the state that it has read must give the same state again.
 func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"txn":{"appId":"a","version":1,"lastUpdated":null}}`))
 	f.Add([]byte(`{"add":{"path":"a%20b","partitionValues":{"x":null},"size":1,"modificationTime":1,"dataChange":true,"stats":"{}"}}` + "\n" +
@@ -102,7 +103,7 @@ func FuzzReplay(f *testing.F) {
 		}
 		c, err := deltalog.WriteCheckpoint(ctx, store, s, s.ReadAt, "")
 		if err != nil {
-			return // a protocol of another kind, a deletion vector
+			return // such as for a protocol that is not supported, or a deletion vector
 		}
 		if err := store.Delete(ctx, deltalog.CommitKey(0)); err != nil {
 			t.Fatal(err)

@@ -47,7 +47,7 @@ func (s *spool) toFile() (err error) {
 	return err
 }
 
-// failed adds to err the directory of the temporary file, and that another one can be set.
+// failed adds to err the directory of the temporary file, and the setting that selects another directory.
 func (s *spool) failed(err error) error {
 	dir := s.dir
 	if dir == "" {

@@ -14,7 +14,7 @@ type State struct {
 	Version  int64
 	Protocol Protocol
 	Metadata Metadata
-	Txns     map[string]Txn // by appId
+	Txns     map[string]Txn // the txns by appId
 
 	// Checkpoint is the newest known checkpoint; its Version is -1 if there is none.
 	Checkpoint Checkpoint
@@ -26,7 +26,7 @@ type State struct {
 	// was made for them, and if only a checkpoint of Version is left in the log.
 	Object objstore.Info
 
-	ids int64 // total length of the appIds
+	ids int64 // total length of all appIds in bytes
 }
 
 // size estimates the memory of the positions and the metadata.
@@ -45,8 +45,8 @@ func (s *State) tooLarge() error {
 // Checkpoint is one checkpoint of a log.
 type Checkpoint struct {
 	Version int64
-	Parts   int   // 1 for a classic one
-	Size    int64 // in bytes, of all parts
+	Parts   int   // number of parts; 1 for a classic checkpoint
+	Size    int64 // size of all parts in bytes
 }
 
 // key returns the object key of a part, counted from 0.
@@ -63,7 +63,7 @@ func empty() *State { return &State{Version: -1, Checkpoint: Checkpoint{Version:
 // Commit is one version with the actions of the requested kinds.
 type Commit struct {
 	Version int64
-	Bytes   int64 // of its file
+	Bytes   int64 // size of the commit's file in bytes
 	Actions []Action
 }
 

@@ -125,7 +125,7 @@ func (w *checkpointWriter) write(a Action) error {
 		row.textMap(a.PartitionValues)
 		row.int(a.Size)
 		row.int(a.ModificationTime)
-		row.bool(false) // a checkpoint repeats actions and changes no data
+		row.bool(false) // dataChange is false: a checkpoint repeats actions and changes no data
 		row.textOrNull(a.Stats)
 		row.textMapOrNull(a.Tags)
 	case Remove:
@@ -159,7 +159,7 @@ func (w *checkpointWriter) write(a Action) error {
 		row.textsOrNull(a.ReaderFeatures)
 		row.textsOrNull(a.WriterFeatures)
 	case CommitInfo:
-		return nil // not part of a checkpoint
+		return nil // other kinds of actions are not part of a checkpoint
 	}
 	for i := range checkpointSchema.NumFields() {
 		if i != column {

@@ -1,4 +1,4 @@
-// Package deltatest has test helpers for tables.
+// Package deltatest has test helpers for Delta tables.
 package deltatest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Adds yields the data files of the newest version. Files that only a checkpoint has come first, with version -1; the
-// others follow in the order of their commits.
+// Adds yields the data files of the newest version. Files that no commit after the checkpoint added come first, with
+// version -1; the others follow in the order of the commits that added them.
 func Adds(ctx context.Context, store objstore.Store) iter.Seq2[deltalog.File, error] {
 	return func(yield func(deltalog.File, error) bool) {
 		s, err := deltalog.Load(ctx, store)

@@ -9,13 +9,13 @@ import (
 	"unicode"
 )
 
-// Limits of texts, in characters.
+// Limits of the parts of an error text, in characters.
 const (
-	maxWhat   = 400 // error text without its hint
-	maxKeyLen = 100 // key
-	maxName   = 63  // bucket name, S3's own limit
-	maxURL    = 80  // endpoint
-	maxCode   = 40  // code, region or request id
+	maxWhat   = 400 // the error text without its hint
+	maxKeyLen = 100 // a key
+	maxName   = 63  // a bucket name: 63 is the limit of S3 itself
+	maxURL    = 80  // an endpoint
+	maxCode   = 40  // a code, a region or a request id
 )
 
 // Explain returns the text of an error of a [Store] and what to do about it, for people.
@@ -49,7 +49,7 @@ func hintOf(what, hint string) string {
 
 // localHint returns what to do about an error of a store in a directory.
 func localHint(err error) string {
-	refused := errors.Is(err, ErrRefused) // missing or denied files of other origin get no hint
+	refused := errors.Is(err, ErrRefused) // true for a missing or denied file, which gets no hint if it is of another origin
 	switch {
 	case refused && errors.Is(err, syscall.EROFS):
 		return "mount the file system of storage.url writable"
@@ -77,7 +77,7 @@ func oneLine(text string, limit int) string {
 			return ' '
 		}
 		return r
-	}, text[:min(len(text), 64<<10)]) // the store may send megabytes
+	}, text[:min(len(text), 64<<10)]) // bounds the work: a store may send megabytes
 	text = query.ReplaceAllString(userinfo.ReplaceAllString(text, "$1"), "$1")
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > limit {

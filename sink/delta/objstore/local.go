@@ -33,8 +33,8 @@ const tmpDir = ".tmp"
 // File systems without hard links (FAT, exFAT, most SMB mounts, object store mounts) are refused with [ErrUnsafe]. On
 // NFS the link is atomic on the server, but lists on other hosts may lag.
 type Local struct {
-	root *os.Root // keys cannot leave it, not even through symbolic links
-	own  string   // prefix of our temporary names
+	root *os.Root // keeps keys within the directory, even if symbolic links lead out of it
+	own  string   // prefix of the temporary names of this process
 	lock io.Closer
 	seq  atomic.Uint64
 
@@ -46,9 +46,9 @@ type Local struct {
 
 // localSystem has the system calls that tests replace.
 type localSystem struct {
-	link func(from, to string) error // names relative to the root
+	link func(from, to string) error // links a file to a second name; both are relative to the root
 	sync func(*os.File) error
-	step func(string) // called at each step of a put; tests crash there
+	step func(string) // called at each step of a put; a test lets the process crash there
 }
 
 // NewLocal opens dir as a store. It creates a missing directory, removes the leftovers of crashed processes, and
@@ -193,7 +193,7 @@ func (s *Local) probe(ctx context.Context) error {
 		case errors.Is(err, errLink):
 			return unsafe("the file system has no hard links as POSIX has them (%v)", err)
 		case !errors.Is(err, ErrExists):
-			return err // for example a full disk: says nothing about safety
+			return err // the error, for example of a full disk, says nothing about the safety of the file system
 		}
 	}
 	if winner < 0 {
@@ -445,7 +445,7 @@ func (s *Local) mkdirAll(dir string) error {
 
 func (s *Local) syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
-		return nil // directories cannot be synced there; NTFS journals the name
+		return nil // Windows cannot sync a directory; NTFS journals the new name
 	}
 	d, err := s.root.Open(dir)
 	if err != nil {

@@ -43,8 +43,8 @@ func putString(t *testing.T, s Store, key, body string) error {
 	return s.Put(t.Context(), key, strings.NewReader(body), IfAbsent)
 }
 
-// child returns a command that runs this test binary as another process. In that process TestChild is the main function. In
-// the test suite TestChild only checks that such a process starts.
+// child returns a command that runs this test binary as another process, in which TestChild does what mode says.
+// Without a mode, TestChild only checks that such a process starts.
 func child(t *testing.T, mode string, args ...string) *exec.Cmd {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.v")
@@ -64,7 +64,7 @@ func TestChild(t *testing.T) {
 		}
 	case "hello":
 		fmt.Println("child says hello")
-	case "kill": // dir, step, mode: dies at a step of its put
+	case "kill": // arguments dir, step and mode: kills itself at that step of its put
 		s := mustOpenLocal(t, args[1])
 		s.step = func(at string) {
 			if at == args[2] {
@@ -77,7 +77,7 @@ func TestChild(t *testing.T) {
 		}
 		err := s.Put(t.Context(), "log/1.json", &slowBody{bytes.NewReader(big), args[2] == "halfway"}, mode)
 		t.Fatal("still alive:", err)
-	case "race": // dir, name: tries all keys, prints the ones it won
+	case "race": // arguments dir and name: puts all keys and prints those whose put succeeded
 		s := mustOpenLocal(t, args[1])
 		for k := range raceKeys {
 			switch err := putString(t, s, fmt.Sprintf("log/%d", k), args[2]); {
@@ -87,7 +87,7 @@ func TestChild(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	case "limit": // dir: the process may not write files over 1 MiB
+	case "limit": // argument dir: may not write files larger than 1 MiB
 		s := mustOpenLocal(t, args[1])
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestChild(t *testing.T) {
 
 func killSelf() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 
-// slowBody is read in small pieces, so that a kill can come in the middle.
+// slowBody is a body that yields small pieces, so that the process can be killed in the middle of a put.
 type slowBody struct {
 	*bytes.Reader
 	die bool
@@ -119,8 +119,8 @@ func (k *slowBody) Read(b []byte) (int, error) {
 	return k.Reader.Read(b[:min(len(b), 64<<10)])
 }
 
-// TestKill: if a process is killed before the link (or the rename) of its put, the key is unchanged. If it is killed
-// after that, the key has the complete object.
+// TestKill: if a process is killed before the link (or the rename) of its put, the object is as before. If it is killed
+// afterwards, the object is complete.
 func TestKill(t *testing.T) {
 	for _, mode := range []string{"if-absent", "replace"} {
 		for _, c := range []struct {
@@ -157,7 +157,7 @@ func TestKill(t *testing.T) {
 					t.Fatalf("%d bytes, %v", len(b), err)
 				}
 				s := mustOpenLocal(t, dir)
-				if left := leftovers(t, dir); len(left) != 2 { // the global lock and our own
+				if left := leftovers(t, dir); len(left) != 2 { // the lock of the directory and that of this process
 					t.Fatal("not swept:", left)
 				}
 				err = putString(t, s, "log/1.json", "second")
@@ -233,7 +233,8 @@ func TestFileSizeLimit(t *testing.T) {
 	}
 }
 
-// TestSweepSparesTheLiving: a new process does not sweep the temporary files of a process that still runs.
+// TestSweepSparesTheLiving: when a process opens the store, it deletes the temporary files of dead processes, but not
+// those of a process that still runs.
 func TestSweepSparesTheLiving(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpenLocal(t, dir)
@@ -292,7 +293,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestLostReply: a put succeeds if link(2) reports EEXIST but the name is our own link, as can happen on NFS.
+// TestLostReply: if link(2) reports EEXIST but the name is already our own link, as can happen on NFS, the put
+// succeeds.
 func TestLostReply(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openLocal(t.Context(), dir, localSystem{link: func(from, to string) error {
@@ -309,7 +311,7 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// TestLinkFails: errors of link(2) become the errors that the contract of Store demands.
+// TestLinkFails: for each error of link(2), the put returns the error that the contract of Store demands.
 func TestLinkFails(t *testing.T) {
 	for _, c := range []struct {
 		err     error
@@ -330,8 +332,8 @@ func TestLinkFails(t *testing.T) {
 	}
 }
 
-// TestSyncs: the content of an object is durable before the object is visible; its name and directories are durable before
-// the put returns.
+// TestSyncs: the content of an object is synced before the object becomes visible. The directories with its name are
+// synced before the put returns.
 func TestSyncs(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpenLocal(t, dir)
@@ -365,7 +367,8 @@ func TestUnsyncedDirectory(t *testing.T) {
 	}
 	s.sync = func(f *os.File) error {
 		if fi, err := f.Stat(); err != nil || fi.IsDir() {
-			return errors.Join(err, syscall.EACCES) // must not become a refusal, because the object exists
+			// The put must not report a refusal for this error, because the object exists already.
+			return errors.Join(err, syscall.EACCES)
 		}
 		return nil
 	}
@@ -404,7 +407,7 @@ func TestLocalKeys(t *testing.T) {
 	if err := putString(t, s, "d/object", "x"); err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range []string{"d", "d/object/below"} { // a directory; a key below an object
+	for _, k := range []string{"d", "d/object/below"} { // a directory, and a key below an object
 		for _, mode := range []Mode{Replace, IfAbsent} {
 			err := s.Put(t.Context(), k, strings.NewReader("x"), mode)
 			if !errors.Is(err, ErrRefused) || classify.Of(err) != classify.Fatal {
@@ -414,7 +417,8 @@ func TestLocalKeys(t *testing.T) {
 	}
 }
 
-// TestLocalListModel compares List with a sorted list of keys, with directories, other files and odd prefixes.
+// TestLocalListModel compares List with a sorted list of keys. The store also has directories and files that are no
+// objects, and the prefixes are unusual.
 func TestLocalListModel(t *testing.T) {
 	part := rapid.StringOfN(rapid.SampledFrom([]rune("ab-.0_é/")), 1, 5, -1)
 	rapid.Check(t, func(r *rapid.T) {

@@ -25,7 +25,7 @@ func (s *Local) List(ctx context.Context, prefix, after string) iter.Seq2[Info, 
 		w := walk{s: s, ctx: ctx, prefix: prefix, after: after, yield: yield}
 		dir, _, below := cutLast(prefix)
 		if below && !fs.ValidPath(strings.TrimSuffix(dir, "/")) {
-			dir = "" // no key has such a prefix; the walk finds none
+			dir = "" // no key has such a prefix, so the walk finds nothing
 		}
 		w.directory(dir)
 	}
@@ -39,7 +39,7 @@ func cutLast(prefix string) (dir, rest string, found bool) {
 
 type walk struct {
 	s             *Local
-	ctx           context.Context // lives as long as one List
+	ctx           context.Context // in a field because a walk lives only as long as one List
 	prefix, after string
 	yield         func(Info, error) bool
 }
@@ -61,11 +61,12 @@ func (w *walk) directory(dir string) bool {
 	entries, err := fs.ReadDir(w.s.root.FS(), path.Clean("./"+dir))
 	if err != nil {
 		if errors.Is(missingError(err), ErrNotFound) {
-			return true // deleted during the walk, or never there
+			return true // the directory was deleted during the walk, or never existed
 		}
 		return w.fail(err)
 	}
-	// "a-b" sorts before "a/c", yet the entry "a" before "a-b": compare directories with their slash.
+	// key returns the name by which an entry is sorted. A directory counts with its slash: "a-b" sorts before "a/c",
+	// although the entry "a" sorts before "a-b".
 	key := func(e fs.DirEntry) string {
 		if e.IsDir() {
 			return dir + e.Name() + "/"
@@ -96,7 +97,7 @@ func (w *walk) object(key string, e fs.DirEntry) bool {
 	fi, err := e.Info()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return true // deleted during the walk
+		return true // the object was deleted during the walk
 	case err != nil:
 		return w.fail(err)
 	}

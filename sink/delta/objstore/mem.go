@@ -24,7 +24,7 @@ type Mem struct {
 type memObject struct {
 	body      []byte
 	modified  time.Time
-	exclusive bool // put with IfAbsent
+	exclusive bool // the object was put with IfAbsent
 }
 
 // NewMem returns an empty store.

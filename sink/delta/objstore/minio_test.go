@@ -20,8 +20,8 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// TestMinIO runs the conformance suite on a real server: SLUICE_TEST_S3 is its URL, SLUICE_TEST_S3_ACCESS_KEY and
-// SLUICE_TEST_S3_SECRET_KEY are its keys (default: minioadmin).
+// TestMinIO runs the conformance suite on a real server. SLUICE_TEST_S3 is its URL; SLUICE_TEST_S3_ACCESS_KEY and
+// SLUICE_TEST_S3_SECRET_KEY are its keys, by default minioadmin.
 func TestMinIO(t *testing.T) {
 	c := minio(t)
 	client := s3.New(s3.Options{
@@ -76,7 +76,8 @@ func minio(t *testing.T) objstore.S3Config {
 	}
 }
 
-// TestMinIO_Explain checks texts and hints for the errors of a real server. s3failed_test.go has those of other servers.
+// TestMinIO_Explain compares the texts and hints for errors of a real server. s3failed_test.go has those for other
+// servers.
 func TestMinIO_Explain(t *testing.T) {
 	c := minio(t)
 	id := regexp.MustCompile(`\(request id [0-9A-F]{16}\)`)
@@ -100,7 +101,7 @@ func TestMinIO_Explain(t *testing.T) {
 	} {
 		for operation, do := range operations {
 			if operation == "head" && name != "missing bucket" {
-				continue // its answer has no body
+				continue // the response to a HEAD has no body, so no code
 			}
 			t.Run(name+"/"+operation, func(t *testing.T) {
 				c := c
@@ -126,7 +127,7 @@ func TestMinIO_Explain(t *testing.T) {
 	}
 }
 
-// empty removes the bucket and what is in it.
+// empty deletes the bucket with its objects.
 func empty(t *testing.T, client *s3.Client, c objstore.S3Config) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

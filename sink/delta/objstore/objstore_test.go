@@ -42,7 +42,8 @@ func TestSub(t *testing.T) {
 	})
 }
 
-// TestSubShares: the whole store has the objects of its part, and no key of the part reaches outside of it.
+// TestSubShares: Sub returns a part of a store. The whole store has the objects of the part, and no key reaches an
+// object outside of the part.
 func TestSubShares(t *testing.T) {
 	whole := objstore.NewMem()
 	part := objstore.Sub(whole, "orders")

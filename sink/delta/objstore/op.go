@@ -42,9 +42,9 @@ func PutKind(m Mode) OpKind {
 // Op is one operation as a decorator sees it.
 type Op struct {
 	Kind  OpKind
-	Key   string // prefix, for a List
-	After string // for a List
-	N     int    // index among all operations of the decorator, from 0
+	Key   string // the key; for a List the prefix
+	After string // the start key of a List
+	N     int    // index of the operation among all operations of the decorator, from 0
 }
 
 // String returns the operation as one line without its index: "put-if-absent _delta_log/00000000000000000000.json".

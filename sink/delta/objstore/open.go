@@ -71,7 +71,7 @@ func directory(rest string) (string, error) {
 	case !strings.HasPrefix(dir, "/"):
 		return "", badURL("the directory is not absolute: write file:///directory with three slashes")
 	case runtime.GOOS == "windows":
-		dir = strings.TrimPrefix(dir, "/") // file:///C:/directory
+		dir = strings.TrimPrefix(dir, "/") // for file:///C:/directory on Windows
 	}
 	return filepath.FromSlash(dir), nil
 }

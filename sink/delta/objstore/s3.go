@@ -27,7 +27,7 @@ import (
 // chain (environment, shared files, web identity, container and instance roles).
 type S3Config struct {
 	Bucket string
-	Prefix string // of all keys, without slashes around it; empty means the whole bucket
+	Prefix string // prefix of all keys, without slashes around it; empty means the whole bucket
 	// Endpoint is the URL of an S3 service other than AWS, like http://127.0.0.1:9000. An empty Region then means
 	// us-east-1.
 	Endpoint string
@@ -68,8 +68,8 @@ type S3 struct {
 	place
 	client *s3.Client
 	wire   *wire
-	slots  chan struct{}         // each request in flight takes one
-	keys   *aws.CredentialsCache // nil without keys to re-read
+	slots  chan struct{}         // has one place per request that may be in flight; a request holds one
+	keys   *aws.CredentialsCache // nil if the credentials cannot be read again
 	idle   time.Duration
 }
 
@@ -105,7 +105,7 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 	}
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(buildable(c.TLS)), config.WithAppID("sluice"),
-		config.WithLogger(logging.Nop{}), // the errors have all that matters
+		config.WithLogger(logging.Nop{}), // the SDK logs nothing: the returned errors have all that matters
 	}
 	if c.Region != "" {
 		options = append(options, config.WithRegion(c.Region))
@@ -148,10 +148,10 @@ func newS3(ctx context.Context, c S3Config) (*S3, error) {
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		o.DisableLogOutputChecksumValidationSkipped = true
 	})
-	if e := s.client.Options().BaseEndpoint; e != nil { // the environment may name one, too
+	if e := s.client.Options().BaseEndpoint; e != nil { // the endpoint may also come from the environment
 		s.endpoint = cmp.Or(origin(*e), "an endpoint that is no URL")
 		if u, err := url.Parse(*e); err == nil && net.ParseIP(u.Hostname()) != nil {
-			s.pathStyle = true // as the SDK does
+			s.pathStyle = true // like the SDK, which uses path style for such an endpoint
 		}
 	}
 	return s, nil
@@ -182,7 +182,7 @@ func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, 
 	if err := cmp.Or(begin(ctx.Err(), key), checkRange(off)); err != nil {
 		return nil, failed(OpGet, key, err)
 	}
-	if n == 0 { // HTTP has no empty range
+	if n == 0 { // HTTP has no range of zero bytes
 		_, err := s.Head(ctx, key)
 		return http.NoBody, err
 	}
@@ -204,7 +204,7 @@ func (s *S3) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, 
 		return nil, failed(OpGet, key, s.translate(r, OpGet, key, err))
 	case in.Range != nil && out.ContentRange == nil:
 		r.end()
-		_ = out.Body.Close() // the refusal is more useful
+		_ = out.Body.Close() // the error of the refusal is more useful than that of closing the body
 		return nil, failed(OpGet, key, refuse("the store ignores the range of a request"))
 	}
 	r.pause()
@@ -253,7 +253,7 @@ func (s *S3) missing(ctx context.Context, key string) error {
 		return s.translate(r, OpHead, key, err)
 	}
 	if err == nil {
-		_ = out.Body.Close() // only the status matters
+		_ = out.Body.Close() // only the status of the response matters
 	}
 	return classify.Mark(errors.New("the store answered a HEAD with 404, but a GET finds the object"), classify.Transient)
 }

@@ -60,13 +60,13 @@ var operations = map[string]func(context.Context, objstore.Store) error{
 	"delete": func(ctx context.Context, s objstore.Store) error { return s.Delete(ctx, "key") },
 }
 
-// TestS3Answers is the table of a store's responses and their meaning. An operation is one request, except a HEAD with
-// 404, after which the store sends a GET.
+// TestS3Answers is the table of responses of a store and of the errors that they become. Each operation is one request,
+// except that a HEAD with 404 is followed by a GET.
 func TestS3Answers(t *testing.T) {
 	type want struct {
 		is    error
 		class classify.Class
-		none  bool // want no error
+		none  bool // true if no error is expected
 	}
 	refused := want{is: objstore.ErrRefused, class: classify.Fatal}
 	passes := want{class: classify.Transient}
@@ -90,7 +90,8 @@ func TestS3Answers(t *testing.T) {
 		{404, "NoSuchBucket", refused, nil},
 		{404, "NoSuchKey", missing, absent},
 		{404, "NotFound", missing, absent},
-		{404, "NoSuchVersion", passes, nil}, // Sluice requests no versions of objects
+		// Sluice does not request versions of objects, so this cannot mean a missing object.
+		{404, "NoSuchVersion", passes, nil},
 		{404, "", passes, nil},
 		{405, "MethodNotAllowed", refused, nil},
 		{408, "", passes, nil},
@@ -122,7 +123,7 @@ func TestS3Answers(t *testing.T) {
 				w, special := c.except[name]
 				switch {
 				case special:
-				case name == "head" && c.status == 400: // a response without a body has no code
+				case name == "head" && c.status == 400: // the response to a HEAD has no body, and without it there is no code
 					w = refused
 				default:
 					w = c.all
@@ -140,7 +141,8 @@ func TestS3Answers(t *testing.T) {
 	}
 }
 
-// TestS3NotFound_WithoutACode: a 404 without an S3 code is Transient: an ingress answers so while the service restarts.
+// TestS3NotFound_WithoutACode: a 404 without an S3 code is Transient, because an ingress responds with it while the
+// service behind it restarts.
 func TestS3NotFound_WithoutACode(t *testing.T) {
 	for name, body := range map[string]string{
 		"empty":        "",
@@ -162,7 +164,7 @@ func TestS3NotFound_WithoutACode(t *testing.T) {
 	}
 }
 
-// TestS3Head_NotFound: after a HEAD with 404, which has no code, the response to a GET decides.
+// TestS3Head_NotFound: a HEAD with 404 has no code, so the store sends a GET, and the response to the GET decides.
 func TestS3Head_NotFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
@@ -227,7 +229,7 @@ func s3Serving(t *testing.T, h http.HandlerFunc) *objstore.S3 {
 	})
 }
 
-// TestS3LostAnswer: without a response the outcome is unknown.
+// TestS3LostAnswer: if a put gets no response, its outcome is unknown.
 func TestS3LostAnswer(t *testing.T) {
 	for name, do := range operations {
 		s := s3Serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -250,7 +252,7 @@ func TestS3BrokenAnswer(t *testing.T) {
 		})
 		err := operations[name](t.Context(), s)
 		if name == "put-if-absent" && err == nil {
-			continue // the status decides, and the body does not matter
+			continue // the status decides, whether the body is complete or not
 		}
 		t.Run(name, func(t *testing.T) { checkError(t, err, nil, classify.Transient, false) })
 	}
@@ -295,7 +297,8 @@ func TestS3Request(t *testing.T) {
 	}
 }
 
-// TestS3KeysAreReadAgain: the store reads the key files again after a denial, and only then.
+// TestS3KeysAreReadAgain: the store reads the files with its keys again after the server has denied a request, and only
+// then.
 func TestS3KeysAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	access, secret := filepath.Join(dir, "access"), filepath.Join(dir, "secret")
@@ -346,8 +349,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestS3LastCheckComesAfterSigning: if the process sleeps after the last check, the signature is old, and the store refuses
-// the request. A check before signing would not have this effect.
+// TestS3LastCheckComesAfterSigning: if the process sleeps between the last check and sending, the signature has become
+// old, and the store refuses the request. This would not be so if the check came before signing.
 func TestS3LastCheckComesAfterSigning(t *testing.T) {
 	var order []string
 	s := openS3(t, objstore.S3Config{
@@ -424,7 +427,7 @@ func TestS3Config(t *testing.T) {
 	}
 }
 
-// pipes is a network inside a synctest bubble.
+// pipes is a network in a synctest bubble.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -452,7 +455,7 @@ func (p *pipes) DialContext(ctx context.Context, _, _ string) (net.Conn, error) 
 	}
 }
 
-// inBubble runs test over a store whose server and clock are inside a synctest bubble.
+// inBubble runs test in a synctest bubble, with a store whose server is h and whose clock is that of the bubble.
 func inBubble(t *testing.T, h http.HandlerFunc, test func(*testing.T, *objstore.S3)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -474,11 +477,11 @@ func inBubble(t *testing.T, h http.HandlerFunc, test func(*testing.T, *objstore.
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
-		time.Sleep(time.Minute) // until handlers that sleep have ended
+		time.Sleep(time.Minute) // handlers that sleep end in this time
 	})
 }
 
-// TestS3Silence: a request without a response ends after the timeout, and its outcome is unknown.
+// TestS3Silence: a request without a response ends after the timeout of the store, and its outcome is unknown.
 func TestS3Silence(t *testing.T) {
 	for name, do := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -497,7 +500,7 @@ func TestS3Silence(t *testing.T) {
 	}
 }
 
-// TestS3CanceledOnItsWay: if ctx ends after a put was sent, the outcome is unknown.
+// TestS3CanceledOnItsWay: if ctx ends after the request of a put was sent, the outcome of the put is unknown.
 func TestS3CanceledOnItsWay(t *testing.T) {
 	inBubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -513,7 +516,7 @@ func TestS3CanceledOnItsWay(t *testing.T) {
 	})
 }
 
-// TestS3StalledBody: a response body that stops arriving is given up after the timeout.
+// TestS3StalledBody: if a response body stops arriving, the read fails after the timeout.
 func TestS3StalledBody(t *testing.T) {
 	inBubble(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "10")
@@ -530,7 +533,7 @@ func TestS3StalledBody(t *testing.T) {
 	})
 }
 
-// TestS3SlowReader: time that a reader spends between two reads does not count for the timeout.
+// TestS3SlowReader: the time that a reader spends between two reads of a body does not count towards the timeout.
 func TestS3SlowReader(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 1<<20)
 	inBubble(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }, func(t *testing.T, s *objstore.S3) {
@@ -555,7 +558,7 @@ func TestS3SlowReader(t *testing.T) {
 	})
 }
 
-// TestS3Trickle: a put that makes progress, but far too slowly, is given up, too.
+// TestS3Trickle: a put that makes progress far too slowly also ends after the timeout.
 func TestS3Trickle(t *testing.T) {
 	inBubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		tick := time.NewTicker(25 * time.Second)
@@ -577,7 +580,7 @@ func TestS3Trickle(t *testing.T) {
 	})
 }
 
-// TestS3Folders: lists skip the empty objects that consoles create for folders.
+// TestS3Folders: List leaves out the empty objects that consoles create for folders.
 func TestS3Folders(t *testing.T) {
 	c := objstoretest.ServeS3(t, nil)
 	c.Prefix = "tables"

@@ -26,7 +26,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// answering returns a store whose server gives each request the same error, as S3 does: the texts quote bucket and key.
+// answering returns a store whose server responds to each request with the same error. Its texts quote bucket and key,
+// as those of S3 do.
 func answering(t *testing.T, status int, code string) *objstore.S3 {
 	t.Helper()
 	return s3Serving(t, func(w http.ResponseWriter, r *http.Request) {
@@ -39,14 +40,14 @@ func answering(t *testing.T, status int, code string) *objstore.S3 {
 	})
 }
 
-// TestS3Codes compares the class of each error of S3 with the table, for a read and for a put of a commit.
+// TestS3Codes compares the class of each error of S3 in the table with the class that a read and a put of a commit get.
 func TestS3Codes(t *testing.T) {
 	known := map[string]error{}
 	for _, row := range classtest.Rows("s3") {
 		digits, code, _ := strings.Cut(row.Key, " ")
 		status, err := strconv.Atoi(digits)
 		if err != nil {
-			continue // a row for an error that is no response; it is tested below
+			continue // this row is for an error without a response, which is tested below
 		}
 		s := answering(t, status, code)
 		get, put := operations["get"](t.Context(), s), operations["put-if-absent"](t.Context(), s)
@@ -78,12 +79,12 @@ func TestS3Codes(t *testing.T) {
 	checkRows(t, known)
 }
 
-// answer replaces ErrNotFound and ErrExists, which are no failures and have the class "answer" in the table.
+// answer stands for ErrNotFound and ErrExists, which are no failures. The table gives them the class "answer".
 type answer struct{}
 
 func (answer) Error() string { return "an answer" }
 
-// checkRows is [classtest.Check] with answers.
+// checkRows is [classtest.Check] for a table in which errors may have the class "answer".
 func checkRows(t *testing.T, known map[string]error) {
 	t.Helper()
 	for _, row := range classtest.Rows("s3") {
@@ -104,8 +105,8 @@ func checkRows(t *testing.T, known map[string]error) {
 	}
 }
 
-// TestS3CodesOfTheSDK: the table has every code that the SDK knows, so that a new one is noticed, and codes that the SDK
-// would retry are Transient.
+// TestS3CodesOfTheSDK: the table has every code that the SDK knows, so a new one fails the test. Codes that the SDK
+// would retry are Transient in the table.
 func TestS3CodesOfTheSDK(t *testing.T) {
 	rows := map[string][]string{}
 	for _, row := range classtest.Rows("s3") {
@@ -195,7 +196,7 @@ func TestOneTryIsOneRequest(t *testing.T) {
 				var requests atomic.Int32
 				s := s3Serving(t, func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
-					if requests.Add(1) == 1 { // the first request succeeds, so that its connection is used again
+					if requests.Add(1) == 1 { // the first request succeeds, so that its connection is idle and used again
 						w.WriteHeader(http.StatusNoContent)
 						return
 					}

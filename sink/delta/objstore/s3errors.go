@@ -20,7 +20,7 @@ var s3Codes = map[string]classify.Class{
 	"RequestTimeoutException":   classify.Transient,
 	"IncompleteBody":            classify.Transient, // 400: a body that was cut off
 	"BadDigest":                 classify.Transient, // 400: damaged in transit
-	"XAmzContentSHA256Mismatch": classify.Transient, // 400: the same
+	"XAmzContentSHA256Mismatch": classify.Transient, // 400: damaged in transit, too
 
 	"SlowDown":                               classify.Transient,
 	"SlowDownRead":                           classify.Transient,
@@ -43,11 +43,11 @@ var s3Codes = map[string]classify.Class{
 	"ConditionalRequestConflict": classify.Transient,
 
 	"QuotaExceeded":                  classify.Transient, // 403: full, like a disk
-	"XMinioAdminBucketQuotaExceeded": classify.Transient, // 400: the same
+	"XMinioAdminBucketQuotaExceeded": classify.Transient, // 400: full, too
 
 	"NoSuchBucket":                 classify.Fatal, // 404
 	"PermanentRedirect":            classify.Fatal, // 301: the bucket is in another region
-	"AuthorizationHeaderMalformed": classify.Fatal, // 400: the same
+	"AuthorizationHeaderMalformed": classify.Fatal, // 400: the bucket is in another region, too
 }
 
 // s3Stale are API codes of expired temporary credentials, sent with 400.
@@ -87,7 +87,7 @@ func responseError(err error) (status int, code string) {
 		code = api.ErrorCode()
 	}
 	if status >= 200 && status < 300 && code == "" {
-		status = 0 // a success whose body broke off: its effect is unknown
+		status = 0 // the response was a success whose body ended early: the effect of the request is unknown
 	}
 	return status, code
 }
@@ -116,7 +116,7 @@ func s3Response(kind OpKind, status int, code string, err error) error {
 		return errExists
 	case status == http.StatusNotFound && s3Missing[code] && !put:
 		return errNotFound
-	case status == http.StatusNotFound: // not an answer of S3; the outcome of a put is unknown
+	case status == http.StatusNotFound: // the 404 does not come from S3; the outcome of a put is unknown
 		return classify.Mark(err, classify.Transient)
 	case status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported:
 		return classify.Mark(fmt.Errorf("%w: %w", ErrRefused, err), classify.Fatal)

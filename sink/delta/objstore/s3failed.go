@@ -21,7 +21,7 @@ import (
 // SDK's, with a class.
 type s3Error struct {
 	what, hint string
-	same       string // see explained.cause
+	same       string // equal for failures that differ only in an id, a port or a time: see explained.cause
 	err        error
 }
 
@@ -53,12 +53,12 @@ func (k signingKeys) Retrieve(ctx context.Context) (aws.Credentials, error) {
 type failure struct {
 	*place
 	kind     OpKind
-	status   int    // of the response; 0 without a readable one
-	code     string // of S3; empty if the response had none
+	status   int    // HTTP status of the response; 0 without a readable response
+	code     string // error code of S3; empty if the response had none
 	bucketIn string // region of the bucket, if the response names it
-	redirect string // address that the response redirects to
-	plain    bool   // the request was sent without TLS
-	err      error  // as the SDK returned it
+	redirect string // address that the response redirects to, if it does
+	plain    bool   // true if the request was sent without TLS
+	err      error  // the error as the SDK returned it
 }
 
 // describe returns the error of a failed request. err is the error of the SDK, classified the same error with its
@@ -71,7 +71,7 @@ func (s *S3) describe(r *request, kind OpKind, key string, status int, code stri
 	begin := fmt.Sprintf(`%v %s: bucket "%s" %s: `, kind, shortKey(key), oneLine(s.bucket, maxName), s.at(r))
 	if status == 0 {
 		e := &s3Error{what: oneLine(begin+r.hide(r.timedOut(err, classified)), maxWhat), same: r.hide(innermost(err)), err: classified}
-		if !errors.Is(r.parent.Err(), context.Canceled) { // else the caller gave up and needs no hint
+		if !errors.Is(r.parent.Err(), context.Canceled) { // a caller that gave up needs no hint
 			e.hint = f.transportHint()
 		}
 		return e

@@ -73,19 +73,20 @@ x-id=PutObject</CanonicalRequest><RequestId>0R5NWQ8PZB2K4S3H</RequestId><HostId>
 <Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message><RequestId>6C</RequestId><HostId>h</HostId></Error>`
 )
 
-// fake is a server that gives every request the same answer, and the configuration of a bucket there.
+// fake is a server that gives every request the same response, with the configuration of a bucket there. what and hint
+// are the expected text and hint.
 type fake struct {
-	operation string // put if empty
+	operation string // "put" if empty
 	status    int
 	header    http.Header
 	body      string
 	change    func(*objstore.S3Config)
-	aws       bool // the store is configured for AWS; its requests reach this server all the same
+	aws       bool // the store is configured for AWS, but its requests reach this server
 	what      string
 	hint      string
 }
 
-// open returns the store and its endpoint.
+// open returns a store at the server, and the server's endpoint.
 func (f fake) open(t *testing.T) (store *objstore.S3, endpoint string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +119,8 @@ func (f fake) open(t *testing.T) (store *objstore.S3, endpoint string) {
 
 func header(name, value string) http.Header { return http.Header{name: {value}} }
 
-// TestExplain_Answers: each answer of a store has a text of one line and a hint of its own.
+// TestExplain_Answers: for each response of a store, the error has a text of one line and a hint that fits that
+// response.
 func TestExplain_Answers(t *testing.T) {
 	const at = `key: bucket "lake" at {endpoint}: `
 	const there = `key: bucket "lake" at https://lake.s3.us-east-1.amazonaws.com: `
@@ -128,7 +130,7 @@ func TestExplain_Answers(t *testing.T) {
 			return objstore.Keys{Access: "access", Secret: "secret"}, nil
 		}
 	}
-	named := func(c *objstore.S3Config) { // an endpoint with a name, which the bucket's name precedes
+	named := func(c *objstore.S3Config) { // an endpoint with a host name, before which the SDK puts the bucket's name
 		c.Endpoint, c.PathStyle = strings.Replace(c.Endpoint, "127.0.0.1", "localhost", 1), false
 		c.Transport = &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(strings.Replace(c.Endpoint, "localhost", "127.0.0.1", 1), "http://"))
@@ -145,7 +147,7 @@ func TestExplain_Answers(t *testing.T) {
 			what: "put " + at + "NoSuchBucket (404): The specified bucket does not exist (request id 18EA7D058D9E394E)",
 			hint: `create bucket "lake", or correct its name in storage.url`,
 		},
-		"missing bucket/list": { // the SDK has its own error type for this one
+		"missing bucket/list": { // the SDK has an error type for this response
 			operation: "list", status: 404, body: minioNoSuchBucket,
 			what: `list k: bucket "lake" at {endpoint}: NoSuchBucket (404): The specified bucket does not exist (request id 18EA7D058D9E394E)`,
 			hint: `create bucket "lake", or correct its name in storage.url`,
@@ -205,7 +207,7 @@ func TestExplain_Answers(t *testing.T) {
 			what: "delete " + at + "AccessDenied (403): Access Denied. (request id 18EA7D0594BF3B84)",
 			hint: "allow s3:DeleteObject on arn:aws:s3:::lake/tables/*, in the policy of the user or role that the keys belong to and in that of the bucket",
 		},
-		"denied/head": { // its answer has no body
+		"denied/head": { // the response has no body
 			operation: "head", status: 403, header: header("X-Amz-Request-Id", "18EA"),
 			what: "head " + at + "403 Forbidden without an S3 error code (request id 18EA)",
 			hint: "correct storage.s3.access_key and storage.s3.secret_key, or allow s3:GetObject on arn:aws:s3:::lake/tables/* and s3:ListBucket on arn:aws:s3:::lake",
@@ -248,7 +250,7 @@ func TestExplain_Answers(t *testing.T) {
 			what: "put " + at + "RequestTimeTooSkewed (403): The difference between the request time and the server's time is too large. (request id 18EA7D0590637026)",
 			hint: "set the clock of this host: it differs too much from the store's",
 		},
-		"plain HTTP at a port of TLS": { // the response of net/http, which MinIO uses
+		"plain HTTP at a port of TLS": { // the response of net/http to HTTP at a port for TLS, which MinIO uses
 			status: 400, body: "Client sent an HTTP request to an HTTPS server.\n",
 			what: "put " + at + "400 Bad Request without an S3 error code",
 			hint: "write https:// into storage.s3.endpoint if the server speaks TLS at this port, or correct the port",
@@ -280,7 +282,7 @@ func TestExplain_Answers(t *testing.T) {
 	}
 }
 
-// explains checks the text and the hint of an error, and that its Error has both.
+// explains fails the test unless the error has this text and this hint, and Error returns both.
 func explains(t *testing.T, err error, what, hint string) {
 	t.Helper()
 	if err == nil {
@@ -300,10 +302,11 @@ func explains(t *testing.T, err error, what, hint string) {
 	oneLine(t, err)
 }
 
-// maxHint bounds what a hint adds to a text of 400 characters.
+// maxHint is how many characters a hint may add to a text of 400 characters.
 const maxHint = 400
 
-// oneLine checks that a text is one line, short, and shows no part of the credentials or a query.
+// oneLine fails the test unless the text of err is one line, is short, and shows no part of the credentials or of a
+// query.
 func oneLine(t *testing.T, err error) {
 	t.Helper()
 	what, hint := objstore.Explain(err)
@@ -319,7 +322,8 @@ func oneLine(t *testing.T, err error) {
 	}
 }
 
-// TestExplain_NoAnswer: each way in which a request gets no answer has a text of one line and a hint of its own.
+// TestExplain_NoAnswer: for each way in which a request gets no response, the error has a text of one line and a hint
+// that fits.
 func TestExplain_NoAnswer(t *testing.T) {
 	silent := func(s *httptest.Server) *httptest.Server {
 		s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -343,13 +347,13 @@ func TestExplain_NoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	go func() { // a TLS server that answers with an alert
+	go func() { // a TLS server that responds with an alert
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			// Read the whole request first. Otherwise the client reports that it could not send the rest.
+			// Read the whole request first, or the client would report that it could not send the end of the request.
 			if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
 				_, _ = io.Copy(io.Discard, r.Body)
 			}
@@ -366,7 +370,7 @@ func TestExplain_NoAnswer(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		config     objstore.S3Config
-		what, hint string // {…} in what stands for text of the system
+		what, hint string // {…} stands for text of the operating system
 	}{
 		"no TLS": {
 			objstore.S3Config{Endpoint: strings.Replace(plain.URL, "http:", "https:", 1)},
@@ -475,7 +479,8 @@ func TestExplain_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestExplain_NoCredentials covers the text and the hint if the default chain finds no credentials.
+// TestExplain_NoCredentials compares the text and the hint of the error if the SDK's default chain finds no
+// credentials.
 func TestExplain_NoCredentials(t *testing.T) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_WEB_IDENTITY_TOKEN_FILE"} {
 		t.Setenv(name, "")
@@ -495,7 +500,7 @@ func TestExplain_NoCredentials(t *testing.T) {
 	oneLine(t, err)
 }
 
-// TestExplain_GaveUp: a caller that gave up gets an error that says so, without a hint.
+// TestExplain_GaveUp: if ctx ended, the error says so and has no hint.
 func TestExplain_GaveUp(t *testing.T) {
 	inBubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -515,7 +520,7 @@ func TestExplain_GaveUp(t *testing.T) {
 	})
 }
 
-// TestExplain_Body covers bodies that break off: of objects, and of error responses.
+// TestExplain_Body compares the texts for bodies that break off: bodies of objects and of error responses.
 func TestExplain_Body(t *testing.T) {
 	s := s3Serving(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
@@ -534,7 +539,7 @@ func TestExplain_Body(t *testing.T) {
 	}
 }
 
-// TestExplain_Echo: the text hides credentials and signature if a store repeats them in its response.
+// TestExplain_Echo: if a store repeats credentials and signature in its response, the text hides them.
 func TestExplain_Echo(t *testing.T) {
 	var signed string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -557,7 +562,7 @@ func TestExplain_Echo(t *testing.T) {
 	}
 }
 
-// TestExplain_Long: the longest names and keys leave room for the text of the store.
+// TestExplain_Long: even with the longest names and keys, the text has room for the store's own text.
 func TestExplain_Long(t *testing.T) {
 	key := "orders/" + strings.Repeat("p/", 450) + "00000000000000000007.json"
 	s := s3Serving(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -573,7 +578,7 @@ func TestExplain_Long(t *testing.T) {
 	oneLine(t, err)
 }
 
-// TestExplain_Local covers the hints for errors of a local directory and of other sources.
+// TestExplain_Local compares the hints for errors of a local directory, and for errors that are not from a store.
 func TestExplain_Local(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lake")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -593,7 +598,7 @@ func TestExplain_Local(t *testing.T) {
 		"let the user of this process read and write the directory of storage.url": refused(syscall.EACCES),
 		"mount the file system of storage.url writable":                            refused(syscall.EROFS),
 		"free space in the file system":                                            &os.PathError{Op: "write", Path: "/lake", Err: syscall.ENOSPC},
-		"":                                                                         &os.PathError{Op: "open", Path: "/ca.pem", Err: os.ErrNotExist}, // of another file
+		"":                                                                         &os.PathError{Op: "open", Path: "/ca.pem", Err: os.ErrNotExist}, // of a file that is not in the store
 	} {
 		if _, hint := objstore.Explain(err); hint != want {
 			t.Errorf("%v: %s, want %s", err, hint, want)
@@ -605,7 +610,7 @@ func TestExplain_Local(t *testing.T) {
 	}
 }
 
-// TestSelfTest_OneFailure: if all requests of the self-test fail for one reason, the error names it once.
+// TestSelfTest_OneFailure: if all requests of the self-test fail for the same reason, the error names the reason once.
 func TestSelfTest_OneFailure(t *testing.T) {
 	ids := make(chan string, 100)
 	for i := range cap(ids) {
@@ -674,7 +679,7 @@ func TestSelfTest_SeveralFailures(t *testing.T) {
 	}
 }
 
-// FuzzExplain: for any response the text is one line, short, and without characters that steer a terminal.
+// FuzzExplain: for any response, the text is one line, is short, and has no characters that steer a terminal.
 func FuzzExplain(f *testing.F) {
 	f.Add(403, "AccessDenied", "no\nnewline\r\x1b[2J\u2028\u202e", "id\n1", "", "Location\nx")
 	f.Add(404, strings.Repeat("c", 500), strings.Repeat("é", 5000), strings.Repeat("1", 500), "", "http://a b/\x7f")
@@ -686,10 +691,10 @@ func FuzzExplain(f *testing.F) {
 	f.Add(400, "AuthorizationHeaderMalformed", "\xff\xfe", "\xff", "", "\xff")
 	f.Fuzz(func(t *testing.T, status int, code, message, id, body, pointer string) {
 		if status < 200 || status > 599 {
-			return // no final status of HTTP
+			return // not a status that ends an HTTP exchange
 		}
 		if all := code + message + id + body + pointer; strings.Contains(all, "x-id=") || strings.Contains(all, "Signature=") {
-			return // the fuzzer put credentials of the request into the response
+			return // the fuzzer copied credentials from the request into the response
 		}
 		if body == "" {
 			var b strings.Builder

@@ -17,10 +17,10 @@ import (
 // place identifies a bucket in errors and decides their hints.
 type place struct {
 	bucket    string
-	prefix    string // of all keys: empty, or with a slash at its end
-	endpoint  string // of a service other than AWS
+	prefix    string // prefix of all keys: empty, or with a slash at its end
+	endpoint  string // URL of a service other than AWS, else empty
 	region    string
-	pathStyle bool // the bucket is in the path of URLs
+	pathStyle bool // true if URLs have the bucket in the path, not in the host name
 	source    keySource
 }
 
@@ -131,7 +131,7 @@ func (f *failure) transportHint() string {
 		return "correct " + f.source.both
 	case errors.Is(f.err, secure.ErrPlaintext):
 		return "write https:// into storage.s3.endpoint, or set storage.s3.insecure_plaintext: true if everyone on the way may read along"
-	case errors.Is(f.err, ErrNotSent): // by the last check of a put: the store is fine
+	case errors.Is(f.err, ErrNotSent): // the last check of a put refused to send the request: nothing is wrong with the store
 		return ""
 	case dialed && op.Op == "proxyconnect":
 		return "correct HTTPS_PROXY or HTTP_PROXY in the environment, or name the store's host in NO_PROXY"
@@ -162,7 +162,7 @@ func (f *failure) tlsHint() string {
 	case record, errors.Is(f.err, http.ErrSchemeMismatch):
 		return "write http:// into storage.s3.endpoint (with storage.s3.insecure_plaintext: true for another machine), " +
 			"or the port at which the server speaks TLS"
-	case f.plain && strings.Contains(f.err.Error(), `malformed HTTP response "\x15\x03`): // an alert of TLS; net/http has no type for it
+	case f.plain && strings.Contains(f.err.Error(), `malformed HTTP response "\x15\x03`): // a TLS alert in response to plain HTTP; net/http has no type for it
 		return "write https:// into storage.s3.endpoint: the server speaks TLS at this port"
 	case authority, roots:
 		return "set storage.s3.ca_file to the certificate of the authority that signed the server's certificate"

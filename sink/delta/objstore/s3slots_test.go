@@ -14,7 +14,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// heldStore is an S3 store whose server answers each request only when the test lets it.
+// heldStore is an S3 store whose server responds to a request only when the test allows it.
 type heldStore struct {
 	*objstore.S3
 	arrived atomic.Int64
@@ -39,11 +39,11 @@ func newHeldStore(t *testing.T, status int) *heldStore {
 	return h
 }
 
-// atATime is the number of requests that a store has in flight at most.
+// atATime is the largest number of requests that a store has in flight.
 const atATime = 64
 
-// TestS3Slots: with any number of goroutines, no more requests than slots are in flight. A request whose ctx ends while it
-// waits for a slot is not sent.
+// TestS3Slots: with any number of goroutines, no more than atATime requests are in flight. If the ctx of a request ends
+// while it waits for a slot, it is not sent.
 func TestS3Slots(t *testing.T) {
 	for name, operation := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +86,8 @@ func TestS3Slots(t *testing.T) {
 	}
 }
 
-// TestS3Slots_OpenBodies: bodies that are being read take no slot, since their readers may make other requests.
+// TestS3Slots_OpenBodies: a body that is being read occupies no slot, because its reader may make other requests
+// meanwhile.
 func TestS3Slots_OpenBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeldStore(t, http.StatusOK)
@@ -104,8 +105,8 @@ func TestS3Slots_OpenBodies(t *testing.T) {
 	})
 }
 
-// TestS3Slots_HeadNotFound: a HEAD that is followed by a GET gives its slot back first. Otherwise many of them would wait
-// for each other for ever.
+// TestS3Slots_HeadNotFound: before a HEAD sends the GET that follows it, it gives its slot back. Otherwise many such
+// operations would wait for each other for ever.
 func TestS3Slots_HeadNotFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeldStore(t, http.StatusNotFound)

@@ -40,7 +40,7 @@ func newWire(c S3Config, client any) (*wire, error) {
 		return nil, fmt.Errorf("the HTTP client of the AWS configuration is a %T", client)
 	}
 	t := b.GetTransport()
-	if c.CAFile != "" { // for S3 alone: credentials may come from AWS
+	if c.CAFile != "" { // only S3 is verified with CAFile: credentials may come from AWS
 		roots, err := secure.Roots(c.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("ca_file: %w", err)
@@ -66,11 +66,11 @@ func buildable(given *tls.Config) *awshttp.BuildableClient {
 		t.ExpectContinueTimeout = time.Second
 		t.ForceAttemptHTTP2 = false
 		t.MaxIdleConns = 128
-		t.MaxIdleConnsPerHost = maxInFlight // S3 uses HTTP/1.1: one connection per request in flight
+		t.MaxIdleConnsPerHost = maxInFlight // S3 is used over HTTP/1.1, which needs one connection per request in flight
 		t.IdleConnTimeout = 60 * time.Second
 		t.WriteBufferSize = 128 << 10
 		t.ReadBufferSize = 64 << 10
-		t.DisableCompression = true // objects must not be changed
+		t.DisableCompression = true // the transport must not decompress objects
 	})
 }
 
@@ -84,7 +84,7 @@ func (w *wire) closeIdle() {
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	r, ours := ctx.Value(requestKey{}).(*request)
-	if !ours { // a request of the credential chain
+	if !ours { // a request of the credential chain, not of this store
 		return w.base.RoundTrip(req)
 	}
 	r.sent = req
@@ -114,15 +114,15 @@ const maxInFlight = 64
 
 // request is one request in flight. Its context ends after the idle time without progress.
 type request struct {
-	slots  chan struct{}   // pool that its slot returns to; nil once returned
-	parent context.Context // lives as long as one request
-	ctx    context.Context // lives as long as one request
+	slots  chan struct{}   // pool to which the request returns its place; nil once it has done so
+	parent context.Context // the caller's context; in a field because it lives as long as one request
+	ctx    context.Context // ends with parent, or when a timer fires; in a field for the same reason
 	cancel context.CancelCauseFunc
-	timer  *time.Timer // idle time
-	whole  *time.Timer // total time of a put; nil otherwise
+	timer  *time.Timer // ends ctx after the idle time without progress
+	whole  *time.Timer // ends ctx after the total time of a put; nil for other requests
 	idle   time.Duration
-	left   atomic.Bool   // true once it has a connection: some of its bytes may have been sent
-	sent   *http.Request // the signed request; nil before it is signed
+	left   atomic.Bool   // true once the request has a connection: some of its bytes may have been sent
+	sent   *http.Request // the signed HTTP request; nil before it is signed
 }
 
 var errStalled = errors.New("request made no progress in time")

@@ -15,12 +15,12 @@ import (
 	"sluice/test/certs"
 )
 
-// keyed returns the configuration of a bucket at an endpoint, with keys.
+// keyed returns the configuration of a bucket at an endpoint, with an access key and a secret key.
 func keyed(endpoint string) objstore.S3Config {
 	return objstore.S3Config{Bucket: "bucket", Endpoint: endpoint, PathStyle: true, AccessKey: "a", SecretKey: "s", SessionToken: "t"}
 }
 
-// TestS3_Plaintext: an endpoint on another machine needs TLS, or an explicit exception.
+// TestS3_Plaintext: an endpoint on another machine needs TLS, unless the configuration allows plaintext.
 func TestS3_Plaintext(t *testing.T) {
 	for _, tt := range []struct {
 		endpoint string
@@ -46,7 +46,7 @@ func TestS3_Plaintext(t *testing.T) {
 	}
 }
 
-// TestS3_PlaintextFromEnvironment: an endpoint that the environment names gets no request without TLS either.
+// TestS3_PlaintextFromEnvironment: an endpoint that an environment variable names gets no request without TLS either.
 func TestS3_PlaintextFromEnvironment(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL_S3", "http://minio.example:9000")
 	var asked atomic.Int32
@@ -68,7 +68,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestS3_CAFile: the endpoint's certificate is verified by the authorities of the file.
+// TestS3_CAFile: the endpoint's certificate is verified with the authorities in the file.
 func TestS3_CAFile(t *testing.T) {
 	own := certs.NewCA(t, "own")
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("ETag", `"x"`) }))

@@ -33,7 +33,7 @@ const (
 func SelfTest(ctx context.Context, s Store) (err error) {
 	key := selfTestPrefix + rand.Text()
 	defer func() {
-		if e := cleanUp(ctx, s, key); err == nil { // the first failure is the cause
+		if e := cleanUp(ctx, s, key); err == nil { // if the test itself failed, its error is returned, not that of the cleanup
 			err = e
 		}
 	}()
@@ -102,7 +102,7 @@ func race(ctx context.Context, s Store, key string) (winner int, err error) {
 	switch {
 	case winner >= 0:
 		return winner, nil
-	case unclear != nil: // the winner may be among those whose response was lost
+	case unclear != nil: // no put is known to have succeeded, but one whose response was lost may have
 		return 0, fmt.Errorf("self-test: %w", distinct(unclear))
 	}
 	return 0, unsafe("all of %d puts of one fresh key with If-None-Match: * were answered with \"exists\"", selfTestRacers)

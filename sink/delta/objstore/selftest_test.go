@@ -45,16 +45,17 @@ func (c changed) List(ctx context.Context, prefix, after string) iter.Seq2[objst
 	return c.list(ctx, prefix, after)
 }
 
-// TestSelfTestRefuses runs the self-test on stores that are unsafe in one way each. The keys are parts of its errors.
+// TestSelfTestRefuses runs the self-test on stores that are each unsafe in one way. The keys are parts of the expected
+// errors.
 func TestSelfTestRefuses(t *testing.T) {
 	for want, unsafe := range map[string]func(m *objstore.Mem) objstore.Store{
-		// The condition is ignored by every put.
+		// Every put ignores the condition.
 		"at least two were accepted": func(m *objstore.Mem) objstore.Store {
 			return changed{Store: m, put: func(ctx context.Context, k string, b io.ReadSeeker, _ objstore.Mode) error {
 				return m.Put(ctx, k, b, objstore.Replace)
 			}}
 		},
-		// The condition holds for puts at the same time. Later the store ignores it.
+		// Concurrent puts obey the condition; the later ones ignore it.
 		"the store ignores the condition": func(m *objstore.Mem) objstore.Store {
 			var puts atomic.Int32
 			return changed{Store: m, put: func(ctx context.Context, k string, b io.ReadSeeker, mode objstore.Mode) error {
@@ -97,7 +98,7 @@ func TestSelfTestRefuses(t *testing.T) {
 				return m.List(ctx, prefix, "")
 			}}
 		},
-		// The store checks whether the key exists and then writes, so all racers find it absent.
+		// The store first checks whether the key exists, and then writes. So all racers find that it does not exist.
 		"of 8 puts of one fresh key with If-None-Match: * at least two": func(m *objstore.Mem) objstore.Store {
 			var looked sync.WaitGroup
 			looked.Add(8)
@@ -125,7 +126,7 @@ func TestSelfTestRefuses(t *testing.T) {
 	}
 }
 
-// TestSelfTestCannotTell checks that a store that is down or denies requests is not called unsafe.
+// TestSelfTestCannotTell: the self-test does not call a store unsafe that is down or denies requests.
 func TestSelfTestCannotTell(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault objstoretest.Fault
@@ -156,7 +157,7 @@ func TestSelfTestCannotTell(t *testing.T) {
 	}
 }
 
-// TestSelfTestWithoutDelete checks that a store that denies deletes passes the self-test.
+// TestSelfTestWithoutDelete: a store that denies deletes passes the self-test.
 func TestSelfTestWithoutDelete(t *testing.T) {
 	s := objstoretest.NewFaulty(objstore.NewMem(), func(o objstore.Op) objstoretest.Fault {
 		if o.Kind == objstore.OpDelete {
@@ -169,7 +170,7 @@ func TestSelfTestWithoutDelete(t *testing.T) {
 	}
 }
 
-// TestMemAsserts checks that [objstore.Mem] refuses and records a put that would overwrite a log entry.
+// TestMemAsserts: [objstore.Mem] refuses a put that would overwrite a log entry, and records it.
 func TestMemAsserts(t *testing.T) {
 	m := objstore.NewMem()
 	if err := m.Put(t.Context(), "log/0", bytes.NewReader([]byte("a")), objstore.IfAbsent); err != nil {

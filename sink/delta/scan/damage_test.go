@@ -74,8 +74,8 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: a table of large values is read in small pieces within little memory. A file that needs more is
-// refused. The allocator of all pages and rows asserts the bound.
+// TestMemoryIsBounded: a table of large values is read in small pieces within little memory. A file that needs more
+// memory is refused. The allocator, which all pages and rows come from, fails the test if the bound is exceeded.
 func TestMemoryIsBounded(t *testing.T) {
 	l := newLake(t, t.Context(), objstore.NewMem(), tableSchema(t))
 	var rows []row
@@ -115,7 +115,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func BenchmarkScan(b *testing.B) {
-	const files, groups, each = 10, 16, 62_500 // ten million rows
+	const files, groups, each = 10, 16, 62_500 // ten million rows in all
 	l := newLake(b, b.Context(), objstore.NewMem(), tableSchema(b))
 	for f := range files {
 		var pieces []connector.Piece
@@ -147,7 +147,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// FuzzFile reads any bytes as a data file. A scan may refuse them, but must not panic.
+// FuzzFile scans any bytes as a data file. The scan may return an error, but must not panic.
 func FuzzFile(f *testing.F) {
 	l := newLake(f, f.Context(), objstore.NewMem(), tableSchema(f))
 	for _, rows := range [][]row{records(0, 0, 1, ""), records(0, 0, 40, "text"), {{id: 1, partition: -1, offset: -1}}} {

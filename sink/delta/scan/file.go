@@ -17,7 +17,7 @@ import (
 const (
 	shareAhead  = 4
 	shareBatch  = 16
-	shareBuffer = 16 // of the column chunks that are not prefetched
+	shareBuffer = 16 // the read buffers of the column chunks that are not prefetched
 
 	batchRows = 64 << 10
 )
@@ -30,7 +30,7 @@ type reader struct {
 	src  *source
 	file *bounded.Parquet
 
-	leaves []int // of the columns of the query; -1 for those that the file lacks
+	leaves []int // index in the file of each column of the query; -1 if the file lacks it
 	buffer int64 // size of the read buffer of each column
 	out    *builders
 }
@@ -92,7 +92,7 @@ func (r *reader) named(err error) error {
 // tail reads the end of the file into memory. It returns [ErrUnsound] if the log says that the file is too short for
 // Parquet.
 func (r *reader) tail() error {
-	if r.src.size < 12 { // two magic numbers and a length
+	if r.src.size < 12 { // a Parquet file has at least two magic numbers and a length
 		return unsound("the log says that it has %d bytes", r.src.size)
 	}
 	return r.src.open(r.mem)
@@ -192,9 +192,9 @@ func (r *reader) group(g int) error {
 // rowGroup is a row group that is being read, all columns at the same row.
 type rowGroup struct {
 	mem     *bounded.Allocator
-	buffers int64   // total size of the read buffers, counted in mem
-	leaves  []*leaf // of the columns of the query; nil for those that the file lacks
-	left    int64   // remaining rows
+	buffers int64   // total size of the read buffers, which count in mem
+	leaves  []*leaf // reader of each column of the query; nil if the file lacks it
+	left    int64   // number of rows still to read
 }
 
 func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, error) {
@@ -235,7 +235,7 @@ func (in *rowGroup) close() {
 	in.mem.Take(-in.buffers)
 	for _, l := range in.leaves {
 		if l != nil {
-			_ = l.end() // the rows are already read
+			_ = l.end() // an error no longer matters: the rows are already read
 		}
 	}
 }

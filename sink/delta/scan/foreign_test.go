@@ -125,7 +125,7 @@ func TestWrongTypesAreRefused(t *testing.T) {
 	}
 }
 
-// refused checks that err is a hold with hold.TableUnsupported and a text.
+// refused fails the test unless err is a hold with the reason hold.TableUnsupported whose message contains text.
 func refused(t *testing.T, err error, text string) {
 	t.Helper()
 	var held *hold.Error
@@ -201,7 +201,7 @@ func TestTablePartitions(t *testing.T) {
 	rows := 0
 	q := scan.Query{Columns: [][]string{{"v"}}, Where: []scan.Where{{"orders", 2, 0, math.MaxInt64}}}
 	if err := scan.Run(t.Context(), l.store, l.state(), q, func(r scan.Rows) error { rows += int(r.Batch.NumRows()); return nil }); err != nil || rows != 2 {
-		t.Errorf("%d rows, %v", rows, err) // of the file that does not say
+		t.Errorf("%d rows, %v", rows, err) // the rows of the file that does not say so
 	}
 	add(map[string]*string{"n": text("many")})
 	_, err = values(t, l, "n")

@@ -21,14 +21,14 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// row is a row of the table of these tests. id is never null. In the other fields the zero value stands for null, in
-// partition and offset -1.
+// row is a row of the table in these tests. id is never null. In the other fields the zero value stands for null, in
+// partition and offset -1 does.
 type row struct {
 	id        int64
 	topic     string
 	partition int32
 	offset    int64
-	at        int64 // microseconds
+	at        int64 // in microseconds
 	text      string
 }
 
@@ -53,7 +53,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// lake is a table that a test writes by hand.
+// lake is a table in memory whose log and data files a test writes.
 type lake struct {
 	t       fataler
 	ctx     context.Context
@@ -90,7 +90,7 @@ func (l *lake) commit(actions ...deltalog.Action) {
 	l.must(l.store.Put(l.ctx, deltalog.CommitKey(l.version), bytes.NewReader(body), objstore.IfAbsent))
 }
 
-// put stores a data file.
+// put stores a data file, and returns its add action with the statistics.
 func (l *lake) put(body []byte, stats string) deltalog.Add {
 	l.t.Helper()
 	l.files++
@@ -99,7 +99,7 @@ func (l *lake) put(body []byte, stats string) deltalog.Add {
 	return deltalog.Add{Path: deltalog.URI(key), Size: int64(len(body)), DataChange: true, Stats: stats}
 }
 
-// write stores rows with our own encoder, each group as one row group.
+// write stores rows with the encoder of package datafile, each group as one row group.
 func (l *lake) write(groups ...[]row) deltalog.Add {
 	l.t.Helper()
 	var pieces []connector.Piece
@@ -174,12 +174,12 @@ func batchOf(s *schema.Schema, rows []row) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// all returns the columns of the tests' table.
+// all returns the paths of all columns of the table in these tests.
 func all() [][]string {
 	return [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp}, {"id"}, {"text"}}
 }
 
-// rowsOf reads a batch with all columns.
+// rowsOf converts a batch that has all columns.
 func rowsOf(b arrow.RecordBatch) (rows []row) {
 	for i := range int(b.NumRows()) {
 		r := row{partition: -1, offset: -1}
@@ -204,7 +204,8 @@ func rowsOf(b arrow.RecordBatch) (rows []row) {
 	return rows
 }
 
-// run scans with all columns. It returns the rows sorted by id, and the paths in the order in which they came.
+// run scans all columns. It returns the rows sorted by id, and the paths of the files in the order in which the scan
+// yielded them.
 func run(ctx context.Context, store objstore.Store, s *deltalog.State, q scan.Query) (rows []row, paths []string, err error) {
 	q.Columns = all()
 	err = scan.Run(ctx, store, s, q, func(r scan.Rows) error {
@@ -218,7 +219,7 @@ func run(ctx context.Context, store objstore.Store, s *deltalog.State, q scan.Qu
 	return rows, paths, err
 }
 
-// values returns the values of one column as texts.
+// values returns the values of one column as text.
 func values(t *testing.T, l *lake, path ...string) (texts []string, err error) {
 	t.Helper()
 	err = scan.Run(t.Context(), l.store, l.state(), scan.Query{Columns: [][]string{path}}, func(r scan.Rows) error {

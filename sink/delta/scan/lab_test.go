@@ -20,7 +20,7 @@ import (
 	"sluice/test/lab"
 )
 
-// strange is a row of a table that deltalake wrote.
+// strange is a row of a table that the program deltalake wrote.
 type strange struct {
 	ID     int64   `json:"id"`
 	Day    *string `json:"day"`
@@ -32,8 +32,8 @@ type strange struct {
 	Nested *string `json:"nested"`
 }
 
-// TestDeltalakeLab: a table that deltalake wrote, partitioned, compacted, with deleted rows and a later column, is read as
-// deltalake reads it.
+// TestDeltalakeLab: the program deltalake writes a table that is partitioned, compacted, has deleted rows, and got a
+// column later. A scan reads the same rows as deltalake does.
 func TestDeltalakeLab(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "table")
 	out, err := lab.Python(t.Context(), "oracle/foreign.py", "--table", dir)

@@ -95,11 +95,11 @@ func unitOf(c *pq.Column) (timeUnit, bool) {
 type leaf struct {
 	name string
 	defs []int16
-	rows int // number of decoded rows
+	rows int // number of rows decoded so far in the row group
 	took int // number of decoded rows that were taken, from the first on
 
-	decode func() error         // decodes more rows, all of one page; 0 at the end
-	fits   func(room int64) int // number of rows whose texts fit into room bytes, at least 1
+	decode func() error         // decodes more rows, all of one page, and returns their number; 0 at the end
+	fits   func(room int64) int // number of decoded rows whose texts fit into room bytes, at least 1
 	take   func(n int) (bytes int64, err error)
 	end    func() error
 }
@@ -133,7 +133,7 @@ func pour[P any](l *leaf, from file.ColumnChunkReader, null func(), add func(P) 
 	if !ok {
 		return false
 	}
-	values, next := make([]P, maxDecoded), 0 // those before next are already taken
+	values, next := make([]P, maxDecoded), 0 // values[next:] are decoded and not yet taken
 	deepest := from.Descriptor().MaxDefinitionLevel()
 	valid := func(i int) bool { return deepest == 0 || l.defs[i] == deepest }
 	l.decode = func() error {

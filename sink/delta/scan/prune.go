@@ -19,7 +19,7 @@ import (
 // filter is the part of a query that can be compared with statistics.
 type filter struct {
 	where []Where
-	since int64 // microseconds since 1970
+	since int64 // in microseconds since 1970
 	timed bool
 	// named are the Kafka columns that the table is partitioned by.
 	named map[string]bool
@@ -36,10 +36,10 @@ func newFilter(q Query, m deltalog.Metadata) filter {
 	return f
 }
 
-// all reports whether every row is of interest.
+// all reports whether the filter leaves out no row.
 func (f filter) all() bool { return !f.timed && len(f.where) == 0 }
 
-// span is the bounds of a number; unknown bounds are as wide as possible.
+// span is the bounds of a number, both inclusive; an unknown bound is as wide as possible.
 type span struct{ low, high int64 }
 
 func unbounded() span { return span{math.MinInt64, math.MaxInt64} }
@@ -54,7 +54,7 @@ func (s span) sound() span {
 
 // bounds are the statistics of a file or row group: no row is outside of them.
 type bounds struct {
-	partition, offset, timestamp span // timestamp in microseconds since 1970
+	partition, offset, timestamp span // spans of Kafka's columns; timestamp is in microseconds since 1970
 	topicLow, topicHigh          string
 	topicKnown                   bool
 }
@@ -63,7 +63,7 @@ func unknownBounds() bounds {
 	return bounds{partition: unbounded(), offset: unbounded(), timestamp: unbounded()}
 }
 
-// excludes reports whether certainly no row within b is of interest.
+// excludes reports whether it is certain that no row within b is of interest.
 func (f filter) excludes(b bounds) bool {
 	if f.timed && b.timestamp.high < f.since {
 		return true
@@ -83,7 +83,7 @@ func (b bounds) mayHoldTopic(topic string) bool {
 	return !b.topicKnown || b.topicLow <= topic && (topic <= b.topicHigh || strings.HasPrefix(topic, b.topicHigh))
 }
 
-// passes reports whether the log's statistics exclude a file.
+// passes reports whether a scan passes over a file: by its statistics in the log it certainly has no row of interest.
 func (f filter) passes(a deltalog.Add) bool {
 	return !f.all() && f.excludes(f.boundsOf(a))
 }
@@ -136,7 +136,7 @@ func fileBounds(text string) bounds {
 	var last *string
 	if json.Unmarshal(stats.Max[schema.KafkaTimestamp], &last) == nil && last != nil {
 		if at, ok := parseTime(*last); ok {
-			// Statistics have milliseconds, and most writers round down.
+			// Statistics have whole milliseconds, which most writers round down.
 			b.timestamp.high = at.UnixMicro() + 1000
 		}
 	}

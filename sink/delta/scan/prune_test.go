@@ -17,7 +17,7 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// counted records which data files are read, and with how many requests and bytes.
+// counted is a store that records which data files are read, with how many requests and bytes.
 type counted struct {
 	objstore.Store
 	mu    sync.Mutex
@@ -39,7 +39,7 @@ func (c *counted) Get(ctx context.Context, key string, off, n int64) (io.ReadClo
 	return c.Store.Get(ctx, key, off, n)
 }
 
-// records returns n rows of a partition from an offset on, a millisecond apart.
+// records returns n rows of a partition, with offsets from from on and timestamps a millisecond apart.
 func records(partition int32, from int64, n int, text string) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -149,8 +149,8 @@ func noise(seed, n int) string {
 	return string(b[:n])
 }
 
-// TestEachEndsTheScan: after an error of each, Run returns that error unchanged, and has called each at most once per
-// parallel reader.
+// TestEachEndsTheScan: after each has returned an error, Run returns that error unchanged. each is called at most once
+// per parallel reader.
 func TestEachEndsTheScan(t *testing.T) {
 	for _, parallel := range []int{1, 3} {
 		l := newLake(t, t.Context(), objstore.NewMem(), tableSchema(t))

@@ -13,8 +13,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// TestScanEqualsNaiveRead: after random commits, removals and checkpoints, every query returns each row of interest
-// once with its written values, and no removed row.
+// TestScanEqualsNaiveRead: after random commits, removals and checkpoints, each query returns every row that it asks
+// for once, with the values that were written, and no removed row.
 func TestScanEqualsNaiveRead(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		type kept struct {
@@ -114,7 +114,7 @@ func TestScanEqualsNaiveRead(t *testing.T) {
 	})
 }
 
-// wanted reports whether a row is of interest to a query, by the definition.
+// wanted reports whether a query asks for a row, by the definition of Query and without statistics.
 func wanted(q scan.Query, r row) bool {
 	if !q.Since.IsZero() && (r.at == 0 || r.at < q.Since.Truncate(time.Millisecond).UnixMicro()) {
 		return false

@@ -54,14 +54,14 @@ const AnyPartition = connector.AnyPartition
 // Where are the offsets [From, Next) of a partition.
 type Where struct {
 	Topic     string
-	Partition int32 // may be AnyPartition
+	Partition int32 // a number, or AnyPartition
 	From      int64
 	Next      int64
 }
 
 // Rows are some rows of one data file, in its order.
 type Rows struct {
-	Path    string // of the file, as the log names it
+	Path    string // path of the data file, as the log names it
 	Version int64  // version that added the file, -1 if only a checkpoint has it
 	Written int64  // time of the file according to the log; milliseconds since 1970
 	// Batch has one array for each column of the query, in that order, named by its path joined with dots, and with
@@ -107,7 +107,7 @@ type scan struct {
 	columns []column
 
 	mu     sync.Mutex
-	filter filter // guarded by mu; the callback of Present narrows it
+	filter filter // guarded by mu; Present makes it narrower as it finds rows
 	each   func(Rows) error
 }
 
@@ -139,7 +139,7 @@ func (s *scan) run(ctx context.Context, state *deltalog.State) error {
 	todo := make(chan deltalog.File)
 	for range s.query.Parallel {
 		readers.Go(func() error {
-			return panics.Catch(func() error { // a panic in its own goroutine would end the process
+			return panics.Catch(func() error { // a panic must not leave this goroutine: it would end the process
 				for f := range todo {
 					if err := s.file(ctx, f); err != nil {
 						return err

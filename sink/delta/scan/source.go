@@ -29,7 +29,7 @@ type source struct {
 	key   string
 	size  int64
 	tail  part
-	ahead []part // prefetched, ascending
+	ahead []part // prefetched ranges, in ascending order
 	// err is the first error of the store, which the Parquet reader may hide.
 	err error
 }

@@ -14,7 +14,7 @@ import (
 
 // Bounds of a reply.
 const (
-	// maxLine bounds a line: a simple string, an error, a number. Those of Redis have some hundred bytes.
+	// maxLine bounds a line: a simple string, an error, a number. The lines of Redis have some hundred bytes.
 	maxLine = 4 << 10
 	// maxBulk bounds a bulk string, which go-redis allocates before it has read it. A registration has 4 KiB at most.
 	maxBulk = 64 << 10
@@ -53,7 +53,7 @@ func (f fault) Is(target error) bool { return target == f.kind }
 // Conn is a connection to a Redis server that delivers only bytes that it has checked. The first fault ends it: that
 // Read and all later ones return the fault, so that the client closes the connection.
 type Conn struct {
-	net.Conn // delivers plaintext: with TLS, a tls.Conn
+	net.Conn // the connection that delivers plaintext: with TLS a tls.Conn
 	walk     walker
 	fault    error
 }

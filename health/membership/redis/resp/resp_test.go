@@ -13,7 +13,7 @@ import (
 	"testing/iotest"
 )
 
-// wire is a connection that delivers the given bytes.
+// wire is a connection from which the given bytes can be read.
 type wire struct {
 	net.Conn
 	io.Reader
@@ -22,8 +22,8 @@ type wire struct {
 func (w wire) Read(p []byte) (int, error) { return w.Reader.Read(p) }
 func (w wire) RemoteAddr() net.Addr       { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 6379} }
 
-// read reads text through Check, whole and byte by byte. Both must give the same error, and the same bytes unless there
-// is a fault.
+// read reads text through Check, once as a whole and once byte by byte. It fails the test unless both give the same
+// error, and the same bytes if there is no error.
 func read(t *testing.T, text string) (got string, err error) {
 	t.Helper()
 	whole, err := io.ReadAll(Check(wire{Reader: strings.NewReader(text)}))
@@ -50,7 +50,7 @@ func TestConn_Replies(t *testing.T) {
 	}
 }
 
-// TestConn_Faults: each fault is named, and stays.
+// TestConn_Faults: the error says which fault the reply has, and all later reads return it as well.
 func TestConn_Faults(t *testing.T) {
 	bulk := fmt.Sprintf("$%d\r\n%s\r\n", maxBulk, strings.Repeat("x", maxBulk))
 	for _, tt := range []struct {
@@ -115,7 +115,7 @@ func TestConn_Faults(t *testing.T) {
 	}
 }
 
-// TestConn_BoundIsOfOneReply: the bound applies to each reply, not to several together.
+// TestConn_BoundIsOfOneReply: the bound limits each reply alone, not several together.
 func TestConn_BoundIsOfOneReply(t *testing.T) {
 	reply := fmt.Sprintf("*%d\r\n%s", maxElements, strings.Repeat("+"+strings.Repeat("x", 100)+"\r\n", maxElements))
 	for _, replies := range []string{strings.Repeat(reply, 3), strings.Repeat("+"+strings.Repeat("x", 1000)+"\r\n", 20_000)} {
@@ -125,7 +125,7 @@ func TestConn_BoundIsOfOneReply(t *testing.T) {
 	}
 }
 
-// TestConn_NoBytesOfAFault: the client never gets a length that exceeds a bound.
+// TestConn_NoBytesOfAFault: the client gets no byte of a length that is greater than a bound.
 func TestConn_NoBytesOfAFault(t *testing.T) {
 	buffer := make([]byte, 100)
 	n, err := Check(wire{Reader: strings.NewReader("+OK\r\n$9223372036854775800\r\n")}).Read(buffer)
@@ -134,7 +134,7 @@ func TestConn_NoBytesOfAFault(t *testing.T) {
 	}
 }
 
-// TestConn_AllocatesNothing: the walker keeps no bytes of a reply.
+// TestConn_AllocatesNothing: the walker, which checks replies, keeps none of their bytes.
 func TestConn_AllocatesNothing(t *testing.T) {
 	reply := []byte(fmt.Sprintf("*%d\r\n%s", maxElements, strings.Repeat("$1\r\nx\r\n", maxElements)))
 	var w walker
@@ -228,7 +228,7 @@ func header(b []byte) (kind byte, line, rest []byte, err error) {
 	return b[0], line, rest, nil
 }
 
-// length reads decimal digits.
+// length reads a number in decimal digits.
 func length(line []byte, s shape) (n int, err error) {
 	if len(line) == 0 {
 		return 0, ErrMalformed
@@ -256,7 +256,7 @@ func body(b []byte, n int) (rest []byte, err error) {
 	return b[n+2:], nil
 }
 
-// replies parses several replies by [reply]. The error is errEarly if b ends in the middle of one.
+// replies parses several replies with [reply]. The error is errEarly if b ends within a reply.
 func replies(b []byte) (err error) {
 	for len(b) > 0 && err == nil {
 		weight := 0
@@ -290,7 +290,7 @@ func FuzzConn(f *testing.F) {
 		switch {
 		case want == nil && (got != nil || w.state != atKind || w.depth != 0):
 			t.Errorf("refused: %v", got)
-		case errors.Is(want, errEarly): // the walker may have found a fault in the incomplete line
+		case errors.Is(want, errEarly): // in an incomplete line, the walker may already find a fault
 			if got == nil && w.state == atKind && w.depth == 0 {
 				t.Error("half a reply is a whole one")
 			}

@@ -6,14 +6,14 @@ import "fmt"
 // divides an accepted reply into the same values.
 type walker struct {
 	state state
-	kind  byte // of the line that is being read
+	kind  byte // kind of the value whose line is being read: its first byte
 
-	line     int  // bytes of the line, without its kind
-	number   int  // of a line that is a length or count
-	negative bool // that number is -1
-	body     int  // bytes of a bulk string that are still to come
+	line     int  // number of bytes of the line so far, without its kind
+	number   int  // the number on a line that is a length or a count
+	negative bool // true if that number is -1
+	body     int  // number of bytes of a bulk string that are still to come
 
-	open      [maxDepth]int // elements that are still to come, of each aggregate around the next value
+	open      [maxDepth]int // number of elements that are still to come, for each aggregate around the next value
 	depth     int           // number of aggregates around the next value
 	attribute int           // 1 + depth at which an attribute began, until the value after it ends; 0 outside of one
 	memory    int           // estimated memory of the reply, in bytes
@@ -23,13 +23,13 @@ type walker struct {
 type state byte
 
 const (
-	atKind   state = iota // the first byte of a value
-	inLine                // text, up to CR
-	inNumber              // digits, up to CR
-	lineEnd               // LF of a line
-	inBody                // bytes of a bulk string
-	bodyCR                // CR after a bulk string
-	bodyLF                // LF after that CR
+	atKind   state = iota // the first byte of a value, which is its kind
+	inLine                // a text up to CR
+	inNumber              // digits up to CR
+	lineEnd               // the LF that ends a line
+	inBody                // the bytes of a bulk string
+	bodyCR                // the CR after a bulk string
+	bodyLF                // the LF after that CR
 )
 
 // shape is how a kind of value continues after its first byte.
@@ -42,15 +42,15 @@ const (
 	aggregate
 )
 
-// shapeOf returns the shape of a kind, and its name. Parts of streamed values have the shape none: no server sends
-// them.
+// shapeOf returns the shape of a kind, and the name of the kind. Parts of streamed values have the shape none: no
+// server sends them.
 func shapeOf(kind byte) (s shape, name string) {
 	switch kind {
-	case '+', '-', ':', '_', ',', '#', '(': // simple string, error, integer, null, double, boolean, big number
+	case '+', '-', ':', '_', ',', '#', '(': // a simple string, error, integer, null, double, boolean or big number
 		return text, "a line"
-	case '$', '!', '=': // string, error, verbatim string
+	case '$', '!', '=': // a bulk string, bulk error or verbatim string
 		return bulk, "a bulk string"
-	case '*', '~', '>': // array, set, push
+	case '*', '~', '>': // an array, set or push
 		return aggregate, "an array"
 	case '%':
 		return aggregate, "a map"
@@ -60,7 +60,7 @@ func shapeOf(kind byte) (s shape, name string) {
 	return none, ""
 }
 
-// bytes walks the received bytes. It returns ErrMalformed or ErrTooLarge; both are final.
+// bytes walks the received bytes. After an error, ErrMalformed or ErrTooLarge, the walker must not be used.
 func (w *walker) bytes(p []byte) error {
 	for len(p) > 0 {
 		if w.state == inBody {
@@ -137,7 +137,7 @@ func (w *walker) begin(kind byte) error {
 	return nil
 }
 
-// takes adds bytes to the estimated memory of the reply. The error is ErrTooLarge beyond maxReply.
+// takes adds bytes to the estimated memory of the reply. The error is ErrTooLarge if the sum exceeds maxReply.
 func (w *walker) takes(bytes int) error {
 	if w.memory += bytes; w.memory > maxReply {
 		return fmt.Errorf("%w: it would take more than %d MiB", ErrTooLarge, maxReply>>20)
@@ -153,7 +153,7 @@ func (w *walker) digit(b byte) error {
 		most, unit = maxElements, "elements"
 	}
 	switch {
-	case b == '-' && w.line == 1 && (w.kind == '$' || w.kind == '*'): // -1 is null, in RESP2
+	case b == '-' && w.line == 1 && (w.kind == '$' || w.kind == '*'): // -1 is null in RESP2
 		w.negative = true
 		return nil
 	case b == '?':
@@ -171,7 +171,7 @@ func (w *walker) digit(b byte) error {
 // of an aggregate, whose content follows.
 func (w *walker) lineOver() error {
 	s, name := shapeOf(w.kind)
-	length := w.line - 1 // without CR
+	length := w.line - 1 // the line without its CR
 	switch {
 	case s == text:
 		if err := w.takes(length); err != nil {
@@ -200,7 +200,7 @@ func (w *walker) enter() error {
 	case '%':
 		n *= 2
 	case '|':
-		n = n*2 + 1 // and the value that it is about
+		n = n*2 + 1 // an attribute has pairs, and is followed by the value that it is about
 	}
 	if w.depth == maxDepth {
 		return fmt.Errorf("%w: values nested more than %d deep", ErrTooLarge, maxDepth)

@@ -15,7 +15,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// Errors that a test injects, with the sentinel and the class that a real store gives them.
+// The errors that a test can inject. Each wraps the sentinel and has the class that a real store would give it.
 var (
 	// ErrUnavailable is a 503. The outcome of a put is unknown.
 	ErrUnavailable = classify.Mark(errors.New("injected: 503 SlowDown"), classify.Transient)
@@ -43,18 +43,18 @@ const (
 	Late
 )
 
-// Fault is what happens to one operation. The zero Fault changes nothing.
+// Fault is what happens to one operation. The zero Fault leaves the operation as it is.
 type Fault struct {
-	// Delay passes before the operation. If ctx ends in that time, the operation does not happen.
+	// Delay is the wait before the operation. If ctx ends meanwhile, the operation does not happen.
 	Delay time.Duration
-	// Err replaces the true result; nil keeps it.
+	// Err is the error that the caller gets instead of the result; nil if the caller gets the result.
 	Err error
 	// Effect is when an operation with Err takes effect.
 	Effect Effect
 	// Land is the time from the error to the effect of a Late operation. Zero means that it takes effect only when the
 	// test calls [Faulty.Land].
 	Land time.Duration
-	// Linger passes between the operation and its result. If ctx ends in that time, its error is the result.
+	// Linger is the wait between the operation and its result. If ctx ends meanwhile, the caller gets the error of ctx.
 	Linger time.Duration
 }
 
@@ -78,13 +78,13 @@ type flight struct {
 	land  func() error
 }
 
-// NewFaulty returns a store that passes operations to s. decide returns the fault of each operation: it is called at
-// the start of the operation, possibly by many goroutines. While it blocks, the operation waits.
+// NewFaulty returns a store that passes operations on to s. At the start of each operation it calls decide for the
+// fault, possibly from many goroutines at once; while decide blocks, the operation waits.
 func NewFaulty(s objstore.Store, decide func(objstore.Op) Fault) *Faulty {
 	return &Faulty{inner: s, decide: decide}
 }
 
-// Close drops the Late operations that have not taken effect, and waits for those that are taking effect.
+// Close drops the Late operations that have not begun to take effect, and waits for those that have.
 func (f *Faulty) Close() error {
 	f.mu.Lock()
 	f.closed = true
@@ -119,10 +119,11 @@ func (f *Faulty) Land(n int) error {
 	return l.land()
 }
 
-// Drop makes sure that Late operation number n never takes effect, unless it has already.
+// Drop prevents Late operation number n from taking effect, unless it has taken effect already.
 func (f *Faulty) Drop(n int) { f.take(n) }
 
-// take removes operation number n from the Late operations that have not taken effect; nil if it is not among them.
+// take removes operation number n from the Late operations that have not taken effect. It returns nil if it is not
+// among them.
 func (f *Faulty) take(n int) *flight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,8 +139,8 @@ func (f *Faulty) take(n int) *flight {
 	return l
 }
 
-// send adds a Late operation. It calls land after the given time, or if that is zero, when the test calls
-// [Faulty.Land].
+// send adds a Late operation, whose effect is land. land is called after the given time, or if that is zero, when the
+// test calls [Faulty.Land].
 func (f *Faulty) send(op objstore.Op, after time.Duration, land func() error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,8 +187,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// change runs do, a Put or Delete. If the fault has an error, change returns it and runs do before, later or never, as
-// the effect says.
+// change runs do, the effect of a Put or Delete. If the fault has an error, change returns the error, and runs do
+// before, later or never, as the fault's Effect says.
 func (f *Faulty) change(ctx context.Context, op objstore.Op, fault Fault, do func(context.Context) error) error {
 	if fault.Err != nil && fault.Effect != Done {
 		if fault.Effect == Late {
@@ -213,7 +214,7 @@ func (f *Faulty) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 		return err
 	}
 	if fault.Err != nil && fault.Effect == Late {
-		// The bytes leave now, so the last check is due.
+		// The request would be sent now, so this is the time for the last check.
 		if err := objstore.LastCheck(ctx); err != nil {
 			return fmt.Errorf("%v: %w", op, err)
 		}
@@ -247,7 +248,8 @@ func (f *Faulty) Head(ctx context.Context, key string) (i objstore.Info, err err
 	return i, err
 }
 
-// read runs do, an operation that changes nothing, unless the fault has an error.
+// read runs do, an operation that changes nothing. If the fault has an error, read returns the error and does not run
+// do.
 func (f *Faulty) read(ctx context.Context, op objstore.Op, fault Fault, do func() error) error {
 	err := fault.Err
 	if err != nil {

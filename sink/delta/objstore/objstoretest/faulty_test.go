@@ -96,7 +96,7 @@ func TestLateLanding(t *testing.T) {
 			strings.NewReader(string(body)), objstore.IfAbsent); !errors.Is(err, objstoretest.ErrTimeout) {
 			t.Fatal(err)
 		}
-		cancel() // the sender has ended; the Late put still takes effect
+		cancel() // ends the sender; the Late put must take effect nevertheless
 		time.Sleep(59 * time.Second)
 		if got := content(t, m); got != "" || len(s.Flying()) != 1 {
 			t.Fatalf("%q, flying %v", got, s.Flying())
@@ -123,7 +123,7 @@ func TestLateLanding(t *testing.T) {
 		if err := put(t, s, "never"); !errors.Is(err, objstoretest.ErrTimeout) {
 			t.Fatal(err)
 		}
-		if err := s.Close(); err != nil { // before the Late operation is due in an hour
+		if err := s.Close(); err != nil { // the Late operation would take effect only in an hour
 			t.Fatal(err)
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// ServeS3 runs an S3 server with an empty bucket inside the process and returns the configuration to reach it. wrap,
-// unless nil, wraps the server's handler.
+// ServeS3 runs an S3 server with an empty bucket in this process, and returns a configuration for a store in that
+// bucket. If wrap is not nil, requests go to the handler that wrap makes of the server's.
 func ServeS3(t *testing.T, wrap func(http.Handler) http.Handler) objstore.S3Config {
 	t.Helper()
 	const bucket = "bucket"

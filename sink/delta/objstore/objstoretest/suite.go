@@ -57,7 +57,7 @@ func put(t *testing.T, s objstore.Store, key, body string) {
 	}
 }
 
-// get returns a whole object, or a range of it.
+// get returns the bytes of an object from off on, at most n of them, or all if n is negative.
 func get(t *testing.T, s objstore.Store, key string, off, n int64) string {
 	t.Helper()
 	r, err := s.Get(t.Context(), key, off, n)
@@ -89,7 +89,7 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// is compares an error by sentinel and class, which callers depend on.
+// is fails the test unless err wraps the sentinel want and has the class, because callers depend on both.
 func is(t *testing.T, err, want error, class classify.Class) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -227,14 +227,14 @@ func ifAbsentRaces(t *testing.T, s objstore.Store) {
 				t.Fatal(err)
 			}
 		}
-		if winner < 0 { // a store may answer 409 to all puts once, but not for ever; none of these stores does
+		if winner < 0 { // a store might answer 409 to all puts once; none of the tested stores does
 			t.Fatalf("%s: no put succeeded: %v", key, won)
 		}
 		same(t, key, get(t, s, key, 0, -1), content(winner))
 	}
 }
 
-// content differs in length between racers.
+// content returns what a racer puts. Its length differs from racer to racer.
 func content(racer int) string { return strings.Repeat(fmt.Sprintf("racer %d ", racer), 1+racer) }
 
 func keys(t *testing.T, s objstore.Store) {
@@ -286,7 +286,7 @@ func sizes(t *testing.T, s objstore.Store) {
 	t.Helper()
 	random := make([]byte, 20<<20)
 	rng := rand.NewChaCha8([32]byte{})
-	_, _ = rng.Read(random) // it never fails
+	_, _ = rng.Read(random) // a Read of rng does not fail
 	for _, n := range []int{0, 1, 4096, 1<<20 + 1, len(random)} {
 		for _, mode := range []objstore.Mode{objstore.Replace, objstore.IfAbsent} {
 			key := fmt.Sprintf("size/%d-%d", n, mode)
@@ -307,7 +307,7 @@ func sizes(t *testing.T, s objstore.Store) {
 	}
 }
 
-// bodies tests bodies at any position, used twice, or failing.
+// bodies tests puts whose body is not at its start, is used twice, or fails.
 func bodies(t *testing.T, s objstore.Store) {
 	t.Helper()
 	r := strings.NewReader("the whole body")
@@ -343,7 +343,7 @@ func bodies(t *testing.T, s objstore.Store) {
 
 var errBroken = errors.New("the body broke")
 
-// brokenBody fails in its second half.
+// brokenBody is a body whose second half cannot be read.
 type brokenBody struct{ *strings.Reader }
 
 func (b *brokenBody) Read(p []byte) (int, error) {
@@ -354,14 +354,16 @@ func (b *brokenBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p[:min(int64(len(p)), left)])
 }
 
-// WriteTo hides the method of strings.Reader.
+// WriteTo hides the WriteTo of strings.Reader, which would not fail.
 func (b *brokenBody) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{b}) }
 
 func listOrder(t *testing.T, s objstore.Store) {
 	t.Helper()
-	// A walk of directories by name would give another order: "a" < "a-b", yet "a-b" < "a/c".
+	// A walk through directories by name would give another order: directory "a" comes before "a-b", but key "a-b"
+	// comes before "a/c".
 	want := []string{"a-b", "a.b", "a/b", "a/b-c", "a/b/c", "a0", "aé", "b", "ba/a", "bb", "é/x", "日/x", "😀"}
-	want = slices.DeleteFunc(want, func(k string) bool { return k == "a/b" }) // cannot be beside a/b/c in a directory
+	// In a directory store, a/b cannot be both an object and the directory of a/b/c.
+	want = slices.DeleteFunc(want, func(k string) bool { return k == "a/b" })
 	for _, k := range want {
 		put(t, s, k, k)
 	}
@@ -375,7 +377,7 @@ func listOrder(t *testing.T, s objstore.Store) {
 					model = append(model, k)
 				}
 			}
-			if prefix == "\xc3" { // not a string that S3 accepts
+			if prefix == "\xc3" { // S3 does not accept this string
 				continue
 			}
 			same(t, fmt.Sprintf("prefix %q after %q", prefix, after), list(t, s, prefix, after), model)
@@ -459,7 +461,7 @@ func deletes(t *testing.T, s objstore.Store) {
 	same(t, "keys", list(t, s, "", ""), []string{"d/b"})
 }
 
-// canceled tests that an operation does nothing and returns the error of ctx if ctx ended before the start.
+// canceled tests that an operation whose ctx has ended before its start does nothing and returns the error of ctx.
 func canceled(t *testing.T, s objstore.Store) {
 	t.Helper()
 	put(t, s, "there", "x")
