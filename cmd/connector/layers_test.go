@@ -111,8 +111,8 @@ var layers = map[string][]string{
 		"sink/delta/objstore",
 	},
 	"internal/lookup": {
-		"connector", "connector/kafka", "health/lettercount", "idempotency", "internal/config", "internal/open", "reliability", "reliability/hold",
-		"sink/delta/deltalog", "sink/delta/scan",
+		"connector", "connector/kafka", "health/lettercount", "idempotency", "idempotency/offsets", "internal/config", "internal/open", "reliability",
+		"reliability/hold", "sink/delta/deltalog", "sink/delta/scan",
 	},
 	"internal/terminal": {"internal/config"},
 	"internal/open": {

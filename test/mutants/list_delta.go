@@ -30,7 +30,7 @@ var ofDelta = []mutant{
 	{
 		name: "a log that is cleaned up while it is read is not read again",
 		file: "sink/delta/refresh.go",
-		old:  "if errors.Is(err, deltalog.ErrCorrupt) { // or", new: "if false { // or",
+		old:  "if errors.Is(err, deltalog.ErrCorrupt) { // an", new: "if false { // an",
 		pkg: "./sink/delta", test: "^TestRefresh_StoppedWhileTheLogIsCleanedUp$",
 	},
 	{
@@ -374,7 +374,7 @@ var ofDelta = []mutant{
 	{
 		name: "a PUT with a 404 counts as refused, although its outcome is unknown",
 		file: "sink/delta/objstore/s3errors.go",
-		old:  "case status == http.StatusNotFound: // not an", new: "case status == http.StatusNotFound && !put: // not an",
+		old:  "case status == http.StatusNotFound: // the", new: "case status == http.StatusNotFound && !put: // the",
 		pkg: "./sink/delta/objstore", test: "^TestS3NotFound_WithoutACode$",
 	},
 }

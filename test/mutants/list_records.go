@@ -195,7 +195,7 @@ var ofRecords = []mutant{
 	{
 		name: "a broken operations log ends all pauses in a member",
 		file: "sink/opslog/follow.go",
-		old:  "f.set(f.chain.state) // the", new: "f.set(&State{}) // the",
+		old:  "f.set(f.chain.state) // if", new: "f.set(&State{}) // if",
 		pkg: "./sink/opslog", test: "^TestFollower_KeepsPausesInTrouble$",
 	},
 	{

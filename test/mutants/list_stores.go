@@ -167,7 +167,7 @@ var ofStores = []mutant{
 	{
 		name: "a panic while the tables are prepared ends the member",
 		file: "health/membership/postgres/migrate.go",
-		old:  "err := panics.Catch(func() error { // on", new: "err := func(op func() error) error { _ = panics.Of; return op() }(func() error { // on",
+		old:  "err := panics.Catch(func() error { // a", new: "err := func(op func() error) error { _ = panics.Of; return op() }(func() error { // a",
 		pkg: "./health/membership/postgres", test: "^TestPrepare_Panic$",
 	},
 	{
@@ -197,7 +197,7 @@ var ofStores = []mutant{
 	{
 		name: "a request to a closed Kafka client never ends",
 		file: "connector/kafka/transport.go",
-		old:  "if t.closed { // the request", new: "if t.kafka == nil { // the request",
+		old:  "if t.closed { // a", new: "if t.kafka == nil { // a",
 		pkg: "./connector/kafka", test: "^TestClient_CloseEndsConnections$",
 	},
 }
