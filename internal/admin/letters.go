@@ -272,11 +272,11 @@ func (b *letterBook) shown(ref letterRef) ListedLetter {
 }
 
 // add adds the other facts about a dead letter. It copies texts, which share the memory of the fetch result.
-func (s *ListedLetter) add(l *deadletter.Letter) {
-	s.Class, s.Detail, s.Retries = l.Class.String(), strings.Clone(l.Detail), l.Retries
-	s.Member, s.Correlation, s.Batch = strings.Clone(l.Member), strings.Clone(l.Correlation), strings.Clone(l.Batch)
-	s.Linked = l.Link.Key != ""
-	if !l.LastFailure.IsZero() {
-		s.Failed = new(l.LastFailure.UTC())
+func (l *ListedLetter) add(of *deadletter.Letter) {
+	l.Class, l.Detail, l.Retries = of.Class.String(), strings.Clone(of.Detail), of.Retries
+	l.Member, l.Correlation, l.Batch = strings.Clone(of.Member), strings.Clone(of.Correlation), strings.Clone(of.Batch)
+	l.Linked = of.Link.Key != ""
+	if !of.LastFailure.IsZero() {
+		l.Failed = new(of.LastFailure.UTC())
 	}
 }
