@@ -18,14 +18,14 @@ type reservation struct {
 	freed      int   // number of chunks released so far
 	encoded    int64 // bytes of encoded files in memory
 	batch      *plan.SealedBatch
-	letters    int64 // bytes of candidates
+	letters    int64 // bytes of candidates and origins
 	entries    int64 // bytes of entries, which outlive the rows
 	wakeReader func()
 }
 
 // reserve takes over the memory of a sealed batch from its barrier. The caller must call end.
 func (c *committer) reserve(barrier *lane.Barrier, batch *plan.SealedBatch) *reservation {
-	r := &reservation{pool: c.batch, barrier: barrier, chunks: batch.Chunks, batch: batch, letters: lane.AllocatedBy(batch.Candidates), wakeReader: c.wakeReader}
+	r := &reservation{pool: c.batch, barrier: barrier, chunks: batch.Chunks, batch: batch, letters: lane.AllocatedBy(batch.Candidates, batch.Origins), wakeReader: c.wakeReader}
 	for i := range r.chunks {
 		c := &r.chunks[i]
 		ids := idempotency.IDBytes(c.Entries) // counted with the rows until now, but they outlive the rows
@@ -70,9 +70,9 @@ func (r *reservation) release(to int, encoded int64) {
 	r.wakeReader()
 }
 
-// releaseLetters releases the bad records. Their dead letters are durable or will not be written.
+// releaseLetters releases the bad records and the origins. Their dead letters are durable or will not be written.
 func (r *reservation) releaseLetters() {
-	r.batch.Candidates = nil // would otherwise live as long as the batch
+	r.batch.Candidates, r.batch.Origins = nil, nil // would otherwise live as long as the batch
 	r.pool.Adjust(-r.letters)
 	r.barrier.Allocated.Add(-r.letters)
 	r.letters = 0

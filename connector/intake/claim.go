@@ -37,6 +37,7 @@ type claim struct {
 type recordRules struct {
 	refuse  connector.Refusals
 	health  *lane.HealthFilter // nil drops nothing
+	origins *lane.OriginReader // nil knows no origins
 	letters bool               // bad records may become dead letters
 }
 

@@ -40,6 +40,7 @@ type Block struct {
 	Progress  *Progress // of the session
 	Refuse    connector.Refusals
 	Health    *HealthFilter // of the topic; nil drops nothing
+	Origins   *OriginReader // of the topic; nil knows no origins
 	Letters   bool          // bad records may become dead letters
 	Reserved  int64         // bytes reserved in the batch pool
 	Since     time.Time     // when it was enqueued
@@ -82,16 +83,17 @@ type openPart struct {
 	chunks     []plan.Chunk
 	candidates []plan.Candidate
 	dropped    []plan.Dropped
+	origins    []plan.Origin
 	// lastDropped is the index of a session's newest element of dropped.
 	lastDropped map[uint64]int
 	// sealedRows, sealedBytes and sealedAllocated are totals of chunks.
 	sealedRows, sealedBytes, sealedAllocated int64
-	letterBytes                              int64       // bytes reserved for candidates
+	letterBytes                              int64       // bytes reserved for candidates and origins
 	valueBytes                               int64       // bytes of record values in the open chunk
 	sessions                                 []*Progress // sessions with records in the open batch
 	failed                                   *plan.Failure
 	ignored                                  plan.IgnoredNames
-	breakRun                                 bool // the next row starts a run, because a bad record lies before it
+	breakRun                                 bool // the next row starts a run, because a bad record or an origin lies before it
 	// stopped are the sessions with a bad record that cannot become a dead letter: the lane skips the records after it,
 	// because Decide would drop them.
 	stopped map[uint64]bool
@@ -306,6 +308,7 @@ func Wake(ch chan<- struct{}) {
 // row appends one record, or keeps it as a candidate. known are the verdicts about records of the partition. The
 // result names what became of the record, "" if it will be read again.
 func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]plan.Verdict) (became string) {
+	replayed := len(r.Headers) > 0 && b.Origins != nil && o.keepOrigin(b, r)
 	if len(r.Headers) > 0 && b.Health != nil && b.Health.drops(b.Partition, r) {
 		o.drop(b.Partition, b.Session, r.Offset)
 		return recordIsHealthRecord
@@ -342,6 +345,7 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]p
 		return recordIsBad
 	}
 	o.extendRun(b, r)
+	o.breakRun = replayed
 	if l.chunkFull(o, r) || alone {
 		l.sealChunk(b.Table, o)
 	}
@@ -544,7 +548,7 @@ func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	}
 	l.sealChunk(t, o)
 	l.adjustReservation(t, o, 0)
-	p, allocated = Part{l.ID, o.chunks, o.candidates, o.dropped, o.ignored, o.failed}, o.sealedAllocated+o.letterBytes
+	p, allocated = Part{l.ID, o.chunks, o.candidates, o.dropped, o.origins, o.ignored, o.failed}, o.sealedAllocated+o.letterBytes
 	t.OpenBatch.Allocated.Add(-allocated)
 	o.counted.allocated, o.sealedAllocated, o.letterBytes = o.counted.allocated-allocated, 0, 0
 	if o.failed != nil {
@@ -557,7 +561,7 @@ func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
 	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0
-	o.dropped, o.ignored = nil, plan.IgnoredNames{}
+	o.dropped, o.origins, o.ignored = nil, nil, plan.IgnoredNames{}
 	for _, session := range o.sessions {
 		if commit {
 			session.seal()

@@ -55,12 +55,13 @@ type covered struct {
 	twins     int64      // duplicates that the commits left out
 	replays   int64      // dead letters that commits of replays made rows of
 	replayed  offsetSet  // their offsets
-	lettered  []lettered // the commits with dead letters or duplicates, in the order of the log
+	lettered  []lettered // the commits with dead letters, duplicates or repeats, in the order of the log
 	whole     bool       // the log reaches back to the initial commit
 	findings  []VerifyFinding
 }
 
-// lettered has the offsets of a commit, and how many of its records became dead letters or were duplicates.
+// lettered has the offsets of a commit, and how many of its records became dead letters, were duplicates, or repeated one
+// that a replay had produced.
 type lettered struct {
 	Interval
 	letters int64
@@ -90,10 +91,10 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	}
 	p.rows += r.Rows
 	p.health += r.HealthRecords
-	if r.Letters+r.Duplicates > 0 {
+	if left := r.Letters + r.Duplicates + r.Repeats; left > 0 {
 		p.letters += r.Letters
 		p.twins += r.Duplicates
-		p.lettered = append(p.lettered, lettered{Interval{r.From, r.Next}, r.Letters + r.Duplicates})
+		p.lettered = append(p.lettered, lettered{Interval{r.From, r.Next}, left})
 	}
 	if r.From < 0 { // the initial commit holds no records
 		if !first {
