@@ -113,7 +113,7 @@ func (c *chosenLetters) withdrawable(a *Access) error {
 		chosen[l.Source] = true
 	}
 	for _, path := range c.tables(a) {
-		for _, open := range c.decisions.OpenReplays(path) {
+		for _, open := range append(c.decisions.OpenReplays(path), c.decisions.TopicReplays(path)...) {
 			if time.Since(open.Since) < withdrawAfter && names(open.Letters, chosen) {
 				return stillReplaying(open)
 			}

@@ -109,10 +109,10 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 	decided := newDecisions(decisions)
 	for _, l := range letters {
 		p := l.Source.Partition
-		switch d := decided.of(l.Source); {
+		switch d, stands := decided.of(l.Source); {
 		case logs.Position(p, next(p)).Pending(l.Source.Offset):
 			l.state = LetterPending
-		case d == LetterDiscarded || d == LetterAcknowledged:
+		case stands:
 			l.state = d
 		case l.Source.Offset < next(p):
 			l.state = LetterUnresolved
@@ -128,8 +128,9 @@ func judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic
 	}
 	decided = newDecisions(decisions)
 	for _, l := range letters {
-		d := decided.of(l.Source)
+		d, stands := decided.of(l.Source)
 		switch {
+		case stands:
 		case l.state == LetterVoid && (d == LetterReplayed || d == LetterReplaying): // the outcome may not be recorded yet
 			l.state = LetterReplayed
 		case l.state == LetterUnresolved && (d == LetterReplaying || d == LetterParked):
@@ -152,32 +153,36 @@ type decisions struct {
 type decidedSet struct {
 	state LetterState
 	at    offsets.Cursor
+	// stands is true if the rows of the table say nothing about it.
+	stands bool
 }
 
 func newDecisions(log *opslog.State) *decisions {
 	return &decisions{log: log, sets: map[idempotency.Partition][]decidedSet{}}
 }
 
-// of returns the state that the operations log gives a dead letter, "" for none.
-func (d *decisions) of(record idempotency.Coordinates) LetterState {
+// of returns the state that the operations log gives a dead letter, "" for none. stands is true if rows of the
+// table cannot change it.
+func (d *decisions) of(record idempotency.Coordinates) (state LetterState, stands bool) {
 	sets, known := d.sets[record.Partition]
 	if !known {
 		l := d.log.Letters(record.Partition)
 		sets = []decidedSet{
-			{LetterReplaying, l.Replaying.From(0)},
-			{LetterReplayed, l.Replayed.From(0)},
-			{LetterDiscarded, l.Discarded.From(0)},
-			{LetterAcknowledged, l.Acknowledged.From(0)},
-			{LetterParked, l.Parked().From(0)},
+			{LetterReplaying, l.Replaying.From(0), false},
+			{LetterReplayed, l.Reproduced.From(0), true}, // its row has other coordinates
+			{LetterReplayed, l.Replayed.From(0), false},
+			{LetterDiscarded, l.Discarded.From(0), true},
+			{LetterAcknowledged, l.Acknowledged.From(0), true},
+			{LetterParked, l.Parked().From(0), false},
 		}
 		d.sets[record.Partition] = sets
 	}
 	for i := range sets {
 		if sets[i].at.Has(record.Offset) {
-			return sets[i].state
+			return sets[i].state, sets[i].stands
 		}
 	}
-	return ""
+	return "", false
 }
 
 // unread returns the state, with its cause, of a dead letter whose record no position has passed and members cannot

@@ -157,7 +157,7 @@ func (w TopicReplay) Done(s TopicState) bool {
 	return s.Replayed|s.Discarded == w.all() || s.count() == w.Intents || s.end() == w.Copies
 }
 
-// all returns the dead letters of the world, as bits.
+// all returns all dead letters, as bits.
 func (w TopicReplay) all() uint8 { return 1<<w.Letters - 1 }
 
 // count returns the number of intents, which is the seq of the newest one.
@@ -337,7 +337,7 @@ func (s *TopicState) withdraw(i int8) {
 	}
 }
 
-// produce emits the steps of the process that produces the records of an open intent. It may go on after others have
+// produce emits the steps of the process that produces the records of an open intent. It may continue after others have
 // closed the intent.
 func (w TopicReplay) produce(s *TopicState, i int8, do topicDoer) {
 	in, seq, end := s.Intents[i], i+1, s.end()
