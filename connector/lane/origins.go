@@ -63,7 +63,7 @@ func (f *OriginReader) of(p connector.Partition, r *connector.Record) (origin.Or
 	}
 	counter.Inc()
 	if left, ok := f.logged.Next(); ok {
-		f.logger.Warn("the header "+origin.Header+" of a record does not count; the record is an ordinary one",
+		f.logger.Warn("the header sluice-origin of a record does not count; the record is an ordinary one",
 			"why", why, "topic", p.Topic, "partition", p.ID, "offset", r.Offset, "left_out", left)
 	}
 	return origin.Origin{}, false

@@ -35,7 +35,8 @@ func TestLane_Origins(t *testing.T) {
 	hidden.Headers = append(hidden.Headers, connector.Header{Key: origin.Header, Value: []byte("x")})
 	records := []connector.Record{
 		live, live, signed("p", p, "r"), signed("p", p, "r"), live, forged, hidden, signed("q", p, "r"), signed("p", connectortest.Partition(1), "r"),
-		signed("p", p, "b"), live, {Headers: signed("p", p, "").Headers},
+		signed("p", p, "b"), live,
+		{},
 	}
 	records[11].Headers = []connector.Header{{Key: origin.Header, Value: keys.Sign(origin.Origin{
 		Pipeline: "p", TableID: "T", Record: idempotency.Coordinates{Partition: p, Offset: 3}, Intent: 7, Number: 9, Replays: 1,

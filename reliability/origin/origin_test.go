@@ -12,11 +12,11 @@ import (
 	"sluice/idempotency"
 )
 
-func keys(t testing.TB, lines ...string) Keys {
-	t.Helper()
+func keys(tb testing.TB, lines ...string) Keys {
+	tb.Helper()
 	k, err := ParseKeys([]byte(strings.Join(lines, "\n")))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return k
 }
