@@ -167,6 +167,9 @@ type Range struct {
 	HealthRecords int64 `json:"health_records,omitempty"`
 	// Duplicates is the number of records that were left out as repetitions of an earlier one.
 	Duplicates int64 `json:"duplicates,omitempty"`
+	// Repeats is the number of records that a replay of dead letters had produced again and that were left out, because
+	// the table had accepted their origin before, or an origin before theirs was missing.
+	Repeats int64 `json:"repeats,omitempty"`
 }
 
 // IgnoredFields are the names of fields that a commit ignored in the records of a topic. They are part of

@@ -5,6 +5,7 @@ import (
 
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/reliability/origin"
 )
 
 // TopicConfig is the configuration of one topic and the name of the table that it feeds.
@@ -21,6 +22,9 @@ type TopicConfig struct {
 	Commit Limits
 	// HealthRecords apply to this topic alone, not to other topics of its table.
 	HealthRecords HealthRecords
+	// OriginKeys returns the keys of records that a replay of dead letters produces to the topic again. Every lane calls
+	// it, once per record with the header, so it must not block. If it is nil, the header means nothing.
+	OriginKeys func() origin.Keys
 	// Letters are the rules that turn bad records of the topic into dead letters. If nil, a bad record holds its
 	// partition.
 	Letters *LetterRules

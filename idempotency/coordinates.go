@@ -113,14 +113,20 @@ func EpochOf(appID string) (position string, ok bool) {
 	return position, ok && strings.HasPrefix(position, scheme+":") && strings.Count(position, ":") == 5
 }
 
+// OriginsAppID is the key of the Delta txn that holds the newest intent to replay dead letters of p through the topic, and
+// how many of its origins the table has accepted: see package reliability/origin. It is the appId of p with one part more.
+// Only partitions with such a replay have it.
+func (p Partition) OriginsAppID(pipeline string) string { return p.AppID(pipeline) + ":" + origins }
+
 const (
-	newest = "newest"
-	epoch  = "epoch"
-	replay = "replay"
+	newest  = "newest"
+	epoch   = "epoch"
+	replay  = "replay"
+	origins = "origins"
 )
 
-// OfPipeline reports whether an appId is one of a pipeline: of a position, a leader epoch or a newest timestamp of a
-// partition, or of the mark or the replays of a table.
+// OfPipeline reports whether an appId is one of a pipeline: of a position, a leader epoch, a newest timestamp or the
+// accepted origins of a partition, or of the mark or the replays of a table.
 func OfPipeline(appID, pipeline string) bool {
 	return strings.HasPrefix(appID, scheme+":"+escape(pipeline)+":")
 }
@@ -139,13 +145,15 @@ var (
 	ErrNewest = errors.New("an appId of a partition's newest timestamp")
 	// ErrEpoch means that the appId holds a leader epoch and not a position: see [Partition.EpochAppID].
 	ErrEpoch = errors.New("an appId of a position's leader epoch")
+	// ErrOrigins means that the appId holds accepted origins and not a position: see [Partition.OriginsAppID].
+	ErrOrigins = errors.New("an appId of a partition's accepted origins")
 	// ErrReplay means that the appId holds the newest replay of a table and not a position: see [ReplayAppID].
 	ErrReplay = errors.New("an appId of a table's replays")
 )
 
 // ParseAppID parses the appId of a position or of a table. The error is [ErrForeign] for an appId of another program,
-// [ErrNewest] for one that holds a timestamp, [ErrEpoch] for one that holds a leader epoch, [ErrReplay] for one that
-// counts replays, and another error for a damaged appId of Sluice.
+// [ErrNewest] for one that holds a timestamp, [ErrEpoch] for one that holds a leader epoch, [ErrOrigins] for one that
+// counts accepted origins, [ErrReplay] for one that counts replays, and another error for a damaged appId of Sluice.
 func ParseAppID(s string) (AppID, error) {
 	parts := strings.Split(s, ":")
 	if parts[0] != scheme {
@@ -164,6 +172,8 @@ func ParseAppID(s string) (AppID, error) {
 		return AppID{}, ErrNewest
 	case len(parts) == 7 && parts[6] == epoch:
 		return AppID{}, ErrEpoch
+	case len(parts) == 7 && parts[6] == origins:
+		return AppID{}, ErrOrigins
 	case len(parts) == 5 && parts[2] == "table" && parts[4] == replay:
 		return AppID{}, ErrReplay
 	case len(parts) == 4 && parts[2] == "table":

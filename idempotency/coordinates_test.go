@@ -49,6 +49,9 @@ func TestAppIDsRoundTripAndNeverCollide(t *testing.T) {
 		if _, err := idempotency.ParseAppID(a.EpochAppID(pipeA)); !errors.Is(err, idempotency.ErrEpoch) {
 			t.Fatalf("%q: %v", a.EpochAppID(pipeA), err)
 		}
+		if _, err := idempotency.ParseAppID(a.OriginsAppID(pipeA)); !errors.Is(err, idempotency.ErrOrigins) {
+			t.Fatalf("%q: %v", a.OriginsAppID(pipeA), err)
+		}
 		if position, ok := idempotency.EpochOf(a.EpochAppID(pipeA)); !ok || position != a.AppID(pipeA) {
 			t.Fatalf("%q stands beside %q, %t", a.EpochAppID(pipeA), position, ok)
 		}

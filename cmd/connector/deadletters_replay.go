@@ -16,6 +16,7 @@ import (
 	"sluice/internal/admin"
 	"sluice/internal/fail"
 	"sluice/internal/terminal"
+	"sluice/sink/opslog"
 )
 
 // letterReplay has the flags of the commands that replay dead letters.
@@ -24,6 +25,7 @@ type letterReplay struct {
 
 	change    *change
 	rate      float64
+	mode      string
 	valueFile string
 }
 
@@ -38,7 +40,13 @@ Records that still cannot become rows stay dead letters. After three failed
 replays a dead letter is parked: only --state parked, or its name, replays it
 again. To correct the cause, change the configuration first; members must have
 the same one. The command needs no running connector. If it is interrupted, run
-it again: it continues.`
+it again: it continues.
+
+--mode topic produces the records to the partitions they came from instead, with
+their keys, values and headers and a signed header sluice-origin, for other
+readers of the topic. The rows then have new offsets and timestamps, each record
+still once. It needs running members and, in their configuration and that of the
+command, ops.replay_secret_file. It waits until members have made the rows.`
 
 func (c *cli) deadLettersReplayCommand() *cobra.Command {
 	o := &letterReplay{}
@@ -84,6 +92,7 @@ present schema and shows, for each reason, how many become rows.
 
 func (c *cli) replayFlags(cmd *cobra.Command, o *letterReplay) {
 	o.change = c.changeFlags(cmd)
+	cmd.Flags().StringVar(&o.mode, "mode", modeDirect, "how to make the rows: direct, or topic to produce the records to their topic again")
 	cmd.Flags().Float64Var(&o.rate, "rate", 1000, "the most dead letters per second, 0 for no limit")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
@@ -97,10 +106,14 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	if o.rate < 0 {
 		return fail.Usage(fmt.Errorf("--rate %v: write 0 or more", o.rate))
 	}
+	mode, err := replayMode(o.mode)
+	if err != nil {
+		return err
+	}
 	if err := c.checkChange(o.change); err != nil {
 		return err
 	}
-	q := admin.ReplayQuery{LetterSelection: o.LetterSelection, Rate: o.rate}
+	q := admin.ReplayQuery{LetterSelection: o.LetterSelection, Rate: o.rate, Mode: mode}
 	if o.valueFile != "" {
 		value, err := os.ReadFile(o.valueFile)
 		if err != nil {
@@ -137,6 +150,22 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	}
 	result, err := admin.Replay(ctx, a, p, o.change.by(), c.replayProgress())
 	return errors.Join(c.showReplay(result), replayOutcome(result, err))
+}
+
+const (
+	modeDirect = "direct"
+	modeTopic  = "topic"
+)
+
+// replayMode returns the mode of a replay that the flag --mode names.
+func replayMode(flag string) (opslog.ReplayMode, error) {
+	switch flag {
+	case modeDirect:
+		return opslog.Direct, nil
+	case modeTopic:
+		return opslog.ByTopic, nil
+	}
+	return "", fail.Usage(fmt.Errorf("--mode %q: write %s or %s", flag, modeDirect, modeTopic))
 }
 
 // replayOutcome returns err, or else an error of [fail.KindFound] if some of the records still cannot become rows.

@@ -23,6 +23,7 @@ var layers = map[string][]string{
 	"reliability/pulse":      {},
 	"reliability/bytepool":   {},
 	"reliability/connlimit":  {"reliability"},
+	"reliability/origin":     {"idempotency"},
 	"reliability/panics":     {},
 	"reliability/deadletter": {"classify", "idempotency"},
 	"reliability/hold":       {"classify", "idempotency"},
@@ -33,10 +34,10 @@ var layers = map[string][]string{
 	"secure/webconfig":       {"secure/reload"},
 	"secure/pgconfig":        {"secure"},
 	// Pipeline: the path of a record. Package connector has the words and the interfaces.
-	"connector":               {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/panics", "idempotency", "idempotency/offsets"},
+	"connector":               {"classify", "reliability", "reliability/hold", "reliability/bytepool", "reliability/deadletter", "reliability/origin", "reliability/panics", "idempotency", "idempotency/offsets"},
 	"connector/connectortest": {"classify", "connector", "idempotency"},
-	"connector/plan":          {"connector", "classify", "idempotency", "reliability/deadletter", "reliability/hold"},
-	"connector/lane":          {"connector", "connector/plan", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/pulse"},
+	"connector/plan":          {"connector", "classify", "idempotency", "reliability/deadletter", "reliability/hold", "reliability/origin"},
+	"connector/lane":          {"connector", "connector/plan", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/origin", "reliability/pulse"},
 	"connector/commit": {
 		"connector", "connector/lane", "connector/plan", "classify", "idempotency", "reliability", "reliability/bytepool", "reliability/deadletter",
 		"reliability/hold", "reliability/panics", "reliability/pulse",
@@ -84,7 +85,7 @@ var layers = map[string][]string{
 	"internal/admin": {
 		"classify", "connector", "connector/commit", "connector/plan", "connector/decode", "connector/kafka", "connector/kafka/dial", "connector/schema", "health", "health/membership",
 		"idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open", "internal/replay", "reliability", "reliability/deadletter",
-		"reliability/hold", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+		"reliability/hold", "reliability/origin", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
 	},
 	// A front end, as cmd is: no other package imports it.
 	"internal/api": {
@@ -94,17 +95,17 @@ var layers = map[string][]string{
 	"internal/app": {
 		"classify", "connector", "connector/pipeline", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
 		"health/liveness", "health/membership", "health/ops", "idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open",
-		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse", "secure/reload", "sink/delta", "sink/delta/datafile",
-		"sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/origin", "reliability/pulse", "secure/reload", "sink/delta",
+		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
 	},
 	"internal/fail": {},
 	"internal/replay": {
-		"classify", "connector", "connector/plan", "idempotency", "idempotency/offsets", "internal/lookup", "reliability", "sink/delta", "sink/delta/scan",
-		"sink/opslog",
+		"classify", "connector", "connector/plan", "idempotency", "idempotency/offsets", "internal/lookup", "reliability", "reliability/origin", "sink/delta",
+		"sink/delta/scan", "sink/opslog",
 	},
 	"internal/config": {
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
-		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "secure/tokens", "secure/webconfig", "connector/schema",
+		"reliability/bytepool", "reliability/deadletter", "reliability/origin", "secure", "secure/pgconfig", "secure/tokens", "secure/webconfig", "connector/schema",
 	},
 	"internal/laketest": {
 		"classify", "connector", "connector/kafka", "idempotency", "internal/config", "reliability/deadletter", "sink/delta", "sink/delta/deltalog",

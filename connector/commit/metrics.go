@@ -13,9 +13,9 @@ import (
 
 // Metrics are the metrics of the writers of all tables.
 type Metrics struct {
-	commits, failed                                                            prometheus.Counter
-	commitSeconds, batchRows, processing, freshness, rebuilt                   prometheus.Histogram
-	rows, failedRecords, lettersByTopic, letters, retries, duplicates, lookups *prometheus.CounterVec
+	commits, failed                                                                     prometheus.Counter
+	commitSeconds, batchRows, processing, freshness, rebuilt                            prometheus.Histogram
+	rows, failedRecords, lettersByTopic, letters, retries, duplicates, lookups, origins *prometheus.CounterVec
 }
 
 // NewMetrics returns the metrics and registers them with reg unless it is nil.
@@ -62,12 +62,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_fingerprint_lookups_total", Help: "Records looked up in the window: hit, miss, none (no identity), undated (no timestamp).",
 		}, []string{"topic", "result"}),
+		origins: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_origins_total",
+			Help: "Committed records that a replay of dead letters has produced again: accepted, repeated (left out), missing (left out, because one before it has not come), unknown (the table does not know the replay; an ordinary record).",
+		}, []string{"topic", "result"}),
 		rebuilt: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "sluice_fingerprint_rebuild_seconds", Help: "Time to read fingerprints back from a table.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.rows, m.failedRecords, m.commits, m.failed, m.lettersByTopic, m.letters, m.retries, m.commitSeconds, m.batchRows, m.processing, m.freshness, m.duplicates, m.lookups, m.rebuilt)
+		reg.MustRegister(m.rows, m.failedRecords, m.commits, m.failed, m.lettersByTopic, m.letters, m.retries, m.commitSeconds, m.batchRows, m.processing, m.freshness, m.duplicates, m.lookups, m.origins, m.rebuilt)
 	}
 	return m
 }
@@ -86,7 +90,7 @@ func (m *Metrics) follows(topic, pipeline string, letters bool) {
 
 // leaves deletes the series of a topic.
 func (m *Metrics) leaves(topic string) {
-	for _, v := range []*prometheus.CounterVec{m.rows, m.failedRecords, m.lettersByTopic, m.letters, m.retries, m.duplicates, m.lookups} {
+	for _, v := range []*prometheus.CounterVec{m.rows, m.failedRecords, m.lettersByTopic, m.letters, m.retries, m.duplicates, m.lookups, m.origins} {
 		v.DeletePartialMatch(prometheus.Labels{"topic": topic})
 	}
 }
@@ -100,6 +104,11 @@ func (m *Metrics) committed(p *plan.Plan, took time.Duration) {
 		rows += r.Rows
 		m.rows.WithLabelValues(r.Topic).Add(float64(r.Rows))
 		m.countFailed(r.Topic, classify.Poison, r.Letters)
+	}
+	for partition, n := range p.Origins {
+		for result, n := range map[string]int64{"accepted": n.Accepted, "repeated": n.Repeated, "missing": n.Missing, "unknown": n.Unknown} {
+			m.origins.WithLabelValues(partition.Topic, result).Add(float64(n))
+		}
 	}
 	if rows > 0 {
 		m.batchRows.Observe(float64(rows))

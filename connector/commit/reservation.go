@@ -18,14 +18,14 @@ type reservation struct {
 	freed      int   // how many chunks were released
 	encoded    int64 // the bytes of encoded files that are in memory
 	batch      *plan.SealedBatch
-	letters    int64 // the bytes of candidates
+	letters    int64 // the bytes of candidates and origins
 	entries    int64 // the bytes of entries, which are needed longer than the rows
 	wakeReader func()
 }
 
 // reserve takes over the memory of a sealed batch from its barrier. The caller must call end.
 func (c *committer) reserve(barrier *lane.Barrier, batch *plan.SealedBatch) *reservation {
-	r := &reservation{pool: c.batch, barrier: barrier, chunks: batch.Chunks, batch: batch, letters: lane.AllocatedBy(batch.Candidates), wakeReader: c.wakeReader}
+	r := &reservation{pool: c.batch, barrier: barrier, chunks: batch.Chunks, batch: batch, letters: lane.AllocatedBy(batch.Candidates, batch.Origins), wakeReader: c.wakeReader}
 	for i := range r.chunks {
 		c := &r.chunks[i]
 		ids := idempotency.IDBytes(c.Entries) // so far counted with the rows, but needed longer
@@ -70,9 +70,9 @@ func (r *reservation) release(to int, encoded int64) {
 	r.wakeReader()
 }
 
-// releaseLetters releases the bad records, once their dead letters are durable or will not be written.
+// releaseLetters releases the bad records and the origins, once the dead letters are durable or will not be written.
 func (r *reservation) releaseLetters() {
-	r.batch.Candidates = nil // otherwise their memory would be in use as long as the batch is
+	r.batch.Candidates, r.batch.Origins = nil, nil // otherwise their memory would be in use as long as the batch is
 	r.pool.Adjust(-r.letters)
 	r.barrier.Allocated.Add(-r.letters)
 	r.letters = 0

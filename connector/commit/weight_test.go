@@ -50,7 +50,7 @@ func TestCandidate_Weight(t *testing.T) {
 			}
 			p := plan.Decide(batch, connectortest.Snapshot(nil), plan.Terms{Pipeline: "pipe", Member: "m", Letters: map[string]connector.LetterRules{"orders": {HoldAbove: 0.5}}, Allowed: map[string]bool{"orders": true}})
 			taken := heap() - before
-			if held := lane.AllocatedBy(batch.Candidates); taken > held || taken < held/4 {
+			if held := lane.AllocatedBy(batch.Candidates, nil); taken > held || taken < held/4 {
 				t.Errorf("%d bytes are taken, %d held: %d and %d for each", taken, held, taken/n, held/n)
 			}
 			if len(p.Letters) != int(n) {
@@ -58,7 +58,7 @@ func TestCandidate_Weight(t *testing.T) {
 			}
 			// Once the dead letters are durable, all of their memory is free although the batch is still in use.
 			pool := bytepool.New(1 << 40)
-			pool.Adjust(lane.AllocatedBy(batch.Candidates))
+			pool.Adjust(lane.AllocatedBy(batch.Candidates, nil))
 			reserved := writerOf(Config{Batch: pool}, connector.Target{}, nil).committer.reserve(&lane.Barrier{}, batch)
 			reserved.releaseLetters()
 			p.Letters = nil

@@ -56,6 +56,13 @@ func (c *committer) write(ctx context.Context, barrier *lane.Barrier) Outcome {
 	if _, err := batch.FailedAt(); err != nil {
 		return c.lanesFailed(ctx, batch, err)
 	}
+	if batch.OpenedSince(c.snapshot, c.pipeline) { // otherwise the precondition would refuse the plan
+		s, err := c.table.Load(ctx)
+		if err != nil {
+			return c.failureOutcome(ctx, nil, err)
+		}
+		c.snapshot = s
+	}
 	if err := c.window.load(ctx, batch); err != nil {
 		return c.failureOutcome(ctx, nil, err)
 	}
@@ -95,15 +102,18 @@ func (c *committer) write(ctx context.Context, barrier *lane.Barrier) Outcome {
 
 // commitAttrs returns the log attributes of a committed plan.
 func commitAttrs(p *plan.Plan, version int64, took time.Duration) []any {
-	var rows, letters, duplicates, health int64
+	var rows, letters, duplicates, health, repeats int64
 	for _, r := range p.Commit.Ranges {
-		rows, letters, duplicates, health = rows+r.Rows, letters+r.Letters, duplicates+r.Duplicates, health+r.HealthRecords
+		rows, letters, duplicates, health, repeats = rows+r.Rows, letters+r.Letters, duplicates+r.Duplicates, health+r.HealthRecords, repeats+r.Repeats
 	}
 	attrs := []any{"version", version, "partitions", len(p.Next), "rows", rows}
 	if s := p.Commit.Staged; s != nil {
 		attrs = append(attrs, "files", s.Count, "bytes", s.Bytes)
 	}
 	attrs = append(attrs, "letters", letters, "duplicates", duplicates, "health_records", health, "took", took.Round(time.Millisecond))
+	if repeats > 0 {
+		attrs = append(attrs, "repeats", repeats)
+	}
 	if p.Oldest > 0 {
 		attrs = append(attrs, "oldest_age", time.Since(time.UnixMilli(p.Oldest)).Round(time.Millisecond))
 	}
@@ -170,6 +180,7 @@ func (c *committer) gather(ctx context.Context, barrier *lane.Barrier) *plan.Sea
 		batch.Chunks = append(batch.Chunks, p.Chunks...)
 		batch.Candidates = append(batch.Candidates, p.Candidates...)
 		batch.Dropped = append(batch.Dropped, p.Dropped...)
+		batch.Origins = append(batch.Origins, p.Origins...)
 		batch.Ignored.Merge(p.Ignored)
 		if p.Failed != nil {
 			batch.Failures = append(batch.Failures, *p.Failed)

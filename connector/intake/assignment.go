@@ -20,6 +20,7 @@ type assignment struct {
 	byTopic     map[string]*tableState           // the table of each topic; nil if the topic is not configured here
 	feeding     map[string]connector.TopicConfig // the configuration of each topic that feeds a table
 	health      map[string]*lane.HealthFilter    // the filter for health checks of each topic
+	origins     map[string]*lane.OriginReader    // the reader of origins of each topic
 	beginWriter func(*commit.Writer)             // starts a writer; nil until Run, which starts the writers that exist then
 }
 
@@ -27,6 +28,7 @@ func newAssignment(of *base, h *holds, b *batcher) *assignment {
 	return &assignment{
 		base: of, holds: h, batcher: b,
 		byTopic: map[string]*tableState{}, feeding: map[string]connector.TopicConfig{}, health: map[string]*lane.HealthFilter{},
+		origins: map[string]*lane.OriginReader{},
 	}
 }
 
@@ -69,7 +71,7 @@ func (as *assignment) assign(a connector.Assignment) {
 		conf := as.feeding[p.Topic]
 		c := &claim{
 			Partition: p, since: time.Now(), table: t, lane: as.leastLoaded(), position: -1, target: -1,
-			recordRules: recordRules{conf.Refuse, as.health[p.Topic], conf.Letters != nil},
+			recordRules: recordRules{conf.Refuse, as.health[p.Topic], as.origins[p.Topic], conf.Letters != nil},
 		}
 		as.holds.endSession(c) // begins the first session of the claim
 		as.claims[p], t.claims[p] = c, c
@@ -113,6 +115,7 @@ func (as *assignment) tableFor(topic string) *tableState {
 	as.Metrics.keyWaits.WithLabelValues(topic)
 	as.byTopic[topic], as.feeding[topic] = t, conf
 	as.health[topic] = lane.NewHealthFilter(topic, conf.HealthRecords, as.Logger, as.Lanes.Metrics)
+	as.origins[topic] = lane.NewOriginReader(topic, as.Writers.Pipeline, conf.OriginKeys, as.Logger, as.Lanes.Metrics)
 	return t
 }
 

@@ -37,6 +37,7 @@ type claim struct {
 type recordRules struct {
 	refuse  connector.Refusals
 	health  *lane.HealthFilter // the filter for health checks; nil drops nothing
+	origins *lane.OriginReader // the reader of origins; nil knows no origins
 	letters bool               // true if bad records may become dead letters
 }
 

@@ -154,7 +154,7 @@ func (d *dispatcher) block(c *claim, a admitted, reserved int64) *lane.Block {
 		b, c.parsed = d.split(b, a.records)
 	}
 	b.Table, b.Schema, b.Partition, b.Session, b.Reserved = &c.table.Table, c.table.schema, c.Partition, c.session, reserved
-	b.Refuse, b.Health, b.Letters = c.refuse, c.health, c.letters
+	b.Refuse, b.Health, b.Origins, b.Letters = c.refuse, c.health, c.origins, c.letters
 	b.Progress, b.Since, b.Oldest = c.laneProgress, time.Now(), a.oldest
 	return b
 }

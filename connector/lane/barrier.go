@@ -43,21 +43,22 @@ type Part struct {
 	Chunks     []plan.Chunk
 	Candidates []plan.Candidate
 	Dropped    []plan.Dropped
+	Origins    []plan.Origin
 	Ignored    plan.IgnoredNames
 	Failed     *plan.Failure // if set, the sealed batch cannot be committed
 }
 
-// AllocatedBy returns the bytes of candidates in the batch pool.
-func AllocatedBy(candidates []plan.Candidate) (n int64) {
+// AllocatedBy returns the bytes of candidates and origins in the batch pool.
+func AllocatedBy(candidates []plan.Candidate, origins []plan.Origin) (n int64) {
 	for i := range candidates {
 		n += candidates[i].Allocated
 	}
-	return n
+	return n + int64(len(origins))*plan.OriginBytes
 }
 
 // Release releases a part that will not be committed.
 func (p *Part) Release(pool *bytepool.Pool) {
 	ReleaseRows(pool, p.Chunks)
-	pool.Adjust(-AllocatedBy(p.Candidates))
-	p.Chunks, p.Candidates = nil, nil
+	pool.Adjust(-AllocatedBy(p.Candidates, p.Origins))
+	p.Chunks, p.Candidates, p.Origins = nil, nil, nil
 }

@@ -39,6 +39,7 @@ type Block struct {
 	Progress  *Progress // the progress of the session
 	Refuse    connector.Refusals
 	Health    *HealthFilter // the filter of the topic; nil drops nothing
+	Origins   *OriginReader // the reader of origins of the topic; nil knows no origins
 	Letters   bool          // true if bad records may become dead letters
 	Reserved  int64         // the bytes that the block has reserved in the batch pool
 	Since     time.Time     // when the block was enqueued
@@ -81,16 +82,17 @@ type openPart struct {
 	chunks     []plan.Chunk
 	candidates []plan.Candidate
 	dropped    []plan.Dropped
+	origins    []plan.Origin
 	// lastDropped has, for each session, the index of its newest element of dropped.
 	lastDropped map[uint64]int
 	// sealedRows, sealedBytes and sealedAllocated are the sums over chunks.
 	sealedRows, sealedBytes, sealedAllocated int64
-	letterBytes                              int64       // the bytes reserved for candidates
+	letterBytes                              int64       // the bytes reserved for candidates and origins
 	valueBytes                               int64       // the bytes of the values of records in the open chunk
 	sessions                                 []*Progress // the sessions that have records in the open batch
 	failed                                   *plan.Failure
 	ignored                                  plan.IgnoredNames
-	breakRun                                 bool // true if the next row must begin a run, because a bad record is before it
+	breakRun                                 bool // true if the next row must begin a run, because a bad record or an origin is before it
 	// stopped has the sessions with a bad record that cannot become a dead letter. The lane skips their later records,
 	// because Decide would leave them out.
 	stopped map[uint64]bool
@@ -305,6 +307,7 @@ func Wake(ch chan<- struct{}) {
 // row appends one record as a row, or keeps it as a candidate, or leaves it out. known has the verdicts about records
 // of the partition. The result names what became of the record; it is "" if the record will be read again.
 func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]plan.Verdict) (became string) {
+	replayed := len(r.Headers) > 0 && b.Origins != nil && o.keepOrigin(b, r)
 	if len(r.Headers) > 0 && b.Health != nil && b.Health.drops(b.Partition, r) {
 		o.drop(b.Partition, b.Session, r.Offset)
 		return recordIsHealthRecord
@@ -342,6 +345,7 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]p
 		return recordIsBad
 	}
 	o.extendRun(b, r)
+	o.breakRun = replayed
 	if l.chunkFull(o, r) || alone {
 		l.sealChunk(b.Table, o)
 	}
@@ -546,7 +550,7 @@ func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	}
 	l.sealChunk(t, o)
 	l.adjustReservation(t, o, 0)
-	p, allocated = Part{l.ID, o.chunks, o.candidates, o.dropped, o.ignored, o.failed}, o.sealedAllocated+o.letterBytes
+	p, allocated = Part{l.ID, o.chunks, o.candidates, o.dropped, o.origins, o.ignored, o.failed}, o.sealedAllocated+o.letterBytes
 	t.OpenBatch.Allocated.Add(-allocated)
 	o.counted.allocated, o.sealedAllocated, o.letterBytes = o.counted.allocated-allocated, 0, 0
 	if o.failed != nil {
@@ -560,7 +564,7 @@ func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	}
 	o.count(t, -o.counted.rows, -o.counted.bytes, -o.counted.bad)
 	o.chunks, o.candidates, o.sealedRows, o.sealedBytes = nil, nil, 0, 0
-	o.dropped, o.ignored = nil, plan.IgnoredNames{}
+	o.dropped, o.origins, o.ignored = nil, nil, plan.IgnoredNames{}
 	for _, session := range o.sessions {
 		if commit {
 			session.seal()

@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	tombstones, ignored    prometheus.Counter
 	health, healthUnproven *prometheus.CounterVec
+	origins                *prometheus.CounterVec
 }
 
 // NewMetrics returns the metrics and registers them with reg unless it is nil.
@@ -22,16 +23,20 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		healthUnproven: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_health_records_unproven_total", Help: "Records that claim to be health checks without the secret; they are ordinary records.",
 		}, []string{"topic"}),
+		origins: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_origins_refused_total",
+			Help: "Records whose header sluice-origin does not count: forged (no key of this pipeline signed it) or unknown (of another pipeline or partition). They are ordinary records.",
+		}, []string{"topic", "result"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.tombstones, m.ignored, m.health, m.healthUnproven)
+		reg.MustRegister(m.tombstones, m.ignored, m.health, m.healthUnproven, m.origins)
 	}
 	return m
 }
 
 // Leaves deletes the series of a topic.
 func (m *Metrics) Leaves(topic string) {
-	for _, v := range []*prometheus.CounterVec{m.health, m.healthUnproven} {
+	for _, v := range []*prometheus.CounterVec{m.health, m.healthUnproven, m.origins} {
 		v.DeletePartialMatch(prometheus.Labels{"topic": topic})
 	}
 }

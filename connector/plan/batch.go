@@ -98,6 +98,8 @@ type SealedBatch struct {
 	Chunks     []Chunk
 	Candidates []Candidate
 	Dropped    []Dropped
+	// Origins are the authentic origins of records of the claims. Each of these records has a run of its own.
+	Origins []Origin
 	// Seen are the times, in milliseconds, of those fingerprints of the batch's rows that the dedup window already
 	// has.
 	Seen     map[connector.Partition]map[idempotency.Fingerprint]int64

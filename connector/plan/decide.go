@@ -34,6 +34,8 @@ type Plan struct {
 	HoldTimestamps map[connector.Partition]int64
 	// Holds are the claims that a bad record stops, each at the record's offset.
 	Holds []hold.Hold
+	// Origins count the records of each claim that a replay has produced again; nil without any.
+	Origins map[connector.Partition]OriginCounts
 
 	// These fields are set if the table declares an identity. kept has the entries to store after the commit, Judged
 	// the counts of comparisons with the window, Skipped some of the duplicates that were left out, for the log, and
@@ -70,11 +72,15 @@ const (
 // after they were read. A claim with a bad record that cannot become a dead letter commits only up to that record, and
 // is held there. In a flood of bad records of a topic, each claim of the topic that has bad records is held at the
 // first of them. The other claims commit.
+//
+// It also leaves out records that a replay has produced again and the table has accepted already: see judgeOrigins.
 func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 	p := &Plan{
 		Next: maps.Clone(batch.Claims), tableID: s.TableID, pipeline: t.Pipeline, expects: map[string]int64{},
 		Newest: map[connector.Partition]int64{}, HoldTimestamps: map[connector.Partition]int64{},
 	}
+	origins := judgeOrigins(batch, s, t.Pipeline)
+	batch = origins.without(batch)
 	for _, bad := range stops(batch) {
 		p.hold(holdOf(bad))
 	}
@@ -117,6 +123,7 @@ func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 		p.add(partition, span.From, span, rows[partition], letters[partition])
 		r := &p.Commit.Ranges[len(p.Commit.Ranges)-1]
 		r.HealthRecords, r.Duplicates = health[partition], p.Judged[partition].Hits
+		r.Repeats = origins.pass(p, s, partition).LeftOut()
 	}
 	p.Commit.Operation, p.Commit.Batch = operationWrite, batch.ID
 	if len(p.Pieces) == 0 {

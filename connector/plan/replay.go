@@ -2,14 +2,18 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"sluice/classify"
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/reliability/hold"
+	"sluice/reliability/origin"
 )
 
-// Replay is a commit that adds the rows of dead letters, whose records the positions have passed. It moves no position.
+// Replay is a commit that adds the rows of dead letters, whose records the positions have passed, or that opens or closes a
+// replay through the topic. It moves no position.
 type Replay struct {
 	Pipeline string
 	TableID  string // of the table for which the rows were built
@@ -23,16 +27,23 @@ type Replay struct {
 	// Passed is the smallest position that each partition with replayed records may have.
 	Passed  map[connector.Partition]int64
 	Letters []connector.Replayed
+	// Origins are the partitions of which the commit opens or closes an intent to replay through the topic: see ADR 20.
+	// Each has the version that the txn of its accepted origins must have, 0 if it must have none.
+	Origins map[connector.Partition]int64
 }
 
 const operationReplay = "SLUICE REPLAY"
 
 // Commit returns the commit of the replay. staged are its rows, nil without rows.
 func (r *Replay) Commit(batch string, staged *connector.Staged) *connector.Commit {
-	return &connector.Commit{
+	c := &connector.Commit{
 		Operation: operationReplay, Batch: batch, Staged: staged, Replayed: r.Letters,
 		Txns: []connector.Txn{{AppID: idempotency.ReplayAppID(r.Pipeline, r.TableID), Version: r.Intent}},
 	}
+	for _, p := range slices.SortedFunc(maps.Keys(r.Origins), connector.Partition.Compare) {
+		c.Txns = append(c.Txns, connector.Txn{AppID: p.OriginsAppID(r.Pipeline), Version: origin.Txn(r.Intent, 0)})
+	}
+	return c
 }
 
 // Precondition returns nil if the replay may extend the log prefix that s shows. Otherwise the error is Fenced, or a
@@ -54,6 +65,11 @@ func (r *Replay) Precondition(s *connector.Snapshot) error {
 	for p, passed := range r.Passed {
 		if at, ok := s.Positions[p.AppID(r.Pipeline)]; !ok || at < passed {
 			return fenced("the position of %v is %d, but the replay needs at least %d", p, at, passed)
+		}
+	}
+	for p, want := range r.Origins {
+		if at := s.Positions[p.OriginsAppID(r.Pipeline)]; at != want {
+			return fenced("members accepted more origins of %v: the txn is %d, the replay needs %d", p, at, want)
 		}
 	}
 	if r.Schema == nil {

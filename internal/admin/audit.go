@@ -169,15 +169,24 @@ func Describe(e opslog.Entry) string {
 	case opslog.ReplayFailed:
 		return fmt.Sprintf("replay into table %s failed: %s", b.Table, listLetters(b.Letters))
 	case opslog.ReplayIntent:
+		if b.Withdraws > 0 {
+			return fmt.Sprintf("replay into table %s through the topic (operation %d) is withdrawn; the table has accepted %s", b.Table, b.Withdraws, listLetters(b.Accepted))
+		}
 		if len(b.Letters) == 0 {
 			return fmt.Sprintf("replays into table %s that began before are withdrawn", b.Table)
 		}
 		var text strings.Builder
-		fmt.Fprintf(&text, "replay into table %s begins: %s", b.Table, listLetters(b.Letters))
+		how := ""
+		if b.Mode == opslog.ByTopic {
+			how = " through the topic"
+		}
+		fmt.Fprintf(&text, "replay into table %s%s begins: %s", b.Table, how, listLetters(b.Letters))
 		for _, e := range b.Edited {
 			fmt.Fprintf(&text, "; %s:%d@%d with an edited value (SHA-256 %.12s, was %.12s)", e.Topic, e.Partition, e.Offset, e.Now, e.Was)
 		}
 		return text.String()
+	case opslog.ReplayClosed:
+		return fmt.Sprintf("replay into table %s through the topic (operation %d): the table has accepted all records", b.Table, b.Intent)
 	case opslog.ReplayDone:
 		outcome := string(b.Outcome)
 		if b.Version >= 0 {

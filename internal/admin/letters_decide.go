@@ -108,7 +108,7 @@ const withdrawAfter = time.Minute
 // withdrawable returns an error if one of the dead letters is part of a replay that probably still runs.
 func (c *chosenLetters) withdrawable(a *Access) error {
 	for _, path := range c.tables(a) {
-		for _, open := range c.decisions.OpenReplays(path) {
+		for _, open := range append(c.decisions.OpenReplays(path), c.decisions.TopicReplays(path)...) {
 			if time.Since(open.Since) < withdrawAfter && c.names(open.Letters) {
 				return stillReplaying(open)
 			}

@@ -111,10 +111,10 @@ func (b *letterBook) judgeTopic(ctx context.Context, cfg *config.Config, r *look
 		decided, position := decisionsAbout(decisions, s.Partition), logs.Position(s.Partition, s.next)
 		for i := range s.letters {
 			l := &s.letters[i]
-			switch d := decided.of(l.record); {
+			switch d, stands := decided.of(l.record); {
 			case position.Pending(l.record):
 				b.set(l, LetterPending, "")
-			case d == LetterDiscarded || d == LetterAcknowledged:
+			case stands:
 				b.set(l, d, "")
 			case l.record < s.next:
 				b.set(l, LetterUnresolved, "")
@@ -134,7 +134,9 @@ func (b *letterBook) judgeTopic(ctx context.Context, cfg *config.Config, r *look
 		decided := decisionsAbout(decisions, s.Partition)
 		for i := range s.letters {
 			l := &s.letters[i]
-			switch d, is := decided.of(l.record), b.verdict(l).state; {
+			d, stands := decided.of(l.record)
+			switch is := b.verdict(l).state; {
+			case stands:
 			case is == LetterVoid && (d == LetterReplayed || d == LetterReplaying): // the outcome may not be recorded yet
 				b.set(l, LetterReplayed, "")
 			case is == LetterUnresolved && (d == LetterReplaying || d == LetterParked):
@@ -149,33 +151,37 @@ func (b *letterBook) judgeTopic(ctx context.Context, cfg *config.Config, r *look
 
 // decisions are what operators decided about the dead letters of a partition. The caller must call of in the order of
 // their offsets.
-type decisions [5]decidedSet
+type decisions [6]decidedSet
 
 // decidedSet is the dead letters of one partition with a decision.
 type decidedSet struct {
 	state LetterState
 	at    offsets.Cursor
+	// stands is true if the rows of the table cannot change the state.
+	stands bool
 }
 
 func decisionsAbout(log *opslog.State, p idempotency.Partition) *decisions {
 	l := log.Letters(p)
 	return &decisions{
-		{LetterReplaying, l.Replaying.From(0)},
-		{LetterReplayed, l.Replayed.From(0)},
-		{LetterDiscarded, l.Discarded.From(0)},
-		{LetterAcknowledged, l.Acknowledged.From(0)},
-		{LetterParked, l.Parked().From(0)},
+		{LetterReplaying, l.Replaying.From(0), false},
+		{LetterReplayed, l.Reproduced.From(0), true}, // its row has other coordinates
+		{LetterReplayed, l.Replayed.From(0), false},
+		{LetterDiscarded, l.Discarded.From(0), true},
+		{LetterAcknowledged, l.Acknowledged.From(0), true},
+		{LetterParked, l.Parked().From(0), false},
 	}
 }
 
-// of returns the state that the operations log gives a dead letter, "" for none.
-func (d *decisions) of(record int64) LetterState {
+// of returns the state that the operations log gives a dead letter, "" for none. stands is true if the rows of the
+// table cannot change it.
+func (d *decisions) of(record int64) (state LetterState, stands bool) {
 	for i := range d {
 		if d[i].at.Has(record) {
-			return d[i].state
+			return d[i].state, d[i].stands
 		}
 	}
-	return ""
+	return "", false
 }
 
 // unread returns the state, with its cause, of a dead letter whose record no position has passed and members cannot

@@ -152,7 +152,7 @@ func (p *MovePlan) endReplays(ctx context.Context, a *Access, log *opslog.Log, b
 	if err != nil {
 		return failedOperation(opslog.Entry{}, err)
 	}
-	if len(s.OpenReplays(p.of.table.Table)) == 0 {
+	if len(s.OpenReplays(p.of.table.Table))+len(s.TopicReplays(p.of.table.Table)) == 0 {
 		return nil
 	}
 	return withdrawReplays(ctx, a, p.of.table.Table, by)
@@ -160,7 +160,7 @@ func (p *MovePlan) endReplays(ctx context.Context, a *Access, log *opslog.Log, b
 
 // noReplay returns an error if a replay of the table is open.
 func (p *MovePlan) noReplay(s *opslog.State) error {
-	for _, open := range s.OpenReplays(p.of.table.Table) {
+	for _, open := range append(s.OpenReplays(p.of.table.Table), s.TopicReplays(p.of.table.Table)...) {
 		if len(open.Letters) > 0 {
 			return stillReplaying(open)
 		}

@@ -6,17 +6,22 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"sluice/connector"
+	"sluice/connector/kafka"
 	"sluice/connector/schema"
+	"sluice/idempotency"
+	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/internal/replay"
 	"sluice/reliability"
 	"sluice/reliability/deadletter"
 	"sluice/reliability/hold"
+	"sluice/reliability/origin"
 	"sluice/sink/delta"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -28,6 +33,8 @@ type ReplayQuery struct {
 	LetterSelection
 	// Value, unless nil, replaces the value of the one selected record. The dead letter keeps the old value.
 	Value []byte
+	// Mode is how rows are made: by a commit of the replay, or through the topic.
+	Mode opslog.ReplayMode
 	// Rate is the largest number of dead letters per second, 0 for no limit.
 	Rate float64
 }
@@ -63,6 +70,9 @@ func PlanReplay(ctx context.Context, a *Access, q ReplayQuery) (*ReplayPlan, err
 	if q.Value != nil && len(q.Records) != 1 {
 		return nil, fail.Usage(errors.New("a value replaces that of one record: name one record"))
 	}
+	if _, err := originKeys(a, q.Mode); err != nil {
+		return nil, err
+	}
 	r, end, err := lookup.NewReader(ctx, a.Config, q.Within)
 	if err != nil {
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
@@ -88,6 +98,22 @@ func PlanReplay(ctx context.Context, a *Access, q ReplayQuery) (*ReplayPlan, err
 		}
 	}
 	return p, p.rehearse(ctx, a, r)
+}
+
+// originKeys returns the keys that sign the records of a replay through the topic; none for a direct one.
+func originKeys(a *Access, mode opslog.ReplayMode) (origin.Keys, error) {
+	if mode == opslog.Direct {
+		return origin.Keys{}, nil
+	}
+	path := a.Config.Ops.ReplaySecretFile
+	if path == "" {
+		return origin.Keys{}, fail.Usage(errors.New("a replay through the topic needs keys: name their file in ops.replay_secret_file, for the members, too"))
+	}
+	k, err := config.ReadOriginKeys(path)
+	if err != nil {
+		return origin.Keys{}, fail.Usage(fmt.Errorf("ops.replay_secret_file: %w", err))
+	}
+	return *k, nil
 }
 
 // rehearse decodes the chosen records with the present schema of their tables, and stores the outcomes and Keyed in the
@@ -277,12 +303,26 @@ func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(
 		return run.result, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer end()
+	keys, err := originKeys(a, p.query.Mode)
+	if err != nil {
+		return run.result, err
+	}
+	if p.query.Mode == opslog.ByTopic {
+		quiet := slog.New(slog.DiscardHandler) // what goes wrong comes back as an error
+		guard := reliability.NewGuard("kafka", a.Config.Guard(), quiet, nil)
+		run.producer = patientProducer{kafka.NewProducer(r.Client, guard), p.query.Within}
+	}
 	for _, path := range p.Tables {
 		t, end, err := openReplay(ctx, a, path, by)
 		if err != nil {
 			return run.result, err
 		}
 		defer end()
+		t.Keys = keys
+		// A replay through the topic that was killed keeps its dead letters until it is withdrawn.
+		if _, err := t.Withdraw(ctx, withdrawAfter); err != nil {
+			return run.result, replayFailed(err)
+		}
 		run.chunks[path] = &replayChunk{table: t}
 	}
 	err = p.chosen.contents(ctx, a, r, func(l *deadletter.Letter) error {
@@ -313,6 +353,20 @@ type replayRun struct {
 	done     int
 	chunks   map[string]*replayChunk // by path of the table
 	result   *ReplayResult
+	producer replay.Producer // nil unless the replay goes through the topic
+}
+
+// patientProducer produces records, and gives up a request to produce after a time.
+type patientProducer struct {
+	*kafka.Producer
+	within time.Duration
+}
+
+// Produce implements [replay.Producer].
+func (p patientProducer) Produce(ctx context.Context, to idempotency.Partition, records []connector.Record) error {
+	asking, cancel := context.WithTimeout(ctx, max(p.within, time.Minute))
+	defer cancel()
+	return p.Producer.Produce(asking, to, records)
 }
 
 // replayChunk is the records for the next commit of a table. It owns their bytes.
@@ -342,7 +396,7 @@ func (run *replayRun) commit(ctx context.Context, c *replayChunk) error {
 	if len(c.records) == 0 {
 		return nil
 	}
-	result, err := c.table.Add(ctx, c.records)
+	result, err := run.replay(ctx, c)
 	run.done += len(c.records)
 	c.records, c.bytes = nil, 0
 	run.add(c.table.Path, &result)
@@ -359,9 +413,17 @@ func (run *replayRun) commit(ctx context.Context, c *replayChunk) error {
 	return nil
 }
 
+// replay makes rows of the records of a chunk in the mode of the run.
+func (run *replayRun) replay(ctx context.Context, c *replayChunk) (replay.Result, error) {
+	if run.producer != nil {
+		return c.table.Reproduce(ctx, c.records, run.producer)
+	}
+	return c.table.Add(ctx, c.records)
+}
+
 func (run *replayRun) add(path string, result *replay.Result) {
 	run.result.Rows += result.Rows
-	if result.Rows > 0 {
+	if result.Rows > 0 && result.Version >= 0 {
 		run.result.Commits = append(run.result.Commits, ReplayCommit{path, result.Version, result.Rows})
 	}
 	for _, f := range result.Failed {

@@ -57,12 +57,13 @@ type covered struct {
 	twins     int64      // the number of duplicates that the commits have left out
 	replays   int64      // the number of dead letters of which replays have made rows
 	replayed  offsetSet  // the offsets of these dead letters
-	lettered  []lettered // the commits that have dead letters or duplicates, in the order of the log
+	lettered  []lettered // the commits that have dead letters, duplicates or repeats, in the order of the log
 	whole     bool       // true if the log still has the initial commit
 	findings  []VerifyFinding
 }
 
-// lettered has the offsets of a commit, and how many of their records became dead letters or were duplicates.
+// lettered has the offsets of a commit, and how many of their records became dead letters, were duplicates, or repeated
+// a record that a replay had produced.
 type lettered struct {
 	Interval
 	letters int64
@@ -100,10 +101,10 @@ func (c coverage) add(version int64, at chain, r connector.Range, moved bool) {
 	}
 	p.rows += r.Rows
 	p.health += r.HealthRecords
-	if r.Letters+r.Duplicates > 0 {
+	if left := r.Letters + r.Duplicates + r.Repeats; left > 0 {
 		p.letters += r.Letters
 		p.twins += r.Duplicates
-		p.lettered = append(p.lettered, lettered{Interval{r.From, r.Next}, r.Letters + r.Duplicates})
+		p.lettered = append(p.lettered, lettered{Interval{r.From, r.Next}, left})
 	}
 	if r.From < 0 { // the initial commit has no records
 		if !first {

@@ -86,6 +86,9 @@ func (s *Member) Run(ctx context.Context) error {
 	}
 	background.Go(func() { s.operations.Run(lasting) })
 	background.Go(func() { s.secrets.watch(lasting) })
+	if s.originKeys != nil {
+		background.Go(func() { s.originKeys.Watch(lasting) })
+	}
 	if err := s.awaitOperations(ctx); err != nil {
 		return nil // stopped before the pipeline started
 	}

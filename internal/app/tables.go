@@ -239,6 +239,6 @@ func (s *Member) route(name string) (connector.TopicConfig, connector.Target, bo
 		Topic: name, Table: topic.Table, Start: topic.ReadFrom(), Refuse: topic.Refusals(), Letters: topic.Rules(), Rare: topic.IsLetters(),
 		Retry:         s.config.RecordRetry(topic),
 		Commit:        connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
-		HealthRecords: s.secrets.of(topic),
+		HealthRecords: s.secrets.of(topic), OriginKeys: s.originsOf(topic),
 	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Nulls: topic.IsLetters(), Duplicates: t.duplicates}, true
 }

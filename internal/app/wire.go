@@ -31,7 +31,9 @@ import (
 	"sluice/reliability"
 	"sluice/reliability/bytepool"
 	"sluice/reliability/hold"
+	"sluice/reliability/origin"
 	"sluice/reliability/pulse"
+	"sluice/secure/reload"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
@@ -57,9 +59,10 @@ type Member struct {
 	encoders         *datafile.Shares
 	fingerprints     *idempotency.Memory // the fingerprints in this process; empty if Postgres stores them
 	remembering      idempotency.Store
-	fingerprintGuard *reliability.Guard // for requests to Postgres; nil if it is not used
-	forget           func()             // closes the connections to Postgres; may be nil
-	secrets          heldSecrets        // the secrets of health-check records
+	fingerprintGuard *reliability.Guard        // for requests to Postgres; nil if it is not used
+	forget           func()                    // closes the connections to Postgres; may be nil
+	secrets          heldSecrets               // the secrets of health-check records
+	originKeys       *reload.File[origin.Keys] // the keys of replays through the topic; nil if none are configured
 	tables           tables
 	// fixed has the topics of a run until current; nil until fix has found them, and in other runs. Only fix stores it,
 	// once, and the map does not change afterwards: the group, and the watchers that start before fix, read it at any
@@ -150,6 +153,9 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 		return nil, fmt.Errorf("metrics of the store: %w", err)
 	}
 	if s.secrets, err = openSecrets(ctx, c, logger); err != nil {
+		return nil, err
+	}
+	if err := s.openOrigins(ctx); err != nil {
 		return nil, err
 	}
 	for _, name := range c.TopicNames() {

@@ -1,8 +1,12 @@
 package config
 
 import (
+	"fmt"
+	"io"
 	"net"
+	"os"
 
+	"sluice/reliability/origin"
 	"sluice/secure"
 	"sluice/secure/tokens"
 	"sluice/secure/webconfig"
@@ -13,6 +17,9 @@ type Ops struct {
 	Listen        string // the address of the API; "" for no API
 	TokensFile    string // read again when it changes; "" makes the API read-only
 	WebConfigFile string // has TLS and rate limits; "" for none
+	// ReplaySecretFile has the keys that sign and verify records of replays through the topic; read again when it
+	// changes; "" for no such replays.
+	ReplaySecretFile string
 }
 
 const defaultOpsListen = "127.0.0.1:8090"
@@ -26,6 +33,45 @@ func (o *Ops) keys() []key {
 		{"ops.listen", text(&o.Listen, opsAddress), ""},
 		{"ops.tokens_file", text(&o.TokensFile, nil), ""},
 		{"ops.web_config_file", text(&o.WebConfigFile, nil), ""},
+		{replaySecretFile, text(&o.ReplaySecretFile, nil), ""},
+	}
+}
+
+const replaySecretFile = "ops.replay_secret_file" //nolint:gosec // name of a key, not a key
+
+// maxOriginKeys bounds the file of keys, in bytes.
+const maxOriginKeys = 64 << 10
+
+// ReadOriginKeys reads the keys of records that replays produce to their topic. The error does not quote them.
+func ReadOriginKeys(path string) (*origin.Keys, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // read only
+	content, err := io.ReadAll(io.LimitReader(f, maxOriginKeys+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case len(content) > maxOriginKeys:
+		return nil, fmt.Errorf("%s is larger than 64 KiB", path)
+	}
+	k, err := origin.ParseKeys(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &k, nil
+}
+
+// checkReplaySecret resolves the path of the keys for replays through the topic, and checks that the file can be used.
+func (l *loader) checkReplaySecret() {
+	path := &l.config.Ops.ReplaySecretFile
+	if *path == "" || l.failed(replaySecretFile) {
+		return
+	}
+	*path = l.beside(*path)
+	if _, err := ReadOriginKeys(*path); err != nil && !l.missingFile(replaySecretFile, err) {
+		l.report(l.at(replaySecretFile), "%v", unnamed(err))
 	}
 }
 
@@ -39,6 +85,7 @@ func opsAddress(s string) error {
 // checkOps checks the files of the ops API. It reports a problem if other hosts can reach the address without TLS or
 // without a token.
 func (l *loader) checkOps() {
+	l.checkReplaySecret()
 	o := &l.config.Ops
 	const listen, tokensFile, webFile = "ops.listen", "ops.tokens_file", "ops.web_config_file" //nolint:gosec // names of keys, not keys
 	if o.Listen == "" && !l.failed(listen) {

@@ -13,6 +13,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 	"sluice/idempotency"
 	"sluice/idempotency/offsets"
 	"sluice/reliability"
+	"sluice/reliability/origin"
 	"sluice/sink/delta"
 	"sluice/sink/opslog"
 )
@@ -42,6 +44,7 @@ type Table struct {
 	Topic    func(topic string) Topic
 	Operator string
 	Reason   string
+	Keys     origin.Keys // sign the records of Reproduce
 
 	failed map[idempotency.Coordinates]bool // records whose failure the current Add has recorded in the operations log
 }
@@ -64,12 +67,18 @@ func (r *Record) coordinates() idempotency.Coordinates {
 	return idempotency.Coordinates{Partition: r.At, Offset: r.Record.Offset}
 }
 
+func compareRecords(a, b Record) int {
+	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Record.Offset, b.Record.Offset))
+}
+
 // Result is what became of the records of one [Table.Add].
 type Result struct {
 	Rows    int64     // became rows
 	Version int64     // the table version with the rows, -1 without rows
 	Failed  []Failure // still cannot become rows
 	Left    []Left    // were left out
+
+	reproduced map[idempotency.Partition]offsets.Set // those of Rows of a withdrawn replay through the topic
 }
 
 // Failure is a record that still cannot become a row.
@@ -86,7 +95,9 @@ type Why string
 const (
 	HasRow    Why = "has_row"   // the table has a row of it
 	Resolved  Why = "resolved"  // an operator discarded it, or it was replayed
+	InTopic   Why = "replaying" // an open replay has produced it to its topic, or will
 	NotPassed Why = "pending"   // the position has not passed it, so members will read it
+	TooOften  Why = "too_often" // it was replayed through its topic too often
 	Unproven  Why = "unproven"  // the table cannot show whether it has a row of it
 	Tombstone Why = "tombstone" // its value is null, and its topic makes no rows of such records
 )
@@ -112,12 +123,7 @@ var errAgain = errors.New("another operation came first")
 // error none of the records became a row.
 func (t *Table) Add(ctx context.Context, records []Record) (Result, error) {
 	t.failed = map[idempotency.Coordinates]bool{}
-	slices.SortStableFunc(records, func(a, b Record) int {
-		if c := a.At.Compare(b.At); c != 0 {
-			return c
-		}
-		return int(min(max(a.Record.Offset-b.Record.Offset, -1), 1))
-	})
+	slices.SortStableFunc(records, compareRecords)
 	jitter := reliability.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5}
 	var failures []Failure
 	for conflicts := 1; ; conflicts++ {
@@ -171,7 +177,7 @@ func (t *Table) try(ctx context.Context, records []Record) (Result, error) {
 
 	// 5. Announce the commit, unless since step 1 an operator moved positions, or one of the dead letters was replayed
 	// or discarded. A crash here leaves an open intent.
-	intent, err := t.announce(ctx, r, rows, state)
+	intent, err := t.announce(ctx, t.intent(r, rows), state)
 	if err != nil {
 		t.Table.Discard(ctx, staged)
 		return result, err
@@ -210,22 +216,37 @@ func (t *Table) plan(s *connector.Snapshot, rows *rows) *plan.Replay {
 	return r
 }
 
-// announce appends the intent of a commit. state is the operations log as of the time before the records were compared
-// with the table. It returns errAgain if since then positions of a topic were moved, a dead letter was resolved, or if
-// the intent that r continues has no recorded outcome yet. While a move of positions is open, it returns a
-// [RefusedError].
-func (t *Table) announce(ctx context.Context, r *plan.Replay, rows *rows, state *opslog.State) (opslog.Entry, error) {
+// intent returns the intent of a commit that adds rows.
+func (t *Table) intent(r *plan.Replay, rows *rows) opslog.ReplayIntent {
 	body := opslog.ReplayIntent{Table: t.Path, TableID: r.TableID, After: r.After, Edited: rows.edited}
 	for _, l := range r.Letters {
 		body.Letters = append(body.Letters, opslog.Letters(l))
 	}
+	return body
+}
+
+// announce appends the intent of a commit. state is the operations log as of the time before the records were compared
+// with the table. It returns errAgain if since then positions of a topic were moved, a dead letter was resolved or
+// produced to its topic, an intent to withdraw was closed, or if the intent that this one continues has no recorded
+// outcome yet. While a move of positions is open, it returns a [RefusedError].
+func (t *Table) announce(ctx context.Context, body opslog.ReplayIntent, state *opslog.State) (opslog.Entry, error) {
 	return t.append(ctx, body, func(now *opslog.State) error {
-		if slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == r.After }) {
+		if slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == body.After }) {
 			return errAgain // it was committed and its outcome is not recorded yet
 		}
-		for p, at := range rows.letters {
-			if resolved(now, p).Within(at).Len() > 0 || now.LastMove(p.Topic) != state.LastMove(p.Topic) {
+		inTopic := now.TopicReplays(t.Path)
+		if body.Withdraws > 0 && !slices.ContainsFunc(inTopic, func(open opslog.OpenReplay) bool { return open.Seq == body.Withdraws }) {
+			return errAgain
+		}
+		for _, l := range body.Letters {
+			p := l.Source()
+			if resolved(now, p).Within(l.Offsets).Len() > 0 || now.LastMove(p.Topic) != state.LastMove(p.Topic) {
 				return errAgain
+			}
+			for _, open := range inTopic {
+				if at := open.Of(p); at.Within(l.Offsets).Len() > 0 || body.Mode == opslog.ByTopic && at.Len() > 0 {
+					return errAgain
+				}
 			}
 			if err := Moving(now, p.Topic); err != nil {
 				return err

@@ -21,6 +21,14 @@ func resolved(s *opslog.State, p idempotency.Partition) offsets.Set {
 	return offsets.Union(l.Discarded, l.Replayed)
 }
 
+// inTopic returns the dead letters of a partition in open replays through the topic.
+func (t *Table) inTopic(s *opslog.State, p idempotency.Partition) (at offsets.Set) {
+	for _, open := range s.TopicReplays(t.Path) {
+		at = offsets.Union(at, open.Of(p))
+	}
+	return at
+}
+
 // choose returns the records that may become rows, and adds the others to result.Left. It drops records that failed in
 // an earlier try of the same Add. records are sorted by partition and offset.
 func (t *Table) choose(ctx context.Context, s *connector.Snapshot, state *opslog.State, records []Record, result *Result) ([]Record, error) {
@@ -30,6 +38,7 @@ func (t *Table) choose(ctx context.Context, s *connector.Snapshot, state *opslog
 	var next int64               // its position, 0 without one
 	var proven bool              // all rows with its topic and partition are its own, or rows have a topic id
 	var done offsets.Cursor      // its resolved dead letters
+	var inTopic offsets.Cursor   // its dead letters in open replays through the topic
 	topicIDs := t.Table.HasTopicIDs(s)
 	for i := range records {
 		r := &records[i]
@@ -37,11 +46,14 @@ func (t *Table) choose(ctx context.Context, s *connector.Snapshot, state *opslog
 			of, next = r.At, s.Positions[r.At.AppID(t.Pipeline)]
 			proven = lookup.OnlyItsRows(s.Positions, of) || topicIDs && of.TopicID != (idempotency.TopicID{})
 			done = resolved(state, of).From(0)
+			inTopic = t.inTopic(state, of).From(0)
 		}
 		switch {
 		case t.failed[r.coordinates()]: // in an earlier try
 		case done.Has(r.Record.Offset):
 			leave(r, Resolved)
+		case inTopic.Has(r.Record.Offset):
+			leave(r, InTopic)
 		case r.Record.Offset >= next:
 			leave(r, NotPassed)
 		case !proven:

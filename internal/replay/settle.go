@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/connector"
@@ -30,8 +31,9 @@ func Moving(s *opslog.State, topic string) error {
 	return nil
 }
 
-// Settle records the outcomes of the table's open intents, as far as they are decided, and returns the newest snapshot with
-// the state of the operations log that it was compared with.
+// Settle records the outcomes of the table's open intents, as far as they are decided, and closes the replays through the
+// topic of which the table has accepted all records. It returns the newest snapshot with the state of the operations log
+// that it was compared with.
 //
 // It reads the operations log before the table. So if the txn for replays is neither the seq of an open intent nor the
 // version that the intent continues, the intent was not committed: a later intent is announced only after the outcome
@@ -57,6 +59,15 @@ func (t *Table) Settle(ctx context.Context) (*connector.Snapshot, *opslog.State,
 			}
 			closed++
 		}
+		for _, open := range state.TopicReplays(t.Path) {
+			if _, all := accepted(s, t.Pipeline, &open); !all {
+				continue
+			}
+			if err := t.closeTopic(ctx, open.Seq); err != nil {
+				return nil, nil, fmt.Errorf("record the end of replay %d: %w", open.Seq, err)
+			}
+			closed++
+		}
 		if closed == 0 {
 			return s, state, nil
 		}
@@ -77,34 +88,44 @@ func (t *Table) outcome(s *connector.Snapshot, open opslog.OpenReplay) (o opslog
 }
 
 // Withdraw settles the table's open intents. While one that is not decided is older than the given time, it commits an
-// empty replay, after which the table refuses the commits of all of them. It returns the intents that stay open.
+// empty replay, after which the table refuses the commits of all of them. It also withdraws replays through the topic that
+// are older: records of them that members have not accepted will not become rows any more. It returns the intents that stay
+// open.
 func (t *Table) Withdraw(ctx context.Context, older time.Duration) ([]opslog.OpenReplay, error) {
+	old := func(o opslog.OpenReplay) bool { return time.Since(o.Since) > older }
 	for {
 		s, state, err := t.Settle(ctx)
 		if err != nil {
 			return nil, err
 		}
-		open := state.OpenReplays(t.Path)
-		old := 0
-		for _, o := range open {
-			if time.Since(o.Since) > older {
-				old++
-			}
+		open, topical := state.OpenReplays(t.Path), state.TopicReplays(t.Path)
+		i := slices.IndexFunc(topical, old)
+		switch {
+		case slices.ContainsFunc(open, old):
+			err = t.withdraw(ctx, s, state, nil)
+		case i >= 0:
+			err = t.withdraw(ctx, s, state, &topical[i])
+		default:
+			return append(open, topical...), nil
 		}
-		if old == 0 {
-			return open, nil
-		}
-		if err := t.empty(ctx, s, state); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
 }
 
-// empty commits a replay without rows that continues a snapshot. A conflict is no error: the other replay has the same
-// effect.
-func (t *Table) empty(ctx context.Context, s *connector.Snapshot, state *opslog.State) error {
+// withdraw commits a replay without rows that continues a snapshot, so that the table refuses all earlier intents that are
+// not decided. Unless topical is nil, it also closes that replay through the topic. A conflict is no error: the caller looks
+// again.
+func (t *Table) withdraw(ctx context.Context, s *connector.Snapshot, state *opslog.State, topical *opslog.OpenReplay) error {
 	r := &plan.Replay{Pipeline: t.Pipeline, TableID: s.TableID, After: s.Positions[idempotency.ReplayAppID(t.Pipeline, s.TableID)]}
-	intent, err := t.announce(ctx, r, &rows{}, state)
+	body := opslog.ReplayIntent{Table: t.Path, TableID: r.TableID, After: r.After}
+	if topical != nil {
+		body.Withdraws = topical.Seq
+		body.Accepted, _ = accepted(s, t.Pipeline, topical)
+		r.Origins = versions(s, t.Pipeline, topical.Letters)
+	}
+	intent, err := t.announce(ctx, body, state)
 	if again(err) {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // Body is the part of an operation that depends on its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone],
-// [FloodAllow], [Forget], [ForgetMembers], [Recheck], [Discard], [Acknowledge], [Reopen], [ReplayIntent], [ReplayDone] or
-// [ReplayFailed].
+// [FloodAllow], [Forget], [ForgetMembers], [Recheck], [Discard], [Acknowledge], [Reopen], [ReplayIntent], [ReplayDone],
+// [ReplayClosed] or [ReplayFailed].
 type Body interface {
 	Kind() Kind
 	check() error
@@ -316,6 +316,8 @@ func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 		return decodeAs[ReplayIntent](raw)
 	case KindReplayDone:
 		return decodeAs[ReplayDone](raw)
+	case KindReplayClosed:
+		return decodeAs[ReplayClosed](raw)
 	case KindReplayFailed:
 		return decodeAs[ReplayFailed](raw)
 	}

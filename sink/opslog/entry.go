@@ -34,6 +34,7 @@ const (
 	KindReopen        Kind = "letters.reopen"
 	KindReplayIntent  Kind = "letters.replay.intent"
 	KindReplayDone    Kind = "letters.replay.done"
+	KindReplayClosed  Kind = "letters.replay.closed"
 	KindReplayFailed  Kind = "letters.replay.failed"
 )
 

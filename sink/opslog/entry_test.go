@@ -150,7 +150,7 @@ func drawBody(t *rapid.T) Body {
 	case 6:
 		at := lettersAt(rapid.SliceOfN(rapid.Int64Range(0, 1<<50), 1, 5).Draw(t, "letters")...)
 		return rapid.SampledFrom([]Body{
-			Discard{at}, Acknowledge{at}, Reopen{at}, ReplayFailed{"orders", at}, ReplayIntent{"orders", "id", 9, at, nil}, ReplayDone{4, "orders", Conflict, -1, "why"},
+			Discard{at}, Acknowledge{at}, Reopen{at}, ReplayFailed{"orders", at}, ReplayIntent{Table: "orders", TableID: "id", After: 9, Mode: ByTopic, Letters: at}, ReplayIntent{Table: "orders", TableID: "id", Withdraws: 3, Accepted: at}, ReplayClosed{4, "orders"}, ReplayDone{4, "orders", Conflict, -1, "why"},
 		}).Draw(t, "body")
 	case 5:
 		return ForgetMembers{rapid.SliceOfN(rapid.StringMatching(`[a-z0-9-]{1,9}`), 1, 4).Draw(t, "ids"), rapid.IntRange(0, 9).Draw(t, "more")}

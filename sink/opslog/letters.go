@@ -58,12 +58,34 @@ type ReplayFailed struct {
 // the intent was committed. An intent without dead letters is committed without rows: it makes sure that no commit of an
 // earlier open intent can still take effect.
 type ReplayIntent struct {
-	Table   string    `json:"table"`
-	TableID string    `json:"table_id"`
-	After   int64     `json:"after"` // version of the table's replay txn that the commit expects, 0 if the table has none
-	Letters []Letters `json:"letters"`
+	Table   string     `json:"table"`
+	TableID string     `json:"table_id"`
+	After   int64      `json:"after"` // version of the table's replay txn that the commit expects, 0 if the table has none
+	Mode    ReplayMode `json:"mode,omitempty"`
+	Letters []Letters  `json:"letters"`
+	// Withdraws is the seq of an open intent with [ByTopic] that the commit closes, 0 if it closes none. Accepted are the
+	// dead letters of that intent whose records the table has accepted; the commit requires that it has accepted no others.
+	Withdraws int64     `json:"withdraws,omitempty"`
+	Accepted  []Letters `json:"accepted,omitempty"`
 	// Edited are the records that are replayed with another value than their dead letter has.
 	Edited []EditedValue `json:"edited,omitempty"`
+}
+
+// ReplayMode is how a replay makes rows.
+type ReplayMode string
+
+// The modes of a replay.
+const (
+	Direct ReplayMode = "" // the commit of the intent adds the rows
+	// ByTopic: the commit opens the intent. Then the replay produces the records to their topic, and members make the
+	// rows. A [ReplayClosed] or a withdrawal ends the intent.
+	ByTopic ReplayMode = "topic"
+)
+
+// ReplayClosed says that the table has accepted the records of all dead letters of an open [ReplayIntent] with [ByTopic].
+type ReplayClosed struct {
+	Intent int64  `json:"intent"` // seq of the [ReplayIntent]
+	Table  string `json:"table"`
 }
 
 // EditedValue names a record with an edited value, and the SHA-256 of both values in hex.
@@ -94,6 +116,9 @@ func (Acknowledge) Kind() Kind { return KindAcknowledge }
 func (Reopen) Kind() Kind { return KindReopen }
 
 // Kind implements [Body].
+func (ReplayClosed) Kind() Kind { return KindReplayClosed }
+
+// Kind implements [Body].
 func (ReplayFailed) Kind() Kind { return KindReplayFailed }
 
 // Kind implements [Body].
@@ -121,8 +146,26 @@ func (i ReplayIntent) check() error {
 		return errors.New("the table id is missing")
 	case i.After < 0:
 		return fmt.Errorf("%d is no txn of a replay", i.After)
+	case i.Mode != Direct && i.Mode != ByTopic:
+		return fmt.Errorf("%q is no mode of a replay", i.Mode)
+	case i.Mode == ByTopic && len(i.Letters) == 0:
+		return errors.New("it names no dead letter")
+	case i.Withdraws < 0 || i.Withdraws > 0 && len(i.Letters) > 0:
+		return fmt.Errorf("an intent that withdraws %d makes no rows", i.Withdraws)
+	case i.Withdraws == 0 && len(i.Accepted) > 0:
+		return errors.New("only a withdrawal names accepted dead letters")
 	}
-	return checkLetters(i.Letters, 0)
+	return errors.Join(checkLetters(i.Letters, 0), checkLetters(i.Accepted, 0))
+}
+
+func (c ReplayClosed) check() error {
+	switch {
+	case c.Intent < 1:
+		return errors.New("the intent is missing")
+	case c.Table == "":
+		return errors.New("the table is missing")
+	}
+	return nil
 }
 
 func (d ReplayDone) check() error {

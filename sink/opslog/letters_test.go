@@ -18,10 +18,23 @@ func lettersAt(all ...int64) []Letters { return []Letters{LettersOf(someSource, 
 
 // TestState_Letters tests each row of the table of transitions in docs/dead-letters.md.
 func TestState_Letters(t *testing.T) {
-	intent := func(all ...int64) Body { return ReplayIntent{"orders", "table-1", 0, lettersAt(all...), nil} }
+	intent := func(all ...int64) Body {
+		return ReplayIntent{Table: "orders", TableID: "table-1", After: 0, Letters: lettersAt(all...)}
+	}
 	done := func(seq int64, o Outcome) Body {
 		return ReplayDone{Intent: seq, Table: "orders", Outcome: o, Version: 7}
 	}
+	topical := func(all ...int64) Body {
+		return ReplayIntent{Table: "orders", TableID: "table-1", Mode: ByTopic, Letters: lettersAt(all...)}
+	}
+	withdraws := func(seq int64, all ...int64) Body {
+		b := ReplayIntent{Table: "orders", TableID: "table-1", Withdraws: seq}
+		if len(all) > 0 {
+			b.Accepted = lettersAt(all...)
+		}
+		return b
+	}
+	closed := ReplayClosed{1, "orders"}
 	failed := ReplayFailed{"orders", lettersAt(1)}
 	discard, acknowledge, reopen := Discard{lettersAt(1)}, Acknowledge{lettersAt(1)}, Reopen{lettersAt(1)}
 	for name, c := range map[string]struct {
@@ -44,6 +57,17 @@ func TestState_Letters(t *testing.T) {
 		"two outcomes: the first counts": {[]Body{intent(1), done(1, Conflict), done(1, Committed)}, ""},
 		"one of two intents":             {[]Body{intent(1), intent(1), done(1, Conflict)}, "replaying"},
 		"the outcome of no intent":       {[]Body{done(1, Committed)}, ""},
+		"announced for its topic":        {[]Body{topical(1)}, "replaying"},
+		"in its topic":                   {[]Body{topical(1), done(1, Committed)}, "replaying"},
+		"not opened":                     {[]Body{topical(1), done(1, Conflict)}, ""},
+		"not opened, then closed":        {[]Body{topical(1), done(1, Conflict), closed}, ""},
+		"accepted from its topic":        {[]Body{acknowledge, topical(1), done(2, Committed), ReplayClosed{2, "orders"}}, "replayed resolved"},
+		"closed before it was opened":    {[]Body{topical(1), closed}, "replaying"},
+		"about to be withdrawn":          {[]Body{topical(1, 2), done(1, Committed), withdraws(1, 2)}, "replaying"},
+		"not withdrawn":                  {[]Body{topical(1, 2), done(1, Committed), withdraws(1, 2), done(3, Conflict)}, "replaying"},
+		"withdrawn, not accepted":        {[]Body{topical(1, 2), done(1, Committed), withdraws(1, 2), done(3, Committed)}, ""},
+		"withdrawn, accepted":            {[]Body{topical(1, 2), done(1, Committed), withdraws(1, 1), done(3, Committed)}, "replayed resolved"},
+		"withdrawn, then closed":         {[]Body{topical(1), done(1, Committed), withdraws(1), done(3, Committed), closed}, ""},
 		"failed":                         {[]Body{failed}, "failed1"},
 		"failed twice":                   {[]Body{failed, failed}, "failed1 failed2"},
 		"parked":                         {[]Body{failed, failed, failed, failed}, "failed1 failed2 failed3 parked"},
@@ -93,7 +117,7 @@ func TestState_Letters(t *testing.T) {
 // TestState_LettersImmutable: a new entry does not change the decisions about dead letters in an older state.
 func TestState_LettersImmutable(t *testing.T) {
 	one := new(State).after(entry(t, 1, Discard{lettersAt(1)}))
-	two := one.after(entry(t, 2, ReplayIntent{"orders", "table-1", 0, lettersAt(2), nil}))
+	two := one.after(entry(t, 2, ReplayIntent{Table: "orders", TableID: "table-1", After: 0, Letters: lettersAt(2)}))
 	three := two.after(entry(t, 3, ReplayDone{Intent: 2, Table: "orders", Outcome: Committed, Version: 1}))
 	three.after(entry(t, 4, Reopen{lettersAt(1)}))
 	if l := one.Letters(someSource); !l.Discarded.Has(1) || l.Replaying.Len() > 0 || one.LettersChanged() != 1 {
@@ -132,7 +156,7 @@ func TestState_LetterSets(t *testing.T) {
 			case 3:
 				b = ReplayFailed{"orders", at}
 			case 4:
-				b = ReplayIntent{"orders", "table-1", 0, at, nil}
+				b = ReplayIntent{Table: "orders", TableID: "table-1", Letters: at}
 				intents = append(intents, s.head.Seq+1)
 			case 5:
 				if len(intents) == 0 {
@@ -169,27 +193,38 @@ func TestLetters_Refused(t *testing.T) {
 		return []Letters{l}
 	}
 	for name, b := range map[string]Body{
-		"none":          Discard{},
-		"no offset":     Acknowledge{lettersAt()},
-		"no topic":      Reopen{bad(func(l *Letters) { l.Topic = "" })},
-		"no topic id":   Discard{bad(func(l *Letters) { l.TopicID = "x" })},
-		"partition":     Discard{bad(func(l *Letters) { l.Partition = -1 })},
-		"too many":      Discard{lettersAt(flood...)},
-		"too many, two": Discard{append(lettersAt(flood[:MaxLetters]...), lettersAt(1)...)},
-		"no table":      ReplayIntent{"", "t", 0, lettersAt(1), nil},
-		"no table id":   ReplayIntent{"orders", "", 0, lettersAt(1), nil},
-		"after":         ReplayIntent{"orders", "t", -1, lettersAt(1), nil},
-		"no intent":     ReplayDone{Table: "orders", Outcome: Committed},
-		"unknown":       ReplayDone{Intent: 1, Table: "orders", Outcome: Unknown},
-		"failed, none":  ReplayFailed{Table: "orders"},
-		"failed, table": ReplayFailed{Letters: lettersAt(1)},
+		"none":            Discard{},
+		"no offset":       Acknowledge{lettersAt()},
+		"no topic":        Reopen{bad(func(l *Letters) { l.Topic = "" })},
+		"no topic id":     Discard{bad(func(l *Letters) { l.TopicID = "x" })},
+		"partition":       Discard{bad(func(l *Letters) { l.Partition = -1 })},
+		"too many":        Discard{lettersAt(flood...)},
+		"too many, two":   Discard{append(lettersAt(flood[:MaxLetters]...), lettersAt(1)...)},
+		"no table":        ReplayIntent{Table: "", TableID: "t", After: 0, Letters: lettersAt(1)},
+		"no table id":     ReplayIntent{Table: "orders", TableID: "", After: 0, Letters: lettersAt(1)},
+		"after":           ReplayIntent{Table: "orders", TableID: "t", After: -1, Letters: lettersAt(1)},
+		"no intent":       ReplayDone{Table: "orders", Outcome: Committed},
+		"unknown":         ReplayDone{Intent: 1, Table: "orders", Outcome: Unknown},
+		"mode":            ReplayIntent{Table: "orders", TableID: "t", Mode: "both", Letters: lettersAt(1)},
+		"topic, none":     ReplayIntent{Table: "orders", TableID: "t", Mode: ByTopic},
+		"withdraws":       ReplayIntent{Table: "orders", TableID: "t", Withdraws: -1},
+		"withdraws, rows": ReplayIntent{Table: "orders", TableID: "t", Withdraws: 1, Letters: lettersAt(1)},
+		"accepted":        ReplayIntent{Table: "orders", TableID: "t", Accepted: lettersAt(1)},
+		"accepted, bad":   ReplayIntent{Table: "orders", TableID: "t", Withdraws: 1, Accepted: bad(func(l *Letters) { l.Topic = "" })},
+		"closed":          ReplayClosed{Table: "orders"},
+		"closed, table":   ReplayClosed{Intent: 1},
+		"failed, none":    ReplayFailed{Table: "orders"},
+		"failed, table":   ReplayFailed{Letters: lettersAt(1)},
 	} {
 		if err := (Operation{Operator: "ada", Reason: "r", Body: b}).check(); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	if err := (ReplayIntent{"orders", "t", 0, nil, nil}).check(); err != nil {
+	if err := (ReplayIntent{Table: "orders", TableID: "t", After: 0, Letters: nil}).check(); err != nil {
 		t.Errorf("an intent without dead letters only ends those before it: %v", err)
+	}
+	if err := (ReplayIntent{Table: "orders", TableID: "t", Withdraws: 1}).check(); err != nil {
+		t.Errorf("a withdrawal of a replay of which nothing was accepted: %v", err)
 	}
 	if err := (Discard{lettersAt(flood[:MaxLetters]...)}).check(); err != nil {
 		t.Error(err)

@@ -17,7 +17,11 @@ type LetterStates struct {
 	Acknowledged offsets.Set
 	// Replayed are the dead letters whose records became rows by a replay.
 	Replayed offsets.Set
-	// Replaying are the dead letters of an open [ReplayIntent]: whether their records become rows is not decided.
+	// Reproduced are those of Replayed whose records a replay produced to their topic again. Their rows have other
+	// coordinates, so a search of the table does not find them.
+	Reproduced offsets.Set
+	// Replaying are the dead letters of a [ReplayIntent] that has no outcome or is open: whether their records become rows is
+	// not decided.
 	Replaying offsets.Set
 	// Failed are the dead letters whose replay failed: Failed[0] once or more often, Failed[1] twice or more often, and so on.
 	Failed [MaxReplays]offsets.Set
@@ -32,13 +36,13 @@ func (l LetterStates) Parked() offsets.Set {
 	return l.Failed[MaxReplays-1].Without(offsets.Union(l.Replayed, l.Discarded, l.Acknowledged))
 }
 
-// Resolved returns the dead letters that an operator's decision takes out of the count of unresolved ones: the discarded
-// and the acknowledged ones. A replayed one does not count because its record has a row.
+// Resolved returns the dead letters that the operations log takes out of the count of unresolved ones: the discarded, the
+// acknowledged and the reproduced ones. Another replayed one does not count because its record has a row.
 func (l LetterStates) Resolved() offsets.Set {
-	return offsets.Union(l.Discarded, l.Acknowledged)
+	return offsets.Union(l.Discarded, l.Acknowledged, l.Reproduced)
 }
 
-// OpenReplay is a [ReplayIntent] without a [ReplayDone].
+// OpenReplay is a [ReplayIntent] without a [ReplayDone], or one with [ByTopic] that was committed and not closed.
 type OpenReplay struct {
 	ReplayIntent
 	Seq      int64
@@ -50,6 +54,7 @@ type OpenReplay struct {
 type letterBook struct {
 	sources map[idempotency.Partition]LetterStates
 	open    map[int64]OpenReplay // the replays without an outcome, by the seq of their intent
+	topical map[int64]OpenReplay // the replays whose records members accept, by the seq of their intent
 	changed int64                // seq of the last entry that changed the book
 }
 
@@ -59,14 +64,22 @@ func (s *State) Letters(p idempotency.Partition) LetterStates {
 		return LetterStates{}
 	}
 	states := s.letters.sources[p]
-	for _, open := range s.letters.open {
-		for _, l := range open.Letters {
-			if l.Source() == p {
-				states.Replaying = offsets.Union(states.Replaying, l.Offsets)
-			}
+	for _, all := range []map[int64]OpenReplay{s.letters.open, s.letters.topical} {
+		for _, open := range all {
+			states.Replaying = offsets.Union(states.Replaying, open.Of(p))
 		}
 	}
 	return states
+}
+
+// Of returns the dead letters of a partition in the intent.
+func (o *OpenReplay) Of(p idempotency.Partition) (at offsets.Set) {
+	for _, l := range o.Letters {
+		if l.Source() == p {
+			at = offsets.Union(at, l.Offsets)
+		}
+	}
+	return at
 }
 
 // LettersChanged returns the seq of the newest entry that changed the state of a dead letter, 0 if there is none. It
@@ -94,9 +107,15 @@ func (s *State) Replayed() map[string]int64 {
 }
 
 // OpenReplays returns the intents of a table that have no outcome yet, the oldest first.
-func (s *State) OpenReplays(table string) (all []OpenReplay) {
-	for _, seq := range slices.Sorted(maps.Keys(s.letters.open)) {
-		if open := s.letters.open[seq]; open.Table == table {
+func (s *State) OpenReplays(table string) []OpenReplay { return ofTable(s.letters.open, table) }
+
+// TopicReplays returns the intents of a table that are open: members accept the records of their dead letters. The oldest
+// comes first.
+func (s *State) TopicReplays(table string) []OpenReplay { return ofTable(s.letters.topical, table) }
+
+func ofTable(intents map[int64]OpenReplay, table string) (all []OpenReplay) {
+	for _, seq := range slices.Sorted(maps.Keys(intents)) {
+		if open := intents[seq]; open.Table == table {
 			all = append(all, open)
 		}
 	}
@@ -125,6 +144,18 @@ func (s *State) OpenMove(topic string) (m Moving, open bool) {
 		}
 	}
 	return m, newest > 0
+}
+
+// replayed marks dead letters as replayed.
+func replayed(l *LetterStates, at offsets.Set) {
+	l.Replayed = offsets.Union(l.Replayed, at)
+	l.Acknowledged, l.Discarded = l.Acknowledged.Without(at), l.Discarded.Without(at)
+}
+
+// reproduced marks dead letters as replayed through their topic.
+func reproduced(l *LetterStates, at offsets.Set) {
+	replayed(l, at)
+	l.Reproduced = offsets.Union(l.Reproduced, at)
 }
 
 // after returns the book with the effect of one more entry.
@@ -176,13 +207,31 @@ func (b letterBook) after(e Entry, body Body) letterBook {
 		}
 		b.open = maps.Clone(b.open)
 		delete(b.open, body.Intent)
-		if body.Outcome == Committed {
-			change(open.Letters, func(l *LetterStates, at offsets.Set) {
-				l.Replayed = offsets.Union(l.Replayed, at)
-				l.Acknowledged, l.Discarded = l.Acknowledged.Without(at), l.Discarded.Without(at)
-			})
-		}
 		b.changed = e.Seq
+		if body.Outcome != Committed {
+			return b
+		}
+		b.topical = maps.Clone(b.topical)
+		switch {
+		case open.Mode == ByTopic:
+			if b.topical == nil {
+				b.topical = map[int64]OpenReplay{}
+			}
+			b.topical[open.Seq] = open
+		case open.Withdraws > 0:
+			change(open.Accepted, reproduced)
+			delete(b.topical, open.Withdraws)
+		default:
+			change(open.Letters, replayed)
+		}
+	case ReplayClosed:
+		open, there := b.topical[body.Intent]
+		if !there { // another program has closed or withdrawn it already
+			return b
+		}
+		b.topical = maps.Clone(b.topical)
+		delete(b.topical, body.Intent)
+		change(open.Letters, reproduced)
 	}
 	return b
 }

@@ -4,6 +4,7 @@
 // world.go defines a commit, the store and the rules. writer.go has the steps of a member from the sealed batch to the
 // committed offsets. others.go has the steps of the group, other writers, the operator, and time. epochs.go is a second
 // [Machine]: one partition whose leaders lose records, and the leader epoch that the table stores beside the position.
+// topicreplay.go is a third one: replays of dead letters through their topic, beside direct replays and discards.
 // [Search] visits every state that a machine can reach, breadth-first, so that the trace of a violation is the shortest
 // one. The zero [Rule] is the protocol as built. Each bit of a Rule is one deviation from the protocol, for which the
 // search must find a violation; only the deviation Final404Last is correct. [Judge] checks a [History].
@@ -21,6 +22,8 @@
 //     requests of one poll; a log of which only a checkpoint is left; txns that expire; requests too old to take
 //     effect; committed offsets that are not written or are old.
 //   - Leaders elected without the newest records, and logs that grow again at the same offsets.
+//   - Replays that are killed, repeat requests, leave records out, withdraw each other and choose the same dead letters;
+//     discards of dead letters meanwhile.
 //
 // # What must hold
 //
@@ -33,11 +36,13 @@
 //     replaced table gets no commit before an operator has accepted it.
 //   - No commit puts rows after rows whose records the log has lost. No partition is held as truncated unless its log
 //     has lost records that have rows.
+//   - A dead letter that replays make a row of has one row, and a discarded one none. A dead letter counts as replayed
+//     only if it has a row. One with a row is never free for another replay.
 //   - From every state, steps without faults lead to the end: all records committed.
 //
 // # What is left out
 //
-// Several tables per topic, identities and fingerprints, replay of letters, the operations log, faults inside one
+// Several tables per topic, identities and fingerprints, pauses, moves beside a replay, faults inside one
 // PUT of a data file, and vacuum by others. A process that sleeps between signing and sending a request (the store
 // refuses an old signature), or for a month between deciding an initial commit and committing it. A table deleted
 // and created again at its path. The order of rows within a partition: the model's rows are sets, so only the judge

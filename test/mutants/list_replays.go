@@ -29,13 +29,13 @@ var ofReplays = []mutant{
 	{
 		name: "a replay continues one whose outcome is not recorded",
 		file: "internal/replay/replay.go",
-		old:  "return open.Seq == r.After }", new: "return open.Seq == r.After && r.After < 0 }",
+		old:  "return open.Seq == body.After }", new: "return open.Seq == body.After && body.After < 0 }",
 		pkg: "./internal/replay", test: "^TestAdd_Concurrently$",
 	},
 	{
 		name: "a replay makes a row of a dead letter that was discarded meanwhile",
 		file: "internal/replay/replay.go",
-		old:  "resolved(now, p).Within(at).Len() > 0", new: "resolved(now, p).Within(at).Len() > 1<<40",
+		old:  "resolved(now, p).Within(l.Offsets).Len() > 0", new: "resolved(now, p).Within(l.Offsets).Len() > 1<<40",
 		pkg: "./internal/replay", test: "^TestAdd_Concurrently$",
 	},
 	{
@@ -91,5 +91,65 @@ var ofReplays = []mutant{
 		file: "internal/admin/verify_topic.go",
 		old:  "case has && c.replayed(r.Offset):", new: "case has && c.replayed(r.Offset) && r.Offset < 0:",
 		pkg: "./internal/admin", test: "^TestTopicCheck_Replayed$",
+	},
+	{
+		name: "a member accepts an origin although one before it is missing",
+		file: "connector/plan/origins.go",
+		old:  "o.Number == n+1:", new: "o.Number > n:",
+		pkg: "./connector/plan", test: "^TestDecide_Origins$",
+	},
+	{
+		name: "the commit of a member does not require the accepted origins that it saw",
+		file: "connector/plan/origins.go",
+		old:  "p.expects[appID] = before", new: "_ = before",
+		pkg: "./internal/replay", test: "^TestReproduce_StaleMember$",
+	},
+	{
+		name: "an origin of a closed intent makes its record an ordinary one",
+		file: "connector/plan/origins.go",
+		old:  "o.Intent > intent:", new: "o.Intent != intent:",
+		pkg: "./internal/replay", test: "^TestReproduce_Killed$",
+	},
+	{
+		name: "accepted origins are not part of the commit of their rows",
+		file: "connector/plan/origins.go",
+		old:  "if n.Accepted > 0 {", new: "if n.Accepted < 0 {",
+		pkg: "./connector/plan", test: "^TestDecide_OriginsInAnyBatches$",
+	},
+	{
+		name: "a withdrawal does not require the accepted origins that it names",
+		file: "connector/plan/replay.go",
+		old:  "at != want {", new: "at > want+1<<40 {",
+		pkg: "./connector/plan", test: "^TestReplay_Origins$",
+	},
+	{
+		name: "a direct replay takes dead letters that are in their topic",
+		file: "internal/replay/rows.go",
+		old:  "case inTopic.Has(r.Record.Offset):", new: "case inTopic.Has(r.Record.Offset) && next < 0:",
+		pkg: "./internal/replay", test: "^TestReproduce_Killed$",
+	},
+	{
+		name: "a replay through the topic counts as replayed once it is produced",
+		file: "internal/replay/topic.go",
+		old:  "all = all && intent == open.Seq && n == l.Offsets.Len()", new: "all = all && intent == open.Seq",
+		pkg: "./internal/replay", test: "^TestReproduce_Missing$",
+	},
+	{
+		name: "the rows of records with an origin share runs with others",
+		file: "connector/lane/lane.go",
+		old:  "o.breakRun = replayed", new: "_ = replayed",
+		pkg: "./connector/lane", test: "^TestLane_Origins$",
+	},
+	{
+		name: "a header counts although it was signed for another value",
+		file: "reliability/origin/origin.go",
+		old:  "[][]byte{text, key, value}", new: "[][]byte{text, key}",
+		pkg: "./reliability/origin", test: "^TestKeys_Verify$",
+	},
+	{
+		name: "the origin of another pipeline or partition counts",
+		file: "connector/lane/origins.go",
+		old:  "case o.Pipeline != f.pipeline || o.Record.Partition != p:", new: "case o.Pipeline == \"\":",
+		pkg: "./connector/lane", test: "^TestLane_Origins$",
 	},
 }

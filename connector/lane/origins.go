@@ -1,0 +1,85 @@
+package lane
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/connector"
+	"sluice/connector/plan"
+	"sluice/reliability"
+	"sluice/reliability/origin"
+)
+
+// OriginReader finds the records of a topic that a replay of dead letters has produced again. All lanes share it.
+type OriginReader struct {
+	pipeline        string
+	keys            func() origin.Keys
+	logger          *slog.Logger
+	forged, strange prometheus.Counter
+	logged          *reliability.Sparse // limits the lines about origins that do not count
+}
+
+// NewOriginReader returns the reader of a topic, nil if keys is nil: then the header means nothing.
+func NewOriginReader(topic, pipeline string, keys func() origin.Keys, logger *slog.Logger, m *Metrics) *OriginReader {
+	if keys == nil {
+		return nil
+	}
+	return &OriginReader{
+		pipeline: pipeline, keys: keys, logger: logger, forged: m.origins.WithLabelValues(topic, originForged), strange: m.origins.WithLabelValues(topic, originStrange),
+		logged: reliability.NewSparse(1, originLogInterval),
+	}
+}
+
+const (
+	originForged  = "forged"
+	originStrange = "unknown"
+	// originLogInterval is the minimum interval between log lines about origins that do not count.
+	originLogInterval = time.Minute
+)
+
+// of returns the authentic origin of a record of a partition; false if it has none. It counts and logs an origin that is
+// forged, or of another pipeline or partition. Such a record is an ordinary one.
+func (f *OriginReader) of(p connector.Partition, r *connector.Record) (origin.Origin, bool) {
+	i := slices.IndexFunc(r.Headers, func(h connector.Header) bool { return h.Key == origin.Header })
+	if i < 0 {
+		return origin.Origin{}, false
+	}
+	for j := i + 1; j < len(r.Headers); j++ { // the last one counts, as in Kafka's lastHeader
+		if r.Headers[j].Key == origin.Header {
+			i = j
+		}
+	}
+	o, err := f.keys().Verify(r.Headers[i].Value, r.Key, r.Value)
+	counter, why := f.forged, "no key of this pipeline signed it"
+	switch {
+	case err != nil:
+	case o.Pipeline != f.pipeline || o.Record.Partition != p:
+		counter, why = f.strange, "it names another pipeline or partition"
+	default:
+		return o, true
+	}
+	counter.Inc()
+	if left, ok := f.logged.Next(); ok {
+		f.logger.Warn("the header sluice-origin of a record does not count; the record is an ordinary one",
+			"why", why, "topic", p.Topic, "partition", p.ID, "offset", r.Offset, "left_out", left)
+	}
+	return origin.Origin{}, false
+}
+
+// keepOrigin keeps the authentic origin of a record for Decide. It reports whether there is one: then the record needs a
+// run of its own, so that Decide can leave it out.
+func (o *openPart) keepOrigin(b *Block, r *connector.Record) bool {
+	from, ok := b.Origins.of(b.Partition, r)
+	if !ok {
+		return false
+	}
+	o.origins = append(o.origins, plan.Origin{
+		Partition: b.Partition, Session: b.Session, Offset: r.Offset, TableID: from.TableID, Intent: from.Intent, Number: from.Number,
+	})
+	o.letterBytes += plan.OriginBytes
+	o.breakRun = true
+	return true
+}
