@@ -84,7 +84,7 @@ var layers = map[string][]string{
 	"internal/admin": {
 		"classify", "connector", "connector/commit", "connector/plan", "connector/decode", "connector/kafka", "connector/kafka/dial", "connector/schema", "health", "health/membership",
 		"idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open", "internal/replay", "reliability", "reliability/deadletter",
-		"reliability/hold", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+		"reliability/hold", "reliability/panics", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
 	},
 	// A front end, as cmd is: no other package imports it.
 	"internal/api": {
@@ -103,7 +103,7 @@ var layers = map[string][]string{
 		"sink/opslog",
 	},
 	"internal/config": {
-		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
+		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership", "health/membership/redis", "idempotency", "reliability",
 		"reliability/bytepool", "reliability/deadletter", "secure", "secure/pgconfig", "secure/tokens", "secure/webconfig", "connector/schema",
 	},
 	"internal/laketest": {

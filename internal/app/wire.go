@@ -74,6 +74,7 @@ type Member struct {
 	// Registrations of members; nil if the configuration has none.
 	registrations membership.Store
 	keeper        *membership.Keeper
+	advertiser    *advertiser
 	letters       atomic.Pointer[letterWatch] // nil while this member does not count dead letters
 	letterRate    lettercount.Rate            // of the dead letters that this member writes
 	loops         pulse.Loops

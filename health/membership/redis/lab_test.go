@@ -22,7 +22,7 @@ func TestStoreLab(t *testing.T) {
 	if url == "" {
 		t.Fatal("SLUICE_TEST_REDIS is not set: go run ./test/lab/with redis go test -tags lab ./health/membership/redis")
 	}
-	databases := 0 // number of the next of the 16 databases: an id is a key of its database, in any scope, so each test gets one
+	databases := 0 // number of the next database: an id is a key of its database, in any scope, so each test gets one
 	membershiptest.Run(t, func(t *testing.T, _ string) membershiptest.Server {
 		url := fmt.Sprint(url, "/", databases)
 		databases++
