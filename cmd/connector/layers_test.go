@@ -71,6 +71,8 @@ var layers = map[string][]string{
 	"sink/delta/scan":                  {"connector", "connector/schema", "reliability/hold", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore"},
 	"sink/logappend":                   {"classify", "sink/delta/objstore"},
 	"sink/opslog":                      {"classify", "idempotency", "idempotency/offsets", "reliability", "reliability/hold", "sink/delta/objstore", "sink/logappend"},
+	"sink/opslog/mirror":               {"reliability", "reliability/panics", "sink/opslog"},
+	"sink/opslog/mirror/postgres":      {"classify/postgres", "secure/pgconfig", "sink/opslog", "sink/opslog/mirror"},
 	"health/canary":                    {"health", "reliability"},
 	"health/lettercount":               {"classify", "idempotency", "idempotency/offsets"},
 	"health/liveness":                  {"reliability", "reliability/pulse"},
@@ -95,7 +97,7 @@ var layers = map[string][]string{
 		"classify", "connector", "connector/pipeline", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
 		"health/liveness", "health/membership", "health/ops", "idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open",
 		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/pulse", "sink/delta", "sink/delta/datafile", "sink/delta/deltalog",
-		"sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+		"sink/delta/objstore", "sink/delta/scan", "sink/opslog", "sink/opslog/mirror",
 	},
 	"internal/fail": {},
 	"internal/replay": {
@@ -118,6 +120,7 @@ var layers = map[string][]string{
 	"internal/open": {
 		"classify", "connector/kafka", "connector/kafka/dial", "health/membership", "health/membership/postgres", "health/membership/redis",
 		"idempotency/postgres", "internal/config", "reliability", "reliability/hold", "reliability/panics", "sink/delta/objstore",
+		"sink/opslog/mirror/postgres",
 	},
 }
 

@@ -88,6 +88,9 @@ func (s *Member) Run(ctx context.Context) error {
 		return err
 	}
 	background.Go(func() { s.operations.Run(lasting) })
+	if s.mirror != nil {
+		background.Go(func() { s.mirror.Run(lasting) })
+	}
 	background.Go(func() { s.secrets.watch(lasting, logger) })
 	if err := s.awaitOperations(ctx); err != nil {
 		return nil // stopped before the pipeline started

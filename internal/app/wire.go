@@ -35,6 +35,7 @@ import (
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
+	"sluice/sink/opslog/mirror"
 )
 
 // Member is a pipeline with all its dependencies and watchers. [New] builds them without connecting; [Member.Run]
@@ -69,6 +70,7 @@ type Member struct {
 	// fixed.
 	over       atomic.Pointer[map[string]string]
 	operations *opslog.Follower
+	mirror     *mirror.Mirror // nil without one
 	canary     *canary.Canary // nil without a canary
 	pipeline   *pipeline.Pipeline
 	// Registrations of members; nil if the configuration has none.

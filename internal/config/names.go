@@ -9,7 +9,7 @@ import (
 // refuses them by name, so that no operator relies on a protection that this version does not have.
 var (
 	laterKeys = [...]string{
-		"ops.replay_secret_file", "ops.mirror_url_file", "traces",
+		"ops.replay_secret_file", "traces",
 	}
 	laterTopicKeys = [...]string{
 		"new_columns", "partition_by", "statistics",

@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"sluice/secure"
+	"sluice/secure/pgconfig"
 	"sluice/secure/tokens"
 	"sluice/secure/webconfig"
 )
@@ -13,6 +14,15 @@ type Ops struct {
 	Listen        string // "" for no API
 	TokensFile    string // members read it again when it changes; "" makes the API read-only
 	WebConfigFile string // TLS and limits; "" for none
+	Mirror        Mirror // copies of the operations log
+}
+
+// Mirror is the part of ops about the copies of the operations log in Postgres.
+type Mirror struct {
+	URLFile string // file with the URL of the database; "" for no copies. Read again after a failure
+	CAFile  string // file of certificate authorities
+	// InsecurePlaintext allows a password without TLS.
+	InsecurePlaintext bool
 }
 
 const defaultOpsListen = "127.0.0.1:8090"
@@ -26,6 +36,9 @@ func (o *Ops) keys() []key {
 		{"ops.listen", text(&o.Listen, opsAddress), ""},
 		{"ops.tokens_file", text(&o.TokensFile, nil), ""},
 		{"ops.web_config_file", text(&o.WebConfigFile, nil), ""},
+		{"ops.mirror_url_file", text(&o.Mirror.URLFile, nil), ""},
+		{"ops.mirror_ca_file", text(&o.Mirror.CAFile, nil), ""},
+		{"ops.mirror_insecure_plaintext", boolean(&o.Mirror.InsecurePlaintext), ""},
 	}
 }
 
@@ -34,6 +47,29 @@ func opsAddress(s string) error {
 		return nil
 	}
 	return listenAddress(s)
+}
+
+// checkMirror checks the database of the copies of the operations log, also for a password without TLS.
+func (l *loader) checkMirror() {
+	const at = "ops.mirror_url_file"
+	m := &l.config.Ops.Mirror
+	if l.failed(at) {
+		return
+	}
+	if m.URLFile == "" {
+		for key, set := range map[string]bool{"ops.mirror_ca_file": m.CAFile != "", "ops.mirror_insecure_plaintext": m.InsecurePlaintext} {
+			if set {
+				l.report(l.at(key), "has no effect without ops.mirror_url_file: write the name of a file that holds postgres://user:password@host:port/database?sslmode=verify-full, or remove it")
+			}
+		}
+		return
+	}
+	l.secretFile(at, &m.URLFile)
+	l.authorities("ops.mirror_ca_file", &m.CAFile)
+	l.checkURL("ops.mirror_", m.URLFile, m.InsecurePlaintext, func(url string, insecure bool) error {
+		_, err := pgconfig.Parse(pgconfig.Options{URL: url, CAFile: m.CAFile, InsecurePlaintext: insecure})
+		return err
+	})
 }
 
 // checkOps checks the files of the ops API. It reports an address that other hosts can reach without TLS or without a

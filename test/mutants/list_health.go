@@ -103,6 +103,32 @@ var ofHealth = []mutant{
 		pkg: "./internal/admin", test: "^TestRequestEach_Budget$",
 	},
 
+	// Copies of the operations log.
+	{
+		name: "a rewritten operations log is copied after the old copies",
+		file: "sink/opslog/mirror/mirror.go",
+		old:  "case e.Seq == newest.Seq && e.Head() != newest, e.Seq == head.Seq && e.Head() != head:", new: "case e.Seq == head.Seq && e.Head() != head:",
+		pkg: "./sink/opslog/mirror", test: "^TestMirror_Diverged$",
+	},
+	{
+		name: "a mirror that is down is not opened anew",
+		file: "sink/opslog/mirror/mirror.go",
+		old:  "\t\t\tm.close()\n\t\t\tif reliability", new: "\t\t\tif reliability",
+		pkg: "./sink/opslog/mirror", test: "^TestMirror_Outage$",
+	},
+	{
+		name: "a mirror from which a copy was deleted is asked in a loop",
+		file: "sink/opslog/mirror/mirror.go",
+		old:  "\t\tbefore = newest\n", new: "",
+		pkg: "./sink/opslog/mirror", test: "^TestMirror_CopyDeleted$",
+	},
+	{
+		name: "a panic of the mirror's client ends the process",
+		file: "sink/opslog/mirror/mirror.go",
+		old:  "err := panics.Catch(func() error { return m.copy(ctx) })", new: "err := m.copy(ctx)",
+		pkg: "./sink/opslog/mirror", test: "^TestMirror_Panic$",
+	},
+
 	// The number of unresolved dead letters.
 	{
 		name: "a dead letter whose record has a row counts as unresolved",
