@@ -75,7 +75,7 @@ var ofHealth = []mutant{
 	{
 		name: "a registered name that resolves to this machine gets a request",
 		file: "internal/admin/holds_members.go",
-		old:  "if err != nil || !membership.Dialable(to.Addr()) {", new: "if err != nil {",
+		old:  "if err != nil || !membership.Dialable(to.Addr()) {", new: "if err != nil || to.Port() == 0 {",
 		pkg: "./internal/admin", test: "^TestRegisteredTransport$",
 	},
 	{
