@@ -68,7 +68,7 @@ rules: ## promtool and Alertmanager check the alerts in deploy/ and run their te
 
 adapters: ## the adapters' conformance suites against real Kafka, MinIO, Postgres and Redis, and deltalake's tables
 	@go run ./test/lab/with kafka,minio,postgres,redis $(SUITE) -name adapters \
-		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./sink/delta/scan ./connector/kafka ./idempotency/postgres ./health/membership/...
+		go test -tags lab -count=1 -run 'MinIO|Lab$$' ./sink/delta/objstore ./sink/delta/scan ./connector/kafka ./idempotency/postgres ./health/membership/... ./sink/opslog/mirror/...
 	@go run ./test/lab/with kafka-3.9.1 $(SUITE) -name adapters-3.9 \
 		go test -tags lab -count=1 -run 'Lab$$' ./connector/kafka
 

@@ -13,6 +13,7 @@ import (
 type Report struct {
 	Pipeline string
 	Group    string
+	Member   string // the name of the process that reports
 	// Joined is true while the member has a generation of the group.
 	Joined bool
 	// Resumed is true once every claim of the member has its position from the table, or is held.

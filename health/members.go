@@ -33,6 +33,8 @@ type Member struct {
 	LastRecord *time.Time `json:"last_message_at"`
 	// Lag is the sum of the lags of the member's partitions, nil if unknown.
 	Lag *int64 `json:"consumer_lag"`
+	// Address is where other machines reach its /health, "" if it registered none.
+	Address string `json:"address"`
 }
 
 // MemberFinding is a problem of a member that an operator should see.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -37,6 +38,8 @@ type Tables struct {
 	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote: it distinguishes rows of
 	// other programs. "" for none.
 	Filled string
+	// Rights are the rights on the tables that members need, "" for SELECT, INSERT, UPDATE, DELETE.
+	Rights string
 	// Command is the command line that creates the tables: a user with the rights to do so runs it once.
 	Command string
 }
@@ -273,7 +276,7 @@ func (t *Tables) Explained(err error, pool *pgxpool.Pool) error {
 
 // rights returns the GRANT statement for a user who may not create the tables: all that members need.
 func (t *Tables) rights(pool *pgxpool.Pool) string {
-	return "GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(t.names(), ", ") + " TO " + user(pool)
+	return "GRANT " + cmp.Or(t.Rights, "SELECT, INSERT, UPDATE, DELETE") + " ON " + strings.Join(t.names(), ", ") + " TO " + user(pool)
 }
 
 // user returns the quoted name of the pool's user.

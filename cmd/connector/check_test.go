@@ -379,3 +379,21 @@ func serverTLS(t *testing.T, p certs.Pair) *tls.Config {
 	t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{p.TLS(t)}}
 }
+
+// TestCheck_Mirror expects check to warn if the database of the copies of the operations log does not respond: nothing
+// else needs it.
+func TestCheck_Mirror(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, "topics: {orders: {}}")
+	l.Create("orders", 1)
+	file := filepath.Join(l.Dir, "mirror")
+	if err := os.WriteFile(file, []byte("postgres://u:s3cr3t@127.0.0.1:1/d?sslmode=disable"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l = l.as(`ops: {listen: ""}`, `ops: {listen: "", mirror_url_file: "`+filepath.ToSlash(file)+`"}`)
+	lines, _ := checkFound(t, exitDependency, l.Config) // the group has no offsets yet
+	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "warning audit ops.mirror_url_file: ") })
+	if i < 0 || !strings.Contains(lines[i], "127.0.0.1:1") || strings.Contains(fmt.Sprint(lines), "s3cr3t") {
+		t.Errorf("%q", lines)
+	}
+}

@@ -28,7 +28,8 @@ func (c *cli) holdsCommand() *cobra.Command {
 		Long: `Lists every hold: those that the tables, Kafka and the operations log show, and
 those that running members report (a store that is down, a commit without an
 outcome). The command asks the member at health.listen of this configuration,
-and those named with --member. FROM is the source. More than three partitions of
+the members that are registered in members.store, and those named with --member.
+FROM is the source: a member by its name. More than three partitions of
 a topic with the same hold share a line, such as orders:0-15; JSON lists each.
 
 A partition without a member is checked as a member would: is its position in
@@ -75,7 +76,31 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 }
 
 // printHolds prints holds as a table. Below the table it prints the detail of each hold and what ends it.
+// Then it names the members without an address.
 func printHolds(w io.Writer, r *admin.HoldReport) error {
+	if err := printHeld(w, r); err != nil {
+		return err
+	}
+	var silent []string
+	for _, m := range r.Members {
+		if m.State == admin.MemberNoAddress {
+			silent = append(silent, m.ID)
+		}
+	}
+	if len(silent) == 0 {
+		return nil
+	}
+	const named = 5
+	more := ""
+	if len(silent) > named {
+		silent, more = silent[:named], fmt.Sprintf(" and %d more", len(silent)-named)
+	}
+	_, err := terminal.Printf(w, "\nno address is registered (members.address) of %s%s: the holds that only they know are not shown\n", strings.Join(silent, ", "), more)
+	return err
+}
+
+// printHeld prints the holds of a report.
+func printHeld(w io.Writer, r *admin.HoldReport) error {
 	if len(r.Holds) == 0 {
 		text := "nothing is held"
 		switch {

@@ -7,14 +7,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/health/membership"
 	"sluice/internal/admin"
 	"sluice/reliability/hold"
 )
@@ -141,6 +144,73 @@ func TestHoldsOfMembers(t *testing.T) {
 		if _, errs := l.runs(1, "holds", "--member", url); !strings.Contains(errs, text) {
 			t.Errorf("%q does not say %q", errs, text)
 		}
+	}
+}
+
+// TestHoldsOfRegisteredMembers expects holds to ask the members that registered an address of another machine, and to
+// name those whose holds it does not show. A member at health.listen that is registered, too, is one source.
+func TestHoldsOfRegisteredMembers(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	l := newOrders(t, 5)
+	file := filepath.Join(l.Dir, "url")
+	if err := os.WriteFile(file, []byte("redis://"+server.Addr()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, l.Config, "pipeline: p\n", "pipeline: p\nmembers: {store: redis, url_file: "+file+"}\n")
+	store := registrations(t, server.Addr())
+	beat := func(id, address string) {
+		t.Helper()
+		if _, err := store.Beat(t.Context(), membership.Beat{ID: id, Status: membership.Running, Idle: 0, Lag: 0, TTL: time.Hour, Address: address}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beat("host-1-aa", "")
+	if out, _ := l.runs(exitOK, "holds"); !strings.HasSuffix(out, "\nno address is registered (members.address) of host-1-aa: the holds that only they know are not shown\n") {
+		t.Error(out)
+	}
+	requests := 0
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		_, _ = fmt.Fprint(w, `{"pipeline":"p","member":"host-1-aa","holds":[
+			{"topic":"orders","partition":1,"reason":"store_down","detail":"no route","since":"2026-01-31T09:00:00Z","offset":-1}]}`)
+	}))
+	t.Cleanup(member.Close)
+	beat("host-2-bb", member.URL) // as a hostile program may write it: an address of the machine that asks
+	want := []string{"orders:1 store_down at - from host-1-aa: "}
+	l.wantHolds(exitFound, want, "--member", member.URL)
+	if requests != 1 {
+		t.Errorf("the member got %d requests", requests)
+	}
+	out, _ := l.runs(exitOK, "members")
+	if !regexp.MustCompile(`(?m)^ID .* ADDRESS$`).MatchString(out) || !regexp.MustCompile(`(?m)^host-2-bb .* -$`).MatchString(out) || strings.Contains(out, member.URL) {
+		t.Error(out)
+	}
+	beat("host-3-cc", "http://nowhere.invalid:8080")
+	if out, _ := l.runs(exitOK, "members"); !strings.Contains(out, " http://nowhere.invalid:8080\n") {
+		t.Error(out)
+	}
+	_, errs := l.runs(exitFound, "holds", "--member", member.URL)
+	if !strings.Contains(errs, "the holds that only the member host-3-cc at http://nowhere.invalid:8080 knows are not shown: ") || strings.Contains(errs, "host-2-bb at") {
+		t.Error(errs)
+	}
+	l.wantHolds(exitFound, want, "--member", member.URL)
+}
+
+// TestPrintHolds_MembersWithoutAddress expects a few names and the number of the others.
+func TestPrintHolds_MembersWithoutAddress(t *testing.T) {
+	t.Parallel()
+	r := &admin.HoldReport{Member: true}
+	for i := range 7 {
+		r.Members = append(r.Members, admin.MemberAnswer{ID: fmt.Sprint("m", i), State: admin.MemberNoAddress})
+	}
+	r.Members = append(r.Members, admin.MemberAnswer{ID: "well", State: admin.MemberAnswered}, admin.MemberAnswer{ID: "down", State: admin.MemberFailed})
+	var out strings.Builder
+	if err := printHolds(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	if want := "nothing is held\n\nno address is registered (members.address) of m0, m1, m2, m3, m4 and 2 more: the holds that only they know are not shown\n"; out.String() != want {
+		t.Errorf("got %q", out.String())
 	}
 }
 

@@ -72,6 +72,8 @@ var layers = map[string][]string{
 	"sink/delta/scan":                  {"connector", "connector/schema", "reliability/hold", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore"},
 	"sink/logappend":                   {"classify", "sink/delta/objstore"},
 	"sink/opslog":                      {"classify", "idempotency", "idempotency/offsets", "reliability", "reliability/hold", "sink/delta/objstore", "sink/logappend"},
+	"sink/opslog/mirror":               {"reliability", "reliability/panics", "sink/opslog"},
+	"sink/opslog/mirror/postgres":      {"classify/postgres", "secure/pgconfig", "sink/opslog", "sink/opslog/mirror"},
 	"health/canary":                    {"health", "reliability"},
 	"health/lettercount":               {"classify", "idempotency", "idempotency/offsets"},
 	"health/liveness":                  {"reliability", "reliability/pulse"},
@@ -85,7 +87,7 @@ var layers = map[string][]string{
 	"internal/admin": {
 		"classify", "connector", "connector/commit", "connector/plan", "connector/decode", "connector/kafka", "connector/kafka/dial", "connector/schema", "health", "health/membership",
 		"idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open", "internal/replay", "reliability", "reliability/deadletter",
-		"reliability/hold", "reliability/origin", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+		"reliability/hold", "reliability/origin", "reliability/panics", "sink/delta", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
 	},
 	// A front end, as cmd is: no other package imports it.
 	"internal/api": {
@@ -96,7 +98,7 @@ var layers = map[string][]string{
 		"classify", "connector", "connector/pipeline", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/canary", "health/lettercount",
 		"health/liveness", "health/membership", "health/ops", "idempotency", "idempotency/offsets", "internal/config", "internal/fail", "internal/lookup", "internal/open",
 		"reliability", "reliability/bytepool", "reliability/deadletter", "reliability/hold", "reliability/origin", "reliability/pulse", "secure/reload", "sink/delta",
-		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog",
+		"sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "sink/opslog", "sink/opslog/mirror",
 	},
 	"internal/fail": {},
 	"internal/replay": {
@@ -104,7 +106,7 @@ var layers = map[string][]string{
 		"sink/delta/scan", "sink/opslog",
 	},
 	"internal/config": {
-		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership/redis", "idempotency", "reliability",
+		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership", "health/membership/redis", "idempotency", "reliability",
 		"reliability/bytepool", "reliability/deadletter", "reliability/origin", "secure", "secure/pgconfig", "secure/tokens", "secure/webconfig", "connector/schema",
 	},
 	"internal/laketest": {
@@ -119,6 +121,7 @@ var layers = map[string][]string{
 	"internal/open": {
 		"classify", "connector/kafka", "connector/kafka/dial", "health/membership", "health/membership/postgres", "health/membership/redis",
 		"idempotency/postgres", "internal/config", "reliability", "reliability/hold", "reliability/panics", "sink/delta/objstore",
+		"sink/opslog/mirror/postgres",
 	},
 }
 

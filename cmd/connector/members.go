@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,10 +88,10 @@ func (c *cli) warnForeign(err error) error {
 func printMembers(out io.Writer, h health.Members) error {
 	tw := terminal.NewColumns(out)
 	if len(h.Members) > 0 {
-		_, _ = fmt.Fprintln(tw, "ID\tSTATUS\tACTIVE\tHEARTBEAT\tLAST RECORD\tLAG") // Flush returns the error
+		_, _ = fmt.Fprintln(tw, "ID\tSTATUS\tACTIVE\tHEARTBEAT\tLAST RECORD\tLAG\tADDRESS") // Flush returns the error
 	}
 	for _, m := range h.Members {
-		active, last, lag := "no", "-", "-"
+		active, last, lag, address := "no", "-", "-", cmp.Or(m.Address, "-")
 		if m.Active {
 			active = "yes"
 		}
@@ -100,7 +101,7 @@ func printMembers(out io.Writer, h health.Members) error {
 		if m.Lag != nil {
 			lag = fmt.Sprint(*m.Lag)
 		}
-		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\n", m.ID, m.Status, active, m.Seconds, last, lag)
+		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\t%s\n", m.ID, m.Status, active, m.Seconds, last, lag, address)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

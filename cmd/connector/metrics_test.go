@@ -27,12 +27,16 @@ func everything(t *testing.T) (s *app.Member, out *laketest.Log) {
 	if err := os.WriteFile(file, []byte("redis://"+miniredis.RunT(t).Addr()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	mirror := filepath.Join(t.TempDir(), "mirror") // nothing listens there, and nothing waits for it
+	if err := os.WriteFile(mirror, []byte("postgres://127.0.0.1:1/d?sslmode=disable"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l := newLake(t, `
 defaults: {schema: "n int", commit: {every: 100ms}, identity: {by: "field:n"}}
 topics: {orders: {}}
 members: {store: redis, url_file: "`+filepath.ToSlash(file)+`", beat: 1s, ttl: 10s}`)
 	withProbes(t, l, "canary: {topic: p-canary}")
-	l = l.as(`ops: {listen: ""}`, `ops: {listen: "127.0.0.1:0"}`)
+	l = l.as(`ops: {listen: ""}`, `ops: {listen: "127.0.0.1:0", mirror_url_file: "`+filepath.ToSlash(mirror)+`"}`)
 	l.Create("orders", 1)
 	l.Produce("orders", 3, 0)
 	more := []*kgo.Record{{Topic: "orders", Value: []byte(`{"n":2}`)}, {Topic: "orders", Value: []byte("no JSON")}}

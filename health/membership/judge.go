@@ -61,7 +61,7 @@ func Judge(members []Member, now time.Time) health.Members {
 
 // shown returns a member as the health report shows it.
 func shown(m Member, now time.Time) health.Member {
-	s := health.Member{ID: m.ID, Status: string(m.Status), Seconds: m.Age.Seconds(), Active: m.Active()}
+	s := health.Member{ID: m.ID, Status: string(m.Status), Seconds: m.Age.Seconds(), Active: m.Active(), Address: m.Address}
 	if m.Idle >= 0 {
 		s.LastRecord = new(now.Add(-m.Idle).UTC())
 	}

@@ -32,7 +32,10 @@ type Config struct {
 	Beat, TTL, Sweep time.Duration
 	// Poll returns how long ago this member last fetched a record, negative if never, and its lag, -1 if unknown. It
 	// does not block.
-	Poll       func() (idle time.Duration, lag int64)
+	Poll func() (idle time.Duration, lag int64)
+	// Address returns the address to register, "" for none; see [Beat]. It is called before each heartbeat, and ends with
+	// ctx; nil registers none.
+	Address    func(ctx context.Context) string
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil registers no metrics
 }
@@ -116,6 +119,11 @@ func (k *Keeper) sendBeat(ctx context.Context) {
 		b.TTL = max(b.TTL, drainTTL)
 	}
 	b.Idle, b.Lag = k.Poll()
+	if k.Address != nil {
+		looking, cancel := context.WithTimeout(ctx, callTimeout)
+		b.Address = k.Address(looking)
+		cancel()
+	}
 	sent := time.Now()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	fresh, err := k.store.Beat(call, b)

@@ -129,6 +129,7 @@ type bench struct {
 	stop     func()
 	idle     atomic.Int64
 	lag      atomic.Int64
+	address  atomic.Value // a string, or nil for none
 }
 
 var scope = membership.Scope{Pipeline: "p", Group: "g"}
@@ -150,7 +151,14 @@ func keep(t *testing.T, test func(*bench)) {
 func (b *bench) start() {
 	k, err := membership.NewKeeper(b.store, membership.Config{
 		ID: "me", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: 59 * time.Second, // 59 s, so that a sweep does not come at the time of a heartbeat
-		Poll:   func() (time.Duration, int64) { return time.Duration(b.idle.Load()), b.lag.Load() },
+		Poll: func() (time.Duration, int64) { return time.Duration(b.idle.Load()), b.lag.Load() },
+		Address: func(ctx context.Context) string {
+			if _, bounded := ctx.Deadline(); !bounded {
+				b.Error("the search of the address may take forever")
+			}
+			address, _ := b.address.Load().(string)
+			return address
+		},
 		Logger: slog.New(slog.NewJSONHandler(&b.log, nil)), Registerer: b.registry,
 	})
 	if err != nil {
@@ -566,6 +574,23 @@ func TestBoundedSeries(t *testing.T) {
 		b.pass(10 * time.Second)
 		if lines := b.log.take("count"); len(lines) > 2*(membership.LinesPerPoll+1)+1 || !strings.HasPrefix(lines[len(lines)-1], "WARN more consumers have not sent heartbeat count=") {
 			b.Errorf("%d lines: %q", len(lines), lines)
+		}
+	})
+}
+
+// TestKeeper_Address: a heartbeat has the address that is known at its time.
+func TestKeeper_Address(t *testing.T) {
+	keep(t, func(b *bench) {
+		if got := b.stored()["me"].Address; got != "" {
+			b.Errorf("address %q", got)
+		}
+		b.address.Store("http://10.1.2.3:8080")
+		b.pass(10 * time.Second)
+		if got := b.stored()["me"].Address; got != "http://10.1.2.3:8080" {
+			b.Errorf("address %q", got)
+		}
+		if m := b.keeper.Members().Members; len(m) != 1 || m[0].Address != "http://10.1.2.3:8080" {
+			b.Errorf("members %+v", m)
 		}
 	})
 }

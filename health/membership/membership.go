@@ -35,6 +35,9 @@ type Beat struct {
 	Lag int64
 	// TTL is how long the registration is valid without another heartbeat. Stores keep milliseconds.
 	TTL time.Duration
+	// Address is where other machines reach the member's /health, as http://host:port; "" if they do not. What a store
+	// returns has passed [CheckAddress].
+	Address string
 }
 
 // Member is a member as the store knows it at the time of its answer. Durations are by the store's clock.
@@ -80,7 +83,8 @@ type Store interface {
 	Leave(ctx context.Context, id string) error
 	// Members returns all members that are registered or in the last-seen index, MaxMembers at most, by ID in the order
 	// of bytes. With an error that wraps [ErrForeign] it still returns the members that could be read. An id larger
-	// than MaxID or a registration larger than MaxRegistration is not transferred, and causes this error.
+	// than MaxID or a registration larger than MaxRegistration is not transferred, and causes this error. A member whose
+	// address fails CheckAddress is returned without it, with this error.
 	Members(ctx context.Context) ([]Member, error)
 	// Sweep removes the registrations whose TTL is over and returns their number, including those that the store
 	// removed by itself. Each expired registration is counted by one sweep of one member only. Then Sweep removes from

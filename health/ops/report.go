@@ -16,6 +16,7 @@ type reportJSON struct {
 	Ready        bool                `json:"ready"`
 	Pipeline     string              `json:"pipeline"`
 	Group        string              `json:"group"`
+	Member       string              `json:"member"`
 	Joined       bool                `json:"joined"`
 	Resumed      bool                `json:"resumed"`
 	Draining     bool                `json:"draining"`
@@ -43,7 +44,7 @@ func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	sum := report.Sum()
 	a := reportJSON{
-		Status: sum.Status, Reason: sum.Reason, Ready: sum.Ready, Pipeline: report.Pipeline, Group: report.Group,
+		Status: sum.Status, Reason: sum.Reason, Ready: sum.Ready, Pipeline: report.Pipeline, Group: report.Group, Member: report.Member,
 		Joined: report.Joined, Resumed: report.Resumed, Draining: report.Draining, TotalLag: report.TotalLag(), Components: sum.Components,
 		Holds: []health.Held{}, Partitions: []partitionJSON{}, Dependencies: report.Dependencies,
 	}

@@ -66,6 +66,7 @@ func (k *checks) run(ctx context.Context) {
 	k.holds(ctx)
 	k.fingerprints(ctx)
 	k.members(ctx)
+	k.mirror(ctx)
 }
 
 func (k *checks) add(s Status, area, subject, hint, format string, args ...any) {

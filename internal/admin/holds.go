@@ -26,27 +26,46 @@ type Hold struct {
 	Offset    *int64      `json:"offset"` // the position of the partition, null if unknown
 	EndsBy    string      `json:"ends_by"`
 	Command   string      `json:"command,omitempty"` // the command that ends the hold, if one does
-	From      []string    `json:"from"`              // the sources: members, the operations log, tables and Kafka
+	From      []string    `json:"from"`              // the sources: names or URLs of members, the operations log, tables and Kafka
 }
 
 // held collects holds. A partition may be held for several reasons.
-type held struct{ all []*Hold }
+type held struct {
+	all []*Hold
+	at  map[heldKey]*Hold
+}
+
+// heldKey identifies a hold.
+type heldKey struct {
+	topic  string
+	id     int32
+	reason hold.Reason
+}
+
+// find returns the hold that already says that a partition is held for a reason, nil without one. A pause of a topic or
+// pipeline includes those of its partitions: members report partitions, the operation names the topic.
+func (h *held) find(topic string, id int32, reason hold.Reason) *Hold {
+	if reason == hold.Paused {
+		for _, k := range []heldKey{{"", -1, reason}, {topic, -1, reason}} {
+			if p := h.at[k]; p != nil {
+				return p
+			}
+		}
+	}
+	return h.at[heldKey{topic, id, reason}]
+}
 
 // add adds a hold that the source from has found. If there is an equal hold already, or a pause of the topic or
 // pipeline that includes this one, it only adds from to the sources of that hold.
 func (h *held) add(from, topic string, id int32, reason hold.Reason, detail string, since time.Time, offset int64) {
-	i := slices.IndexFunc(h.all, func(p *Hold) bool {
-		// A member reports a pause for each partition, the operations log has it for the topic.
-		if reason == hold.Paused && p.Reason == reason {
-			return (p.Topic == "" || p.Topic == topic) && (p.Partition < 0 || p.Partition == id)
+	p := h.find(topic, id, reason)
+	if p == nil {
+		p = &Hold{Topic: topic, Partition: id, Reason: reason, Detail: detail, EndsBy: reason.EndsBy()}
+		if h.at == nil {
+			h.at = map[heldKey]*Hold{}
 		}
-		return p.Topic == topic && p.Partition == id && p.Reason == reason
-	})
-	if i < 0 {
-		i = len(h.all)
-		h.all = append(h.all, &Hold{Topic: topic, Partition: id, Reason: reason, Detail: detail, EndsBy: reason.EndsBy()})
+		h.all, h.at[heldKey{topic, id, reason}] = append(h.all, p), p
 	}
-	p := h.all[i]
 	if !slices.Contains(p.From, from) {
 		p.From = append(p.From, from)
 	}
@@ -101,16 +120,20 @@ type HoldReport struct {
 	Holds  []*Hold
 	Missed []error // an error for each source that failed, whose holds are missing here
 	Member bool    // true if a member of the pipeline responded
+	// Members are the registered members and whether their own holds are shown; none without members.store.
+	Members []MemberAnswer
 }
 
 // Holds collects the holds from the tables and Kafka, the operations log, and the members. If a source does not
 // respond, the report still has the holds from the other sources.
 func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	found, r := &held{}, &HoldReport{Holds: []*Hold{}}
-	for _, asked := range a.requestHolds(ctx, q.Topic, q.Members, q.Within) {
+	sources, others := a.requestHolds(ctx, q.Topic, q.Members, q.Within)
+	for _, asked := range sources {
 		found.merge(&asked.held)
 		r.Missed, r.Member = append(r.Missed, asked.missed...), r.Member || asked.member
 	}
+	r.Missed, r.Members = append(r.Missed, others.missed...), others.answers
 	found.dropHidden()
 	for _, p := range found.all {
 		p.Command = a.Config.Pasted(p.command())

@@ -1,16 +1,17 @@
 package admin
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,7 +30,8 @@ import (
 type sourceResult struct {
 	held
 	missed []error
-	member bool // true if the source is a member of the pipeline and has responded
+	member bool   // true if the source is a member of the pipeline and has responded
+	id     string // the name of that member; "" if its response has none
 }
 
 // timeoutError means that a dependency did not respond in time.
@@ -59,8 +61,8 @@ func (l *sourceResult) addFailure(ctx context.Context, name string, within time.
 
 // requestHolds collects the holds from the members, from the operations log, and from the tables with Kafka. It does so
 // in parallel, so that an outage of one source does not delay the others, and each dependency gets half of the time
-// limit. The results are always in the same order.
-func (a *Access) requestHolds(ctx context.Context, topic string, members []string, timeout time.Duration) []*sourceResult {
+// limit. The results are always in the same order. A member that responds at two addresses is one source.
+func (a *Access) requestHolds(ctx context.Context, topic string, members []string, timeout time.Duration) ([]*sourceResult, *registeredResult) {
 	cfg := a.Config
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -82,8 +84,15 @@ func (a *Access) requestHolds(ctx context.Context, topic string, members []strin
 		all[i] = &sourceResult{}
 		asking.Go(func() { ask(all[i]) })
 	}
+	others := requestRegistered(ctx, a, each, registeredTransport())
 	asking.Wait()
-	return all
+	known := map[string]bool{}
+	all = slices.DeleteFunc(append(all, others.sources...), func(l *sourceResult) bool {
+		again := l.id != "" && known[l.id]
+		known[l.id] = true
+		return again
+	})
+	return all, others
 }
 
 // memberTimeout bounds the request to the member at health.listen in commands to which its response only adds
@@ -340,53 +349,41 @@ const largestReport = 64 << 20
 func (l *sourceResult) requestMember(ctx context.Context, url, pipeline string, within time.Duration, named bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
-	if err != nil {
+	if _, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil); err != nil {
 		l.missed = append(l.missed, fail.Usage(fmt.Errorf("--member: %w", err)))
 		return
 	}
-	client := &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	resp, err := client.Do(req)
-	if err != nil {
+	unbounded := new(atomic.Int64)
+	unbounded.Store(math.MaxInt64)
+	report, err := readReport(ctx, &http.Transport{DisableKeepAlives: true}, url, largestReport, unbounded)
+	other := (*notAMemberError)(nil)
+	switch {
+	case errors.As(err, &other):
+		l.missed = append(l.missed, other)
+	case err != nil:
 		if named || !errors.Is(err, syscall.ECONNREFUSED) {
 			l.addFailure(ctx, "the member at "+url, within, "the holds that only it knows are not shown", err)
 		}
-		return
-	}
-	defer func() { _ = resp.Body.Close() }() // read only
-	var report struct {
-		Pipeline     string              `json:"pipeline"`
-		Holds        []health.Hold       `json:"holds"`
-		Dependencies []health.Dependency `json:"dependencies"`
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, largestReport))
-	if err != nil {
-		l.addFailure(ctx, "the member at "+url, within, "the holds that only it knows are not shown", err)
-		return
-	}
-	err = json.Unmarshal(body, &report)
-	said := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable // a member that is not ready responds with 503, and also reports its holds
-	switch {
-	case err != nil || !said || report.Pipeline == "":
-		l.missed = append(l.missed, fmt.Errorf("what answers at %s/health (%s) is no connector", url, resp.Status))
-		return
 	case report.Pipeline != pipeline:
 		l.missed = append(l.missed, fmt.Errorf("the member at %s is of pipeline %q, not %q", url, report.Pipeline, pipeline))
-		return
+	default:
+		l.member, l.id = true, report.Member
+		l.addReport(cmp.Or(report.Member, url), report)
 	}
-	l.member = true
+}
+
+// addReport adds the holds in the report of a member, and an error for each of its failing dependencies that no hold
+// explains.
+func (l *sourceResult) addReport(from string, report *memberReport) {
 	for _, h := range report.Holds {
-		l.add(url, h.Topic, h.Partition, hold.Reason(h.Reason), h.Detail, h.Since, h.Offset)
+		l.add(from, h.Topic, h.Partition, hold.Reason(h.Reason), h.Detail, h.Since, h.Offset)
 	}
-	l.missed = append(l.missed, failing(url, report.Holds, report.Dependencies)...)
+	l.missed = append(l.missed, failing(from, report.Holds, report.Dependencies)...)
 }
 
 // failing returns an error for each failing dependency of a member that none of its holds explains, for example because
 // the breaker has not opened yet. It returns at most one error for each dependency and table.
-func failing(url string, holds []health.Hold, dependencies []health.Dependency) (all []error) {
+func failing(from string, holds []health.Hold, dependencies []health.Dependency) (all []error) {
 	named := map[string]bool{}
 	for _, d := range dependencies {
 		first, _, _ := strings.Cut(d.Name, " ") // the name "kafka broker 1" stands for Kafka as well
@@ -399,9 +396,17 @@ func failing(url string, holds []health.Hold, dependencies []health.Dependency) 
 			continue
 		}
 		named[name] = true
-		all = append(all, fmt.Errorf("the member at %s: %s has failed since %s: %s", url, name, d.Failing.UTC().Format(time.RFC3339), d.Error))
+		all = append(all, fmt.Errorf("the member %s: %s has failed since %s: %s", memberName(from), name, d.Failing.UTC().Format(time.RFC3339), d.Error))
 	}
 	return all
+}
+
+// memberName returns how errors name the source of a report: a member by its name, or by its URL.
+func memberName(from string) string {
+	if strings.Contains(from, "://") {
+		return "at " + from
+	}
+	return from
 }
 
 // explains reports whether a hold with this reason already shows that the dependency fails: the reason is about that

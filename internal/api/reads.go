@@ -70,15 +70,19 @@ func (s *Server) holds(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	missed := []string{}
+	missed, members := []string{}, found.Members
 	for _, err := range found.Missed {
 		missed = append(missed, err.Error())
 	}
+	if members == nil {
+		members = []admin.MemberAnswer{}
+	}
 	return jsonAnswer(struct {
-		Holds  []*admin.Hold `json:"holds"`
-		Missed []string      `json:"missed"`
-		Next   string        `json:"next,omitempty"`
-	}{page, missed, next})
+		Holds   []*admin.Hold        `json:"holds"`
+		Members []admin.MemberAnswer `json:"members"`
+		Missed  []string             `json:"missed"`
+		Next    string               `json:"next,omitempty"`
+	}{page, members, missed, next})
 }
 
 func (s *Server) positions(r *request) (answer, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,11 +18,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/health"
+	"sluice/health/membership"
+	"sluice/health/membership/redis"
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/reliability/deadletter"
 	"sluice/secure/tokens"
@@ -281,6 +287,48 @@ func TestServer_Canaries(t *testing.T) {
 	held()
 	if strings.Contains(w.log.String(), canary) {
 		t.Error("the log shows a secret")
+	}
+}
+
+// TestServer_RegisteredMembers: the holds of other members are asked for at their addresses, without the caller's
+// token, and the answer says which members' holds are not shown.
+func TestServer_RegisteredMembers(t *testing.T) {
+	server := miniredis.RunT(t)
+	url := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(url, []byte("redis://"+server.Addr()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, "topics: {orders: {}}\nmembers: {store: redis, url_file: \""+url+"\"}", withTokens)
+	w.Create("orders", 1)
+	store, err := redis.Open(redis.Options{URL: "redis://" + server.Addr(), Scope: membership.Scope{Pipeline: "p", Group: "p"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	for id, address := range map[string]string{"m1": "", "m2": "http://nowhere.invalid:8080", "m3": "http://127.0.0.1:1"} {
+		if _, err := store.Beat(t.Context(), membership.Beat{ID: id, Status: membership.Running, Idle: -1, Lag: -1, TTL: time.Hour, Address: address}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := w.send(try{method: http.MethodGet, path: prefix + "holds", token: "viewer"})
+	var answer struct {
+		Members []admin.MemberAnswer `json:"members"`
+		Missed  []string             `json:"missed"`
+	}
+	if err := json.Unmarshal([]byte(got.text), &answer); err != nil || got.status != http.StatusOK || len(answer.Members) != 3 {
+		t.Fatalf("%v: %d %s", err, got.status, got.text)
+	}
+	answer.Members[1].Error = ""
+	if d := cmp.Diff([]admin.MemberAnswer{
+		{ID: "m1", State: admin.MemberNoAddress}, {ID: "m2", Address: "http://nowhere.invalid:8080", State: admin.MemberFailed}, {ID: "m3", State: admin.MemberNoAddress},
+	}, answer.Members); d != "" {
+		t.Errorf("members (-want +got):\n%s", d)
+	}
+	if !strings.Contains(strings.Join(answer.Missed, "\n"), "the holds that only the member m2 at http://nowhere.invalid:8080 knows are not shown: ") {
+		t.Errorf("missed: %q", answer.Missed)
+	}
+	if got := w.send(try{method: http.MethodGet, path: prefix + "members", token: "viewer"}); !strings.Contains(got.text, `"address": "http://nowhere.invalid:8080"`) {
+		t.Error(got.text)
 	}
 }
 

@@ -17,8 +17,10 @@ func (s *Member) register(ctx context.Context) error {
 		return err
 	}
 	m := s.config.Members
+	s.advertiser = &advertiser{config: s.config, logger: s.logger}
 	s.keeper, err = membership.NewKeeper(s.registrations, membership.Config{
-		ID: s.pipeline.Member, Beat: m.Beat, TTL: m.TTL, Sweep: m.Sweep, Poll: collectWork(s.pipeline.Status), Logger: s.logger, Registerer: s.registry,
+		ID: s.pipeline.Member, Beat: m.Beat, TTL: m.TTL, Sweep: m.Sweep, Poll: collectWork(s.pipeline.Status), Address: s.advertiser.address,
+		Logger: s.logger, Registerer: s.registry,
 	})
 	return err
 }

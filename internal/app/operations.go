@@ -3,21 +3,42 @@ package app
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"sluice/connector"
+	"sluice/internal/open"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
+	"sluice/sink/opslog/mirror"
 )
 
 // follow opens the operations log and creates the follower, which polls it.
 func (s *Member) follow() (err error) {
 	s.operationsGuard = s.guard("operations_log", objstore.ErrNotFound, objstore.ErrExists)
-	s.operations, err = opslog.Open(s.store, s.config.Pipeline, opslog.Options{
+	log := opslog.Open(s.store, s.config.Pipeline, opslog.Options{
 		Guard: s.operationsGuard, Logger: s.logger, Registerer: s.registry,
-	}).Follow(opslog.PollEvery)
+	})
+	if s.operations, err = log.Follow(opslog.PollEvery); err != nil || s.config.Ops.Mirror.URLFile == "" {
+		return err
+	}
+	s.mirror, err = mirror.New(mirror.Config{
+		Log: followedLog{s.operations, log}, Logger: s.logger, Registerer: s.registry,
+		Open: func(ctx context.Context) (mirror.Place, error) { return open.Mirror(ctx, s.config) },
+	})
 	return err
+}
+
+// followedLog is the operations log as this member follows it. It implements [mirror.Log].
+type followedLog struct {
+	*opslog.Follower
+	log *opslog.Log
+}
+
+// Entries yields the entries from a seq on, in order.
+func (l followedLog) Entries(ctx context.Context, from int64) iter.Seq2[opslog.Entry, error] {
+	return l.log.Entries(ctx, from)
 }
 
 // awaitOperations waits until the follower has read the operations log. Before that this member must not read a

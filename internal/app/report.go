@@ -64,7 +64,7 @@ const troubling = 30 * time.Second
 func (s *Member) Report() health.Report {
 	st := s.pipeline.Status()
 	r := health.Report{
-		Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Brokers: s.config.Kafka.Brokers,
+		Pipeline: s.config.Pipeline, Group: s.config.Kafka.Group, Member: s.pipeline.Member, Brokers: s.config.Kafka.Brokers,
 		Joined: st.Joined, Resumed: st.Resumed, Started: st.Started, Draining: st.Draining, Tested: s.tested.Load(),
 		Fingerprints: s.remembered(), Memory: s.memory(), Queued: st.Queued, Paused: st.Paused, Operations: s.operated(),
 	}

@@ -66,6 +66,9 @@ func (s *Member) Run(ctx context.Context) error {
 			return fail.Usage(fmt.Errorf("health.listen: %w", err))
 		}
 		logger.InfoContext(ctx, "health", "address", address.String())
+		if s.advertiser != nil {
+			s.advertiser.listen = address // before the keeper starts
+		}
 		background.Go(func() {
 			if err := server.Run(lasting); err != nil {
 				logger.ErrorContext(ctx, "health server failed", "err", err)
@@ -88,6 +91,9 @@ func (s *Member) Run(ctx context.Context) error {
 	background.Go(func() { s.secrets.watch(lasting) })
 	if s.originKeys != nil {
 		background.Go(func() { s.originKeys.Watch(lasting) })
+	}
+	if s.mirror != nil {
+		background.Go(func() { s.mirror.Run(lasting) })
 	}
 	if err := s.awaitOperations(ctx); err != nil {
 		return nil // stopped before the pipeline started

@@ -37,6 +37,7 @@ import (
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
+	"sluice/sink/opslog/mirror"
 )
 
 // Member is a pipeline with all its dependencies and watchers. [New] builds them without connecting; [Member.Run]
@@ -72,11 +73,13 @@ type Member struct {
 	// fixed.
 	over       atomic.Pointer[map[string]string]
 	operations *opslog.Follower
+	mirror     *mirror.Mirror // copies the operations log to Postgres; nil if it is not configured
 	canary     *canary.Canary // nil if there is none
 	pipeline   *pipeline.Pipeline
 	// registrations is the store of registrations; nil if the configuration has none.
 	registrations membership.Store
 	keeper        *membership.Keeper
+	advertiser    *advertiser
 	letters       atomic.Pointer[letterWatch] // nil while this member does not count dead letters
 	letterRate    lettercount.Rate            // the rate of dead letters that this member writes
 	loops         pulse.Loops

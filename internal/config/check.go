@@ -36,6 +36,7 @@ func (l *loader) check() {
 	l.checkFingerprints()
 	l.checkMembers()
 	l.checkOps()
+	l.checkMirror()
 	l.checkMemory()
 	if c.Kafka.Session < 10*time.Second {
 		l.warning(l.at("kafka.session"), "%s is short: each pause of this length causes a rebalance; the default is 30s", FormatDuration(c.Kafka.Session))

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"fmt"
 	"time"
+
+	"sluice/health/membership"
 )
 
 // Members is the section members: the store in which members register, so that operators see missing ones.
@@ -9,6 +12,8 @@ type Members struct {
 	Store   string // "none", "redis" or "postgres"
 	URLFile string // file with the URL of the store; read at the start
 	CAFile  string // file of certificate authorities; read at the start
+	// Address is where other machines reach this member's /health: host:port, "auto", or "none".
+	Address string
 	// InsecurePlaintext allows a password without TLS.
 	InsecurePlaintext bool
 
@@ -18,7 +23,24 @@ type Members struct {
 }
 
 func defaultMembers() Members {
-	return Members{Store: "none", Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: time.Minute}
+	return Members{Store: "none", Address: AutoAddress, Beat: 10 * time.Second, TTL: 30 * time.Second, Sweep: time.Minute}
+}
+
+// The values of members.address that are not an address.
+const (
+	AutoAddress = "auto" // found by the member
+	NoAddress   = "none"
+)
+
+// memberAddress checks members.address.
+func memberAddress(s string) error {
+	if s == AutoAddress || s == NoAddress {
+		return nil
+	}
+	if err := membership.CheckAddress("http://" + s); err != nil {
+		return fmt.Errorf("%q is not an address at which other machines reach this member: write host:port, such as 10.1.2.3:8080, or auto, or none", s)
+	}
+	return nil
 }
 
 func (m *Members) keys() []key {
@@ -27,6 +49,7 @@ func (m *Members) keys() []key {
 		{"members.url_file", text(&m.URLFile, nil), ""},
 		{"members.ca_file", text(&m.CAFile, nil), ""},
 		{"members.insecure_plaintext", boolean(&m.InsecurePlaintext), ""},
+		{"members.address", text(&m.Address, memberAddress), ""},
 		{"members.beat", duration(&m.Beat, time.Second, 20*time.Second), ""},
 		{"members.ttl", duration(&m.TTL, 10*time.Second, 10*time.Minute), ""},
 		{"members.sweep", duration(&m.Sweep, 10*time.Second, time.Hour), ""},
@@ -51,6 +74,9 @@ func (l *loader) checkMembers() {
 	default:
 		l.secretFile(at, &m.URLFile)
 		l.checkMembersURL()
+	}
+	if m.Address != AutoAddress && m.Address != NoAddress && !l.config.Health.Enabled && !l.failed("members.address") {
+		l.report(l.at("members.address"), "has no effect with health.enabled: false, because other machines would read /health there: remove it")
 	}
 	if m.TTL > 2*m.Beat || l.failed("members.ttl") || l.failed("members.beat") {
 		return

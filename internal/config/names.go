@@ -9,7 +9,7 @@ import (
 // refuses them by name, so that no operator relies on a protection that this version does not have.
 var (
 	laterKeys = [...]string{
-		"ops.mirror_url_file", "traces",
+		"traces",
 	}
 	laterTopicKeys = [...]string{
 		"new_columns", "partition_by", "statistics",

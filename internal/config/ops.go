@@ -8,6 +8,7 @@ import (
 
 	"sluice/reliability/origin"
 	"sluice/secure"
+	"sluice/secure/pgconfig"
 	"sluice/secure/tokens"
 	"sluice/secure/webconfig"
 )
@@ -20,6 +21,15 @@ type Ops struct {
 	// ReplaySecretFile has the keys that sign and verify records of replays through the topic; read again when it
 	// changes; "" for no such replays.
 	ReplaySecretFile string
+	Mirror           Mirror // copies of the operations log
+}
+
+// Mirror is the part of ops about the copies of the operations log in Postgres.
+type Mirror struct {
+	URLFile string // file with the URL of the database; "" for no copies. Read again after a failure
+	CAFile  string // file of certificate authorities
+	// InsecurePlaintext allows a password without TLS.
+	InsecurePlaintext bool
 }
 
 const defaultOpsListen = "127.0.0.1:8090"
@@ -34,6 +44,9 @@ func (o *Ops) keys() []key {
 		{"ops.tokens_file", text(&o.TokensFile, nil), ""},
 		{"ops.web_config_file", text(&o.WebConfigFile, nil), ""},
 		{replaySecretFile, text(&o.ReplaySecretFile, nil), ""},
+		{"ops.mirror_url_file", text(&o.Mirror.URLFile, nil), ""},
+		{"ops.mirror_ca_file", text(&o.Mirror.CAFile, nil), ""},
+		{"ops.mirror_insecure_plaintext", boolean(&o.Mirror.InsecurePlaintext), ""},
 	}
 }
 
@@ -80,6 +93,29 @@ func opsAddress(s string) error {
 		return nil
 	}
 	return listenAddress(s)
+}
+
+// checkMirror checks the database of the copies of the operations log, also for a password without TLS.
+func (l *loader) checkMirror() {
+	const at = "ops.mirror_url_file"
+	m := &l.config.Ops.Mirror
+	if l.failed(at) {
+		return
+	}
+	if m.URLFile == "" {
+		for key, set := range map[string]bool{"ops.mirror_ca_file": m.CAFile != "", "ops.mirror_insecure_plaintext": m.InsecurePlaintext} {
+			if set {
+				l.report(l.at(key), "has no effect without ops.mirror_url_file: write the name of a file that holds postgres://user:password@host:port/database?sslmode=verify-full, or remove it")
+			}
+		}
+		return
+	}
+	l.secretFile(at, &m.URLFile)
+	l.authorities("ops.mirror_ca_file", &m.CAFile)
+	l.checkURL("ops.mirror_", m.URLFile, m.InsecurePlaintext, func(url string, insecure bool) error {
+		_, err := pgconfig.Parse(pgconfig.Options{URL: url, CAFile: m.CAFile, InsecurePlaintext: insecure})
+		return err
+	})
 }
 
 // checkOps checks the files of the ops API. It reports a problem if other hosts can reach the address without TLS or

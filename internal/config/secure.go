@@ -119,15 +119,16 @@ func (l *loader) authorities(at string, path *string) {
 // WarnPlaintext logs the keys insecure_plaintext that are set. A member calls it at its start.
 func (c *Config) WarnPlaintext(logger *slog.Logger) {
 	for _, k := range []struct {
-		on   bool
-		name string
+		on  bool
+		key string
 	}{
-		{c.Storage.S3.InsecurePlaintext, "storage.s3"},
-		{c.Fingerprints.InsecurePlaintext, "fingerprints"},
-		{c.Members.InsecurePlaintext, "members"},
+		{c.Storage.S3.InsecurePlaintext, "storage.s3.insecure_plaintext"},
+		{c.Fingerprints.InsecurePlaintext, "fingerprints.insecure_plaintext"},
+		{c.Members.InsecurePlaintext, "members.insecure_plaintext"},
+		{c.Ops.Mirror.InsecurePlaintext, "ops.mirror_insecure_plaintext"},
 	} {
 		if k.on {
-			logger.Warn("insecure_plaintext: anyone on the network path can read the traffic", "key", k.name+".insecure_plaintext")
+			logger.Warn("insecure_plaintext: anyone on the network path can read the traffic", "key", k.key)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (r *Redis) Start(ctx context.Context) error {
 		return fmt.Errorf("start Redis: %w", err)
 	}
 	r.proc, err = startAs(nil, "Redis", filepath.Join(r.dir, "redis.log"), r.dir, nil, r.bin,
-		"--bind", "127.0.0.1", "--port", port, "--dir", r.dir, "--appendonly", "yes", "--save", "")
+		"--bind", "127.0.0.1", "--port", port, "--dir", r.dir, "--appendonly", "yes", "--save", "", "--databases", "64")
 	if err != nil {
 		return err
 	}

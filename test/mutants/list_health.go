@@ -54,6 +54,81 @@ var ofHealth = []mutant{
 		pkg: "./health/membership/redis", test: "^TestStore$",
 	},
 
+	{
+		name: "a member registers a loopback address",
+		file: "internal/app/address.go",
+		old:  "; membership.Dialable(ip) {\n\t\ta.found", new: "; ip.IsValid() {\n\t\ta.found",
+		pkg: "./internal/app", test: "^TestAdvertiser$",
+	},
+	{
+		name: "a registered address may have credentials and a path",
+		file: "health/membership/address.go",
+		old:  "if u.Scheme+\"://\"+net.JoinHostPort(host, port) != address {", new: "if net.JoinHostPort(host, port) == address {",
+		pkg: "./health/membership", test: "^TestCheckAddress$",
+	},
+	{
+		name: "a registered address in Redis is not checked",
+		file: "health/membership/redis/store.go",
+		old:  "if m.Address = e.Address; m.Address != \"\" {", new: "if m.Address = e.Address; m.Address == \"x\" {",
+		pkg: "./health/membership/redis", test: "^TestStore$",
+	},
+	{
+		name: "a registered name that resolves to this machine gets a request",
+		file: "internal/admin/holds_members.go",
+		old:  "if err != nil || !membership.Dialable(to.Addr()) {", new: "if err != nil || to.Port() == 0 {",
+		pkg: "./internal/admin", test: "^TestRegisteredTransport$",
+	},
+	{
+		name: "a member that took over the address of another one speaks for it",
+		file: "internal/admin/holds_members.go",
+		old:  "case report.Member != \"\" && report.Member != m.ID:", new: "case report.Member == \"x\":",
+		pkg: "./internal/admin", test: "^TestRequestEach$",
+	},
+	{
+		name: "requests to registered members follow redirects",
+		file: "internal/admin/holds_report.go",
+		old:  "{ return http.ErrUseLastResponse }", new: "{ return nil }",
+		pkg: "./internal/admin", test: "^TestRequestEach$",
+	},
+	{
+		name: "a silent member delays holds until the whole time is over",
+		file: "internal/admin/holds_members.go",
+		old:  "context.WithTimeout(ctx, registeredTime)", new: "context.WithTimeout(ctx, time.Hour)",
+		pkg: "./internal/admin", test: "^TestRequestEach$",
+	},
+	{
+		name: "members may report any number of holds",
+		file: "internal/admin/holds_report.go",
+		old:  "if budget.Add(-size) < 0 {", new: "if budget.Add(-size) < -1<<62 {",
+		pkg: "./internal/admin", test: "^TestRequestEach_Budget$",
+	},
+
+	// Copies of the operations log.
+	{
+		name: "a rewritten operations log is copied after the old copies",
+		file: "sink/opslog/mirror/mirror.go",
+		old:  "case e.Seq == newest.Seq && e.Head() != newest, e.Seq == head.Seq && e.Head() != head:", new: "case e.Seq == head.Seq && e.Head() != head:",
+		pkg: "./sink/opslog/mirror", test: "^TestMirror_Diverged$",
+	},
+	{
+		name: "a mirror that is down is not opened anew",
+		file: "sink/opslog/mirror/mirror.go",
+		old:  "\t\t\tm.close()\n\t\t\tif reliability", new: "\t\t\tif reliability",
+		pkg: "./sink/opslog/mirror", test: "^TestMirror_Outage$",
+	},
+	{
+		name: "a mirror from which a copy was deleted is asked in a loop",
+		file: "sink/opslog/mirror/mirror.go",
+		old:  "\t\tbefore = newest\n", new: "",
+		pkg: "./sink/opslog/mirror", test: "^TestMirror_CopyDeleted$",
+	},
+	{
+		name: "a panic of the mirror's client ends the process",
+		file: "sink/opslog/mirror/mirror.go",
+		old:  "err := panics.Catch(func() error { return m.copy(ctx) })", new: "err := m.copy(ctx)",
+		pkg: "./sink/opslog/mirror", test: "^TestMirror_Panic$",
+	},
+
 	// The number of unresolved dead letters.
 	{
 		name: "a dead letter whose record has a row counts as unresolved",

@@ -77,17 +77,22 @@ func (s memoryStore) Leave(ctx context.Context, id string) error {
 
 // Members implements [membership.Store].
 func (s memoryStore) Members(ctx context.Context) ([]membership.Member, error) {
-	return locked(ctx, s, func(now time.Time, members map[string]*seen) []membership.Member {
+	var foreign error
+	all, err := locked(ctx, s, func(now time.Time, members map[string]*seen) []membership.Member {
 		var all []membership.Member
 		for _, known := range members {
 			m := membership.Member{Beat: known.beat, Registered: known.stands(now), Age: now.Sub(known.at), InStatus: now.Sub(known.since)}
 			if m.Idle >= 0 {
 				m.Idle += m.Age
 			}
+			if m.Address != "" && membership.CheckAddress(m.Address) != nil {
+				m.Address, foreign = "", membership.ErrForeign
+			}
 			all = append(all, m)
 		}
 		return slices.SortedFunc(slices.Values(all), func(a, b membership.Member) int { return cmp.Compare(a.ID, b.ID) })
 	})
+	return all, cmp.Or(err, foreign)
 }
 
 // Sweep implements [membership.Store].

@@ -53,6 +53,8 @@ func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 		{"Numbers", numbers},
 		{"ScopesAreApart", scopesAreApart},
 		{"HostileNames", hostileNames},
+		{"Addresses", addresses},
+		{"HostileAddresses", hostileAddresses},
 		{"Many", many},
 		{"BeatsSideBySide", beatsSideBySide},
 		{"EndsWithContext", endsWithContext},
@@ -466,6 +468,46 @@ func hostileNames(f *fixture) {
 	}
 }
 
+// addresses: an address is stored, changes, ends, and outlives the registration.
+func addresses(f *fixture) {
+	b := beat("a")
+	for i, address := range []string{"", "http://10.1.2.3:8080", "https://[fd00::2]:8443", "", "http://pod-7.sluice.svc:8080"} {
+		b.Address = address
+		f.beats(f.store, b, i == 0)
+		if got := f.member("a").Address; got != address {
+			f.Errorf("address %q, want %q", got, address)
+		}
+	}
+	b.TTL = f.Unit
+	f.beats(f.store, b, false)
+	f.Pass(f.Unit + f.Unit/2)
+	if m := f.member("a"); m.Registered || m.Address != b.Address {
+		f.Errorf("registered %v, address %q", m.Registered, m.Address)
+	}
+}
+
+// hostileAddresses: an address that must not be requested is not returned, and the member still is.
+func hostileAddresses(f *fixture) {
+	f.beats(f.store, membership.Beat{ID: "good", Status: membership.Running, Idle: -1, Lag: -1, TTL: long, Address: "http://10.1.2.3:8080"}, true)
+	for i, address := range []string{
+		"http://127.0.0.1:6379", "http://[::1]:8080", "http://localhost:8080", "http://169.254.169.254:80", "http://u:p@10.1.2.3:8080", "http://10.1.2.3:8080/x",
+		"file:///etc/passwd", "gopher://h:70", "h:80", "http://h", "http://h:99999", `http://h";DROP TABLE x;--:1`, "http://h:80\r\nX: y", "http://" + strings.Repeat("h", 400) + ":80",
+	} {
+		b := beat(fmt.Sprintf("m%02d", i))
+		b.Address = address
+		f.beats(f.store, b, true)
+		members, err := f.store.Members(f.Context())
+		if !errors.Is(err, membership.ErrForeign) {
+			f.Errorf("%q: %v", address, err)
+		}
+		if len(members) != 2 || members[0].ID != "good" || members[0].Address == "" || members[1].ID != b.ID || members[1].Address != "" || !members[1].Active() {
+			f.Errorf("%q: %+v", address, members)
+		}
+		f.wantLeft(f.store, b.ID)
+	}
+	f.wantIDs(f.store, []string{"good"}, nil)
+}
+
 func many(f *fixture) {
 	const n = 400
 	var want []string
@@ -549,6 +591,7 @@ func likeMemory(f *fixture) {
 			what = "beat"
 			b := beat(id)
 			b.Lag = random.Int64N(3) - 1
+			b.Address = []string{"", "http://10.1.2.3:8080", "http://h:1"}[random.IntN(3)]
 			if random.IntN(3) == 0 {
 				b.Status = membership.ShuttingDown
 			}

@@ -203,7 +203,7 @@ func TestMigrationsLab(t *testing.T) {
 	}
 	var applied string
 	ask(t, url, "SELECT string_agg(version_id::text, ' ' ORDER BY id) FROM consumer_registrations_version", &applied)
-	if applied != "0 1 2" {
+	if applied != "0 1 2 3" {
 		t.Errorf("applied are %s", applied)
 	}
 	tables, err := tables()
@@ -229,7 +229,7 @@ func TestMigrationsAtOnceLab(t *testing.T) {
 	members.Wait()
 	var applied int
 	ask(t, url, "SELECT count(*) FROM consumer_registrations_version", &applied)
-	if applied != 3 {
+	if applied != 4 {
 		t.Errorf("%d versions are noted", applied)
 	}
 }
@@ -296,8 +296,55 @@ func TestMigrationFromFirstLab(t *testing.T) {
 	ask(t, url, "INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES ('orders', 'sluice', 'older', now(), 30000)")
 
 	// Tables of a later version stay as they are, if they have the columns of this version.
-	ask(t, url, "ALTER TABLE consumer_registrations ADD COLUMN more TEXT; INSERT INTO consumer_registrations_version (version_id, is_applied) VALUES (3, true)")
+	ask(t, url, "ALTER TABLE consumer_registrations ADD COLUMN more TEXT; INSERT INTO consumer_registrations_version (version_id, is_applied) VALUES (4, true)")
 	works(t, store(t, url, scope))
+}
+
+// TestMigrationFromSecondLab: members of the version without addresses, and their tables, continue: each version reads
+// the registrations of the other.
+func TestMigrationFromSecondLab(t *testing.T) {
+	url, _ := own(t)
+	before, err := tables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := fstest.MapFS{}
+	for _, name := range []string{"00001_registrations.sql", "00002_status_and_last_seen.sql"} {
+		script, err := fs.ReadFile(before.Migrations, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = &fstest.MapFile{Data: script}
+	}
+	before.Migrations, before.Latest, before.Columns = files, 2, before.Unnoted
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := before.Prepare(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	const insert = "INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES ('orders', 'sluice', '%s', now(), 30000)"
+	ask(t, url, fmt.Sprintf(insert, "old"))
+	s := store(t, url, scope)
+	if _, err := s.Beat(t.Context(), membership.Beat{ID: "new", Status: membership.Running, Idle: -1, Lag: -1, TTL: time.Minute, Address: "http://10.1.2.3:8080"}); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, url, fmt.Sprintf(insert, "older"))
+	members, err := s.Members(t.Context())
+	if err != nil || len(members) != 3 || members[0].Address != "http://10.1.2.3:8080" || members[1].Address != "" || members[2].Address != "" || !members[1].Active() {
+		t.Errorf("%+v, %v", members, err)
+	}
+	if err := before.Prepare(t.Context(), pool); err != nil {
+		t.Errorf("the earlier version: %v", err)
+	}
+	// An address as another program may write it.
+	ask(t, url, "UPDATE consumer_registrations SET address = repeat('x', 1000000) WHERE consumer_id = 'old'")
+	members, err = s.Members(t.Context())
+	if !errors.Is(err, membership.ErrForeign) || len(members) != 3 || members[1].ID != "old" || members[1].Address != "" {
+		t.Errorf("%+v, %v", members, err)
+	}
 }
 
 // TestWipedLab: a store creates dropped tables again without a restart, and keeps the tables that were not dropped.
@@ -311,6 +358,7 @@ func TestWipedLab(t *testing.T) {
 		"DROP FUNCTION cleanup_stale_consumers(TEXT, TEXT)",
 		"DROP TABLE consumer_registrations_version",
 		"ALTER TABLE consumer_registrations DROP COLUMN consumer_lag",
+		"ALTER TABLE consumer_registrations DROP COLUMN address",
 		"TRUNCATE consumer_registrations, consumer_last_seen, consumer_registrations_version",
 		"DELETE FROM consumer_registrations_version WHERE version_id > 1",
 	} {
@@ -346,7 +394,7 @@ func TestRightsLab(t *testing.T) {
 
 	// Tables of an earlier version that belong to another user.
 	ask(t, rich, "GRANT CREATE ON SCHEMA "+schema+" TO "+user+"; GRANT SELECT, INSERT, DELETE ON consumer_registrations_version TO "+user+
-		"; DELETE FROM consumer_registrations_version WHERE version_id = 2")
+		"; DELETE FROM consumer_registrations_version WHERE version_id >= 2")
 	refused(t, store(t, plain, scope), "may not create the tables in schema "+schema, "owns the existing ones", "SQLSTATE 42501")
 
 	second, schema := own(t)

@@ -35,14 +35,15 @@ func tables() (*postgres.Tables, error) {
 		registrations + ".stream_name", registrations + ".group_id", registrations + ".consumer_id",
 		registrations + ".last_heartbeat", registrations + ".session_timeout_ms",
 	}
-	columns := append(slices.Clip(first),
+	unnoted := append(slices.Clip(first),
 		registrations+".status", registrations+".status_since", registrations+".last_message_at", registrations+".consumer_lag",
 		lastSeen+".stream_name", lastSeen+".group_id", lastSeen+".consumer_id", lastSeen+".last_heartbeat", lastSeen+".session_timeout_ms",
 		lastSeen+".status", lastSeen+".status_since", lastSeen+".last_message_at", lastSeen+".consumer_lag",
 	)
+	columns := append(slices.Clip(unnoted), registrations+".address", lastSeen+".address")
 	return &postgres.Tables{
-		Migrations: files, Latest: 2, Versions: "consumer_registrations_version", Lock: 0x534c5549434532,
-		Columns: columns, First: first, Unnoted: columns, Functions: []string{cleanup + "/0", cleanup + "/2"}, Command: "connector members",
+		Migrations: files, Latest: 3, Versions: "consumer_registrations_version", Lock: 0x534c5549434532,
+		Columns: columns, First: first, Unnoted: unnoted, Functions: []string{cleanup + "/0", cleanup + "/2"}, Command: "connector members",
 	}, nil
 }
 

@@ -134,10 +134,14 @@ func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err er
 	if b.Lag >= 0 {
 		lag = &b.Lag
 	}
+	var address *string
+	if b.Address != "" {
+		address = &b.Address
+	}
 	err = s.do(ctx, "beat", func(ctx context.Context) error {
 		var batch pgx.Batch // sends all statements as one transaction in one round trip
 		batch.Queue("SELECT pg_advisory_xact_lock(hashtextextended($1, $2))", b.ID, int64(beatLock))
-		batch.Queue(beat, s.scope.Pipeline, s.scope.Group, b.ID, b.TTL.Milliseconds(), string(b.Status), idle, lag).QueryRow(func(row pgx.Row) error {
+		batch.Queue(beat, s.scope.Pipeline, s.scope.Group, b.ID, b.TTL.Milliseconds(), string(b.Status), idle, lag, address).QueryRow(func(row pgx.Row) error {
 			return row.Scan(&fresh)
 		})
 		return s.pool.SendBatch(ctx, &batch).Close()
@@ -156,22 +160,24 @@ WITH moment AS (
 	SELECT status_since FROM consumer_last_seen WHERE stream_name = $1 AND group_id = $2 AND consumer_id = $3 AND status = $5
 ), registered AS (
 	INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms,
-		status, status_since, last_message_at, consumer_lag)
+		status, status_since, last_message_at, consumer_lag, address)
 	SELECT $1, $2, $3, now, $4::BIGINT, $5, coalesce((SELECT status_since FROM before), now),
-		now - $6::BIGINT * INTERVAL '1 microsecond', $7::BIGINT
+		now - $6::BIGINT * INTERVAL '1 microsecond', $7::BIGINT, $8::TEXT
 	FROM moment
 	ON CONFLICT (stream_name, group_id, consumer_id) DO UPDATE SET
 		last_heartbeat = excluded.last_heartbeat, session_timeout_ms = excluded.session_timeout_ms, status = excluded.status,
-		status_since = excluded.status_since, last_message_at = excluded.last_message_at, consumer_lag = excluded.consumer_lag
+		status_since = excluded.status_since, last_message_at = excluded.last_message_at, consumer_lag = excluded.consumer_lag,
+		address = excluded.address
 	RETURNING stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms,
-		status, status_since, last_message_at, consumer_lag
+		status, status_since, last_message_at, consumer_lag, address
 ), seen AS (
 	INSERT INTO consumer_last_seen (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms,
-		status, status_since, last_message_at, consumer_lag)
+		status, status_since, last_message_at, consumer_lag, address)
 	SELECT * FROM registered
 	ON CONFLICT (stream_name, group_id, consumer_id) DO UPDATE SET
 		last_heartbeat = excluded.last_heartbeat, session_timeout_ms = excluded.session_timeout_ms, status = excluded.status,
-		status_since = excluded.status_since, last_message_at = excluded.last_message_at, consumer_lag = excluded.consumer_lag
+		status_since = excluded.status_since, last_message_at = excluded.last_message_at, consumer_lag = excluded.consumer_lag,
+		address = excluded.address
 )
 SELECT NOT EXISTS (SELECT FROM standing)`
 
@@ -188,12 +194,20 @@ func (s *Store) Leave(ctx context.Context, id string) error {
 
 // Members implements [membership.Store].
 func (s *Store) Members(ctx context.Context) (members []membership.Member, err error) {
+	bad := 0 // addresses that cannot be used
 	err = s.do(ctx, "list", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, list, s.scope.Pipeline, s.scope.Group, membership.MaxID, maxStatus, membership.MaxMembers)
+		rows, err := s.pool.Query(ctx, list, s.scope.Pipeline, s.scope.Group, membership.MaxID, maxStatus, membership.MaxMembers, membership.MaxAddress)
 		if err != nil {
 			return err
 		}
-		members, err = pgx.CollectRows(rows, member)
+		bad = 0
+		members, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (membership.Member, error) {
+			m, ok, err := member(row)
+			if !ok {
+				bad++
+			}
+			return m, err
+		})
 		return err
 	})
 	if err != nil {
@@ -203,6 +217,9 @@ func (s *Store) Members(ctx context.Context) (members []membership.Member, err e
 	if members = slices.DeleteFunc(members, tooLarge); len(members) < all {
 		err = fmt.Errorf("%w: %d members in %s and %s have an id of more than %d bytes or a status of more than %d", membership.ErrForeign,
 			all-len(members), registrations, lastSeen, membership.MaxID, maxStatus)
+	}
+	if bad > 0 && err == nil {
+		err = fmt.Errorf("%w: the address of %d members in %s and %s is not http://host:port", membership.ErrForeign, bad, registrations, lastSeen)
 	}
 	return members, err
 }
@@ -214,37 +231,42 @@ const list = `
 WITH moment AS (
 	SELECT clock_timestamp() AS now
 ), known AS (
-	SELECT consumer_id, status, session_timeout_ms, consumer_lag, last_heartbeat, status_since, last_message_at,
+	SELECT consumer_id, status, session_timeout_ms, consumer_lag, last_heartbeat, status_since, last_message_at, address,
 		last_heartbeat >= now - (session_timeout_ms || ' milliseconds')::INTERVAL AS standing
 	FROM consumer_registrations, moment WHERE stream_name = $1 AND group_id = $2
 	UNION ALL
-	SELECT consumer_id, status, session_timeout_ms, consumer_lag, last_heartbeat, status_since, last_message_at, FALSE
+	SELECT consumer_id, status, session_timeout_ms, consumer_lag, last_heartbeat, status_since, last_message_at, address, FALSE
 	FROM consumer_last_seen l WHERE stream_name = $1 AND group_id = $2 AND NOT EXISTS (
 		SELECT FROM consumer_registrations r WHERE (r.stream_name, r.group_id, r.consumer_id) = (l.stream_name, l.group_id, l.consumer_id))
 )
 SELECT id, said, session_timeout_ms, coalesce(consumer_lag, -1), standing,
 	(extract(epoch FROM now - last_heartbeat) * 1000000)::BIGINT,
 	(extract(epoch FROM now - status_since) * 1000000)::BIGINT,
-	(extract(epoch FROM now - last_message_at) * 1000000)::BIGINT
+	(extract(epoch FROM now - last_message_at) * 1000000)::BIGINT,
+	CASE WHEN octet_length(address) <= $6 THEN address ELSE '' END, address IS NULL
 FROM (
 	SELECT CASE WHEN octet_length(consumer_id) <= $3 THEN consumer_id ELSE '' END AS id, CASE WHEN octet_length(status) <= $4 THEN status ELSE '' END AS said, *
 	FROM known ORDER BY last_heartbeat DESC LIMIT $5
 ) AS latest, moment ORDER BY id COLLATE "C"`
 
-// member reads a member from a row of the list.
-func member(row pgx.CollectableRow) (m membership.Member, err error) {
+// member reads a row of the list. ok is false if its address cannot be used; the member is then without it.
+func member(row pgx.CollectableRow) (m membership.Member, ok bool, err error) {
 	var status string
 	var ttl, age, inStatus int64
 	var idle *int64
-	if err := row.Scan(&m.ID, &status, &ttl, &m.Lag, &m.Registered, &age, &inStatus, &idle); err != nil {
-		return m, err
+	var none bool // the column is NULL: no address, or the member is of an earlier version
+	if err := row.Scan(&m.ID, &status, &ttl, &m.Lag, &m.Registered, &age, &inStatus, &idle, &m.Address, &none); err != nil {
+		return m, true, err
 	}
 	m.Status, m.TTL = membership.Status(status), time.Duration(ttl)*time.Millisecond
 	m.Age, m.InStatus, m.Idle = since(age), since(inStatus), -1
 	if idle != nil {
 		m.Idle = since(*idle)
 	}
-	return m, nil
+	if ok = none || membership.CheckAddress(m.Address) == nil; !ok {
+		m.Address = ""
+	}
+	return m, ok, nil
 }
 
 // since converts an age in microseconds. A negative age becomes 0: the server's clock may have been set back.

@@ -1,7 +1,8 @@
 // Package redis keeps registrations in Redis, where other programs can read them: the key worker:connector:<id> is JSON
 // that expires with its member's TTL.
 //
-//	{"timestamp": …, "status": "RUNNING", "last_message_at": …, "consumer_lag": …, "id": …, "pipeline": …, "group": …, "ttl_ms": …}
+//	{"timestamp": …, "status": "RUNNING", "last_message_at": …, "consumer_lag": …, "id": …, "pipeline": …, "group": …, "ttl_ms": …,
+//	 "address": "http://host:port"}
 //
 // Times are milliseconds since 1970 by the server's clock; unknown values are null. Beside the registrations each scope
 // has an index of four keys, sluice:members:<pipeline>:<group>:…, with names escaped as in URLs: seen and expires
@@ -189,11 +190,12 @@ type ours struct {
 	Pipeline string `json:"pipeline"`
 	Group    string `json:"group"`
 	TTL      int64  `json:"ttl_ms"`
+	Address  string `json:"address,omitempty"`
 }
 
 // Beat implements [membership.Store]. It overwrites a value that another program wrote at the registration's key.
 func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
-	o := ours{ID: b.ID, Pipeline: s.scope.Pipeline, Group: s.scope.Group, TTL: max(b.TTL.Milliseconds(), 1)}
+	o := ours{ID: b.ID, Pipeline: s.scope.Pipeline, Group: s.scope.Group, TTL: max(b.TTL.Milliseconds(), 1), Address: b.Address}
 	if b.Lag >= 0 {
 		o.Lag = &b.Lag
 	}
@@ -284,12 +286,17 @@ func (s *Store) member(now int64, row []string) (m membership.Member, ok bool, w
 	if e.LastMessageAt != nil {
 		m.Idle = between(*e.LastMessageAt, now)
 	}
+	if m.Address = e.Address; m.Address != "" {
+		if err := membership.CheckAddress(m.Address); err != nil {
+			m.Address, wrong = "", fmt.Errorf("its address cannot be used: %w", err)
+		}
+	}
 	switch kind {
 	case "none":
 	case "string":
 		_, err := s.parse(value)
 		m.Registered = err == nil
-		wrong = err
+		wrong = cmp.Or(err, wrong)
 	case "large":
 		wrong = fmt.Errorf("it has more than %d bytes, or all registrations together have more than %d MiB", membership.MaxRegistration, maxBytes>>20)
 	default:

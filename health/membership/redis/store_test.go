@@ -96,6 +96,13 @@ func TestRegistrationIsPublic(t *testing.T) {
 	if ttl := s.TTL("worker:connector:host-7-0badcafe"); ttl != 30*time.Second {
 		t.Errorf("ttl %s", ttl)
 	}
+	b.Address = "http://10.1.2.3:8080"
+	if _, err := store.Beat(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if value, _ = s.Get("worker:connector:host-7-0badcafe"); value != strings.TrimSuffix(want, "}")+`,"address":"http://10.1.2.3:8080"}` {
+		t.Errorf("with an address: %s", value)
+	}
 	b.Status, b.Idle, b.Lag, b.TTL = membership.ShuttingDown, -1, -1, time.Minute
 	if _, err := store.Beat(t.Context(), b); err != nil {
 		t.Fatal(err)
@@ -134,6 +141,7 @@ func TestForeign(t *testing.T) {
 		"other status":  {func(s *server) { s.put(key, entry("RUNNING", "UP")) }, true},
 		"no ttl":        {func(s *server) { s.put(key, entry("30000", "0")) }, true},
 		"large ttl":     {func(s *server) { s.put(key, entry("30000", "9223372036854775807")) }, true},
+		"no text":       {func(s *server) { s.HSet(index+"last", "a", entry(`30000`, `30000,"address":7`)) }, false},
 		"list":          {func(s *server) { s.Del(key); _, _ = s.Push(key, "x") }, true},
 		"hash":          {func(s *server) { s.Del(key); s.HSet(key, "f", "x") }, true},
 		"large":         {func(s *server) { s.put(key, strings.Repeat(" ", 5000)+entry("", "")) }, true},
