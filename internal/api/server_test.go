@@ -38,7 +38,7 @@ func (w *world) serve() string {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.T.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- w.s.Run(ctx) }()
+	go func() { ended <- w.s.Run(ctx, ctx.Done()) }()
 	w.T.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

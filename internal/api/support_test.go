@@ -85,6 +85,7 @@ func (w *world) open() {
 		w.T.Fatal(err)
 	}
 	w.s = s
+	w.T.Cleanup(s.jobs.stop)
 }
 
 // sampleReport is the report of a member with a held partition.
@@ -267,4 +268,35 @@ func (w *world) entries() (all []opslog.Entry) {
 		w.T.Fatal(err)
 	}
 	return found
+}
+
+// ended waits until the job of a response has ended, and returns it.
+func (w *world) ended(got reply) jobView {
+	w.T.Helper()
+	var a jobAnswer
+	if err := json.Unmarshal([]byte(got.text), &a); err != nil || a.Job == nil {
+		w.T.Fatalf("%d %s: %v", got.status, got.text, err)
+	}
+	j, err := w.s.jobs.find(a.Job.ID)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	<-j.done
+	return w.job(a.Job.ID)
+}
+
+// job returns a job as the API shows it.
+func (w *world) job(id string) (v jobView) {
+	w.T.Helper()
+	got := w.send(try{method: http.MethodGet, path: prefix + "jobs/" + id, token: "viewer"})
+	if err := json.Unmarshal([]byte(got.text), &v); err != nil || got.status != http.StatusOK {
+		w.T.Fatalf("%d %s: %v", got.status, got.text, err)
+	}
+	return v
+}
+
+// endedJob returns the id of a job that has ended.
+func (w *world) endedJob() string {
+	w.T.Helper()
+	return w.ended(w.send(try{method: http.MethodPost, path: prefix + "dlq/replay-all", token: "replayer", body: `{"all": true, "dry_run": true}`})).ID
 }
