@@ -63,7 +63,7 @@ func TestAPIPage(t *testing.T) {
 		}
 	}
 	audit, _ := l.runs(exitOK, "audit", "list", "--output", "json")
-	if !strings.Contains(audit, `"operator": "ada"`) || strings.Count(audit, `"id": `) != 8 || strings.Contains(log.String()+audit, token) {
+	if !strings.Contains(audit, `"operator": "ada"`) || strings.Count(audit, `"id": `) != 9 || strings.Contains(log.String()+audit, token) {
 		t.Error(audit)
 	}
 }

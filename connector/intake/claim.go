@@ -52,6 +52,7 @@ type claimState struct {
 	until          time.Time // leaving: when it is read again
 	refetchTo      int64     // leaving: the next batch is sealed once the claim is read up to here again; 0: as usual
 	rechecks       int64     // number of the last request of an operator to check the claim
+	flushesBefore  int64     // number of the last request of an operator to flush its table when this member got the claim
 	fences         int       // how often its position was moved by others since the last successful commit of the table
 	unmovedChecks  int       // contested: consecutive checks with the same position
 	unmovedAt      int64     // contested: that position

@@ -27,9 +27,10 @@ type tableState struct {
 	// refetch has, after a failed batch, the offset up to which each of its claims is read again; then the next batch
 	// is sealed at once. nil if there is none.
 	refetch     map[connector.Partition]int64
-	comparing   bool      // a comparison of idle claims is under way
-	vacant      time.Time // since when it has no claim, zero if it has one
-	nextCompare time.Time // when idle claims are compared next
+	flush       connector.Flush // the newest flush that an operator requested
+	comparing   bool            // a comparison of idle claims is under way
+	vacant      time.Time       // since when it has no claim, zero if it has one
+	nextCompare time.Time       // when idle claims are compared next
 
 	// For a run until current: behind are the partitions of the topics, of any member, that are before their ends, nil
 	// if unknown. left are the holds of those that are paused and are not claims of this member. measured is when the

@@ -60,6 +60,8 @@ func rows() map[string]row {
 		"recheckHolds":     {body: `{"targets": ["orders"], "reason": "the schema is right now"}`, entry: kindOf(opslog.KindRecheck)},
 		"pause":            {body: `{"targets": ["orders:0"], "reason": "maintenance"}`, entry: kindOf(opslog.KindPause), undo: resume},
 		"resume":           {body: `{"all": true, "reason": "over"}`, entry: kindOf(opslog.KindResume), undo: pause},
+		"flush":            {body: `{"targets": ["orders"], "reason": "the report"}`, entry: kindOf(opslog.KindFlush)},
+		"listFlushes":      {path: prefix + "flush?limit=1"},
 		"allowDeadLetters": {body: `{"topic": "users", "for": "1h", "reason": "known"}`, entry: kindOf(opslog.KindFloodAllow)},
 		"listDeadLetters":  {path: prefix + "deadletters?state=all&limit=1"},
 		"getDeadLetter":    {path: prefix + "deadletters/users/0/1"},

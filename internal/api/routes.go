@@ -84,6 +84,8 @@ func routes() []route {
 		view("audit", heavy, (*Server).audit, "cursor", "limit"),
 		decide("pause", (*Server).pause),
 		decide("resume", (*Server).resume),
+		decide("flush", (*Server).flush),
+		view("flush", light, (*Server).flushes, "cursor", "limit"),
 		view("deadletters", heavy, (*Server).deadLetters, "topic", "code", "since", "state", "cursor", "limit"),
 		decide("deadletters/allow", (*Server).allow),
 		ofLetters(http.MethodGet, "deadletters/{topic}/{partition}/{offset}", heavy, (*Server).deadLetter, "topic_id"),

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"sluice/health"
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/reliability/connlimit"
 	"sluice/secure/reload"
@@ -39,7 +40,8 @@ type Options struct {
 	Version string               // of this program
 	Member  string               // name of this member
 	Report  func() health.Report // of this member; called from any goroutine
-	Level   *slog.LevelVar       // of the log
+	Flushes func() []admin.Flush
+	Level   *slog.LevelVar // of the log
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }

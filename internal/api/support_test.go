@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/connector"
 	"sluice/health"
 	"sluice/internal/app"
 	"sluice/internal/laketest"
@@ -79,6 +80,12 @@ func (w *world) open() {
 	w.log, w.report = log, sampleReport
 	s, err := New(w.T.Context(), Options{
 		Config: laketest.Load(w.T, w.Config), Version: "v1", Member: "m1", Report: func() health.Report { return w.report() },
+		Flushes: func() []connector.Flush {
+			return []connector.Flush{
+				{Table: "orders", Request: 3, State: connector.FlushSealed, At: time.Unix(1000, 0).UTC(), Batch: "m1-7", Partitions: 2, Offsets: 12},
+				{Table: "users", Request: 3, State: connector.FlushNothing, At: time.Unix(1000, 0).UTC()},
+			}
+		},
 		Level: &slog.LevelVar{}, Logger: logger, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {

@@ -321,7 +321,7 @@ func TestAdd_StillBad(t *testing.T) {
 	}
 }
 
-// TestAdd_Run: the first entry of a replay has its key, whatever it is about; later entries, and those that settle what
+// TestAdd_Run: the first entry of a replay has its key; later entries, and those that settle what
 // others began, have none. A second replay with the key is refused before it has an effect.
 func TestAdd_Run(t *testing.T) {
 	l := newLake(t)

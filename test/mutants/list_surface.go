@@ -136,6 +136,18 @@ var ofSurface = []mutant{
 		pkg: "./internal/api", test: "^TestServer_Draining$", args: "-timeout=60s",
 	},
 	{
+		name: "a flush seals no batch",
+		file: "connector/intake/batch.go",
+		old:  "case t.flush.State == connector.FlushWaits:", new: "case false:",
+		pkg: "./connector/intake", test: "^TestFlush$",
+	},
+	{
+		name: "one flush seals every batch",
+		file: "connector/intake/operators.go",
+		old:  "&& asked > c.table.flush.Request {", new: "{",
+		pkg: "./connector/intake", test: "^TestFlush$",
+	},
+	{
 		name: "a key stands for several entries",
 		file: "internal/admin/decision.go",
 		old:  "n > 1 && by.Once", new: "n > 2 && by.Once",
