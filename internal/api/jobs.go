@@ -127,7 +127,7 @@ func (js *jobs) start(ctx context.Context, view jobView, once opslog.Once, do fu
 	js.work.Go(func() {
 		defer cancel(nil)
 		err := panics.Catch(func() error { return do(working, j) })
-		js.end(j, context.Cause(working), err)
+		js.end(working, j, err)
 	})
 	return j, false, nil
 }
@@ -157,11 +157,11 @@ func (js *jobs) keyed(once opslog.Once) (bool, error) {
 	return j != nil, err
 }
 
-// end ends a job. cause is why its context ended, nil if it did not.
-func (js *jobs) end(j *job, cause, err error) {
+// end ends a job that ran with ctx.
+func (js *jobs) end(ctx context.Context, j *job, err error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	v := &j.view
+	v, cause := &j.view, context.Cause(ctx)
 	v.Ended = new(time.Now().UTC())
 	switch {
 	case err == nil:
@@ -180,7 +180,7 @@ func (js *jobs) end(j *job, cause, err error) {
 	} else if v.State == jobFailed {
 		level = slog.LevelWarn
 	}
-	js.logger.Log(context.Background(), level, "replay job ended", "job", v.ID, "operator", v.Operator, "state", string(v.State), "rows", v.Rows, "parked", v.Parked, "err", err, "stack", stack)
+	js.logger.Log(ctx, level, "replay job ended", "job", v.ID, "operator", v.Operator, "state", string(v.State), "rows", v.Rows, "parked", v.Parked, "err", err, "stack", stack)
 	close(j.done)
 }
 
