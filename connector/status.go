@@ -19,6 +19,30 @@ type Status struct {
 	// Left lists, in a run that ends once it is current, the holds of paused partitions that are no claims of this
 	// member and whose position is before the end that the log had at the start of the run.
 	Left []hold.Hold
+	// Flushes has, for each table about which an operator requested a flush, what became of the newest request.
+	Flushes []Flush
+}
+
+// FlushState is the state of a requested flush.
+type FlushState string
+
+// The states.
+const (
+	FlushWaits   FlushState = "waiting" // a batch is on its way; the next one can only be sealed after its outcome
+	FlushSealed  FlushState = "sealed"  // a batch was sealed; its commit follows
+	FlushNothing FlushState = "nothing" // nothing waited for a commit
+)
+
+// Flush is what became of the newest request of an operator to flush a table.
+type Flush struct {
+	Table   string     `json:"table"`
+	Request int64      `json:"operation"` // number of the request
+	State   FlushState `json:"state"`
+	At      time.Time  `json:"at"` // when it got this state
+	// The batch that was sealed, and how many partitions and offsets it has.
+	Batch      string `json:"batch_id,omitempty"`
+	Partitions int    `json:"partitions"`
+	Offsets    int64  `json:"offsets"`
 }
 
 // ClaimStatus is the status of one claim. Offsets are -1 while unknown.

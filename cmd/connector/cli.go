@@ -46,6 +46,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.membersCommand(),
 		c.pauseCommand(),
 		c.resumeCommand(),
+		c.flushCommand(),
 		c.auditCommand(),
 		c.verifyCommand(),
 		c.versionCommand(),

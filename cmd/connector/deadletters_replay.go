@@ -187,7 +187,7 @@ func (c *cli) replayProgress() func(admin.ReplayProgress) {
 			end = "\n"
 		}
 		// An error means only that the progress is not shown.
-		_, _ = fmt.Fprintf(c.stderr, "%d of %d, %d rows%s", p.Done, p.Of, p.Rows, end)
+		_, _ = fmt.Fprintf(c.stderr, "%d of %d, %d rows%s", p.Done, p.Of, p.Result.Rows, end)
 	}
 }
 
@@ -226,6 +226,9 @@ func (c *cli) showReplay(r *admin.ReplayResult) error {
 	for _, code := range slices.Sorted(maps.Keys(r.Failed)) {
 		first := r.First[code]
 		_, _ = terminal.Printf(&b, "%s still cannot become rows: %s, first %s: %s\n", admin.Counting(int64(r.Failed[code]), "record"), code, first.Record, first.Detail)
+	}
+	if r.Parked > 0 {
+		_, _ = terminal.Printf(&b, "parked now: %s; only --state parked, or the name, replays them again\n", admin.Counting(int64(r.Parked), "dead letter"))
 	}
 	for _, why := range slices.Sorted(maps.Keys(r.LeftOut)) {
 		_, _ = terminal.Printf(&b, "left out: %d %s\n", r.LeftOut[why], why)

@@ -19,7 +19,7 @@ func TestMasks_Commands(t *testing.T) {
 	file := write(t, body.String())
 	arguments := map[string][]string{
 		"deadletters show": {"orders:0@1"}, "deadletters replay": {"orders:0@1"}, "deadletters discard": {"orders:0@1"},
-		"deadletters acknowledge": {"orders:0@1"}, "deadletters reopen": {"orders:0@1"}, "deadletters peek": {"orders:0@1"}, "deadletters allow": {"orders"}, "pause": {"orders"}, "resume": {"orders"},
+		"deadletters acknowledge": {"orders:0@1"}, "deadletters reopen": {"orders:0@1"}, "deadletters peek": {"orders:0@1"}, "deadletters allow": {"orders"}, "pause": {"orders"}, "resume": {"orders"}, "flush": {"orders"},
 		"offsets adopt": {"orders", "--from", "group"}, "offsets set": {"orders:0", "1"}, "offsets start": {"orders"}, "offsets accept-gap": {"orders"}, "offsets skip": {"orders:0@1"},
 		"fingerprints reset": {"orders"},
 	}

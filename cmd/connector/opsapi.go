@@ -16,7 +16,7 @@ func opsAPI(cfg *config.Config, level *slog.LevelVar, logger *slog.Logger) func(
 	}
 	return func(ctx context.Context, m *app.Member) (app.FrontEnd, error) {
 		return api.New(ctx, api.Options{
-			Config: cfg, Version: readBuild().Version, Member: m.Name(), Report: m.Report, Level: level, Logger: logger, Metrics: m.Registry(),
+			Config: cfg, Version: readBuild().Version, Member: m.Name(), Report: m.Report, Flushes: m.Flushes, Level: level, Logger: logger, Metrics: m.Registry(),
 		})
 	}
 }

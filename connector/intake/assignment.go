@@ -72,6 +72,7 @@ func (as *assignment) assign(a connector.Assignment) {
 		c := &claim{
 			Partition: p, since: time.Now(), table: t, lane: as.leastLoaded(), position: -1, target: -1,
 			recordRules: recordRules{conf.Refuse, as.health[p.Topic], as.origins[p.Topic], conf.Letters != nil},
+			claimState:  claimState{flushesBefore: as.Decisions.Flushes(p)},
 		}
 		as.holds.endSession(c) // begins the first session of the claim
 		as.claims[p], t.claims[p] = c, c

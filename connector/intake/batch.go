@@ -18,6 +18,7 @@ type batcher struct {
 
 	sealForMemory *tableState // the table to be sealed because memory is short; nil if there is none
 	batches       uint64      // the number of batches sealed so far
+	flushesAt     time.Time   // when applyFlushes last ran
 }
 
 // The reasons to seal a batch, in the order in which due tests them. They are labels of sluice_batches_sealed_total.
@@ -25,6 +26,7 @@ const (
 	dueDrain     = "drain"
 	dueCurrent   = "current"
 	duePause     = "pause"
+	dueFlush     = "flush"
 	dueFailure   = "failure"
 	dueRetry     = "retry"
 	dueRows      = "rows"
@@ -36,13 +38,16 @@ const (
 
 // sealReasons returns all reasons to seal a batch, for metrics.
 func sealReasons() []string {
-	return []string{dueDrain, dueCurrent, duePause, dueFailure, dueRetry, dueRows, dueBytes, dueMemory, dueAge, duePositions}
+	return []string{dueDrain, dueCurrent, duePause, dueFlush, dueFailure, dueRetry, dueRows, dueBytes, dueMemory, dueAge, duePositions}
 }
 
 // sealIfDue seals the open batch of a table if it is due.
 func (b *batcher) sealIfDue(t *tableState) {
 	if reason := b.due(t); reason != "" {
 		b.seal(t, reason)
+	}
+	if t.sealed == nil && t.opened.IsZero() {
+		t.answerFlush(nil)
 	}
 }
 
@@ -60,6 +65,8 @@ func (b *batcher) due(t *tableState) string {
 		return dueCurrent
 	case pausedOpen(t):
 		return duePause
+	case t.flush.State == connector.FlushWaits:
+		return dueFlush
 	case t.OpenBatch.Failed.Load() > 0:
 		return dueFailure
 	case t.refetched():
@@ -128,6 +135,7 @@ func (b *batcher) seal(t *tableState, reason string) {
 	}
 	t.sealed = barrier
 	t.writer.Requests.Write(barrier)
+	t.answerFlush(barrier)
 	b.Metrics.sealed.WithLabelValues(reason).Inc()
 	b.Logger.Debug("batch sealed", "table", t.name, "batch_id", barrier.ID, "reason", reason, "partitions", len(claims))
 }

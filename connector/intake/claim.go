@@ -55,6 +55,7 @@ type claimState struct {
 	// usual.
 	refetchTo     int64
 	rechecks      int64 // the number of the last request of an operator to check the claim
+	flushesBefore int64 // the number of the last request of an operator to flush its table when this member got the claim
 	fences        int   // how often others have moved the position since the last successful commit of the table
 	unmovedChecks int   // if contested: the number of consecutive checks that have found the same position
 	unmovedAt     int64 // if contested: that position

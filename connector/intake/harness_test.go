@@ -32,7 +32,9 @@ func readerOf(t *testing.T, c Config) *Reader {
 	if c.Queue == (connector.QueueConfig{}) {
 		c.Queue = connector.QueueConfig{PauseAt: 1 << 20, ResumeAt: 5, PerKey: 1 << 20}
 	}
-	c.Decisions, c.Count = NoDecisions{}, max(c.Count, 1)
+	if c.Count = max(c.Count, 1); c.Decisions == nil {
+		c.Decisions = NoDecisions{}
+	}
 	if c.Lanes.Metrics == nil {
 		c.Lanes.Metrics, c.Lanes.Records = lane.NewMetrics(nil), lane.NewRecordLog(c.Logger)
 	}

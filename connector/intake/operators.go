@@ -3,6 +3,8 @@ package intake
 import (
 	"time"
 
+	"sluice/connector"
+	"sluice/connector/lane"
 	"sluice/reliability/hold"
 )
 
@@ -27,6 +29,37 @@ func (hs *holds) applyRechecks(now time.Time) {
 		if c.hold == nil || c.hold.Reason != hold.Contested { // an additional check would release a contested claim too early
 			c.nextCheck, c.table.nextCompare = now, now
 		}
+	}
+}
+
+// applyFlushes makes the batches due that an operator asks to commit, at most every showEvery.
+func (b *batcher) applyFlushes() {
+	now := time.Now()
+	if now.Sub(b.flushesAt) < showEvery {
+		return
+	}
+	b.flushesAt = now
+	for _, c := range b.order {
+		asked := b.Decisions.Flushes(c.Partition)
+		if asked > c.flushesBefore && asked > c.table.flush.Request {
+			c.table.flush = connector.Flush{Table: c.table.name, Request: asked, State: connector.FlushWaits, At: now}
+		}
+	}
+}
+
+// answerFlush answers a requested flush: with the batch that was sealed, which has all that was enqueued by now, or with
+// nil if nothing waits.
+func (t *tableState) answerFlush(sealed *lane.Barrier) {
+	if t.flush.State != connector.FlushWaits {
+		return
+	}
+	t.flush.At, t.flush.State = time.Now(), connector.FlushNothing
+	if sealed == nil {
+		return
+	}
+	t.flush.State, t.flush.Batch, t.flush.Partitions = connector.FlushSealed, sealed.ID, len(sealed.Claims)
+	for _, span := range sealed.Claims {
+		t.flush.Offsets += span.Next - span.From
 	}
 }
 

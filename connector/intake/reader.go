@@ -64,6 +64,9 @@ type Decisions interface {
 	// Rechecks returns the number of the newest request of an operator to check the partition now, 0 if there was
 	// none. Numbers increase.
 	Rechecks(connector.Partition) int64
+	// Flushes returns the number of the newest request of an operator to commit now what is enqueued of the partition's
+	// table, 0 if there was none. Numbers increase.
+	Flushes(connector.Partition) int64
 }
 
 // NoDecisions are the [Decisions] of operators who have decided nothing.
@@ -77,6 +80,9 @@ func (NoDecisions) FloodAllowed(string) bool { return false }
 
 // Rechecks returns 0.
 func (NoDecisions) Rechecks(connector.Partition) int64 { return 0 }
+
+// Flushes returns 0.
+func (NoDecisions) Flushes(connector.Partition) int64 { return 0 }
 
 // A Reader owns all claims of this member. Only the reader decides what is fetched, what is enqueued to the lanes, and
 // when a batch is sealed. In its loop it never waits for the network, a writer or a pool; only enqueueing a barrier
@@ -222,6 +228,7 @@ func (r *Reader) turn() {
 	r.loop.Turn()
 	r.holds.applyDecisions()
 	r.dispatcher.enqueue()
+	r.batcher.applyFlushes()
 	r.batcher.sealForMemory = r.room.tableToSeal()
 	for _, t := range r.tables {
 		r.batcher.sealIfDue(t)

@@ -58,6 +58,9 @@ func (st *status) show() {
 	}
 	st.outages(stand)
 	for _, t := range st.tables {
+		if t.flush.Request > 0 {
+			s.Flushes = append(s.Flushes, t.flush)
+		}
 		s.Left = append(s.Left, t.left...)
 	}
 	st.started = st.started || s.Joined && s.Resumed

@@ -27,9 +27,10 @@ type tableState struct {
 	// refetch has, after a failed batch, the offset up to which each of its claims must be read again before the next
 	// batch is sealed at once. It is nil if there is no failed batch.
 	refetch     map[connector.Partition]int64
-	comparing   bool      // true while a comparison of idle claims is requested
-	vacant      time.Time // since when the table has no claim; zero if it has one
-	nextCompare time.Time // when idle claims are to be compared next
+	flush       connector.Flush // the newest flush that an operator requested
+	comparing   bool            // true while a comparison of idle claims is requested
+	vacant      time.Time       // since when the table has no claim; zero if it has one
+	nextCompare time.Time       // when idle claims are to be compared next
 
 	// For a run until current: behind has the partitions of the topics, of any member, whose position is before their
 	// end; nil if unknown. left has the holds of those that are paused and not claims of this member. measured is when

@@ -139,6 +139,8 @@ func Describe(e opslog.Entry) string {
 		return "resume " + listTargets(b.Targets)
 	case opslog.Recheck:
 		return "holds recheck " + listTargets(b.Targets)
+	case opslog.Flush:
+		return "flush " + listTargets(b.Targets)
 	case opslog.FloodAllow:
 		return fmt.Sprintf("deadletters allow %s until %s", b.Topic, b.Until.UTC().Format(time.RFC3339))
 	case opslog.Forget:

@@ -159,7 +159,7 @@ func brief(s offsets.Set) string {
 // withdrawReplays finds out which open replays of a table were committed. If one of the others is older than
 // withdrawAfter, it withdraws all of them. It returns an error if a replay stays open.
 func withdrawReplays(ctx context.Context, a *Access, path string, by By) error {
-	t, end, err := openReplay(ctx, a, path, by)
+	t, end, err := openReplay(ctx, a, path, by, nil)
 	if err != nil {
 		return err
 	}

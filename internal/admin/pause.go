@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"sluice/connector"
+	"sluice/internal/fail"
 	"sluice/sink/opslog"
 )
 
@@ -48,7 +50,24 @@ func PlanRecheck(ctx context.Context, a *Access, targets []opslog.Target) (*Deci
 	return d.decide(ctx, a)
 }
 
-// PausePlan is a planned pause, resume or recheck as a struct, for JSON.
+// Flush is what a member did about the newest request to flush a table.
+type Flush = connector.Flush
+
+// PlanFlush plans to make members commit now what they have enqueued of targets: topics, or everything.
+func PlanFlush(ctx context.Context, a *Access, targets []opslog.Target) (*Decision, error) {
+	if i := slices.IndexFunc(targets, func(t opslog.Target) bool { return t.Partition >= 0 }); i >= 0 {
+		return nil, fail.Usage(fmt.Errorf("%v is a partition, and a batch has all partitions of a table: write %s", targets[i], targets[i].Topic))
+	}
+	d := &Decision{
+		Text:   fmt.Sprintf("flush of pipeline %s: %s", a.Config.Pipeline, listTargets(targets)),
+		Done:   "members commit what they have of " + listTargets(targets),
+		Plan:   PausePlan{a.Config.Pipeline, string(opslog.KindFlush), targets},
+		bodies: []opslog.Body{opslog.Flush{Targets: targets}}, judge: func(*opslog.State) ([]string, error) { return nil, nil },
+	}
+	return d.decide(ctx, a)
+}
+
+// PausePlan is a planned pause, resume, recheck or flush as a struct, for JSON.
 type PausePlan struct {
 	Pipeline string          `json:"pipeline"`
 	Kind     string          `json:"kind"`

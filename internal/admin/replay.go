@@ -240,7 +240,7 @@ func replayTopic(a *Access, topic string) replay.Topic {
 }
 
 // openReplay opens a table for replays; the caller calls end.
-func openReplay(ctx context.Context, a *Access, path string, by By) (_ *replay.Table, end func(), err error) {
+func openReplay(ctx context.Context, a *Access, path string, by By, run *replay.Run) (_ *replay.Table, end func(), err error) {
 	store, guard, closeStore, err := openForCommit(ctx, a)
 	if err != nil {
 		return nil, nil, err
@@ -252,7 +252,7 @@ func openReplay(ctx context.Context, a *Access, path string, by By) (_ *replay.T
 	}
 	t := &replay.Table{
 		Pipeline: a.Config.Pipeline, Path: path, Table: table, Log: opslog.Open(store, a.Config.Pipeline, opslog.Options{Guard: guard}),
-		Topic: func(topic string) replay.Topic { return replayTopic(a, topic) }, Operator: by.Operator, Reason: by.Reason,
+		Topic: func(topic string) replay.Topic { return replayTopic(a, topic) }, Operator: by.Operator, Reason: by.Reason, Run: run,
 	}
 	return t, func() { table.Close(); closeStore() }, nil
 }
@@ -261,9 +261,12 @@ func openReplay(ctx context.Context, a *Access, path string, by By) (_ *replay.T
 type ReplayResult struct {
 	Rows    int64                `json:"rows"`
 	Failed  map[string]int       `json:"failed"`   // by reason code: those that still cannot become rows
+	Parked  int                  `json:"parked"`   // of those that failed: they are parked from now on
 	LeftOut map[replay.Why]int   `json:"left_out"` // by cause
 	Commits []ReplayCommit       `json:"commits"`
 	First   map[string]FirstFail `json:"first_failures"` // by reason code
+	// Operation is the seq of the first entry of the replay in the operations log, 0 if it has none.
+	Operation int64 `json:"operation"`
 }
 
 // ReplayCommit is a commit of a replay.
@@ -279,23 +282,29 @@ type FirstFail struct {
 	Detail string `json:"detail"`
 }
 
-// ReplayProgress says how many dead letters a replay has handled, of how many, and how many of them became rows.
+// ReplayProgress says how many dead letters a replay has handled, of how many, and what became of them.
 type ReplayProgress struct {
 	Done, Of int
-	Rows     int64
+	Result   *ReplayResult // as of now; it may be read until progress returns
 }
 
 const (
+	// How long a commit that has begun may take after its replay was interrupted. Without its outcome, the dead letters
+	// would be undecided until a later replay finds it.
+	finishCommit = 5 * time.Second
+
 	// The bounds of one commit of a replay, in records and in bytes.
 	maxReplayRecords = 5_000
 	maxReplayBytes   = 16 << 20
 )
 
 // Replay carries out a plan. It calls progress after each commit. On an error, the result has what was done before it:
-// a repeated replay leaves that out, so it continues where this one ended.
+// a repeated replay leaves that out, so it continues where this one ended. If ctx ends, it finishes the commit under way,
+// and its error is that of ctx. By may have a key: the first entry of the replay in the operations log has it.
 func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(ReplayProgress)) (*ReplayResult, error) {
+	shared := &replay.Run{Once: by.Once}
 	run := &replayRun{
-		plan: p, progress: progress, began: time.Now(), chunks: map[string]*replayChunk{},
+		shared: shared, plan: p, progress: progress, began: time.Now(), chunks: map[string]*replayChunk{},
 		result: &ReplayResult{Failed: map[string]int{}, LeftOut: make(map[replay.Why]int), Commits: []ReplayCommit{}, First: map[string]FirstFail{}},
 	}
 	r, end, err := lookup.NewReader(ctx, a.Config, p.query.Within)
@@ -313,7 +322,7 @@ func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(
 		run.producer = patientProducer{kafka.NewProducer(r.Client, guard), p.query.Within}
 	}
 	for _, path := range p.Tables {
-		t, end, err := openReplay(ctx, a, path, by)
+		t, end, err := openReplay(ctx, a, path, by, shared)
 		if err != nil {
 			return run.result, err
 		}
@@ -347,6 +356,7 @@ func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(
 
 // replayRun is a replay that is carried out.
 type replayRun struct {
+	shared   *replay.Run
 	plan     *ReplayPlan
 	progress func(ReplayProgress)
 	began    time.Time
@@ -396,15 +406,22 @@ func (run *replayRun) commit(ctx context.Context, c *replayChunk) error {
 	if len(c.records) == 0 {
 		return nil
 	}
-	result, err := run.replay(ctx, c)
-	run.done += len(c.records)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	working, end := outlast(ctx, finishCommit)
+	defer end()
+	result, err := run.replay(working, c)
+	if err == nil {
+		run.done += len(c.records)
+	}
 	c.records, c.bytes = nil, 0
 	run.add(c.table.Path, &result)
+	if run.progress != nil {
+		run.progress(ReplayProgress{Done: run.done, Of: run.plan.Count, Result: run.result})
+	}
 	if err != nil {
 		return replayFailed(err)
-	}
-	if run.progress != nil {
-		run.progress(ReplayProgress{Done: run.done, Of: run.plan.Count, Rows: run.result.Rows})
 	}
 	if rate := run.plan.query.Rate; rate > 0 && run.done < run.plan.Count {
 		due := run.began.Add(time.Duration(float64(run.done) / rate * float64(time.Second)))
@@ -421,7 +438,22 @@ func (run *replayRun) replay(ctx context.Context, c *replayChunk) (replay.Result
 	return c.table.Add(ctx, c.records)
 }
 
+// outlast returns a context that ends the time d after ctx ended. The caller calls end.
+func outlast(ctx context.Context, d time.Duration) (_ context.Context, end func()) {
+	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		_ = reliability.Wait(working, d) // ends early if the work is done
+		cancel(context.Cause(ctx))
+	})
+	return working, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 func (run *replayRun) add(path string, result *replay.Result) {
+	run.result.Operation = run.shared.First
+	run.result.Parked += result.Parked
 	run.result.Rows += result.Rows
 	if result.Rows > 0 && result.Version >= 0 {
 		run.result.Commits = append(run.result.Commits, ReplayCommit{path, result.Version, result.Rows})
@@ -440,6 +472,8 @@ func (run *replayRun) add(path string, result *replay.Result) {
 func replayFailed(err error) error {
 	held, isHold := errors.AsType[*hold.Error](err)
 	switch {
+	case errors.As(err, new(*opslog.RepeatedError)):
+		return fail.Refused(err)
 	case errors.Is(err, connector.ErrUndecided):
 		return fail.Dependency(fmt.Errorf("%w; run the same replay again: it finds out and continues", err))
 	case isHold && held.Reason != hold.StoreDenied && held.Reason != hold.StoreDown:

@@ -43,6 +43,7 @@ type plan func(ctx context.Context, a *admin.Access) (*admin.Decision, error)
 func (s *Server) pause(r *request) (answer, error)   { return s.pausing(r, false, admin.PlanPause) }
 func (s *Server) resume(r *request) (answer, error)  { return s.pausing(r, true, admin.PlanResume) }
 func (s *Server) recheck(r *request) (answer, error) { return s.pausing(r, false, admin.PlanRecheck) }
+func (s *Server) flush(r *request) (answer, error)   { return s.pausing(r, false, admin.PlanFlush) }
 
 func (s *Server) pausing(r *request, anyTopic bool, of func(context.Context, *admin.Access, []opslog.Target) (*admin.Decision, error)) (answer, error) {
 	var body scope

@@ -58,7 +58,7 @@ func TestDocument_Routes(t *testing.T) {
 		}
 	}
 	for _, r := range routes() {
-		served[r.method+" "+prefix+r.path] = describe(r.role.String(), slices.Clone(r.query), !r.bodiless(), r.kind == change)
+		served[r.method+" "+prefix+r.path] = describe(r.role.String(), slices.Clone(r.query), !r.bodiless(), r.kind == change || r.kind == starting)
 		if r.role == 0 {
 			t.Errorf("%s has no role", r.name())
 		}

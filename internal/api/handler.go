@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,6 +117,7 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request, find func(
 		s.logProblem(r, name, who, p, err)
 		writeProblem(w, p)
 	} else {
+		status = cmp.Or(a.status, status)
 		writeAnswer(w, a)
 	}
 	s.requests.WithLabelValues(name, strconv.Itoa(status)).Inc()
@@ -275,6 +277,7 @@ func writeAnswer(w http.ResponseWriter, a answer) {
 	}
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
+	w.WriteHeader(cmp.Or(a.status, http.StatusOK))
 	_, _ = w.Write(a.body) // the client may have gone
 }
 

@@ -159,6 +159,22 @@ func (b letters) selection(s *Server) (q admin.LetterSelection, err error) {
 	case b.Topic != "" && b.TopicID != "":
 		return q, newProblem(codeInvalid, "topic_id belongs to records: leave it out")
 	}
+	if q, err = b.filtered(s); err != nil {
+		return q, err
+	}
+	for _, text := range b.Records {
+		place, err := parseRecord(text)
+		if err != nil {
+			return q, err
+		}
+		place.TopicID = b.TopicID
+		q.Records = append(q.Records, place)
+	}
+	return q, nil
+}
+
+// filtered returns the dead letters that the fields other than records select.
+func (b letters) filtered(s *Server) (q admin.LetterSelection, err error) {
 	q.Topic, q.Reason, q.Within = b.Topic, b.Code, s.within
 	if q.Since, err = admin.ParseSince(b.Since, s.now()); err != nil {
 		return q, newProblem(codeInvalid, "since: %v", err)
@@ -168,14 +184,6 @@ func (b letters) selection(s *Server) (q admin.LetterSelection, err error) {
 	}
 	if q.States, err = admin.ParseLetterStates(strings.Join(b.States, ",")); err != nil {
 		return q, newProblem(codeInvalid, "states: %v", err)
-	}
-	for _, text := range b.Records {
-		place, err := parseRecord(text)
-		if err != nil {
-			return q, err
-		}
-		place.TopicID = b.TopicID
-		q.Records = append(q.Records, place)
 	}
 	return q, nil
 }
@@ -213,30 +221,35 @@ func (s *Server) discardAt(r *request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	switch query.Get("dry_run") {
-	case "", "false":
-	case "true":
-		body.DryRun = true
-	default:
-		return answer{}, newProblem(codeInvalid, "dry_run is true or false")
+	if body.DryRun, err = r.dryRun(); err != nil {
+		return answer{}, err
 	}
 	return s.decision(r, body.common, body, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) {
-		found, err := admin.LettersAt(ctx, a, admin.LetterSearch{Topic: body.Topic, Partition: body.Partition, Offset: body.Offset, Within: s.within})
+		found, err := letterAt(ctx, a, admin.LetterSearch{Topic: body.Topic, Partition: body.Partition, Offset: body.Offset, Within: s.within})
 		if err != nil {
 			return nil, err
 		}
-		if len(found) > 1 {
-			return nil, ambiguous(found)
-		}
 		return admin.PlanDiscard(ctx, a, admin.LetterSelection{
-			Records: []admin.RecordPlace{found[0].Record}, LetterQuery: admin.LetterQuery{Within: s.within},
+			Records: []admin.RecordPlace{found.Record}, LetterQuery: admin.LetterQuery{Within: s.within},
 		})
 	})
 }
 
+// letterAt returns the dead letter at a place of a dead-letter topic. Its error is a problem if several partitions have one.
+func letterAt(ctx context.Context, a *admin.Access, o admin.LetterSearch) (admin.LetterAt, error) {
+	found, err := admin.LettersAt(ctx, a, o)
+	switch {
+	case err != nil:
+		return admin.LetterAt{}, err
+	case len(found) > 1:
+		return admin.LetterAt{}, ambiguous(found)
+	}
+	return found[0], nil
+}
+
 // ambiguous is the problem of an offset that several partitions have.
 func ambiguous(found []admin.LetterAt) *problem {
-	p := newProblem(codeAmbiguous, "%d partitions have a dead letter at this offset: add partition to the query", len(found))
+	p := newProblem(codeAmbiguous, "%d partitions have a dead letter at this offset: name the partition", len(found))
 	for _, l := range found {
 		p.Candidates = append(p.Candidates, candidate{l.Letter.String(), l.Record.String()})
 	}

@@ -30,8 +30,10 @@ func auditAll(ctx context.Context, a *admin.Access) (all []opslog.Entry, err err
 
 // row is a request that an operation of the document accepts, by operationId. A new operation without a row fails the test.
 type row struct {
-	path   string // "" for that of the document
+	path   string                // "" for that of the document
+	at     func(w *world) string // path of a request that TestRoutes sends; nil for path
 	body   string
+	job    bool             // it starts a job
 	status int              // with the right role; 0 for 200
 	entry  *opslog.Kind     // the kind of the entry that it leaves
 	undo   func(w *world)   // makes the request possible again; may be nil
@@ -58,6 +60,8 @@ func rows() map[string]row {
 		"recheckHolds":     {body: `{"targets": ["orders"], "reason": "the schema is right now"}`, entry: kindOf(opslog.KindRecheck)},
 		"pause":            {body: `{"targets": ["orders:0"], "reason": "maintenance"}`, entry: kindOf(opslog.KindPause), undo: resume},
 		"resume":           {body: `{"all": true, "reason": "over"}`, entry: kindOf(opslog.KindResume), undo: pause},
+		"flush":            {body: `{"targets": ["orders"], "reason": "the report"}`, entry: kindOf(opslog.KindFlush)},
+		"listFlushes":      {path: prefix + "flush?limit=1"},
 		"allowDeadLetters": {body: `{"topic": "users", "for": "1h", "reason": "known"}`, entry: kindOf(opslog.KindFloodAllow)},
 		"listDeadLetters":  {path: prefix + "deadletters?state=all&limit=1"},
 		"getDeadLetter":    {path: prefix + "deadletters/users/0/1"},
@@ -71,17 +75,27 @@ func rows() map[string]row {
 			body: `{"topic": "users", "states": ["discarded"], "reason": "they matter"}`, entry: kindOf(opslog.KindReopen), undo: letters("discard"),
 		},
 		"discardDeadLetterAt": {path: prefix + "dlq/users-dlq/0?partition=0&reason=a+test", entry: kindOf(opslog.KindDiscard), undo: letters("reopen")},
-		"setLogLevel":         {body: `{"level": "debug", "reason": "look closer"}`, state: level},
-		"listProfiles":        {}, "getProfile": {path: prefix + "debug/pprof/goroutine"},
+		"replayDeadLetters":   {body: `{"topic": "payments", "partition": 0, "offset": 1, "value": "{\"n\": 2}", "reason": "a test"}`, job: true},
+		"replayAllDeadLetters": {
+			path: prefix + "dlq/replay-all?topic=payments-dlq", body: `{"code": "truncated", "rate": 0, "reason": "a test"}`, job: true,
+		},
+		"listJobs": {}, "getJob": {path: prefix + "jobs/none", status: http.StatusNotFound},
+		"cancelJob": {path: prefix + "jobs/none?reason=a+test", at: func(w *world) string {
+			return prefix + "jobs/" + w.endedJob() + "?reason=a+test"
+		}},
+		"setLogLevel":  {body: `{"level": "debug", "reason": "look closer"}`, state: level},
+		"listProfiles": {}, "getProfile": {path: prefix + "debug/pprof/goroutine"},
 	}
 }
 
-// newMatrix returns a world with a table and two dead letters.
+// newMatrix returns a world with tables, two dead letters of users, and two of payments.
 func newMatrix(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, "topics: {orders: {}, users: {bad_records: dead_letter}}", withTokens)
+	w := newWorld(t, "topics: {orders: {}, users: {bad_records: dead_letter}, payments: {bad_records: dead_letter}}", withTokens)
 	w.Create("orders", 2)
 	w.Create("users", 1)
+	w.Create("payments", 1)
+	w.produce("payments", `{"n": 1}`, `{"n": `, `{"n": `)
 	w.Produce("orders", 3, 0, 1)
 	w.produce("users", `{"n": 1}`, `{"n": `, `{"n": `)
 	w.run()
@@ -138,7 +152,14 @@ func TestRoutes(t *testing.T) {
 			if row.undo != nil {
 				row.undo(w)
 			}
+			if row.at != nil {
+				good.path = row.at(w)
+			}
 			w.refused(good, row, role)
+			if row.job {
+				w.acceptedJob(good, role)
+				return
+			}
 			w.accepted(good, row, role)
 		})
 	}
@@ -189,7 +210,7 @@ func (w *world) refused(good try, row row, role tokens.Role) {
 	want("wrong method", http.StatusMethodNotAllowed, codeMethod, func(r *try) { r.method = http.MethodPatch })
 	want("oversized body", http.StatusRequestEntityTooLarge, codeTooLarge, func(r *try) { r.body = `{"reason": "` + strings.Repeat("x", bodyBytes) + `"}` })
 	want("unknown parameter", http.StatusBadRequest, codeInvalid, func(r *try) { r.path, _, _ = strings.Cut(r.path, "?"); r.path += "?access_token=" + secretOf(right) })
-	if row.entry != nil && good.body == "" {
+	if good.method == http.MethodDelete {
 		want("no reason", http.StatusBadRequest, codeInvalid, func(r *try) { *r = withoutReason(*r) })
 	}
 	if good.body == "" {
@@ -207,7 +228,7 @@ func (w *world) refused(good try, row row, role tokens.Role) {
 // withoutReason returns a change without its reason, which is in the body or in the query.
 func withoutReason(r try) try {
 	if r.body == "" {
-		r.path = strings.Replace(r.path, "&reason=a+test", "", 1)
+		r.path = strings.Replace(r.path, "reason=a+test", "", 1)
 		return r
 	}
 	before, after, _ := strings.Cut(r.body, `"reason": "`)
@@ -249,7 +270,7 @@ func (w *world) accepted(good try, row row, role tokens.Role) {
 		return got
 	}
 	before := len(w.entries())
-	if good.body != "" || row.entry != nil {
+	if good.method != http.MethodGet {
 		if got := send("dry run", dryRun(good)); got.json(w.T)["dry_run"] != true {
 			w.T.Errorf("dry run: %s", got.text)
 		}
@@ -286,5 +307,43 @@ func (w *world) accepted(good try, row row, role tokens.Role) {
 	}
 	if n := len(w.entries()); n != before+1 {
 		w.T.Errorf("%d entries, before %d", n, before)
+	}
+}
+
+// acceptedJob sends a request that starts a job: as a dry run, as it is, and repeated.
+func (w *world) acceptedJob(good try, role tokens.Role) {
+	w.T.Helper()
+	good.token = role.String()
+	before := len(w.entries())
+	if v := w.ended(w.send(dryRun(good))); v.State != jobDone || !v.DryRun || v.Plan == nil || v.Plan.Count == 0 || v.Handled != 0 {
+		w.T.Errorf("dry run: %+v", v)
+	}
+	if n := len(w.entries()); n != before {
+		w.T.Errorf("%d entries after a dry run, before %d", n, before)
+	}
+	good.header = map[string]string{"Idempotency-Key": "key of " + good.path}
+	first := w.send(good)
+	v := w.ended(first)
+	if first.header.Get("Location") != prefix+"jobs/"+v.ID || first.header.Get("Idempotent-Replayed") != "" {
+		w.T.Errorf("%v", first.header)
+	}
+	entries := w.entries()
+	if v.State != jobDone || v.Handled != v.Plan.Count || v.Operation != int64(before+1) || len(entries) <= before {
+		w.T.Fatalf("%+v, %d entries, before %d", v, len(entries), before)
+	}
+	for i, e := range entries[before:] {
+		if e.Operator != role.String() || e.Reason != "a test" || (e.Once != nil) != (i == 0) {
+			w.T.Errorf("%+v", e)
+		}
+	}
+	again := w.send(good)
+	if again.header.Get("Idempotent-Replayed") != "true" || w.ended(again).ID != v.ID {
+		w.T.Errorf("the repeat: %v %s", again.header, again.text)
+	}
+	if got := w.send(forOtherReason(good)); got.status != http.StatusUnprocessableEntity || got.code() != string(codeKeyReused) {
+		w.T.Errorf("another request with the key: %d %s", got.status, got.text)
+	}
+	if n := len(w.entries()); n != len(entries) {
+		w.T.Errorf("%d entries, before the repeat %d", n, len(entries))
 	}
 }

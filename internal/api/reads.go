@@ -16,6 +16,19 @@ func (s *Server) access(readOnly bool) *admin.Access {
 	return &admin.Access{Config: s.config, Version: s.Version, ReadOnly: readOnly, LetterBytes: letterBytes}
 }
 
+// flushes answers with what this member did about the newest request to flush each table.
+func (s *Server) flushes(r *request) (answer, error) {
+	page, next, err := pageOf(r, s.Flushes(), func(f admin.Flush) string { return f.Table })
+	if err != nil {
+		return answer{}, err
+	}
+	return jsonAnswer(struct {
+		Member  string        `json:"member"`
+		Flushes []admin.Flush `json:"flushes"`
+		Next    string        `json:"next,omitempty"`
+	}{s.Member, page, next})
+}
+
 // topic returns the topic to which a list is limited, "" for all.
 func (s *Server) topic(r *request) (string, error) {
 	topic := r.URL.Query().Get("topic")

@@ -13,15 +13,16 @@ const prefix = "/internal/v1/"
 type kind int
 
 const (
-	light   kind = iota // answered from memory
-	heavy               // opens Kafka or the store
-	change              // writes to the operations log
-	profile             // profiles the process
+	light    kind = iota // answered from memory
+	heavy                // opens Kafka or the store
+	change               // writes to the operations log
+	starting             // starts a job, and may wait for its end
+	profile              // profiles the process
 	kinds
 )
 
 // places returns how many requests of each kind may run at the same time.
-func places() [kinds]int { return [kinds]int{light: 32, heavy: 4, change: 2, profile: 1} }
+func places() [kinds]int { return [kinds]int{light: 32, heavy: 4, change: 2, starting: 2, profile: 1} }
 
 // route is a method and a path of the API. Each constructor below names a role, so that no route is without one.
 type route struct {
@@ -39,6 +40,7 @@ func (r route) bodiless() bool { return r.method == http.MethodGet || r.method =
 
 // answer is the response of a route.
 type answer struct {
+	status int // 0 for 200
 	body   []byte
 	media  string // "" for JSON
 	header map[string]string
@@ -82,6 +84,8 @@ func routes() []route {
 		view("audit", heavy, (*Server).audit, "cursor", "limit"),
 		decide("pause", (*Server).pause),
 		decide("resume", (*Server).resume),
+		decide("flush", (*Server).flush),
+		view("flush", light, (*Server).flushes, "cursor", "limit"),
 		view("deadletters", heavy, (*Server).deadLetters, "topic", "code", "since", "state", "cursor", "limit"),
 		decide("deadletters/allow", (*Server).allow),
 		ofLetters(http.MethodGet, "deadletters/{topic}/{partition}/{offset}", heavy, (*Server).deadLetter, "topic_id"),
@@ -89,6 +93,11 @@ func routes() []route {
 		ofLetters(http.MethodPost, "deadletters/acknowledge", change, (*Server).acknowledge),
 		ofLetters(http.MethodPost, "deadletters/reopen", change, (*Server).reopen),
 		ofLetters(http.MethodDelete, "dlq/{topic}/{offset}", change, (*Server).discardAt, "partition", "reason", "dry_run"),
+		ofLetters(http.MethodPost, "dlq/replay", starting, (*Server).replay),
+		ofLetters(http.MethodPost, "dlq/replay-all", starting, (*Server).replayAll, "topic"),
+		view("jobs", light, (*Server).listJobs, "cursor", "limit"),
+		view("jobs/{id}", light, (*Server).getJob),
+		ofLetters(http.MethodDelete, "jobs/{id}", light, (*Server).cancelJob, "reason", "dry_run"),
 		view("config", light, (*Server).configuration, "cursor", "limit"),
 		view("loglevel", light, (*Server).logLevel),
 		administer(http.MethodPut, "loglevel", light, (*Server).setLogLevel),

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"sluice/health"
+	"sluice/internal/admin"
 	"sluice/internal/config"
 	"sluice/reliability/connlimit"
 	"sluice/secure/reload"
@@ -39,7 +40,8 @@ type Options struct {
 	Version string               // of this program
 	Member  string               // name of this member
 	Report  func() health.Report // of this member; called from any goroutine
-	Level   *slog.LevelVar       // of the log
+	Flushes func() []admin.Flush
+	Level   *slog.LevelVar // of the log
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -55,6 +57,7 @@ type Server struct {
 	logins   *logins
 	rate     *rate.Limiter // nil without a limit
 	places   [kinds]chan struct{}
+	jobs     jobs
 	requests *prometheus.CounterVec
 	conns    *connlimit.Listener
 	server   *http.Server
@@ -65,7 +68,7 @@ type Server struct {
 // New returns a server. The error is that of an unusable file.
 func New(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
-		Options: o, config: o.Config, origins: http.NewCrossOriginProtection(), logins: newLogins(), now: time.Now, within: requestDeadline,
+		Options: o, config: o.Config, origins: http.NewCrossOriginProtection(), logins: newLogins(), now: time.Now, within: requestDeadline, jobs: jobs{logger: o.Logger},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_api_requests_total", Help: "Requests to the ops API, by route and HTTP status; other is a path without a route.",
 		}, []string{"route", "code"}),
@@ -120,8 +123,9 @@ func (s *Server) Listen(ctx context.Context) (net.Addr, error) {
 	return s.conns.Listen(ctx, s.config.Ops.Listen)
 }
 
-// Run serves until ctx ends; then it finishes the requests under way and returns nil.
-func (s *Server) Run(ctx context.Context) error {
+// Run serves until ctx ends; then it finishes the requests under way and returns nil. Jobs end once draining is closed, or
+// ctx ends.
+func (s *Server) Run(ctx context.Context, draining <-chan struct{}) error {
 	if _, err := s.Listen(ctx); err != nil {
 		return err
 	}
@@ -129,6 +133,13 @@ func (s *Server) Run(ctx context.Context) error {
 	defer watching.Wait()
 	watched, end := context.WithCancel(ctx)
 	defer end()
+	watching.Go(func() {
+		select {
+		case <-draining:
+		case <-watched.Done():
+		}
+		s.jobs.stop()
+	})
 	if s.tokens != nil {
 		watching.Go(func() { s.tokens.Watch(watched) })
 	}

@@ -44,7 +44,7 @@ func (w *world) serve() string {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.T.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- w.s.Run(ctx) }()
+	go func() { ended <- w.s.Run(ctx, ctx.Done()) }()
 	w.T.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -411,6 +411,7 @@ func TestDecisions(t *testing.T) {
 		"PartOfAPause":   {"resume", `{"targets": ["orders"], "reason": "x"}`, "", codeRefused},
 		"NoTarget":       {"pause", `{"reason": "x"}`, "", codeInvalid},
 		"AllAndTargets":  {"pause", `{"targets": ["orders"], "all": true, "reason": "x"}`, "", codeInvalid},
+		"FlushPartition": {"flush", `{"targets": ["orders:1"], "reason": "x"}`, "", codeInvalid},
 		"UnknownTopic":   {"pause", `{"targets": ["nope"], "reason": "x"}`, "", codeInvalid},
 		"BadPartition":   {"pause", `{"targets": ["orders:x"], "reason": "x"}`, "", codeInvalid},
 		"LongReason":     {"pause", `{"targets": ["orders"], "reason": "` + strings.Repeat("x", 1001) + `"}`, "", codeInvalid},
@@ -472,6 +473,19 @@ func TestServer_Metrics(t *testing.T) {
 		if err := w.s.requests.WithLabelValues(labels[0], labels[1]).Write(&m); err != nil || m.GetCounter().GetValue() != want {
 			t.Errorf("%v: %v, want %v", labels, m.GetCounter().GetValue(), want)
 		}
+	}
+}
+
+// TestServer_Flushes lists what this member did about requests to flush.
+func TestServer_Flushes(t *testing.T) {
+	w := newWorld(t, "topics: {orders: {}}", withTokens)
+	got := w.send(try{method: http.MethodGet, path: prefix + "flush", token: "viewer"})
+	all, _ := got.json(t)["flushes"].([]any)
+	if len(all) != 2 || got.json(t)["member"] != "m1" {
+		t.Fatal(got.text)
+	}
+	if sealed, nothing := all[0].(map[string]any), all[1].(map[string]any); sealed["batch_id"] != "m1-7" || sealed["offsets"] != 12.0 || sealed["state"] != "sealed" || nothing["state"] != "nothing" || nothing["table"] != "users" {
+		t.Error(got.text)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"sluice/connector"
 	"sluice/health"
 	"sluice/internal/app"
 	"sluice/internal/laketest"
@@ -79,12 +80,19 @@ func (w *world) open() {
 	w.log, w.report = log, sampleReport
 	s, err := New(w.T.Context(), Options{
 		Config: laketest.Load(w.T, w.Config), Version: "v1", Member: "m1", Report: func() health.Report { return w.report() },
+		Flushes: func() []connector.Flush {
+			return []connector.Flush{
+				{Table: "orders", Request: 3, State: connector.FlushSealed, At: time.Unix(1000, 0).UTC(), Batch: "m1-7", Partitions: 2, Offsets: 12},
+				{Table: "users", Request: 3, State: connector.FlushNothing, At: time.Unix(1000, 0).UTC()},
+			}
+		},
 		Level: &slog.LevelVar{}, Logger: logger, Metrics: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		w.T.Fatal(err)
 	}
 	w.s = s
+	w.T.Cleanup(s.jobs.stop)
 }
 
 // sampleReport is the report of a member with a held partition.
@@ -267,4 +275,35 @@ func (w *world) entries() (all []opslog.Entry) {
 		w.T.Fatal(err)
 	}
 	return found
+}
+
+// ended waits until the job of a response has ended, and returns it.
+func (w *world) ended(got reply) jobView {
+	w.T.Helper()
+	var a jobAnswer
+	if err := json.Unmarshal([]byte(got.text), &a); err != nil || a.Job == nil {
+		w.T.Fatalf("%d %s: %v", got.status, got.text, err)
+	}
+	j, err := w.s.jobs.find(a.Job.ID)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	<-j.done
+	return w.job(a.Job.ID)
+}
+
+// job returns a job as the API shows it.
+func (w *world) job(id string) (v jobView) {
+	w.T.Helper()
+	got := w.send(try{method: http.MethodGet, path: prefix + "jobs/" + id, token: "viewer"})
+	if err := json.Unmarshal([]byte(got.text), &v); err != nil || got.status != http.StatusOK {
+		w.T.Fatalf("%d %s: %v", got.status, got.text, err)
+	}
+	return v
+}
+
+// endedJob returns the id of a job that has ended.
+func (w *world) endedJob() string {
+	w.T.Helper()
+	return w.ended(w.send(try{method: http.MethodPost, path: prefix + "dlq/replay-all", token: "replayer", body: `{"all": true, "dry_run": true}`})).ID
 }

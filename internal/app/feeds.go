@@ -32,3 +32,8 @@ func (d decisions) FloodAllowed(topic string) bool { return d.of.floodAllowed(to
 
 // Rechecks implements intake.Decisions.
 func (d decisions) Rechecks(p connector.Partition) int64 { return d.of.asked(p) }
+
+// Flushes implements intake.Decisions.
+func (d decisions) Flushes(p connector.Partition) int64 {
+	return d.of.operations.State().FlushRequested(p.Topic)
+}

@@ -27,7 +27,7 @@ func (s *Member) startFrontEnd(ctx, lasting context.Context, background *sync.Wa
 	}
 	s.logger.InfoContext(ctx, "ops API", "address", address.String())
 	background.Go(func() {
-		if err := s.frontEnd.Run(lasting); err != nil {
+		if err := s.frontEnd.Run(lasting, ctx.Done()); err != nil {
 			s.logger.ErrorContext(ctx, "ops API failed", "err", err)
 		}
 	})

@@ -60,6 +60,9 @@ func waiting(g *reliability.Guard, reason hold.Reason) *hold.Hold {
 // takes less.
 const troubling = 30 * time.Second
 
+// Flushes returns what became of the newest request to flush each table.
+func (s *Member) Flushes() []connector.Flush { return s.pipeline.Status().Flushes }
+
 // Report returns the status of the pipeline as the health server shows it.
 func (s *Member) Report() health.Report {
 	st := s.pipeline.Status()

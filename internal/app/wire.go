@@ -112,8 +112,8 @@ type Options struct {
 type FrontEnd interface {
 	// Listen binds the address, so that an address in use is known before anything else starts.
 	Listen(ctx context.Context) (net.Addr, error)
-	// Run serves until ctx ends.
-	Run(ctx context.Context) error
+	// Run serves until ctx ends. Work that no request waits for ends once draining is closed.
+	Run(ctx context.Context, draining <-chan struct{}) error
 }
 
 // New builds a member. It does not connect yet; an error means a mistake in the configuration.

@@ -45,8 +45,18 @@ type Table struct {
 	Operator string
 	Reason   string
 	Keys     origin.Keys // sign the records of Reproduce
+	Run      *Run        // nil for an Add on its own
 
 	failed map[idempotency.Coordinates]bool // records whose failure the current Add has recorded in the operations log
+}
+
+// Run is what the tables of one replay share.
+type Run struct {
+	// Once is the key of the first entry that the replay appends to the operations log; zero for none. Later entries have
+	// no key.
+	Once opslog.Once
+	// First is the seq of that entry, 0 before it.
+	First int64
 }
 
 // Topic says how records of a topic become rows.
@@ -76,6 +86,7 @@ type Result struct {
 	Rows    int64     // became rows
 	Version int64     // the table version with the rows, -1 without rows
 	Failed  []Failure // still cannot become rows
+	Parked  int       // of those that failed: it was the failure after which replays leave them out
 	Left    []Left    // were left out
 
 	reproduced map[idempotency.Partition]offsets.Set // those of Rows of a withdrawn replay through the topic
@@ -126,10 +137,11 @@ func (t *Table) Add(ctx context.Context, records []Record) (Result, error) {
 	slices.SortStableFunc(records, compareRecords)
 	jitter := reliability.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5}
 	var failures []Failure
+	parked := 0
 	for conflicts := 1; ; conflicts++ {
 		result, err := t.try(ctx, records)
-		failures = append(failures, result.Failed...)
-		result.Failed = failures
+		failures, parked = append(failures, result.Failed...), parked+result.Parked
+		result.Failed, result.Parked = failures, parked
 		if err == nil || !again(err) || conflicts == maxConflicts {
 			return result, err
 		}
@@ -160,7 +172,7 @@ func (t *Table) try(ctx context.Context, records []Record) (Result, error) {
 		return result, err
 	}
 	defer rows.release()
-	if err := t.recordFailures(ctx, result.Failed); err != nil {
+	if result.Parked, err = t.recordFailures(ctx, result.Failed); err != nil {
 		return result, err
 	}
 	if len(rows.pieces) == 0 {
@@ -230,7 +242,7 @@ func (t *Table) intent(r *plan.Replay, rows *rows) opslog.ReplayIntent {
 // produced to its topic, an intent to withdraw was closed, or if the intent that this one continues has no recorded
 // outcome yet. While a move of positions is open, it returns a [RefusedError].
 func (t *Table) announce(ctx context.Context, body opslog.ReplayIntent, state *opslog.State) (opslog.Entry, error) {
-	return t.append(ctx, body, func(now *opslog.State) error {
+	return t.appendOwn(ctx, body, func(now *opslog.State) error {
 		if slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == body.After }) {
 			return errAgain // it was committed and its outcome is not recorded yet
 		}
@@ -287,25 +299,53 @@ func (t *Table) closeOpen(ctx context.Context, intent int64, o opslog.Outcome, v
 	return err
 }
 
-// recordFailures counts failed replays in the operations log. Later tries of the Add leave these records out.
-func (t *Table) recordFailures(ctx context.Context, failures []Failure) error {
+// recordFailures counts failed replays in the operations log, and returns how many of the dead letters are parked by it.
+// Later tries of the Add leave these records out.
+func (t *Table) recordFailures(ctx context.Context, failures []Failure) (parked int, err error) {
 	at := map[idempotency.Partition][]int64{}
 	for _, f := range failures {
 		t.failed[f.At] = true
 		at[f.At.Partition] = append(at[f.At.Partition], f.At.Offset)
 	}
 	if len(at) == 0 {
-		return nil
+		return 0, nil
 	}
 	body := opslog.ReplayFailed{Table: t.Path}
 	for _, p := range slices.SortedFunc(maps.Keys(at), idempotency.Partition.Compare) {
 		body.Letters = append(body.Letters, opslog.LettersOf(p, offsets.Of(at[p]...)))
 	}
-	_, err := t.append(ctx, body, nil)
-	return err
+	_, err = t.appendOwn(ctx, body, func(now *opslog.State) error {
+		parked = 0
+		for _, l := range body.Letters {
+			states := now.Letters(l.Source())
+			oneLeft := states.Failed[opslog.MaxReplays-2].Without(offsets.Union(states.Failed[opslog.MaxReplays-1], states.Resolved()))
+			parked += int(l.Offsets.Within(oneLeft).Len())
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return parked, nil
+}
+
+// appendOwn appends an entry about records of this replay: the first one has the key of the replay.
+func (t *Table) appendOwn(ctx context.Context, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
+	if t.Run == nil || t.Run.First > 0 {
+		return t.append(ctx, body, pre)
+	}
+	e, err := t.appendOnce(ctx, t.Run.Once, body, pre)
+	if err == nil {
+		t.Run.First = e.Seq
+	}
+	return e, err
 }
 
 func (t *Table) append(ctx context.Context, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
+	return t.appendOnce(ctx, opslog.Once{}, body, pre)
+}
+
+func (t *Table) appendOnce(ctx context.Context, once opslog.Once, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
 	host, _ := os.Hostname() // an entry may lack the host
-	return t.Log.Append(ctx, opslog.Operation{Operator: t.Operator, Host: host, Reason: t.Reason, Body: body}, pre)
+	return t.Log.Append(ctx, opslog.Operation{Operator: t.Operator, Host: host, Reason: t.Reason, Once: once, Body: body}, pre)
 }

@@ -379,6 +379,9 @@ func TestAdd_StillBad(t *testing.T) {
 			t.Errorf("%d are parked after %d failures", n, attempt)
 		}
 		result := add(t, r, record(0, 5, `{"id":"x"}`), record(0, int64(10+attempt), `{"id":1}`), record(1, 5, `{`))
+		if last := attempt == opslog.MaxReplays-1; last != (result.Parked == 2) || !last && result.Parked != 0 {
+			t.Errorf("attempt %d: %d parked", attempt, result.Parked)
+		}
 		if len(result.Failed) != 2 || result.Rows != 1 || result.Failed[0].Code != "type_mismatch" || result.Failed[1].Code != "truncated" {
 			t.Errorf("%+v", result)
 		}
@@ -392,6 +395,41 @@ func TestAdd_StillBad(t *testing.T) {
 	if result.Rows != 1 || l.state().Letters(partition(0)).Parked().Len() > 0 {
 		t.Errorf("%+v", result)
 	}
+}
+
+// TestAdd_Run: the first entry of a replay has its key; later entries, and those that settle what
+// others began, have none. A second replay with the key is refused before it has an effect.
+func TestAdd_Run(t *testing.T) {
+	l := newLake(t)
+	key := opslog.Once{Key: strings.Repeat("a", 64), Request: strings.Repeat("b", 64)}
+	run := &replay.Run{Once: key}
+	r := l.replayer(l.store)
+	r.Run = run
+	add(t, r, good(0, 200)...) // left out: the position has not passed it
+	if run.First != 0 {
+		t.Errorf("%d", run.First)
+	}
+	add(t, r, record(0, 5, `{`), record(0, 6, `{"id":6}`))
+	add(t, r, good(0, 7)...)
+	if run.First != 1 {
+		t.Errorf("%d", run.First)
+	}
+	log := opslog.Open(l.store, pipeline, opslog.Options{Guard: guard()})
+	for e, err := range log.Entries(t.Context(), 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (e.Once != nil) != (e.Seq == 1) || e.Seq == 1 && (e.Kind != opslog.KindReplayFailed || *e.Once != key) {
+			t.Errorf("%+v", e)
+		}
+	}
+	second := l.replayer(l.store)
+	second.Run = &replay.Run{Once: key}
+	_, err := second.Add(t.Context(), good(0, 8))
+	if repeated, ok := errors.AsType[*opslog.RepeatedError](err); !ok || !repeated.Same {
+		t.Error(err)
+	}
+	l.has(names(0, 6, 7)...)
 }
 
 // TestAdd_MovedPositions: while a move of positions has no outcome, a replay is refused. After the move it leaves out

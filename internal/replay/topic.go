@@ -49,11 +49,11 @@ func (t *Table) Reproduce(ctx context.Context, records []Record, to Producer) (R
 	records = slices.CompactFunc(records, func(a, b Record) bool { return compareRecords(a, b) == 0 })
 	jitter := reliability.Backoff{Initial: 50 * time.Millisecond, Max: 2 * time.Second, Jitter: 0.5}
 	var failures []Failure
-	rows, withdrawn := int64(0), 0
+	rows, parked, withdrawn := int64(0), 0, 0
 	for conflicts := 1; ; conflicts++ {
 		result, err := t.tryTopic(ctx, records, to)
-		failures, rows = append(failures, result.Failed...), rows+result.Rows
-		result.Failed, result.Rows = failures, rows
+		failures, rows, parked = append(failures, result.Failed...), rows+result.Rows, parked+result.Parked
+		result.Failed, result.Rows, result.Parked = failures, rows, parked
 		if errors.Is(err, errWithdrawn) {
 			withdrawn++
 			records = slices.DeleteFunc(records, func(r Record) bool { return result.reproduced[r.At].Has(r.Record.Offset) })
@@ -93,7 +93,7 @@ func (t *Table) tryTopic(ctx context.Context, records []Record, to Producer) (Re
 		return result, err
 	}
 	rows.release()
-	if err := t.recordFailures(ctx, result.Failed); err != nil {
+	if result.Parked, err = t.recordFailures(ctx, result.Failed); err != nil {
 		return result, err
 	}
 	if len(rows.letters) == 0 {

@@ -13,8 +13,8 @@ import (
 )
 
 // Body is the part of an operation that depends on its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone],
-// [FloodAllow], [Forget], [ForgetMembers], [Recheck], [Discard], [Acknowledge], [Reopen], [ReplayIntent], [ReplayDone],
-// [ReplayClosed] or [ReplayFailed].
+// [FloodAllow], [Forget], [ForgetMembers], [Recheck], [Flush], [Discard], [Acknowledge], [Reopen], [ReplayIntent],
+// [ReplayDone], [ReplayClosed] or [ReplayFailed].
 type Body interface {
 	Kind() Kind
 	check() error
@@ -171,6 +171,11 @@ type Recheck struct {
 	Targets []Target `json:"targets"`
 }
 
+// Flush asks members to commit what they have enqueued of the targets, topics or everything, now instead of when it is due.
+type Flush struct {
+	Targets []Target `json:"targets"`
+}
+
 // Outcome is the result of a commit. The stored words are older than the names of the constants.
 type Outcome string
 
@@ -205,7 +210,19 @@ func (ForgetMembers) Kind() Kind { return KindForgetMembers }
 // Kind implements [Body].
 func (Recheck) Kind() Kind { return KindRecheck }
 
+// Kind returns KindFlush.
+func (Flush) Kind() Kind { return KindFlush }
+
 func (r Recheck) check() error { return checkTargets(r.Targets) }
+
+func (f Flush) check() error {
+	for _, t := range f.Targets {
+		if t.Partition >= 0 {
+			return fmt.Errorf("target %v is a partition: a batch has all partitions of a table", t)
+		}
+	}
+	return checkTargets(f.Targets)
+}
 
 func (f ForgetMembers) check() error {
 	if len(f.Members) == 0 || slices.Contains(f.Members, "") {
@@ -306,6 +323,8 @@ func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 		return decodeAs[ForgetMembers](raw)
 	case KindRecheck:
 		return decodeAs[Recheck](raw)
+	case KindFlush:
+		return decodeAs[Flush](raw)
 	case KindDiscard:
 		return decodeAs[Discard](raw)
 	case KindAcknowledge:

@@ -29,6 +29,7 @@ const (
 	KindForget        Kind = "fingerprints.reset"
 	KindForgetMembers Kind = "members.cleanup"
 	KindRecheck       Kind = "holds.recheck"
+	KindFlush         Kind = "flush"
 	KindDiscard       Kind = "letters.discard"
 	KindAcknowledge   Kind = "letters.acknowledge"
 	KindReopen        Kind = "letters.reopen"

@@ -16,6 +16,7 @@ type State struct {
 	floods   map[string]FloodAllowance // by topic
 	forget   map[source]int64          // offset below which the fingerprints of a partition do not count
 	rechecks map[Target]int64          // seq of the newest operation that members must act on at once
+	flushes  map[Target]int64          // seq of the newest [Flush]
 	letters  letterBook
 	moved    map[string]int64     // by topic: seq of the newest [OffsetsIntent]
 	moving   map[int64]Moving     // intents of moves without an outcome, by seq
@@ -120,6 +121,14 @@ func (s *State) RecheckRequested(topic string, partition int32) (seq int64) {
 	return max(s.rechecks[Target{topic, partition}], s.rechecks[Topic(topic)], s.rechecks[All()])
 }
 
+// FlushRequested returns the seq of the newest [Flush] that covers a topic, 0 if there is none, and for a nil State.
+func (s *State) FlushRequested(topic string) (seq int64) {
+	if s == nil {
+		return 0
+	}
+	return max(s.flushes[Topic(topic)], s.flushes[All()])
+}
+
 // requestRecheck records an operation that members must act on at once.
 func (s *State) requestRecheck(seq int64, targets ...Target) {
 	s.rechecks = maps.Clone(s.rechecks)
@@ -184,6 +193,14 @@ func (s *State) after(e Entry) *State {
 		next.moving[e.Seq] = Moving{Since: e.At, Operator: e.Operator, Command: b.Command, topics: topics}
 	case Recheck:
 		next.requestRecheck(e.Seq, b.Targets...)
+	case Flush:
+		next.flushes = maps.Clone(s.flushes)
+		if next.flushes == nil {
+			next.flushes = map[Target]int64{}
+		}
+		for _, t := range b.Targets {
+			next.flushes[t] = e.Seq
+		}
 	case OffsetsDone:
 		next.moving = maps.Clone(s.moving)
 		delete(next.moving, b.Intent)

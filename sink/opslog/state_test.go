@@ -163,6 +163,39 @@ func TestState_Forgotten(t *testing.T) {
 	}
 }
 
+// TestState_FlushRequested: members learn of the newest flush of a topic.
+func TestState_FlushRequested(t *testing.T) {
+	s := &State{}
+	wants := func(a, b int64) {
+		t.Helper()
+		if x, y := s.FlushRequested("a"), s.FlushRequested("b"); x != a || y != b {
+			t.Errorf("%d, %d; want %d, %d", x, y, a, b)
+		}
+	}
+	wants(0, 0)
+	before := s
+	add := func(seq int64, targets ...Target) {
+		t.Helper()
+		raw, err := marshal(Flush{targets})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = s.after(Entry{Seq: seq, Kind: KindFlush, Body: raw})
+	}
+	add(1, Topic("a"))
+	wants(1, 0)
+	add(2, All())
+	wants(2, 2)
+	add(3, Topic("b"))
+	wants(2, 3)
+	if before.FlushRequested("a") != 0 || (*State)(nil).FlushRequested("a") != 0 {
+		t.Error("the state before changed")
+	}
+	if err := (Flush{[]Target{{"a", 1}}}).check(); err == nil {
+		t.Error("a flush of one partition was accepted")
+	}
+}
+
 // TestState_RecheckRequested: the state has the seq of the newest entry that asks members to check a claim again: a
 // recheck, or a move of positions that was or may have been committed.
 func TestState_RecheckRequested(t *testing.T) {

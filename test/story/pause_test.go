@@ -54,6 +54,40 @@ func TestPause_Resume(t *testing.T) {
 	})
 }
 
+// TestFlush_CommitsAtOnce expects that a flush commits the records read before it at once, and that the member reads on. A member
+// that begins later is not concerned.
+func TestFlush_CommitsAtOnce(t *testing.T) {
+	scenario(t, 2, func(t *testing.T, h *story.Harness) {
+		var flushes atomic.Int64
+		h.Every, h.Flushes = time.Hour, func(connector.Partition) int64 { return flushes.Load() }
+		flushes.Store(1) // before the member
+		p := h.Begin(t.Context())
+		p.Member.Assign(joined(h, 0, 1))
+		eventually(t, "initial commit", func() bool { return len(h.Started()) == 2 })
+		h.Broker.Produce(story.Topic, 0, "rrcr", "k")
+		eventually(t, "read", func() bool { return p.Connector.Status().Claims[0].Next == 4 })
+		time.Sleep(time.Minute)
+		if at := h.Position(0); at != 0 || len(p.Connector.Status().Flushes) > 0 {
+			t.Fatalf("position %d, %+v", at, p.Connector.Status().Flushes)
+		}
+		flushes.Store(2)
+		began := time.Now()
+		eventually(t, "committed", func() bool { return h.Position(0) == 4 })
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("committed after %v", took)
+		}
+		if all := p.Connector.Status().Flushes; len(all) != 1 || all[0].Request != 2 || all[0].State != connector.FlushSealed || all[0].Offsets != 4 {
+			t.Errorf("%+v", all)
+		}
+		h.Broker.Produce(story.Topic, 0, "r", "k")
+		eventually(t, "read on", func() bool { return p.Connector.Status().Claims[0].Next == 5 })
+		time.Sleep(time.Minute)
+		if at := h.Position(0); at != 4 {
+			t.Errorf("a flush was done twice: position %d", at)
+		}
+	})
+}
+
 // TestPause_CommitsAtOnce expects that records read before a pause are committed at once, not when the batch is due.
 func TestPause_CommitsAtOnce(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {

@@ -56,6 +56,8 @@ type Harness struct {
 	// Asked returns the number of the newest request of an operator to check a partition again, 0 if there is none. May
 	// be nil.
 	Asked func(connector.Partition) int64
+	// Flushes returns the number of the newest request of an operator to flush a partition's table, 0 for none. May be nil.
+	Flushes func(connector.Partition) int64
 	// LettersBroken becomes [DeadLetters.Broken] of every member.
 	LettersBroken func(step string) error
 	// Twins knows the identities of the records, nil if they have none. Set before Begin.
@@ -221,7 +223,7 @@ func (h *Harness) Begin(ctx context.Context) *Process {
 			UntilCurrent:         h.UntilCurrent,
 			Member:               p.Name,
 		},
-		Group: p.Member, Log: p.Member, Decisions: wishes{paused, h.Allowed, h.Asked}, Logger: logger, Metrics: p.Metrics, Loops: p.Loops,
+		Group: p.Member, Log: p.Member, Decisions: wishes{paused, h.Allowed, h.Asked, h.Flushes}, Logger: logger, Metrics: p.Metrics, Loops: p.Loops,
 		Pools:  connector.Pools{Fetch: p.Member.Memory, Batch: bytepool.New(h.Batch)},
 		Tables: feeds{feed, target, others, p.note},
 		Kafka: reliability.NewGuard("kafka", reliability.Config{
@@ -471,6 +473,7 @@ type wishes struct {
 	paused  func(connector.Partition) *hold.Hold
 	allowed func(topic string) bool
 	asked   func(connector.Partition) int64
+	flushes func(connector.Partition) int64
 }
 
 // Paused implements [intake.Decisions].
@@ -483,6 +486,14 @@ func (w wishes) Paused(p connector.Partition) *hold.Hold {
 
 // FloodAllowed implements [commit.Decisions].
 func (w wishes) FloodAllowed(topic string) bool { return w.allowed != nil && w.allowed(topic) }
+
+// Flushes implements [intake.Decisions].
+func (w wishes) Flushes(p connector.Partition) int64 {
+	if w.flushes == nil {
+		return 0
+	}
+	return w.flushes(p)
+}
 
 // Rechecks implements [intake.Decisions].
 func (w wishes) Rechecks(p connector.Partition) int64 {

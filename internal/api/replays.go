@@ -1,0 +1,266 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"time"
+
+	"sluice/internal/admin"
+	"sluice/sink/opslog"
+)
+
+// A job keeps the first shownRecords records of its request, and refuses texts that are longer than longestText. So the
+// jobs that a member remembers take little memory.
+const (
+	shownRecords = 10
+	longestText  = 1000
+)
+
+// defaultRate is the largest number of dead letters per second of a replay that names no rate.
+const defaultRate = 1000
+
+// replaySelection says which dead letters a replay takes, and how.
+type replaySelection struct {
+	Records []string `json:"records,omitempty"` // at most shownRecords of them in a job
+	Count   int      `json:"record_count,omitempty"`
+	Topic   string   `json:"topic,omitempty"`
+	TopicID string   `json:"topic_id,omitempty"`
+	// Partition and Offset, with Topic, name one dead letter: by its record, or by its own place in a dead-letter topic.
+	Partition *int32   `json:"partition,omitempty"`
+	Offset    *int64   `json:"offset,omitempty"`
+	Code      string   `json:"code,omitempty"`
+	Since     string   `json:"since,omitempty"`
+	Until     string   `json:"until,omitempty"`
+	States    []string `json:"states,omitempty"`
+	Rate      *float64 `json:"rate,omitempty"`
+	Edited    bool     `json:"edited,omitempty"` // with another value
+}
+
+// filter are the fields of a replay that select by more than the topic.
+type filter struct {
+	Code   string   `json:"code"`
+	Since  string   `json:"since"`
+	Until  string   `json:"until"`
+	States []string `json:"states"`
+	Rate   *float64 `json:"rate"`
+}
+
+// finding returns the dead letters to replay. It may read Kafka.
+type finding func(ctx context.Context, a *admin.Access) (admin.LetterSelection, error)
+
+// replay replays the dead letters that the body selects, as a job. It waits for the end of the job as long as the deadline
+// of requests allows.
+func (s *Server) replay(r *request) (answer, error) {
+	var body struct {
+		common
+		filter
+		Records       []string `json:"records"`
+		Topic         string   `json:"topic"`
+		TopicID       string   `json:"topic_id"`
+		Partition     *int32   `json:"partition"`
+		Offset        *int64   `json:"offset"`
+		Value         *string  `json:"value"`
+		ValueEncoding string   `json:"value_encoding"`
+	}
+	if err := r.decode(&body); err != nil {
+		return answer{}, err
+	}
+	value, err := decodeValue(body.Value, body.ValueEncoding)
+	if err != nil {
+		return answer{}, err
+	}
+	selects := replaySelection{
+		Records: body.Records, Topic: body.Topic, TopicID: body.TopicID, Partition: body.Partition, Offset: body.Offset,
+		Code: body.Code, Since: body.Since, Until: body.Until, States: body.States, Rate: body.Rate, Edited: value != nil,
+	}
+	find, err := selects.finding(s)
+	if err != nil {
+		return answer{}, err
+	}
+	if single := body.Offset != nil || len(body.Records) == 1; value != nil && !single {
+		return answer{}, newProblem(codeInvalid, "a value replaces that of one record: name one record")
+	}
+	return s.startReplay(r, body.common, body, selects, find, value, true)
+}
+
+// replayAll replays all dead letters of a topic, or of all topics, that the body selects, as a job.
+func (s *Server) replayAll(r *request) (answer, error) {
+	var body struct {
+		common
+		filter
+		All   bool   `json:"all"`
+		Topic string `json:"-"`
+	}
+	if err := r.decode(&body); err != nil {
+		return answer{}, err
+	}
+	body.Topic = r.URL.Query().Get("topic")
+	if body.All == (body.Topic != "") {
+		return answer{}, newProblem(codeInvalid, `name a topic in the query, such as ?topic=orders-dlq, or send "all": true`)
+	}
+	selects := replaySelection{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States, Rate: body.Rate}
+	q, err := letters{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States}.filtered(s)
+	if err != nil {
+		return answer{}, err
+	}
+	find := func(context.Context, *admin.Access) (admin.LetterSelection, error) { return q, nil }
+	asked := struct {
+		Topic string
+		Body  any
+	}{body.Topic, body}
+	return s.startReplay(r, body.common, asked, selects, find, nil, false)
+}
+
+// decodeValue returns the bytes of an edited value, nil without one.
+func decodeValue(text *string, encoding string) ([]byte, error) {
+	switch {
+	case text == nil && encoding == "":
+		return nil, nil
+	case text == nil:
+		return nil, newProblem(codeInvalid, "value_encoding belongs to value: leave it out, or send a value")
+	case encoding == "":
+		return []byte(*text), nil
+	case encoding != "base64":
+		return nil, newProblem(codeInvalid, `value_encoding is "base64", or left out for text`)
+	}
+	value, err := base64.StdEncoding.DecodeString(*text)
+	if err != nil {
+		return nil, newProblem(codeInvalid, "value is not base64, as value_encoding says")
+	}
+	return value, nil
+}
+
+// finding returns how to find the selected dead letters.
+func (b *replaySelection) finding(s *Server) (finding, error) {
+	of := letters{Records: b.Records, Topic: b.Topic, TopicID: b.TopicID, Code: b.Code, Since: b.Since, Until: b.Until, States: b.States}
+	if b.Offset == nil && b.Partition == nil {
+		q, err := of.selection(s)
+		return func(context.Context, *admin.Access) (admin.LetterSelection, error) { return q, err }, err
+	}
+	switch {
+	case b.Offset == nil || b.Topic == "" || len(b.Records) > 0 || b.Code != "" || b.Since != "" || b.Until != "" || b.States != nil:
+		return nil, newProblem(codeInvalid, "topic, partition and offset name one dead letter: send these three and no other selection")
+	case *b.Offset < 0 || b.Partition != nil && *b.Partition < 0:
+		return nil, newProblem(codeInvalid, "partition and offset are whole numbers from 0")
+	}
+	one := admin.LetterSearch{Topic: b.Topic, Partition: -1, Offset: *b.Offset, TopicID: b.TopicID, Within: s.within}
+	if b.Partition != nil {
+		one.Partition = *b.Partition
+	}
+	named := func(p admin.RecordPlace) admin.LetterSelection {
+		return admin.LetterSelection{Records: []admin.RecordPlace{p}, LetterQuery: admin.LetterQuery{Within: s.within}}
+	}
+	if len(s.config.Sources(b.Topic)) > 0 {
+		return func(ctx context.Context, a *admin.Access) (admin.LetterSelection, error) {
+			found, err := letterAt(ctx, a, one)
+			return named(found.Record), err
+		}, nil
+	}
+	if b.Partition == nil {
+		return nil, newProblem(codeInvalid, "partition is missing: only an offset of a dead-letter topic may stand without it")
+	}
+	return func(context.Context, *admin.Access) (admin.LetterSelection, error) {
+		return named(admin.RecordPlace{Topic: one.Topic, TopicID: one.TopicID, Partition: one.Partition, Offset: one.Offset}), nil
+	}, nil
+}
+
+// startReplay starts the job of a replay, and answers with the job. With wait it waits for the end of the job first, but at
+// most for two thirds of the time that a request may take. The error of a job that ended in that time without any effect is
+// the error of the request. A request that repeats an earlier one under the same Idempotency-Key gets the job of the earlier
+// one, or its entry in the operations log if the job is unknown here.
+func (s *Server) startReplay(r *request, c common, body any, selects replaySelection, find finding, value []byte, wait bool) (answer, error) {
+	by := admin.By{Operator: r.who.name, Reason: c.Reason}
+	if err := by.Check(); err != nil && !c.DryRun {
+		return answer{}, err
+	}
+	q := admin.ReplayQuery{Value: value, Rate: defaultRate}
+	if selects.Rate != nil {
+		q.Rate = *selects.Rate
+	}
+	if q.Rate < 0 {
+		return answer{}, newProblem(codeInvalid, "rate is a number of dead letters per second, or 0 for no limit")
+	}
+	if len(selects.Code) > longestText || len(selects.TopicID) > longestText {
+		return answer{}, newProblem(codeInvalid, "code and topic_id have at most %d bytes", longestText)
+	}
+	once, err := r.once(body)
+	if err != nil {
+		return answer{}, err
+	}
+	if e, err := s.performedElsewhere(r.Context(), once); e != nil || err != nil {
+		a, bad := jsonAnswer(jobAnswer{DryRun: c.DryRun, Entry: e})
+		a.header = map[string]string{"Idempotent-Replayed": "true"}
+		return a, errors.Join(err, bad)
+	}
+	selects.Count = len(selects.Records)
+	selects.Records = slices.Clone(selects.Records[:min(len(selects.Records), shownRecords)])
+	view := jobView{DryRun: c.DryRun, Member: s.Member, Operator: by.Operator, Reason: by.Reason, Selects: selects, Started: s.now().UTC()}
+	j, repeated, err := s.jobs.start(r.Context(), view, once, func(ctx context.Context, j *job) error {
+		by.Once = once
+		return s.runReplay(ctx, j, find, q, by)
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	if wait && !repeated {
+		s.await(r.Context(), j)
+	}
+	v := s.jobs.view(j)
+	if wait && v.State == jobFailed && v.Operation == 0 {
+		return answer{}, j.err
+	}
+	a, err := answerJob(v, c.DryRun)
+	if repeated {
+		a.header["Idempotent-Replayed"] = "true"
+	}
+	return a, err
+}
+
+// performedElsewhere returns the entry of a request with the same key whose job this member does not know, nil if there is
+// none.
+func (s *Server) performedElsewhere(ctx context.Context, once opslog.Once) (*admin.RecordedEntry, error) {
+	if once == (opslog.Once{}) {
+		return nil, nil
+	}
+	if known, err := s.jobs.keyed(once); known || err != nil {
+		return nil, err
+	}
+	a := s.access(true)
+	defer a.Close()
+	return admin.Performed(ctx, a, once)
+}
+
+// await waits until a job has ended, or the request has used two thirds of its time.
+func (s *Server) await(ctx context.Context, j *job) {
+	enough := time.NewTimer(s.within - s.within/3)
+	defer enough.Stop()
+	select {
+	case <-j.done:
+	case <-enough.C:
+	case <-ctx.Done():
+	}
+}
+
+// runReplay plans a replay and, unless it is a dry run, carries it out. It is the work of a job.
+func (s *Server) runReplay(ctx context.Context, j *job, find finding, q admin.ReplayQuery, by admin.By) error {
+	a := s.access(j.view.DryRun)
+	defer a.Close()
+	var err error
+	if q.LetterSelection, err = find(ctx, a); err != nil {
+		return err
+	}
+	p, err := admin.PlanReplay(ctx, a, q)
+	nothing := errors.Is(err, admin.ErrNothingToDo)
+	if err != nil && !nothing {
+		return err
+	}
+	s.jobs.planned(j, p)
+	if nothing || j.view.DryRun {
+		return nil
+	}
+	s.Logger.InfoContext(ctx, "replay job started", "job", j.view.ID, "operator", by.Operator, "reason", by.Reason, "dead_letters", p.Count)
+	_, err = admin.Replay(ctx, a, p, by, func(progress admin.ReplayProgress) { s.jobs.progressed(j, progress) })
+	return err
+}
