@@ -35,6 +35,7 @@ type replaySelection struct {
 	Until     string   `json:"until,omitempty"`
 	States    []string `json:"states,omitempty"`
 	Rate      *float64 `json:"rate,omitempty"`
+	Mode      string   `json:"mode,omitempty"`
 	Edited    bool     `json:"edited,omitempty"` // with another value
 }
 
@@ -45,6 +46,7 @@ type filter struct {
 	Until  string   `json:"until"`
 	States []string `json:"states"`
 	Rate   *float64 `json:"rate"`
+	Mode   string   `json:"mode"`
 }
 
 // finding returns the dead letters to replay. It may read Kafka.
@@ -73,7 +75,7 @@ func (s *Server) replay(r *request) (answer, error) {
 	}
 	selects := replaySelection{
 		Records: body.Records, Topic: body.Topic, TopicID: body.TopicID, Partition: body.Partition, Offset: body.Offset,
-		Code: body.Code, Since: body.Since, Until: body.Until, States: body.States, Rate: body.Rate, Edited: value != nil,
+		Code: body.Code, Since: body.Since, Until: body.Until, States: body.States, Rate: body.Rate, Mode: body.Mode, Edited: value != nil,
 	}
 	find, err := selects.finding(s)
 	if err != nil {
@@ -100,7 +102,7 @@ func (s *Server) replayAll(r *request) (answer, error) {
 	if body.All == (body.Topic != "") {
 		return answer{}, newProblem(codeInvalid, `name a topic in the query, such as ?topic=orders-dlq, or send "all": true`)
 	}
-	selects := replaySelection{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States, Rate: body.Rate}
+	selects := replaySelection{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States, Rate: body.Rate, Mode: body.Mode}
 	q, err := letters{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States}.filtered(s)
 	if err != nil {
 		return answer{}, err
@@ -178,6 +180,13 @@ func (s *Server) startReplay(r *request, c common, body any, selects replaySelec
 	q := admin.ReplayQuery{Value: value, Rate: defaultRate}
 	if selects.Rate != nil {
 		q.Rate = *selects.Rate
+	}
+	switch selects.Mode {
+	case "", "direct":
+	case string(opslog.ByTopic):
+		q.Mode = opslog.ByTopic
+	default:
+		return answer{}, newProblem(codeInvalid, "mode is direct or topic")
 	}
 	if q.Rate < 0 {
 		return answer{}, newProblem(codeInvalid, "rate is a number of dead letters per second, or 0 for no limit")

@@ -88,7 +88,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.text)
 	}
 	// The dead letter at an offset of the dead-letter topic.
-	if v := w.ended(w.replays("replay", `{"topic": "orders-dlq", "offset": 0, "reason": "fixed"}`, "")); v.Rows != 1 {
+	if v := w.ended(w.replays("replay", `{"topic": "orders-dlq", "offset": 0, "mode": "direct", "reason": "fixed"}`, "")); v.Rows != 1 {
 		t.Errorf("%+v", v)
 	}
 	w.Has("orders", map[string][]int64{"orders:0": {0, 1, 2, 3, 4}})
@@ -150,6 +150,9 @@ func TestReplay_Refused(t *testing.T) {
 		{"replay", `{"records": ["orders:0@1"], "value": "{}", "value_encoding": "base64", "reason": "x"}`, codeInvalid},
 		{"replay", `{"records": ["orders:0@1"], "value_encoding": "base64", "reason": "x"}`, codeInvalid},
 		{"replay", `{"records": ["orders:0@1"], "rate": -1, "reason": "x"}`, codeInvalid},
+		{"replay", `{"records": ["orders:0@1"], "mode": "both", "reason": "x"}`, codeInvalid},
+		{"replay", `{"records": ["orders:0@1"], "mode": "topic", "reason": "x"}`, codeInvalid}, // ops.replay_secret_file is not set
+		{"replay-all?topic=orders", `{"mode": "both", "reason": "x"}`, codeInvalid},
 		{"replay", `{"records": ["orders:0@1"], "topic_id": "` + strings.Repeat("x", 1001) + `", "reason": "x"}`, codeInvalid},
 		{"replay", `{"records": ["orders:0@2"], "reason": "x"}`, codeNotFound},
 		{"replay", `{"topic": "orders-dlq", "offset": 99, "reason": "x"}`, codeNotFound},
