@@ -63,6 +63,7 @@
 //	reader       the goroutine that owns the claims of a member: it fetches, enqueues and seals
 //	lane         a goroutine that decodes
 //	writer       the goroutine of one table that decides and commits its batches, and reads positions
-//	backpressure stops enqueueing to the lanes while too many records are queued
+//	backpressure stops the reading of records that have no room: of the lanes, whose queue is full (the type
+//	             lane.Backpressure); of a table, whose next batch is full while one commits; or in the batch pool
 //	class        the kind of an error: transient, poison, fatal, fenced, canceled
 package connector

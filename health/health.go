@@ -16,7 +16,8 @@ type Report struct {
 	Member   string // the name of the process that reports
 	// Joined is true while the member has a generation of the group.
 	Joined bool
-	// Resumed is true once every claim of the member has its position from the table, or is held.
+	// Resumed is true while every claim of the member has its position from the table, or is held. It becomes false
+	// again for a new claim, and for claims that read their position again.
 	Resumed bool
 	// Draining is true from the first signal to stop.
 	Draining bool

@@ -77,7 +77,7 @@ type gap struct {
 	scope      idempotency.Scope
 	through    int64 // the offset up to which the store has the window
 	from, next int64
-	// Newest is the partition's newest timestamp, Never if it has no rows. since is the oldest time in its window.
+	// newest is the partition's newest timestamp, Never if it has no rows. since is the oldest time in its window.
 	newest, since int64
 }
 

@@ -300,8 +300,9 @@ func (n *namedStore) Remember(ctx context.Context, s idempotency.Scope, from, ne
 	return n.Store.Remember(ctx, s, from, next, entries)
 }
 
-// meddled is a store that is reset at the start of the first resets calls of Seen, as if another member did it between
-// this member's check of the window and its look-up.
+// meddled is a store that another member seems to change: the first calls of Seen, as many as the field resets says,
+// reset the window before they look anything up. So the reset falls between this member's check of the window and its
+// look-up.
 type meddled struct {
 	idempotency.Store
 	resets int

@@ -24,8 +24,8 @@ type Format struct {
 	New  func(Options) connector.Decoder
 }
 
-// Formats returns all formats, the default first. A new format is a file with its decoder, a line here and a test that
-// runs decodetest.Run; the configuration takes the names from here.
+// Formats returns all formats, the default first. A new format is a file with its decoder, a line here and samples in
+// TestFormats, which runs decodetest.Run on each format. The configuration takes the names from here.
 func Formats() []Format {
 	return []Format{
 		{FormatJSON, func(o Options) connector.Decoder {

@@ -46,12 +46,15 @@ var reasons = [...]string{
 // String returns the stable text.
 func (r Reason) String() string { return reasons[r] }
 
-// Codes returns every code of a record that cannot become a row, each once: the reasons of this package and those of
-// [deadletter.Reasons]. The list is closed; docs/reason-codes.md explains each code.
+// Codes returns every code of a dead letter, each once: the reasons of this package and those of [deadletter.Reasons].
+// The list is closed; docs/reason-codes.md explains each code. [NotALetter] is not in it, since a record with that code
+// holds its partition and becomes no dead letter.
 func Codes() []deadletter.Reason {
 	codes := deadletter.Reasons()
-	for r := NoValue; r < UnknownField; r++ {
-		codes = append(codes, deadletter.Reason(r.String()))
+	for r := NoValue; int(r) < len(reasons); r++ {
+		if r != UnknownField { // deadletter.Reasons has it
+			codes = append(codes, deadletter.Reason(r.String()))
+		}
 	}
 	return codes
 }

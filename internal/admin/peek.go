@@ -51,8 +51,8 @@ func shownBytes(b []byte) (text *string, encoding string) {
 	return new(base64.StdEncoding.EncodeToString(b)), "base64"
 }
 
-// Peek returns the record at an offset of a partition, and why it cannot become a row. It returns an error of
-// [fail.KindFound] if there is no record at the offset.
+// Peek returns the record at an offset of a partition. Its Problem says why the record cannot become a row, "" if it can.
+// If there is no such record, or it cannot be read, the error is of [fail.KindFound].
 func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*PeekedRecord, error) {
 	cfg := a.Config
 	if _, meant, _ := cfg.Route(place.Topic); !meant {

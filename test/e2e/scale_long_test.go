@@ -26,7 +26,8 @@ const (
 	scalePartitions = 4
 	scaleRound      = 2 // records of each partition in a round
 	scaleLasts      = 30 * time.Minute
-	// scaleLimit is memory.limit, large enough for so many tables; scaleResident is 15 % more.
+	// scaleLimit is the memory.limit, large enough for all tables. scaleResident is the most resident memory that a
+	// member may take: 15 % above the limit.
 	scaleLimit    = "512MiB"
 	scaleResident = 589 << 20
 	// scaleVerified is the number of topics for which each record is compared with its row.

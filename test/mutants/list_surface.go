@@ -98,7 +98,7 @@ var ofSurface = []mutant{
 		file: "internal/api/routes.go",
 		old:  `ofLetters(http.MethodPost, "dlq/replay", starting, (*Server).replay)`,
 		new:  `route{http.MethodPost, "dlq/replay", tokens.Operator, starting, nil, (*Server).replay}`,
-		pkg: "./internal/api", test: "^TestRoutes$",
+		pkg:  "./internal/api", test: "^TestRoutes$",
 	},
 	{
 		name: "the dry run of a replay makes rows",

@@ -17,8 +17,8 @@ import (
 	"sluice/test/story"
 )
 
-// judgeLetters expects that only bad records have letters, and that each range counts the bad records that it passes as
-// letters. It does not check that every bad record has a letter: judge does.
+// judgeLetters expects that only bad records have dead letters, and that the field Letters of each range is the number of
+// bad records in the range. It does not check that every bad record has a letter: judge does.
 func judgeLetters(t *testing.T, h *story.Harness, ranges []connector.Range, s uint64) {
 	t.Helper()
 	for _, p := range h.Broker.Partitions(story.Topic) {
