@@ -87,7 +87,7 @@ func (a *Access) requestHolds(ctx context.Context, topic string, members []strin
 	others := requestRegistered(ctx, a, each, registeredTransport())
 	asking.Wait()
 	known := map[string]bool{}
-	all = slices.DeleteFunc(append(all, others.sources...), func(l *sourceResult) bool {
+	all = slices.DeleteFunc(slices.Concat(all, others.sources), func(l *sourceResult) bool {
 		again := l.id != "" && known[l.id]
 		known[l.id] = true
 		return again

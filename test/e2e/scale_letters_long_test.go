@@ -92,7 +92,7 @@ func (s *letterScale) measures(command string, change setting, args ...string) (
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = p.Kill() })
-	peak := s.watch(s.ctx, p, 4*patience)
+	peak, _ := s.watch(s.ctx, p, 4*patience)
 	took := time.Since(began)
 	if got := p.ExitCode(); got != 0 {
 		s.t.Fatalf("%s: exit code %d: %s", command, got, p.Tail())

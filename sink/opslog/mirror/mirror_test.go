@@ -398,7 +398,10 @@ func TestMirror_Wiped(t *testing.T) {
 func TestMirror_Diverged(t *testing.T) {
 	other := func(s *scene, n int) { // the copies of another log
 		s.write(n)
-		for e := range s.log.Entries(s.Context(), 1) {
+		for e, err := range s.log.Entries(s.Context(), 1) {
+			if err != nil {
+				s.Fatal(err)
+			}
 			s.table.copies = append(s.table.copies, e)
 		}
 		s.store, s.written = objstore.NewMem(), 100

@@ -104,7 +104,7 @@ func (s *Store) do(ctx context.Context, what string, op func(context.Context) er
 	if err == nil || errors.Is(err, mirror.ErrMoved) {
 		return err
 	}
-	return fmt.Errorf("Postgres: %s: %w", what, postgres.Classified(err))
+	return fmt.Errorf("copies of the operations log in Postgres: %s: %w", what, postgres.Classified(err))
 }
 
 func (s *Store) try(ctx context.Context, op func(context.Context) error) error {
@@ -200,7 +200,7 @@ func asciiJSON(body []byte) string {
 	for _, c := range strings.ToValidUTF8(string(body), "\uFFFD") {
 		switch {
 		case c < 0x80:
-			b.WriteByte(byte(c))
+			b.WriteRune(c)
 		case c < 0x10000:
 			fmt.Fprintf(&b, `\u%04x`, c)
 		default:
