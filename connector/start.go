@@ -18,7 +18,7 @@ type StartPolicy string
 const (
 	StartEarliest StartPolicy = "earliest" // the first record that the log still has
 	StartLatest   StartPolicy = "latest"   // the last stable offset, which is after every record committed by now
-	// The first record whose timestamp is at least a given time; if there is none, as latest.
+	// StartTimestamp is the first record whose timestamp is at least a given time; if there is none, as latest.
 	StartTimestamp StartPolicy = "timestamp"
 	StartExplicit  StartPolicy = "explicit" // offsets from the configuration
 )

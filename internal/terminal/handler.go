@@ -45,7 +45,7 @@ func colours(env func(string) (string, bool)) bool {
 // The parts of a line of the log on a terminal.
 const (
 	messageWidth = 24 // attributes begin at this column
-	// longer values are shown without their middle, because the cause of an error is at its end
+	// A value longer than maxShown is shown without its middle, because the cause of an error is at its end.
 	maxShown  = 120
 	shownHead = 80
 	shownTail = 40

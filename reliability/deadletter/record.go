@@ -29,7 +29,7 @@ type Envelope string
 
 // The envelopes.
 const (
-	// The dead letter is in headers after the record's own; key, value and headers of the record stay unchanged.
+	// EnvelopeHeaders means that the dead letter is in headers after the record's own; key, value and headers of the record stay unchanged.
 	EnvelopeHeaders Envelope = "headers"
 	EnvelopeJSON    Envelope = "json" // the dead letter is in the value, which is [Letter.JSON]; the key stays unchanged
 )
