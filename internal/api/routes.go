@@ -9,7 +9,8 @@ import (
 
 const prefix = "/internal/v1/"
 
-// kind says what a request costs. The number of requests at a time is bounded for each kind.
+// kind groups requests by what they need: only memory, Kafka or the store, a write, a job, or a profile. places bounds
+// how many requests of each kind run at a time.
 type kind int
 
 const (

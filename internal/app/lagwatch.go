@@ -184,9 +184,9 @@ func (w *lagWatch) found() *lagFindings {
 	return w.latest.Load()
 }
 
-// of returns the progress of a claim in its table, with the verdict of the last poll. The end offset is the greater one
-// of two: that of the last poll and that of the claim's last fetch. A held claim does not fetch, so for a held claim
-// that of the poll counts alone, if it is known.
+// of returns the progress of a claim in its table, with the verdict of the last poll. The end offset is the greater
+// one of that of the last poll and that of the claim's last fetch. For a held claim, which does not fetch, it is that
+// of the poll, or that of the last fetch if the poll has none.
 func (f *lagFindings) of(c connector.ClaimStatus) health.Partition {
 	p := health.Partition{Topic: c.Partition.Topic, ID: c.Partition.ID, Position: c.Position, End: c.End, Table: c.Table}
 	if f == nil {
