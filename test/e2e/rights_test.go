@@ -19,13 +19,13 @@ import (
 	"sluice/test/lab"
 )
 
-// s3Rights are the actions that docs/security.md allows, by the places below storage.url.
+// s3Rights is the table of S3 rights in docs/security.md. Each row allows some actions on the keys that place matches.
 type s3Rights []struct {
 	place   *regexp.Regexp
 	actions []string
 }
 
-// readS3Rights reads the table of rights in S3.
+// readS3Rights reads s3Rights from docs/security.md. It fails the test if the page misses a place.
 func readS3Rights(t *testing.T) (rights s3Rights) {
 	t.Helper()
 	root, err := lab.Root()
@@ -64,7 +64,8 @@ func readS3Rights(t *testing.T) (rights s3Rights) {
 	return rights
 }
 
-// action returns the action that a request needs, and the key or the prefix that it is about.
+// action returns the S3 action that a request needs, such as s3:GetObject. key is the key of the object, or the prefix
+// of a list. For a method that no right is about, name is the method.
 func action(r *http.Request) (name, key string) {
 	_, key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch {

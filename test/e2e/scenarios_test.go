@@ -103,7 +103,8 @@ func TestInvalidMessageSchema(t *testing.T) {
 	// 5. The records after them become rows. 3. The position passes the bad records.
 	s.awaitRows(4000)
 	s.awaitPosition(0, s.ledger.Ends()[0])
-	// 2. The error is not retriable: no breaker counted it, and no record was retried, as the dead letters show.
+	// 2. The error is not retriable: no breaker changed its state. The dead letters below show that no record was
+	// retried.
 	if n := m.metric("sluice_breaker_changes_total"); n != 0 {
 		t.Errorf("breakers changed %v times, want none", n)
 	}
