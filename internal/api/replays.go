@@ -28,8 +28,8 @@ type replaySelection struct {
 	Topic   string   `json:"topic,omitempty"`
 	TopicID string   `json:"topic_id,omitempty"`
 	// Partition and Offset together with Topic name one dead letter. If Topic is a dead-letter topic, they are the place
-	// of the dead letter in it; otherwise they are the place of its record in Topic. Both are nil if the replay selects
-	// in another way.
+	// of the dead letter in it, and Partition may be nil; otherwise they are the place of its record in Topic. Both are
+	// nil if the replay selects in another way.
 	Partition *int32   `json:"partition,omitempty"`
 	Offset    *int64   `json:"offset,omitempty"`
 	Code      string   `json:"code,omitempty"`

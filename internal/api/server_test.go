@@ -479,8 +479,8 @@ func TestServer_Metrics(t *testing.T) {
 	}
 }
 
-// TestServer_Flushes: the list has what became of each request to flush, with the batch that this member sealed for
-// it, or the state nothing if there was nothing to seal.
+// TestServer_Flushes: the list has, for each table, what became of the newest request to flush it: the batch that this
+// member sealed for it, or the state nothing if there was nothing to seal.
 func TestServer_Flushes(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", withTokens)
 	got := w.send(try{method: http.MethodGet, path: prefix + "flush", token: "viewer"})

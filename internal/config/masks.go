@@ -122,8 +122,8 @@ func (f filled) hide(text string) string {
 	return text
 }
 
-// shows reports whether a text still has a word of the value after hide, because the text may quote a part of the
-// value.
+// shows reports whether a text still has a word of the value after hide has replaced the whole value: the text may
+// quote only a part of it.
 func (f filled) shows(text string) bool {
 	text = strings.ReplaceAll(text, "${"+f.variable+"}", "")
 	for word := range strings.FieldsFuncSeq(f.value, func(r rune) bool { return !strings.ContainsRune(letters+digits, r) }) {

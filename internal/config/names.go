@@ -70,7 +70,8 @@ func nearest(name string, here, everywhere []string) string {
 	return ""
 }
 
-// Distance returns the number of inserted, deleted, replaced and swapped bytes between two names.
+// Distance returns how many bytes must be inserted, deleted, replaced or swapped to make one name from the other. If a
+// name is longer than 64 bytes, it returns 64.
 func Distance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64

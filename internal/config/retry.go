@@ -18,7 +18,8 @@ const (
 	maxPauses              = 100
 )
 
-// pauses returns a value for a list of durations. The list may be empty, and may have equal durations.
+// pauses returns the [value] of a key that takes a list of durations. The list may be empty, and durations in it may
+// be equal.
 func pauses(p *[]time.Duration) value {
 	allowed := fmt.Sprintf("list of durations from %s to %s", FormatDuration(minPause), FormatDuration(longestPause))
 	return value{

@@ -45,9 +45,9 @@ func (l *loader) feeders() (all []feeder) {
 	return all
 }
 
-// checkTables compares each entry with all earlier ones that may feed the same table: they must agree on the settings
-// of the table. It also refuses a table inside of another one. It compares with all earlier entries, because a pattern
-// may share tables with two entries that share none.
+// checkTables compares each entry with all earlier ones. Entries that may feed the same table must agree on the
+// settings of the table, and no table may be inside another one. A pattern may share tables with two entries that have
+// no table in common, so a comparison with one of them is not enough.
 func (l *loader) checkTables() {
 	all := l.feeders()
 	differs := make([]bool, len(all))
@@ -64,8 +64,9 @@ func (l *loader) checkTables() {
 	}
 }
 
-// perhaps reports whether a and b, a letter table and the table of a pattern, are equal only for a topic with the name
-// of the letter table. Then the dead letters get the table, and [Config.Route] refuses the topic once it exists.
+// perhaps reports whether a and b are a letter table and the tables of a pattern which are equal only if a topic has
+// the name of the letter table. Such a pair is no problem: the dead letters get the table, and [Config.Route] refuses
+// the topic if it ever exists.
 func perhaps(a, b feeder) bool {
 	if b.letters {
 		a, b = b, a
