@@ -29,7 +29,8 @@ type Poison struct {
 	spoil func(rec *Record)
 }
 
-// UnknownField is the code of records that become rows, those of their Order, once unknown fields are ignored.
+// UnknownField is the code of records whose only fault is an unknown field. Once unknown fields are ignored, each
+// becomes the row in its Order.
 const UnknownField = "unknown_field"
 
 // Poisons are all kinds of poison. Several kinds may have the same code.

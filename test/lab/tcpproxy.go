@@ -108,7 +108,8 @@ func (p *TCPProxy) pass(client net.Conn) {
 	delete(p.conns, server)
 }
 
-// keep registers connections for Cut. It returns false if the proxy was cut meanwhile.
+// keep registers connections, so that Cut closes them. It returns false if Cut was called before; then the caller must
+// close them.
 func (p *TCPProxy) keep(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

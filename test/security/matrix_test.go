@@ -105,8 +105,8 @@ func (w *securedBroker) arrives(t *testing.T, c cell) {
 	}
 }
 
-// named expects commands to name the fault, and a running connector to have a hold kafka_denied that names it, without
-// the password in the log.
+// named expects the commands `offsets show` and `check` to fail with a text that names the fault. A running connector
+// must have a hold kafka_denied whose detail names the fault, and its log must not contain the password.
 func (w *securedBroker) named(t *testing.T, c cell) {
 	t.Helper()
 	topic := "topic-of-nobody"
