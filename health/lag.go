@@ -23,8 +23,8 @@ type LagStatus struct {
 // Rules").
 type Verdict string
 
-// The verdicts about a partition. It moves if its position rises, or if rows are added to those on their way to the
-// table while the commit of those rows is not overdue.
+// The verdicts about a partition. A partition moves if its position rises or, unless the commit of its rows is overdue,
+// if further records of it are decoded.
 const (
 	VerdictOK     Verdict = "OK"
 	VerdictWarn   Verdict = "WARN"   // the partition moves, and over a whole window its lag never shrinks

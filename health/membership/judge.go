@@ -20,7 +20,7 @@ const (
 	Idling = 5 * time.Minute
 	// Stopping is the time in the status SHUTTING_DOWN after which a member is reported.
 	Stopping = 2 * time.Minute
-	// Forget is how long a missing member stays in the list of members.
+	// Forget is how long after its last heartbeat a member without a registration stays in the list of members.
 	Forget = time.Hour
 )
 

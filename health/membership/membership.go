@@ -31,9 +31,9 @@ type Beat struct {
 	Status Status
 	// Idle is how long ago the member last fetched a record, negative if it never did.
 	Idle time.Duration
-	// Lag is the sum over its partitions in offsets, -1 if unknown.
+	// Lag is the sum of the lags of the member's partitions in offsets, -1 if unknown.
 	Lag int64
-	// TTL is how long the registration is valid without another heartbeat. Stores keep milliseconds.
+	// TTL is how long the registration is valid without another heartbeat. Stores keep it in whole milliseconds.
 	TTL time.Duration
 	// Address is where other machines reach the member's /health, as http://host:port; "" if they do not. What a store
 	// returns has passed [CheckAddress].
@@ -42,7 +42,7 @@ type Beat struct {
 
 // Member is a member as the store knows it at the time of its answer. Durations are by the store's clock.
 type Member struct {
-	// Beat is the member's last heartbeat. Only Idle is as of now: it grows with Age.
+	// Beat is the member's last heartbeat. Its field Idle is not that of the heartbeat but as of now: it includes Age.
 	Beat
 	// Registered is true while its registration exists. It is false once the TTL is over or the registration was
 	// removed: the Member then comes from the last-seen index.

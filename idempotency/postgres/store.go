@@ -88,8 +88,9 @@ func open(ctx context.Context, config *pgxpool.Config, retry Retry) (*Store, err
 	return &Store{pool: pool, tables: tables, retry: retry, ready: new(atomic.Bool)}, nil
 }
 
-// tables describes the tables of a store. Tables that exist without goose have the columns of the first version. A row
-// without a scope is another program's: it shares the table and would take our records for events of its own.
+// tables describes the tables of a store. Tables that exist without goose have the columns of the first version. If a
+// row has no scope, another program uses the table, and the store refuses it: that program would take the records of
+// Sluice for events of its own.
 func tables() (*postgres.Tables, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -109,7 +110,7 @@ func tables() (*postgres.Tables, error) {
 // Close ends the connections.
 func (s *Store) Close() { s.pool.Close() }
 
-// For implements [idempotency.Store]. The result shares the connections of s: only s is closed.
+// For implements [idempotency.Store]. The result shares the connections of s, so it is not closed itself.
 func (s *Store) For(batch string) idempotency.Store {
 	of := *s
 	of.about = []any{"batch_id", batch}

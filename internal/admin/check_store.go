@@ -20,8 +20,8 @@ type checkedTable struct {
 	known    bool // true if the table was read; if not, snapshot is empty
 }
 
-// storage runs the self-test of the store, and reports whether later checks can read from it, which they can if it is
-// only unsafe for commits. A local directory that does not exist yet counts as an empty store.
+// storage runs the self-test of the store, and reports whether later checks can read from the store. They can also read
+// from a store that is unsafe for commits. A local directory that does not exist yet counts as an empty store.
 func (k *checks) storage(ctx context.Context) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()

@@ -74,7 +74,8 @@ func TestRecord_KeyOfSeveralEntries(t *testing.T) {
 	}
 }
 
-// TestLetterBook_Bound counts the memory of dead letters. Copies take none.
+// TestLetterBook_Bound: copies of one dead letter take no memory. A book is full once the entries of different dead
+// letters reach its bound.
 func TestLetterBook_Bound(t *testing.T) {
 	const bound = 4000
 	book := newLetterBook(bound)
@@ -155,7 +156,7 @@ func TestLetterBook_EqualsMap(t *testing.T) {
 	}
 }
 
-// TestFirstLetters compares the first ones with those of a sorted list.
+// TestFirstLetters: firstLetters keeps the first n of many dead letters, as a sort of all of them would.
 func TestFirstLetters(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	of := &sourceLetters{letters: make([]foundLetter, 10_000)}

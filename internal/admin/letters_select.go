@@ -56,8 +56,8 @@ type chosenLetters struct {
 }
 
 // choose reads the selected dead letters with their states, and returns those in an accepted state. If the selection
-// names records, it refuses a record without a dead letter, and one whose dead letter is in another state. A dead
-// letter in the state already, which the action itself would set, is only left out.
+// names records, choose returns an error if one of them has no dead letter, or a dead letter in another state. Only the
+// state in already, which the action would set, causes no error: such a dead letter is left out.
 func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reader, already LetterState, accepted ...LetterState) (*chosenLetters, error) {
 	scope, err := q.scope(ctx, a)
 	if err != nil {

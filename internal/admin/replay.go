@@ -218,8 +218,8 @@ func newRehearsal(ctx context.Context, a *Access, tables []*Table, topic string)
 	return r, nil
 }
 
-// tryRow reports whether a record becomes a row, or why it cannot. Without a row and an error, the topic makes no rows
-// of such records.
+// tryRow reports whether a record becomes a row; err says why it cannot. If row is false and err is nil, the topic
+// makes no rows of such records.
 func (h *rehearsal) tryRow(r *replay.Record) (row bool, err error) {
 	row, err = h.topic.TryRow(h.builder, r)
 	if h.builder.Rows() >= 1000 || errors.Is(err, connector.ErrChunkFull) {

@@ -20,11 +20,12 @@ import (
 	"sluice/health/membership"
 )
 
-// Server is the server of the stores of one test. No other test uses it, or at least not the same scopes.
+// Server is a database server, or its imitation in memory, in which one test opens stores. No other test uses it, or at
+// least not the same scopes.
 type Server struct {
 	// Open opens one more store.
 	Open func(t *testing.T, s membership.Scope) membership.Store
-	// Pass lets the server's clock continue. On a real server it waits.
+	// Pass moves the server's clock forward by d. For a real server it waits that long.
 	Pass func(d time.Duration)
 	// Unit is the unit of time of the tests: short, but longer than a few requests take.
 	Unit time.Duration
@@ -468,7 +469,8 @@ func hostileNames(f *fixture) {
 	}
 }
 
-// addresses: an address is stored, changes, ends, and outlives the registration.
+// addresses: each heartbeat replaces the address of its member, also by none. After the registration has expired, the
+// member still has the last address.
 func addresses(f *fixture) {
 	b := beat("a")
 	for i, address := range []string{"", "http://10.1.2.3:8080", "https://[fd00::2]:8443", "", "http://pod-7.sluice.svc:8080"} {
@@ -486,7 +488,7 @@ func addresses(f *fixture) {
 	}
 }
 
-// hostileAddresses: an address that must not be requested is not returned, and the member still is.
+// hostileAddresses: if an address must not be requested, Members returns the member without it.
 func hostileAddresses(f *fixture) {
 	f.beats(f.store, membership.Beat{ID: "good", Status: membership.Running, Idle: -1, Lag: -1, TTL: long, Address: "http://10.1.2.3:8080"}, true)
 	for i, address := range []string{

@@ -123,9 +123,9 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// Beat implements [membership.Store]. A registration that was not renewed in time does not count, even before a sweep
-// removes it. A lock of the transaction orders the heartbeats of one member, so that each sees what the one before it
-// wrote.
+// Beat implements [membership.Store]. fresh is also true if the registration was not renewed in time and no sweep has
+// removed it yet. A lock of the transaction orders the heartbeats of one member, so that each sees what the one before
+// it wrote.
 func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
 	var idle, lag *int64
 	if b.Idle >= 0 {
@@ -274,7 +274,8 @@ func since(microseconds int64) time.Duration {
 	return max(0, time.Duration(microseconds)*time.Microsecond)
 }
 
-// Sweep implements [membership.Store]. Operators have the same function without arguments, for all groups at once.
+// Sweep implements [membership.Store]. It calls the SQL function cleanup_stale_consumers for its scope. Operators can
+// call that function without arguments, for all scopes at once.
 func (s *Store) Sweep(ctx context.Context, forget time.Duration) (swept int, err error) {
 	err = s.do(ctx, "sweep", func(ctx context.Context) error {
 		if err := s.pool.QueryRow(ctx, "SELECT cleanup_stale_consumers($1, $2)", s.scope.Pipeline, s.scope.Group).Scan(&swept); err != nil {

@@ -248,7 +248,8 @@ func TestBounds(t *testing.T) {
 	if listed, registered, err := list(); !errors.Is(err, membership.ErrForeign) || len(err.Error()) > 500 || listed != members || registered != members {
 		t.Errorf("an id of 100 KiB: %d members, %d registered, %.600v", listed, registered, err)
 	}
-	// Each of these registrations is within its bound, but all together are not.
+	// Each of these registrations is within its bound, but all together are too large for one reply: some members are
+	// listed, and Members returns an error.
 	for i := range members {
 		s.put(fmt.Sprint("worker:connector:m", i), strings.Repeat("x", membership.MaxRegistration))
 	}

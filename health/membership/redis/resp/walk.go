@@ -124,7 +124,8 @@ func (w *walker) begin(kind byte) error {
 		return fmt.Errorf("%w: %q where a value begins", ErrMalformed, kind)
 	}
 	if kind == '|' {
-		// go-redis counts attributes within an attribute in another way, and recurses for an attribute after another.
+		// An attribute must not begin before the value of another attribute has ended: go-redis would divide nested
+		// attributes into other values, and would recurse for each attribute that directly follows another.
 		if w.attribute > 0 {
 			return fmt.Errorf("%w: an attribute within another", ErrMalformed)
 		}
