@@ -16,7 +16,8 @@ func sample() (t Tables, first, columns []string) {
 	return Tables{Latest: 2, Columns: columns, First: first, Unnoted: columns, Functions: []string{"f/0"}}, first, columns
 }
 
-// TestFound: for each state of the database, the tables count as foreign, lost or current.
+// TestFound: foreign, lost and current give the expected results for each state of the database: tables that are
+// missing, whole, of an earlier or later version, partly dropped, or of another program.
 func TestFound(t *testing.T) {
 	tables, first, columns := sample()
 	both, function := []string{"a", "b"}, []string{"f/0"}

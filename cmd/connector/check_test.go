@@ -28,7 +28,7 @@ import (
 func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines []string, all []admin.Finding) {
 	t.Helper()
 	timeout := "5s"
-	// The command may take longer, because all servers respond, even on a slow machine.
+	// With these exit codes all servers respond. The long time limit is for slow machines.
 	if wantCode == exitOK || wantCode == exitFound {
 		timeout = "5m"
 	}
@@ -152,7 +152,8 @@ func TestCheck_Paused(t *testing.T) {
 	}
 }
 
-// TestCheckPrints expects the text output of check.
+// TestCheckPrints: the text output of check has a line for each finding, in columns. The hint of a finding is on the
+// next line. Characters that control a terminal are escaped.
 func TestCheckPrints(t *testing.T) {
 	findings := []admin.Finding{
 		{Status: admin.StatusOK, Area: "broker", Subject: "a:9092", Text: "cluster c, plaintext"},

@@ -18,8 +18,9 @@ import (
 // archiving is strictTopic with a letter table.
 const archiving = `topics: {orders: {unknown_fields: dead_letter, bad_records: dead_letter, dead_letters: {hold_above: 100%}}}`
 
-// newArchive returns a lake with ten records, whose odd ones are dead letters 0 to 4 in topic and letter table, and with
-// dead letter 5: a newer copy of that of record 9, whose value is in the bucket.
+// newArchive returns a lake with ten records. Those at odd offsets are dead letters, at offsets 0 to 4 of the
+// dead-letter topic and in the letter table. At offset 5 is a newer dead letter of the last record; its value, large,
+// is in the bucket. corrected is the same lake with unknown fields ignored.
 func newArchive(t *testing.T) (l, corrected *lake, large []byte) {
 	t.Helper()
 	l = newLake(t, archiving)

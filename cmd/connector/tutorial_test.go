@@ -462,8 +462,8 @@ type evolving struct {
 	table string
 }
 
-// runs produces records, runs a member until it is current with this schema, and returns the reasons and details of the
-// remaining holds.
+// runs produces records, and runs a member until it is current; ddl is the schema in its configuration. It returns the
+// reasons and details of the holds that remain.
 func (e *evolving) runs(ddl string, records ...string) (details []string) {
 	e.T.Helper()
 	for _, r := range records {

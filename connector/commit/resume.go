@@ -32,7 +32,7 @@ type resolver struct {
 	committer *committer                 // makes initial commits
 	window    *window                    // nil if the table declares no identity
 	start     map[string]connector.Start // the start of each topic
-	// The rows that searches have found of partitions without a position, which are held for that.
+	// Says for which partitions without a position a search has found rows in the table. These partitions are held.
 	rows map[connector.RowsOf]rowsFound
 	ends map[connector.Partition]int64 // the log ends of all partitions of the topics when Measure was first requested
 }
@@ -266,7 +266,7 @@ func (k *kafka) topic(ctx context.Context, name string) (topic connector.Topic, 
 	return topic, err
 }
 
-// positionsAt returns positions with which bounds reads the log ends and judges no position.
+// positionsAt returns positions without an offset. For these, bounds only reads the log ends of the partitions.
 func positionsAt(partitions []connector.Partition) []connector.Position {
 	at := make([]connector.Position, len(partitions))
 	for i, p := range partitions {
@@ -295,8 +295,8 @@ func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connec
 	return bounds, err
 }
 
-// boundsError returns the [hold.Error] of a partition whose bounds are unknown; err is the error of bounds. It returns
-// nil if the bounds are known or the partition no longer exists.
+// boundsError returns why the bounds of a partition are unknown: a [hold.Error], or Canceled. err is the error that
+// bounds returned. boundsError returns nil if the bounds are known or the partition no longer exists.
 func boundsError(err error, p connector.Partition) error {
 	var unread *connector.UnreadError
 	if !errors.As(err, &unread) {

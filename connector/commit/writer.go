@@ -13,7 +13,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Config is shared by the writers of all tables.
+// Config has what the writers of all tables of a member share: its names, adapters, pools, channels and metrics.
 type Config struct {
 	Pipeline, Member string
 	Group            connector.Group

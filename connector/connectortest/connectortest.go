@@ -14,7 +14,7 @@ func Partition(id int32) connector.Partition {
 	return connector.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: id}
 }
 
-// Schema is a schema that rows of every other schema fit, or none if Err is set.
+// Schema is a schema that the rows of any schema fit if Err is nil, and that the rows of no schema fit otherwise.
 type Schema struct{ Err error }
 
 // Fits returns Err.

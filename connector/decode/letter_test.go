@@ -290,7 +290,8 @@ func checkTimes(t *rapid.T, l deadletter.Letter, got map[string]any) {
 	}
 }
 
-// TestDeadLetters_LinkedRecord: the row has the link to the object that holds the record.
+// TestDeadLetters_LinkedRecord: if a value is in an object of the bucket, the row of the dead letter has the link to
+// that object, and a null value.
 func TestDeadLetters_LinkedRecord(t *testing.T) {
 	l := deadletter.Letter{
 		Source:    idempotency.Coordinates{Partition: idempotency.Partition{Cluster: "c", Topic: "orders", ID: 1}, Offset: 7},

@@ -103,9 +103,9 @@ type progress struct {
 }
 
 // pass notes that every offset before next was enqueued or skipped. epoch is the leader epoch of the last record batch
-// before next, and holds for positions after first: the offset of the first enqueued record, or next - 1 at the end of
-// a fetch result. For positions after the old next up to first the epoch is unknown, because control records of either
-// epoch or no records may lie there.
+// before next. It holds for positions after first, which is the offset of the first enqueued record, or next - 1 at the
+// end of a fetch result. From the old next up to first the epoch is unknown, because control records of either epoch or
+// no records may lie there.
 func (c *claim) pass(next int64, epoch int32, first int64) {
 	if c.epoch != epoch {
 		c.earlier = append(c.earlier, plan.EpochUntil{Epoch: c.epoch, Until: c.next})

@@ -61,8 +61,8 @@ func batchAttrs(o *commit.Outcome) []any {
 	return []any{"batch_id", o.Barrier.ID}
 }
 
-// committed applies a successful commit. It also holds the claims that the plan ends at a bad record or flood, and lets
-// claims leave whose records failed locally.
+// committed applies a successful commit. It holds the claims that have a hold in the plan, because of a bad record or a
+// flood. It ends the sessions of the claims whose records failed locally.
 func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 	p := o.Plan
 	claims, batch := t.sealed.Claims, t.sealed.ID

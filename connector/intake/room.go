@@ -24,9 +24,9 @@ const (
 // it further.
 func (rm *room) tableLimit() int64 { return rm.Pools.Batch.Size() / 100 * 45 }
 
-// overShare reports whether a table must not take more of the batch pool, because other tables share it: more than half
-// of the pool is used, and the sealed and the open batch of the table take at least its equal share of half the pool. A
-// rare table counts as one more table. The table must have a sealed batch.
+// overShare reports whether a table must not take more of the batch pool, because other tables share it. This is so if
+// more than half of the pool is used, and the sealed and the open batch of the table take at least its equal share of
+// half the pool. If the table is rare, it is added to the tables that share. The table must have a sealed batch.
 func (rm *room) overShare(t *tableState) bool {
 	pool := rm.Pools.Batch
 	sharing := rm.sharing()
