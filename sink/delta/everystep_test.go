@@ -207,7 +207,8 @@ func everyStep(t *testing.T, exists bool, n int, fault stepFault, crash bool, ta
 	return where
 }
 
-// checkCleaned is check for a log that was cleaned up. It also fails if a removed version was written again.
+// checkCleaned checks a table whose log was cleaned up. It compares the rows as the function check does, and fails if
+// the remaining versions have a gap or if a removed version was written again.
 func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
 	t.Helper()
 	s := stateOf(t, mem)

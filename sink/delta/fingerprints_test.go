@@ -115,8 +115,8 @@ func (t *recallTable) recalled(id int32, q connector.FingerprintQuery) (entries 
 	return entries
 }
 
-// TestReadFingerprints_CreatedAgain: rows of an earlier topic of the same name are not in the window of the new one, if
-// they have a topic id. Rows without one are.
+// TestReadFingerprints_CreatedAgain: a topic was deleted and created again under the same name. If the rows have a
+// topic id, the rows of the earlier topic are not in the window of the new one. If they have none, they are in it.
 func TestReadFingerprints_CreatedAgain(t *testing.T) {
 	for _, named := range []bool{true, false} {
 		store := objstore.NewMem()

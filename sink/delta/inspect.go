@@ -40,13 +40,14 @@ type Info struct {
 
 	Files int64
 	Bytes int64
-	// Rows is the sum over the files with statistics; FilesWithoutRows counts the files without.
+	// Rows is the number of rows in the files whose statistics have that number. FilesWithoutRows is the number of all
+	// other files.
 	Rows             int64
 	FilesWithoutRows int64
 
 	Txns []deltalog.Txn // sorted by appId
-	// Positions maps appIds to the versions of Txns, as in a [connector.Snapshot]: without leader epochs that belong to
-	// an earlier position.
+	// Positions maps appIds to the versions of Txns, as in a [connector.Snapshot]. It lacks the leader epoch of a
+	// partition if that epoch belongs to an earlier position.
 	Positions map[string]int64
 	// Refusal is the reason why this version would not write the table, nil if it would.
 	Refusal error

@@ -124,8 +124,8 @@ func TestAmbiguousPaths(t *testing.T) {
 	}
 }
 
-// TestDictionaryGivenUp: the Parquet writer gives a dictionary up when it outgrows its page. The column chunk then has
-// pages of two encodings, and encoding it again gives the same bytes.
+// TestDictionaryGivenUp: if a dictionary outgrows its page, the Parquet writer gives it up, and the column chunk has
+// pages of two encodings. All values are read back, and encoding the same rows again gives the same bytes.
 func TestDictionaryGivenUp(t *testing.T) {
 	b := array.NewFloat64Builder(memory.DefaultAllocator)
 	for i := range 270_000 {

@@ -169,8 +169,8 @@ func (r *result) read(tb tester, sc *arrow.Schema) {
 	}
 }
 
-// leafValues is a leaf column in the order in which Delta counts leaves, with its values of some rows. A value below a
-// null struct is nil.
+// leafValues is one leaf with its values in some rows. Leaves are those that Delta counts: a list or map is one leaf. A
+// value below a null struct is nil.
 type leafValues struct {
 	path     []string
 	typ      arrow.DataType

@@ -234,7 +234,7 @@ func ifAbsentRaces(t *testing.T, s objstore.Store) {
 	}
 }
 
-// content returns what a racer puts. Its length differs from racer to racer.
+// content returns the body that one of several concurrent puts writes. Each number of a racer gives another length.
 func content(racer int) string { return strings.Repeat(fmt.Sprintf("racer %d ", racer), 1+racer) }
 
 func keys(t *testing.T, s objstore.Store) {
