@@ -32,8 +32,8 @@ func (hs *holds) applyRechecks(now time.Time) {
 	}
 }
 
-// applyFlushes notes the requests of operators to commit the batches of tables now; sealIfDue then seals them. It runs at
-// most once in showEvery.
+// applyFlushes notes the requests of operators to commit the batches of tables now; sealIfDue then seals them. It runs
+// at most once in showEvery.
 func (b *batcher) applyFlushes() {
 	now := time.Now()
 	if now.Sub(b.flushesAt) < showEvery {

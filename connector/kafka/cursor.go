@@ -129,8 +129,8 @@ func (c *cursor) retry(err error) time.Time {
 	return time.Now().Add(retryPause(c.failures))
 }
 
-// isRefusal reports whether the cluster denies access, or no connection can be opened until an operator changes the
-// configuration or a file with credentials changes.
+// isRefusal reports whether the cluster denies access, or no connection can be opened until an operator changes
+// something, or a file with credentials or certificates changes.
 func isRefusal(err error) bool {
 	var code kafka.Error
 	return errors.As(err, &code) && denied(code) || err != nil && untrusted(err)
