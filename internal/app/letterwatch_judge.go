@@ -104,8 +104,8 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 }
 
 // logs fetches the log bounds of partitions of one topic. The caller must have read the dead letters and the table
-// before: then the records of all these dead letters were produced before the bounds are fetched, so a record after the
-// end of its log is lost. If the request fails for one partition, logs fails for all of them.
+// before, so that a record whose offset is after the end of the log was lost, and not produced later. If the request
+// fails for one partition, logs fails for all of them.
 func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
 	if len(partitions) > 0 {
 		if err := w.stands(""); err != nil {

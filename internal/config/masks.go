@@ -23,8 +23,8 @@ var (
 // hidden replaces credentials.
 const hidden = "***"
 
-// shortValue is the length up to which the value of a variable is hidden only where it is the whole of a quoted text.
-// To replace each "1" would make texts unreadable and protect nothing.
+// shortValue is the largest length of a short value of a variable. A short value is hidden only where a quoted text
+// consists of nothing else: to replace each "1" would make texts unreadable and protect nothing.
 const shortValue = 3
 
 // filled is a text that problems must not show: a value that a variable put into a key, or credentials that the file

@@ -38,8 +38,9 @@ var defaultNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"auto_offset_reset": "start", "offset": "start", "columns": "schema",
 }
 
-// nearest returns the key that the operator probably meant: one at the same place with a similar name, or else one
-// elsewhere whose last part is this name or which has this name in another tool. It returns "" if there is none.
+// nearest returns the key that the operator probably meant. It prefers a key at the same place with a similar name.
+// Otherwise it returns a key elsewhere that another tool calls by this name, or whose last part is this name. It
+// returns "" if there is none.
 func nearest(name string, here, everywhere []string) string {
 	lower := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
 	best, least := "", max(1, len(name)/3)+1

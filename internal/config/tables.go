@@ -93,7 +93,7 @@ func (c *Config) meet(a, b feeder, inside bool) bool {
 	return true
 }
 
-// alike reports whether two parts of table paths can be equal for some topics of the entries.
+// alike reports whether two parts of table paths can be equal, each for some topic of its entry.
 func (c *Config) alike(a, b feeder, x, y string) bool {
 	varies := func(part string) bool { return strings.Contains(part, "{topic}") }
 	switch {
@@ -107,8 +107,8 @@ func (c *Config) alike(a, b feeder, x, y string) bool {
 	return x == y
 }
 
-// canName reports whether the pattern covers a topic with which a part of a template becomes text. The template must
-// contain {topic}.
+// canName reports whether a template can become text: there is a topic that makes text of it, and the pattern covers
+// this topic. The template must contain {topic}.
 func (c *Config) canName(p *Pattern, template, text string) bool {
 	n := strings.Count(template, "{topic}")
 	before := strings.Index(template, "{topic}")
@@ -121,7 +121,7 @@ func (c *Config) canName(p *Pattern, template, text string) bool {
 	return strings.ReplaceAll(template, "{topic}", topic) == text && !own && p.standsFor(topic)
 }
 
-// unify reports whether two parts with {topic} can become equal for two topics.
+// unify reports whether two parts of table paths, both with {topic}, can become equal for some two topics.
 func unify(a, b string) bool {
 	ends := func(s string) (before, after string) {
 		return s[:strings.Index(s, "{topic}")], s[strings.LastIndex(s, "{topic}")+len("{topic}"):]

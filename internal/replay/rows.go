@@ -133,7 +133,8 @@ func (r *rows) release() {
 	r.pieces = nil
 }
 
-// decode makes rows of records. The rows of a partition keep the order of its offsets.
+// decode makes rows of records. It adds records that cannot become rows to result.Failed, and tombstones to
+// result.Left. The rows of a partition keep the order of its offsets.
 func (t *Table) decode(s *connector.Snapshot, records []Record, result *Result) (*rows, error) {
 	r := &rows{letters: map[idempotency.Partition]offsets.Set{}}
 	for len(records) > 0 {

@@ -464,7 +464,7 @@ func topicDiesAt(t *testing.T, n int, effect objstoretest.Effect) (ended bool) {
 		_, err := l.reproducer(faulty).Reproduce(dying, good(0, 3, 9), f)
 		ended = err == nil && dying.Err() == nil
 		// Another process replays the same records. With the effect Late, the last operation of the first process takes
-		// effect only after that.
+		// effect only 90 seconds later.
 		if _, err := l.reproducer(l.store).Reproduce(t.Context(), good(0, 3, 9), f); err != nil {
 			t.Error(err)
 		}

@@ -36,7 +36,8 @@ func Open[T any](ctx context.Context, path string, read func(string) (*T, error)
 // Value returns the content in force. Any goroutine may call it.
 func (f *File[T]) Value() *T { return f.value.Load() }
 
-// Refresh reads the file again. It returns an error only if the file has never been usable.
+// Refresh reads the file again. It returns an error only if the file has never been usable; later it logs the error
+// and keeps the last content.
 func (f *File[T]) Refresh(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
