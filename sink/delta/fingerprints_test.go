@@ -148,7 +148,8 @@ func TestReadFingerprints_CreatedAgain(t *testing.T) {
 	}
 }
 
-// TestPlaces_TopicIDs: places and offsets have the topic id of a row, also of rows from before the table had the column.
+// TestPlaces_TopicIDs: places and offsets have the topic id of a row. They have none for rows from before the table had
+// the column.
 func TestPlaces_TopicIDs(t *testing.T) {
 	store := objstore.NewMem()
 	table := openRecallTable(t, store)

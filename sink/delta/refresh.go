@@ -10,8 +10,9 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// refresh brings head up to the newest version. store is the table's store, or its variant for a batch if a batch
-// waits, so that retries name the batch. The error is deltalog.ErrNoTable if there is no table and t never saw one.
+// refresh brings head up to the newest version. store is the table's store. If a batch waits, the store is one that
+// names the batch in the log lines of its retries. The error is deltalog.ErrNoTable if there is no table and t never
+// saw one.
 func (t *Table) refresh(ctx context.Context, store retried) error {
 	if t.head == nil {
 		return t.reload(ctx, store)

@@ -20,11 +20,11 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// maxStaged is the largest age of data files at their commit. VACUUM of another engine deletes files that no version
-// names after 7 days; operators can force a shorter retention.
+// maxStaged is how old data files may be when they are committed. VACUUM of another engine deletes files that no
+// version names after 7 days, and operators can force a shorter time.
 const maxStaged = 12 * time.Hour
 
-// staged are data files that were put, and their state.
+// staged are the data files that one call of Stage put into the store, and whether a version names them.
 type staged struct {
 	batch  string         // id of the batch, for log lines
 	table  string         // id of the table for which the files were encoded

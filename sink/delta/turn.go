@@ -29,8 +29,8 @@ func (t *turn) yield(ctx context.Context) error {
 	return t.wait(ctx, time.Until(t.committed.Add(took+rand.N(took+1))))
 }
 
-// afterLoss waits after the n-th conflict in a row, counted from 0: up to four times the duration of a put, and
-// shorter with each conflict.
+// afterLoss waits after the n-th conflict in a row, counted from 0. The wait is random; its upper limit is four times
+// the duration of a put for n = 0, at least 100 ms and at most maxPause, and falls with each conflict.
 func (t *turn) afterLoss(ctx context.Context, n int) error {
 	wide := min(max(4*t.putDuration, 4*minPause), maxPause-minPause)
 	return t.wait(ctx, minPause+rand.N(wide/time.Duration(n+1)+1))

@@ -18,7 +18,7 @@ import (
 const (
 	// wholeBytes bounds the memory for one data file while whole rows are read.
 	wholeBytes = 256 << 20
-	// wholeRows is the number of rows in a batch: a row may be as large as a record.
+	// wholeRows is the number of rows in a batch. It is small, because each row may be as large as a record of Kafka.
 	wholeRows = 64
 )
 

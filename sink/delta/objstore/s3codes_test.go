@@ -79,7 +79,8 @@ func TestS3Codes(t *testing.T) {
 	checkRows(t, known)
 }
 
-// answer stands for ErrNotFound and ErrExists, which are no failures. The table gives them the class "answer".
+// answer replaces ErrNotFound and ErrExists, which are results and no failures. The table gives them the class
+// "answer".
 type answer struct{}
 
 func (answer) Error() string { return "an answer" }
@@ -173,9 +174,9 @@ func TestNamesDoNotSteer(t *testing.T) {
 	}
 }
 
-// TestOneTryIsOneRequest: only the guard repeats requests. Neither the SDK nor the transport does, whether a store is
-// overrun, resets a connection, or closes an idle one. There is one exception, in net/http: a read (never a put) on an idle
-// connection that the store has closed is repeated on another one, as HTTP allows (RFC 9110, section 9.2.2).
+// TestOneTryIsOneRequest: if the store responds with 503 or 429, resets a connection or closes it, neither the SDK nor
+// the transport repeats the request; only the guard may. There is one exception, in net/http: if the store closes an
+// idle connection, a read (never a put) on it is repeated on another one, as HTTP allows (RFC 9110, section 9.2.2).
 func TestOneTryIsOneRequest(t *testing.T) {
 	for name, do := range operations {
 		for failure, fail := range map[string]func(http.ResponseWriter){

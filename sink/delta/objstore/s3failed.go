@@ -17,8 +17,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// s3Error is a failed request to S3. Its one-line text replaces that of the SDK. The chain of errors below it is the
-// SDK's, with a class.
+// s3Error is the error of a failed request to S3. Its text is one line, which replaces the text of the SDK. It wraps
+// the error of the SDK with its class.
 type s3Error struct {
 	what, hint string
 	same       string // equal for failures that differ only in an id, a port or a time: see explained.cause
@@ -61,8 +61,8 @@ type failure struct {
 	err      error  // the error as the SDK returned it
 }
 
-// describe returns the error of a failed request. err is the error of the SDK, classified the same error with its
-// class. status and code are those of the response; status is 0 without a readable one.
+// describe returns the error of a failed request. err is the error of the SDK, and classified is err with its class.
+// status and code are those of the response; status is 0 if there is no response that can be read.
 func (s *S3) describe(r *request, kind OpKind, key string, status int, code string, err, classified error) error {
 	f := failure{place: &s.place, kind: kind, status: status, code: oneLine(r.hide(code), maxCode), err: err}
 	if r.sent != nil {
@@ -115,7 +115,8 @@ func (p *place) at(r *request) string {
 	return "in " + oneLine(p.region, maxCode)
 }
 
-// timedOut returns why a request got no response.
+// timedOut returns the text that says why a request got no response: that of err, or that of an ended ctx or a timeout
+// if this was the cause.
 func (r *request) timedOut(err, classified error) string {
 	text := reason(err)
 	switch ended := r.parent.Err(); {
@@ -197,7 +198,8 @@ func origin(text string) string {
 // failuresError is several requests that failed for different reasons.
 type failuresError struct{ all []error }
 
-// distinct returns the failures of several requests as one error that names each cause once.
+// distinct returns the failures of several requests as one error. It keeps one failure for each cause; if only one is
+// left, it returns that failure itself.
 func distinct(failures []error) error {
 	var all []error
 	known := map[string]bool{}

@@ -73,8 +73,8 @@ x-id=PutObject</CanonicalRequest><RequestId>0R5NWQ8PZB2K4S3H</RequestId><HostId>
 <Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message><RequestId>6C</RequestId><HostId>h</HostId></Error>`
 )
 
-// fake is a server that gives every request the same response, with the configuration of a bucket there. what and hint
-// are the expected text and hint.
+// fake is a server that gives every request the same response, and the configuration of a store at this server. what
+// and hint are the expected text and hint of the error.
 type fake struct {
 	operation string // "put" if empty
 	status    int

@@ -52,7 +52,8 @@ func newWire(c S3Config, client any) (*wire, error) {
 	return w, nil
 }
 
-// buildable is the HTTP client for S3 and for the sources of credentials.
+// buildable returns the HTTP client for S3 and for the sources of credentials. given has its TLS settings; nil means
+// the defaults. TLS below 1.2 is never used.
 func buildable(given *tls.Config) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) {
 		d.Timeout, d.KeepAlive = 5*time.Second, 15*time.Second

@@ -21,8 +21,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// row is a row of the table in these tests. id is never null. In the other fields the zero value stands for null, in
-// partition and offset -1 does.
+// row is one row of the table in these tests. The column is null if partition or offset is -1, or if another field has
+// its zero value. id is never null.
 type row struct {
 	id        int64
 	topic     string
