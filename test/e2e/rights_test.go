@@ -82,8 +82,9 @@ func action(r *http.Request) (name, key string) {
 	}
 }
 
-// TestS3Rights runs members and commands, and expects each of their requests to need an action that docs/security.md
-// lists for its place, and each listed action to be needed.
+// TestS3Rights runs a member and commands through a proxy that records the action and the key of each request.
+// docs/security.md must list every action for the place of its key. Every listed action must occur, except the deletion
+// of data files, which only a lost commit needs.
 func TestS3Rights(t *testing.T) {
 	t.Parallel()
 	rights := readS3Rights(t)
@@ -108,7 +109,7 @@ func TestS3Rights(t *testing.T) {
 		refused[name+" "+key] = true
 		return false
 	}, 0)
-	// The dead-letter topic takes no large records, so they go into the bucket.
+	// The dead-letter topic accepts no large records, so the member must write the large dead letter to the bucket.
 	if err := shared.kafka.CreateTopic(s.ctx, s.name+"-dlq", 2, map[string]string{"max.message.bytes": "4000"}); err != nil {
 		t.Fatal(err)
 	}

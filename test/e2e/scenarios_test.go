@@ -15,8 +15,8 @@ import (
 	"sluice/test/lab"
 )
 
-// These are the four failure scenarios that the guarantees name, step by step. To acknowledge a record means here that
-// the table's position passes it; the group's committed offset follows.
+// The tests below play four scenarios of failures, step by step. In them, to acknowledge a record means that the
+// table's position passes it. The group's committed offset follows later.
 
 // TestTransientS3Outage lets the store fail for a while. Meanwhile no offset may be committed and no record lost, and
 // the member must recover by itself.

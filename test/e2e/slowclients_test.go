@@ -69,12 +69,12 @@ func pause(ctx context.Context) {
 	}
 }
 
-// sendsNothing reads until the server closes the connection.
+// sendsNothing waits until the server closes the connection.
 func sendsNothing(_ context.Context, c net.Conn, _ string) {
 	_, _ = c.Read(make([]byte, 1))
 }
 
-// sendsBytes sends a byte of a request now and then.
+// sendsBytes sends a request slowly: it pauses after each byte.
 func sendsBytes(ctx context.Context, c net.Conn, request string) {
 	for i := range request {
 		if _, err := c.Write([]byte{request[i]}); err != nil {
@@ -84,7 +84,8 @@ func sendsBytes(ctx context.Context, c net.Conn, request string) {
 	}
 }
 
-// readsNothing sends requests and never reads a response. Once the server waits for it, it waits for the server.
+// readsNothing sends requests and never reads a response. Once the buffers are full, the server waits for this client,
+// and this client for the server, until one of them closes the connection.
 func readsNothing(ctx context.Context, c net.Conn, request string) {
 	for {
 		if _, err := c.Write([]byte(request)); err != nil {

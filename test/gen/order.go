@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// DDL is the schema of an order, as a table's configuration names it.
+// DDL is the schema of a table of orders, in the syntax of the configuration.
 const DDL = "order_id string not null, customer_id string, store_id bigint, quantity int, total double, discount double, " +
 	"created_at timestamp, paid boolean, status string, coupon string, shipping struct<street:string, city:string, " +
 	"zip:string, country:string, lat:double, note:string>, tags array<string>"

@@ -151,7 +151,8 @@ func (p *S3Proxy) Close() error {
 	return err
 }
 
-// Wait waits until the fault has matched a request and returns its path.
+// Wait waits until a request has matched the fault, and returns the path in the URL of the request. If ctx ends before,
+// it returns an error.
 func (f *Fault) Wait(ctx context.Context) (string, error) {
 	select {
 	case path := <-f.hits:

@@ -10,7 +10,7 @@ import (
 
 var top = filepath.Join("..", "..")
 
-// TestFiles compares the files at the top of the repository with the licences of the linked modules.
+// TestFiles expects NOTICE and THIRD_PARTY_LICENSES to be what the licences of the linked modules ask for.
 func TestFiles(t *testing.T) {
 	if err := run(t.Context(), top, false); err != nil {
 		t.Error(err)

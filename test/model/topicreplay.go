@@ -300,7 +300,8 @@ func (w TopicReplay) land(s *TopicState, i int8, do topicDoer) {
 	})
 }
 
-// settle emits the step in which a process records the outcome of an intent that the table shows.
+// settle emits the step in which a process records the outcome of intent i in the operations log. It emits nothing
+// while the table does not show the outcome.
 func (w TopicReplay) settle(s *TopicState, i int8, do topicDoer) {
 	in, seq := s.Intents[i], i+1
 	switch {

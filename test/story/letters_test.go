@@ -73,7 +73,8 @@ func TestSchedules_Letters(t *testing.T) {
 	}
 }
 
-// TestLetters_LittleMemory is TestSchedules_LittleMemory with bad records.
+// TestLetters_LittleMemory is TestSchedules_LittleMemory with bad records that become dead letters. Their memory, too,
+// must be released in the end.
 func TestLetters_LittleMemory(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		h := story.NewHarness(s, 3)

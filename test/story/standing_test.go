@@ -232,8 +232,8 @@ func TestStatus_LostClaim(t *testing.T) {
 	})
 }
 
-// TestStatus_ClaimComesBack expects a new Since for a claim that was lost and came back, and the old Since for a claim
-// that stayed.
+// TestStatus_ClaimComesBack loses a claim and gets it back. The field Since in its status must be the time at which it
+// came back. The field of a claim that stayed must not change.
 func TestStatus_ClaimComesBack(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		since := func() (all []time.Duration) {
