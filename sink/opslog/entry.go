@@ -73,7 +73,7 @@ func (e Entry) Head() Head { return Head{e.Seq, e.hash} }
 // Decode returns the body. The error is [ErrUnknownKind] if the kind comes from a later version.
 func (e Entry) Decode() (Body, error) { return decodeBody(e.Kind, e.Body) }
 
-// Head identifies the last entry of a log by seq and hash. The zero Head stands for the empty log.
+// Head identifies the last entry of a log by seq and hash. An empty log has the zero Head.
 type Head struct {
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash"`

@@ -63,8 +63,9 @@ type ReplayIntent struct {
 	After   int64      `json:"after"` // version of the table's replay txn that the commit expects, 0 if the table has none
 	Mode    ReplayMode `json:"mode,omitempty"`
 	Letters []Letters  `json:"letters"`
-	// Withdraws is the seq of an open intent with [ByTopic] that the commit closes, 0 if it closes none. Accepted are the
-	// dead letters of that intent whose records the table has accepted; the commit requires that it has accepted no others.
+	// Withdraws is the seq of an open intent with [ByTopic] that the commit closes, 0 if it closes none. Accepted are
+	// the dead letters of the closed intent whose records the table has accepted. The commit requires that the table
+	// has accepted no other records of that intent.
 	Withdraws int64     `json:"withdraws,omitempty"`
 	Accepted  []Letters `json:"accepted,omitempty"`
 	// Edited are the records that are replayed with another value than their dead letter has.

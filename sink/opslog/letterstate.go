@@ -122,8 +122,8 @@ func ofTable(intents map[int64]OpenReplay, table string) (all []OpenReplay) {
 	return all
 }
 
-// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. A replay starts over
-// if that seq has changed since it compared its records with the table.
+// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. A replay compares
+// its records with the table. It starts over if LastMove has changed since then.
 func (s *State) LastMove(topic string) int64 { return s.moved[topic] }
 
 // Moving is an [OffsetsIntent] without an [OffsetsDone].

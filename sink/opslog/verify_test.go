@@ -34,7 +34,8 @@ func finds(t *testing.T, store objstore.Store, pinned opslog.Head, seq int64, wh
 	}
 }
 
-// TestVerify_ChangedByte changes bytes in each entry, including the newest.
+// TestVerify_ChangedByte: if any byte of an entry is changed, also in the newest entry, Verify names the entry, and a
+// reader of the chain returns a BrokenError.
 func TestVerify_ChangedByte(t *testing.T) {
 	mem, head := written(t, 4)
 	for seq := int64(1); seq <= head.Seq; seq++ {

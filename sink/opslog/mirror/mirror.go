@@ -55,7 +55,7 @@ const (
 	// maxEntries and maxBytes bound what one Add adds. An entry has one MiB at most.
 	maxEntries = 500
 	maxBytes   = 4 << 20
-	// recheck is the longest time between two looks at the place: its copies may get lost.
+	// recheck is the longest time between two checks of the copies at the place. They may get lost.
 	recheck = time.Minute
 )
 
@@ -104,7 +104,7 @@ func New(c Config) (*Mirror, error) {
 	return m, nil
 }
 
-// behind returns how many verified entries have no copy, -1 while unknown.
+// behind returns the number of verified entries that have no copy, -1 while the member does not know it.
 func (m *Mirror) behind() float64 {
 	state := m.Log.State()
 	m.mu.Lock()
@@ -199,7 +199,7 @@ func (m *Mirror) copy(ctx context.Context) error {
 	}
 }
 
-// add copies the entries after newest up to head.
+// add adds copies of the entries after newest, up to head.
 func (m *Mirror) add(ctx context.Context, newest, head opslog.Head) error {
 	var batch []opslog.Entry
 	var last opslog.Head // the entry before
@@ -231,7 +231,7 @@ func (m *Mirror) add(ctx context.Context, newest, head opslog.Head) error {
 	return fmt.Errorf("the operations log has no operation %d, which this member has read", last.Seq+1)
 }
 
-// flush adds copies after those up to newest.
+// flush adds the copies of a batch, which follow the copy newest, and counts them.
 func (m *Mirror) flush(ctx context.Context, newest opslog.Head, batch []opslog.Entry) error {
 	if err := m.place.Add(ctx, newest, batch); err != nil {
 		return err
