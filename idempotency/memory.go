@@ -236,7 +236,7 @@ func (m *Memory) ByTopic() map[string]MemoryUse {
 	return all
 }
 
-// MemoryStats are numbers about a [Memory].
+// MemoryStats says how much memory a [Memory] uses, and for how many scopes and entries.
 type MemoryStats struct {
 	Scopes  int
 	Entries int64

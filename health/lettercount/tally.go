@@ -455,8 +455,8 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 }
 
 // Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators and the
-// rows of replays since. ok is false if there was no such Count, if letters of the topic were added or deleted since,
-// or if Judged or Again changed which letters are void.
+// rows of replays since. ok is false if the topic has letters and there was no such Count, if letters were added or
+// deleted since, or if Judged or Again changed which letters are void.
 func (t *Tally) Recount(topic string, resolved func(idempotency.Partition) offsets.Set) (counts map[classify.Class]int64, ok bool) {
 	at := map[idempotency.Partition]Position{}
 	for _, s := range t.of(topic) {

@@ -112,8 +112,8 @@ func (w *simulation) beyond(of idempotency.Partition) bool {
 	return false
 }
 
-// look brings a tally up to date with the simulation, as a member does. It reads the dead-letter log in parts of at
-// most answer letters, and judges at most most letters at once.
+// look brings a tally up to date with the simulation, as a member does. It reads the dead-letter log in parts of answer
+// letters. most is the largest number of letters that it judges at once.
 func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
 	tally.Keep(func(p idempotency.Partition) bool { _, there := w.dead[p]; return there })
 	for p, all := range w.dead {
@@ -344,8 +344,8 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	}
 }
 
-// TestTallyIsFull: if letters are about very many partitions, Passed returns ErrFull before the tally exceeds its
-// memory. Once the letters are deleted, the tally is no longer full.
+// TestTallyIsFull: if letters are about very many partitions, Passed returns ErrFull once they take more memory than
+// the tally may use. Once the letters are deleted, the tally is no longer full.
 func TestTallyIsFull(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)

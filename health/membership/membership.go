@@ -18,7 +18,7 @@ const (
 	ShuttingDown Status = "SHUTTING_DOWN"
 )
 
-// Scope identifies the members that belong together.
+// Scope is the pipeline and the consumer group of a member. Members of different scopes do not see one another.
 type Scope struct {
 	Pipeline string
 	Group    string

@@ -289,11 +289,11 @@ type ReplayProgress struct {
 }
 
 const (
-	// How long a commit that has begun may take after its replay was interrupted. Without its outcome, the dead letters
-	// would be undecided until a later replay finds it.
+	// finishCommit is how long a commit that has begun may still take after its replay was interrupted. If the outcome
+	// of the commit were not known, its dead letters would be undecided until a later replay finds the outcome.
 	finishCommit = 5 * time.Second
 
-	// The bounds of one commit of a replay, in records and in bytes.
+	// maxReplayRecords and maxReplayBytes bound one commit of a replay.
 	maxReplayRecords = 5_000
 	maxReplayBytes   = 16 << 20
 )

@@ -148,8 +148,8 @@ func TestRowCheck(t *testing.T) {
 	}
 }
 
-// TestTwoChains: two pipelines may each have a row of the same offset. More rows than both have committed are a
-// finding.
+// TestTwoChains: two pipelines may each have a row of the same offset. A row at an offset that neither has committed is
+// a finding.
 func TestTwoChains(t *testing.T) {
 	r := rowCheck{chains: []*covered{followRanges(t, "0 -1 0 0\n1 0 3 3"), followRanges(t, "4 -1 2 0\n5 2 5 3")}}
 	for _, o := range []int64{0, 1, 2, 2, 3, 4} {

@@ -123,7 +123,8 @@ func TestDeadLetter(t *testing.T) {
 	}
 }
 
-// TestDeadLetters_Decisions covers what the table of routes cannot: what is refused, and what changes nothing.
+// TestDeadLetters_Decisions: a wrong selection of dead letters is refused with the right code. A decision that is
+// already in force succeeds and writes no entry.
 func TestDeadLetters_Decisions(t *testing.T) {
 	w := newMatrix(t)
 	send := func(action, body string) reply {
@@ -166,7 +167,8 @@ func TestDeadLetters_Decisions(t *testing.T) {
 	}
 }
 
-// TestDeadLetters_DiscardAt discards a dead letter by its own offset, which several partitions may have.
+// TestDeadLetters_DiscardAt: DELETE of an offset in a dead-letter topic discards the dead letter there, if only one
+// partition has one. Wrong requests are refused and write no entry.
 func TestDeadLetters_DiscardAt(t *testing.T) {
 	w := newMatrix(t)
 	first := w.send(try{method: http.MethodGet, path: prefix + "deadletters?topic=users", token: "viewer"})
@@ -198,7 +200,8 @@ func TestDeadLetters_DiscardAt(t *testing.T) {
 	}
 }
 
-// TestDeadLetters_Ambiguous lists the dead letters that an offset may mean.
+// TestDeadLetters_Ambiguous: if several partitions have a dead letter at the offset, the request is refused with 409
+// and the response lists these dead letters.
 func TestDeadLetters_Ambiguous(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {bad_records: dead_letter}}", withTokens)
 	w.Create("orders", 2)

@@ -237,7 +237,7 @@ func withoutReason(r try) try {
 	return r
 }
 
-// dryRun returns a change as a dry run without a reason.
+// dryRun returns the same change as a dry run. It leaves out the reason, which a dry run does not need.
 func dryRun(r try) try {
 	r = withoutReason(r)
 	if r.body == "" {

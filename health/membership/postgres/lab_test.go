@@ -65,7 +65,8 @@ func own(t *testing.T) (url, schema string) {
 	return url + "&search_path=" + schema, schema
 }
 
-// poor creates a user who may only use the schema, and returns a URL with that user and the user's name.
+// poor creates a user who has the right USAGE on the schema and no other rights. It returns a URL with that user, and
+// the user's name.
 func poor(t *testing.T, rich, schema string) (string, string) {
 	t.Helper()
 	user := "poor_" + schema
