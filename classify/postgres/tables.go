@@ -276,7 +276,7 @@ func (t *Tables) Explained(err error, pool *pgxpool.Pool) error {
 	return fmt.Errorf("the user may not use the tables: %s: %w", t.rights(pool), err)
 }
 
-// rights returns the GRANT statement for a user who may not create the tables: all that members need.
+// rights returns the GRANT statement that gives the pool's user all rights on the tables that members need.
 func (t *Tables) rights(pool *pgxpool.Pool) string {
 	return "GRANT " + cmp.Or(t.Rights, "SELECT, INSERT, UPDATE, DELETE") + " ON " + strings.Join(t.names(), ", ") + " TO " + user(pool)
 }

@@ -34,8 +34,8 @@ func replayKilled(t *testing.T, l *lake, seq int, committed bool, records ...str
 	}
 }
 
-// TestReplayKilled_AfterCommit: a dead letter whose replay was committed has been replayed, also before another command
-// records the outcome.
+// TestReplayKilled_AfterCommit: a replay was killed after its commit, before it recorded the outcome. Its dead letters
+// must count as replayed, even before another command records the outcome.
 func TestReplayKilled_AfterCommit(t *testing.T) {
 	_, l := newLetters(t)
 	replayKilled(t, l, 2, true, "orders:0@1", "orders:0@3")

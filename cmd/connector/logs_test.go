@@ -127,8 +127,8 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 	return l
 }
 
-// tellsNothing fails the test if the log, the metrics or the HTTP responses of a member contain the text hush. It
-// returns the response of /health.
+// tellsNothing fails the test if the log, the metrics, the HTTP responses or the report of a member contain the text
+// hush, or if its configuration shows it when printed. It returns the response of /health.
 func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (report string) {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)

@@ -35,8 +35,8 @@ func (r *requests) Follow(conf connector.TopicConfig) {
 // way.
 func (r *requests) Write(barrier *lane.Barrier) { r.post(func(todo *work) { todo.barrier = barrier }) }
 
-// Abandon gives up the batch of barrier, unless barrier is nil, and a requested comparison. The writer releases the
-// memory of the batch.
+// Abandon gives up a requested comparison and, unless barrier is nil, the batch of barrier. The writer then releases
+// the memory of the batch.
 func (r *requests) Abandon(barrier *lane.Barrier) {
 	r.post(func(todo *work) {
 		if todo.barrier, todo.compare = nil, nil; barrier != nil {

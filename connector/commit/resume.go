@@ -185,8 +185,8 @@ func inParallel(topics []string, ask func(topic string)) {
 	asking.Wait()
 }
 
-// commitInitial makes the initial commit for claims without a position. It holds those whose partition may have been
-// read before, because a missing txn does not prove that it was not.
+// commitInitial makes the initial commit for claims without a position. A missing txn does not prove that a partition
+// was never read, so commitInitial holds the claims whose partition may have been read before.
 func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset,
 	unanswered map[string]error, holdOne func(connector.Partition, hold.Reason, string),
 ) error {

@@ -116,7 +116,8 @@ func (w *Writer) run(ctx context.Context) {
 			w.committer.discard(ctx, barrier)
 		}
 		todo.dropped = nil
-		// Not yet if there is a batch, which may have rows of claims that were lost after it was sealed.
+		// Lost claims are not released while there is a batch, because it may have rows of claims that were lost after
+		// it was sealed.
 		if todo.barrier == nil {
 			w.releaseLost(&todo)
 		}

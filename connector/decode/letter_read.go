@@ -78,7 +78,8 @@ func ReadLetters(rows arrow.RecordBatch, want func(topic string, partition int32
 	return all, nil
 }
 
-// storedLetter returns the dead letter of a row. The columns are the fields of its JSON rendering, so it is read as such.
+// storedLetter returns the dead letter of a row. The columns have the names of the fields of its JSON rendering. So
+// storedLetter makes that rendering from the row, and parses it.
 func storedLetter(columns map[string]arrow.Array, row int) (deadletter.Letter, error) {
 	document := map[string]any{}
 	for name, values := range columns {

@@ -218,8 +218,8 @@ func TestLettersKeepEverything(t *testing.T) {
 	})
 }
 
-// TestReadLetters: a row of a letter table becomes the dead letter again that it was made of, with every byte of its
-// record.
+// TestReadLetters: a row of a letter table was made from a dead letter. ReadLetters returns that dead letter, with
+// every byte of its record.
 func TestReadLetters(t *testing.T) {
 	s := letterTable(t, DeadLetterDDL).WithTopicID()
 	rapid.Check(t, func(t *rapid.T) {

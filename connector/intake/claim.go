@@ -46,8 +46,9 @@ type claimState struct {
 	state state
 	hold  *hold.Hold // the hold that is shown; it may still be shown while records are fetched again
 	ends  endEvent   // the event that ends the hold
-	// inFailedCommit is true if a commit that contained records of this claim failed with the hold. As long as it is
-	// true for a claim of the table, only a successful commit ends the holds that the failed commit caused.
+	// inFailedCommit is true if a commit with records of this claim failed, and the claim is held because of that. As
+	// long as it is true for any claim of the table, only a successful commit ends the holds that the failed commit
+	// caused.
 	inFailedCommit bool
 	nextCheck      time.Time // when a held claim is checked next
 	until          time.Time // in state leaving: when the claim is read again

@@ -140,8 +140,8 @@ func (oc *outcomes) dropped(t *tableState, o commit.Outcome) {
 	oc.holds.requestResume(t, again...)
 }
 
-// logDropped logs why records are dropped, unless the writer has logged it. The records count as fenced only if another
-// writer has moved a position.
+// logDropped logs why the records of a batch are dropped, unless the writer has logged it. It counts a fence only if
+// the error has the class Fenced: another writer has moved a position or changed the table.
 func (oc *outcomes) logDropped(t *tableState, o *commit.Outcome) {
 	attrs := append([]any{"table", t.name, "err", o.Err}, batchAttrs(o)...)
 	switch {
