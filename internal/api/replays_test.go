@@ -56,7 +56,8 @@ func (w *world) until(id string, want func(jobView) bool) {
 	}
 }
 
-// slowly starts a replay of all dead letters of orders that waits for 1000 s after its first commit.
+// slowly starts a replay of all dead letters of orders, and returns its job after the first commit. The rate of the
+// replay makes it wait 1000 s before the next one.
 func (w *world) slowly(key string) jobView {
 	w.T.Helper()
 	got := w.replays("replay-all?topic=orders", `{"rate": 0.001, "reason": "slowly"}`, key)

@@ -25,7 +25,8 @@ const (
 // places returns how many requests of each kind may run at the same time.
 func places() [kinds]int { return [kinds]int{light: 32, heavy: 4, change: 2, starting: 2, profile: 1} }
 
-// route is a method and a path of the API. Each constructor below names a role, so that no route is without one.
+// route is a method and a path of the API, with what serves it. Each constructor below sets a role, so no route can
+// lack one.
 type route struct {
 	method, path string // below prefix
 	role         tokens.Role

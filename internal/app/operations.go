@@ -53,8 +53,8 @@ func (s *Member) awaitOperations(ctx context.Context) error {
 }
 
 // unknownPauses returns the hold of all partitions while this member cannot read the operations log, and so does not
-// know which partitions are paused. It returns nil once the log was read, and as long as no attempt to read it has
-// failed badly: the follower reports no trouble and the breaker is closed.
+// know which partitions are paused. It returns nil once the log was read. Before that, it returns nil until the
+// follower reports trouble or the breaker opens.
 func (s *Member) unknownPauses() *hold.Hold {
 	if s.operations.State() != nil {
 		return nil

@@ -110,7 +110,7 @@ func (l *loader) loadFile() (*Config, []Problem) {
 	return l.load(data)
 }
 
-// readFile reads a file of at most maxConfigSize bytes.
+// readFile reads a file. It returns an error if the file has more than maxConfigSize bytes.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
