@@ -31,7 +31,7 @@ type hostile struct {
 	// lake tampers with objects in the store while no member runs, after both tables were created. It returns settings
 	// for the member. lake, before and during may each be nil.
 	lake func(a *attack) []setting
-	// before prepares servers and topics before the member starts, and returns settings for it.
+	// before prepares servers and topics before the member starts. It returns settings for the member.
 	before func(a *attack) []setting
 	// during attacks the running member. Its result, if not "", is the reason in the table of results.
 	during func(a *attack) string

@@ -23,10 +23,11 @@ const (
 	// replayed is the number of dead letters in TestReplay_Killed. A replay without a rate commits 5000 at a time, so a
 	// killed replay does not reach the last of them.
 	replayed = 20_000
-	// liveRate is the number of new records per second that are produced while replays run.
+	// liveRate is the number of new records per second that are produced while a test replays dead letters or connects
+	// slow clients.
 	liveRate = 200
-	// calmScrapes is how many times the test reads the freshness metric before the first replay, and again after the
-	// last one.
+	// calmScrapes is how many times a test reads the freshness metric before it disturbs the members, and again
+	// afterwards.
 	calmScrapes = 60
 )
 

@@ -113,7 +113,7 @@ func (s *scene) stream(perSecond int) (end func()) {
 	return s.runs(p)
 }
 
-// runs runs a producer until the caller calls end.
+// runs starts a producer, which produces until the caller calls end.
 func (s *scene) runs(p gen.Producer) (end func()) {
 	stop := make(chan struct{})
 	done := make(chan error, 1)

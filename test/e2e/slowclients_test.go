@@ -25,7 +25,8 @@ const (
 	slowPause = time.Second
 	// Bounds of connections as in docs/api.md and docs/health.md.
 	apiConnections, healthConnections = 64, 256
-	// spare is how many goroutines and descriptors a member may have more than at another moment, without slow clients.
+	// spare is a tolerance. After the slow clients are gone, a member may have that many more goroutines or descriptors
+	// than before them.
 	spare = 40
 )
 

@@ -17,7 +17,7 @@ const DDL = "order_id string not null, customer_id string, store_id bigint, quan
 	"created_at timestamp, paid boolean, status string, coupon string, shipping struct<street:string, city:string, " +
 	"zip:string, country:string, lat:double, note:string>, tags array<string>"
 
-// Order is the row that a record must become. Pointers and nil slices are nulls.
+// Order is the row that a record must become. A nil pointer or a nil slice is a null.
 type Order struct {
 	OrderID    string
 	CustomerID *string

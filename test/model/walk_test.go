@@ -99,8 +99,8 @@ func (r *recorder) version(w written) {
 	r.h.Versions = append(r.h.Versions, v)
 }
 
-// deleted marks the files of the newest commit with rows as missing, if no version has missing files yet: they were
-// deleted only after the commit took effect.
+// deleted says in the history that a file of the newest commit with rows is missing. The walk calls it at the violation
+// fileDeleted: a member has deleted the files of a commit that took effect.
 func (r *recorder) deleted() {
 	for i := len(r.h.Versions) - 1; i >= 0; i-- {
 		if v := &r.h.Versions[i]; v.Unreadable > 0 || len(v.Rows) > 0 {

@@ -86,7 +86,8 @@ func TestLetters_LittleMemory(t *testing.T) {
 	})
 }
 
-// withLetters is scenario with a dead-letter topic. After play it expects no violation, by the harness or by judge.
+// withLetters is [scenario] with a dead-letter topic. After play it fails the test if the harness or judge finds a
+// violation.
 func withLetters(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	scenario(t, partitions, func(t *testing.T, h *story.Harness) {
