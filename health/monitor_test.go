@@ -171,7 +171,8 @@ func TestLagHistories(t *testing.T) {
 	}
 }
 
-// TestLagOfPartitions covers several partitions in one poll.
+// TestLagOfPartitions: each partition is judged by its own lag, and its Level by the lags of all partitions of its
+// topic together.
 func TestLagOfPartitions(t *testing.T) {
 	rules := usual
 	rules.Topic = "" // a pipeline of several topics

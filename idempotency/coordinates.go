@@ -44,8 +44,8 @@ func ParseTopicID(s string) (TopicID, error) {
 	return id, nil
 }
 
-// Partition is a partition of a topic as it exists in one cluster: a topic created again is another one. It can be a
-// map key.
+// Partition is a partition of a topic as it exists in one cluster. If a topic is deleted and created again, it has
+// other partitions. A Partition can be a map key.
 type Partition struct {
 	Cluster string // Kafka's cluster id, "" if it is unknown
 	Topic   string
@@ -92,7 +92,7 @@ func TableAppID(pipeline, tableID string) string {
 }
 
 // ReplayAppID is the key of the Delta txn that counts a table's replays of dead letters: kd1:<pipeline>:table:<table
-// id>:replay. Its version is the seq of the newest committed replay intent in the operations log.
+// id>:replay. Its version is the seq of the entry in the operations log that announced the newest committed replay.
 func ReplayAppID(pipeline, tableID string) string {
 	return TableAppID(pipeline, tableID) + ":" + replay
 }

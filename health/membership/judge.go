@@ -27,7 +27,8 @@ const (
 // named is the largest number of members that the reason of the health report names.
 const named = 20
 
-// Judge computes the health of the members of a scope from the store's response at now.
+// Judge computes the health of the members of a scope. members is a response of the store, and now the time at which it
+// was requested.
 func Judge(members []Member, now time.Time) health.Members {
 	h := health.Members{Status: health.MembersOK, Members: []health.Member{}, Findings: []health.MemberFinding{}}
 	active := 0

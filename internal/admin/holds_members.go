@@ -29,7 +29,7 @@ const (
 	quotedError     = 300             // bytes of an error about a member that are shown
 )
 
-// MemberState is what is known of a registered member's own holds.
+// MemberState says whether the holds that only a registered member knows are shown and, if not, why.
 type MemberState string
 
 // The states of a member in a [HoldReport].

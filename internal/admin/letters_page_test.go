@@ -179,8 +179,8 @@ func TestFirstLetters(t *testing.T) {
 	}
 }
 
-// TestChosenLetters_Entries divides very many dead letters into entries of the operations log: each is in one of them,
-// and no entry has more than it may have.
+// TestChosenLetters_Entries: if very many dead letters are divided into entries of the operations log, each is in one
+// entry, and no entry has more than opslog.MaxLetters.
 func TestChosenLetters_Entries(t *testing.T) {
 	c := &chosenLetters{letterBook: newLetterBook(0)}
 	want, n := map[idempotency.Partition][]int64{}, 0

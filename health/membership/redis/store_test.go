@@ -206,7 +206,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestBounds: the store does not read values of other programs that are too large, and lists the members beside them.
+// TestBounds: if values of other programs are too large, the store does not read them. It lists the members beside them
+// and returns an error.
 func TestBounds(t *testing.T) {
 	s := start(t)
 	store := open(t, s.url(), scope)
