@@ -54,8 +54,8 @@ func openRecallTable(tb testing.TB, store objstore.Store) *recallTable {
 	return t
 }
 
-// add commits the records [from, next) of a partition, in row groups of chunk rows, and returns their entries. The
-// record at offset o has the timestamp at(o).
+// add commits the records [from, next) of a partition in row groups of at most chunk rows, and returns the fingerprint
+// entries of the rows. The record at offset o has the timestamp at(o).
 func (t *recallTable) add(id int32, from, next int64, chunk int, at func(int64) int64) (entries []idempotency.Entry) {
 	t.tb.Helper()
 	p := t.topic

@@ -36,8 +36,9 @@ func (l LetterStates) Parked() offsets.Set {
 	return l.Failed[MaxReplays-1].Without(offsets.Union(l.Replayed, l.Discarded, l.Acknowledged))
 }
 
-// Resolved returns the dead letters that the operations log takes out of the count of unresolved ones: the discarded, the
-// acknowledged and the reproduced ones. Another replayed one does not count because its record has a row.
+// Resolved returns the dead letters that are not unresolved because of the operations log: the discarded, the
+// acknowledged and the reproduced ones. Other replayed ones are left out, because their rows in the table show that
+// they are resolved.
 func (l LetterStates) Resolved() offsets.Set {
 	return offsets.Union(l.Discarded, l.Acknowledged, l.Reproduced)
 }

@@ -33,8 +33,8 @@ type Options struct {
 	IndexedLeaves int
 	// StringPrefix is the length of string bounds in UTF-16 code units. Default: 32, Delta's own.
 	StringPrefix int
-	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel shares for this call
-	// only.
+	// Shares bound the encoding of all tables of a process: all calls with the same Shares together encode at most as
+	// many row groups at a time as there are shares. Default: Parallel shares for this call only.
 	Shares *Shares
 	// Progress, unless nil, is called on the goroutine of Encode. done is the number of pieces, counted from the first,
 	// that Encode no longer uses. encoded is the number of bytes of the unfinished file in memory; it is 0 once yield

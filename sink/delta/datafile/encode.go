@@ -104,7 +104,7 @@ func (e *encoder) shapeAll(c chunk) ([]arrow.Array, error) {
 	return arrays, nil
 }
 
-// write makes a Parquet file of one row group in the share's buffer.
+// write makes a Parquet file of one row group in the share's buffer, and returns its footer.
 func (e *encoder) write(ctx context.Context, arrays []arrow.Array) (*metadata.FileMetaData, error) {
 	e.share.buf.Reset()
 	props := writerProperties(e.cols.leaves, e.choices, parquet.WithAllocator(&e.share.memory))

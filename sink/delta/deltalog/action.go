@@ -90,8 +90,8 @@ type Add struct {
 	DeletionVector json.RawMessage `json:"deletionVector,omitempty"`
 }
 
-// Remove removes a data file from the table. It stays in the log as a tombstone until vacuum may have deleted the
-// file.
+// Remove removes a data file from the table. The action stays in the log as a tombstone until vacuum may have deleted
+// the file.
 type Remove struct {
 	Path                 string             `json:"path"`
 	DeletionTimestamp    int64              `json:"deletionTimestamp,omitempty"` // milliseconds since 1970

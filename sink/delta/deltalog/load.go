@@ -369,7 +369,8 @@ func (c *counter) Read(p []byte) (int, error) {
 // readAhead is the number of commits that are read in parallel and held in memory.
 const readAhead = 8
 
-// commits yields the versions from..to in order. Version to exists, so a missing one is a gap.
+// commits yields the versions from..to in order. The caller knows that version to exists, so an earlier version that is
+// missing is a gap and [ErrCorrupt].
 func commits(ctx context.Context, store objstore.Store, from, to int64, want Kinds) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		for ; from <= to; from += readAhead {

@@ -40,7 +40,8 @@ func answering(t *testing.T, status int, code string) *objstore.S3 {
 	})
 }
 
-// TestS3Codes compares the class of each error of S3 in the table with the class that a read and a put of a commit get.
+// TestS3Codes: each error of S3 that classes.txt lists has the class from that file, after a read and after a put of a
+// commit.
 func TestS3Codes(t *testing.T) {
 	known := map[string]error{}
 	for _, row := range classtest.Rows("s3") {
@@ -79,13 +80,13 @@ func TestS3Codes(t *testing.T) {
 	checkRows(t, known)
 }
 
-// answer replaces ErrNotFound and ErrExists, which are results and no failures. The table gives them the class
+// answer replaces ErrNotFound and ErrExists, which are results and no failures. classes.txt gives them the class
 // "answer".
 type answer struct{}
 
 func (answer) Error() string { return "an answer" }
 
-// checkRows is [classtest.Check] for a table in which errors may have the class "answer".
+// checkRows compares as [classtest.Check] does. It also accepts the class "answer", which only errors of S3 have.
 func checkRows(t *testing.T, known map[string]error) {
 	t.Helper()
 	for _, row := range classtest.Rows("s3") {

@@ -101,7 +101,8 @@ func (s *S3) describe(r *request, kind OpKind, key string, status int, code stri
 	}
 }
 
-// regionName matches the name of a region, such as eu-west-1. Hints repeat no other text in its place.
+// regionName matches the name of a region, such as eu-west-1. A hint repeats the region that a response names only if
+// it matches, because a response can contain any text.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // at returns where the bucket is, for error texts.

@@ -108,7 +108,8 @@ type leaf struct {
 // maxDecoded is the number of rows that are decoded of a column at a time.
 const maxDecoded = 1024
 
-// have returns the number of rows that can be taken within room bytes of text, at least 1.
+// have returns how many decoded rows can be taken so that their texts fit into room bytes, at least 1. If all decoded
+// rows were taken, it decodes more. It is an error if the column has no more rows.
 func (l *leaf) have(room int64) (int, error) {
 	if l.took == l.rows {
 		if err := l.decode(); err != nil {
