@@ -53,10 +53,10 @@ type ReplayFailed struct {
 	Letters []Letters `json:"letters"`
 }
 
-// ReplayIntent is written before a commit of a table adds the rows of dead letters. The commit sets the table's txn
-// for replays (see [idempotency.ReplayAppID]) from After to the seq of this entry, so that the table alone shows whether
-// the intent was committed. An intent without dead letters is committed without rows: it makes sure that no commit of an
-// earlier open intent can still take effect.
+// ReplayIntent is written before a commit of a table adds the rows of dead letters. The commit sets the table's txn for
+// replays (see [idempotency.ReplayAppID]) from After to the seq of this entry, so that the table alone shows whether
+// the intent was committed. An intent without dead letters is committed without rows: it makes sure that no commit of
+// an earlier open intent can still take effect.
 type ReplayIntent struct {
 	Table   string     `json:"table"`
 	TableID string     `json:"table_id"`
@@ -83,7 +83,8 @@ const (
 	ByTopic ReplayMode = "topic"
 )
 
-// ReplayClosed says that the table has accepted the records of all dead letters of an open [ReplayIntent] with [ByTopic].
+// ReplayClosed says that the table has accepted the records of all dead letters of an open [ReplayIntent] with
+// [ByTopic].
 type ReplayClosed struct {
 	Intent int64  `json:"intent"` // seq of the [ReplayIntent]
 	Table  string `json:"table"`

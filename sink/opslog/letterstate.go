@@ -20,15 +20,16 @@ type LetterStates struct {
 	// Reproduced are those of Replayed whose records a replay produced to their topic again. Their rows have other
 	// coordinates, so a search of the table does not find them.
 	Reproduced offsets.Set
-	// Replaying are the dead letters of a [ReplayIntent] that has no outcome or is open: whether their records become rows is
-	// not decided.
+	// Replaying are the dead letters of a [ReplayIntent] that has no outcome or is open: whether their records become
+	// rows is not decided.
 	Replaying offsets.Set
-	// Failed are the dead letters whose replay failed: Failed[0] once or more often, Failed[1] twice or more often, and so on.
+	// Failed are the dead letters whose replay failed: Failed[0] once or more often, Failed[1] twice or more often, and
+	// so on.
 	Failed [MaxReplays]offsets.Set
 }
 
-// MaxReplays is the number of failed replays after which a dead letter is parked: replays leave it out unless an operator
-// asks for parked ones.
+// MaxReplays is the number of failed replays after which a dead letter is parked: replays leave it out unless an
+// operator asks for parked ones.
 const MaxReplays = 3
 
 // Parked returns the dead letters whose replay failed [MaxReplays] times, and that nothing resolved.
@@ -92,8 +93,8 @@ func (s *State) LettersChanged() int64 {
 	return s.letters.changed
 }
 
-// Replayed returns the number of dead letters that replays turned into rows, by the topic of the records. It accepts a nil
-// State.
+// Replayed returns the number of dead letters that replays turned into rows, by the topic of the records. It accepts a
+// nil State.
 func (s *State) Replayed() map[string]int64 {
 	all := map[string]int64{}
 	if s == nil {
@@ -110,8 +111,8 @@ func (s *State) Replayed() map[string]int64 {
 // OpenReplays returns the intents of a table that have no outcome yet, the oldest first.
 func (s *State) OpenReplays(table string) []OpenReplay { return ofTable(s.letters.open, table) }
 
-// TopicReplays returns the intents of a table that are open: members accept the records of their dead letters. The oldest
-// comes first.
+// TopicReplays returns the intents of a table that are open: members accept the records of their dead letters. The
+// oldest comes first.
 func (s *State) TopicReplays(table string) []OpenReplay { return ofTable(s.letters.topical, table) }
 
 func ofTable(intents map[int64]OpenReplay, table string) (all []OpenReplay) {

@@ -141,8 +141,8 @@ func TestS3CodesOfTheSDK(t *testing.T) {
 	}
 }
 
-// TestNamesDoNotSteer: no name of a bucket, prefix or key changes the class of an error, although stores quote the names in
-// their responses.
+// TestNamesDoNotSteer: no name of a bucket, prefix or key changes the class of an error, although stores quote the
+// names in their responses.
 func TestNamesDoNotSteer(t *testing.T) {
 	for _, lie := range []string{
 		"connection timeout 503", "AccessDenied", "SlowDown", "context canceled", "NoSuchBucket",

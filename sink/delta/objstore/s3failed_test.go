@@ -638,7 +638,8 @@ func TestSelfTest_OneFailure(t *testing.T) {
 	}
 }
 
-// TestSelfTest_SeveralFailures: if the puts fail for different reasons, the error names each once, in one line, with a hint.
+// TestSelfTest_SeveralFailures: if the puts fail for different reasons, the error names each once, in one line, with a
+// hint.
 func TestSelfTest_SeveralFailures(t *testing.T) {
 	var requests atomic.Int32
 	err := objstore.SelfTest(t.Context(), s3Serving(t, func(w http.ResponseWriter, r *http.Request) {

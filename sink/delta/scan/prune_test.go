@@ -97,8 +97,8 @@ func TestFilesArePassedOver(t *testing.T) {
 	}
 }
 
-// TestColumnsAndGroupsArePassedOver: a scan of a large file reads only the footer and the wanted columns of the wanted row
-// groups, in few requests.
+// TestColumnsAndGroupsArePassedOver: a scan of a large file reads only the footer and the wanted columns of the wanted
+// row groups, in few requests.
 func TestColumnsAndGroupsArePassedOver(t *testing.T) {
 	store := &counted{Store: objstore.NewMem()}
 	l := newLake(t, t.Context(), store, tableSchema(t))

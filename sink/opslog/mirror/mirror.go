@@ -1,5 +1,6 @@
 // Package mirror copies the entries of the operations log to another place, such as a database, for people and programs
-// that look there. Nothing depends on the copy, and nothing waits for it: a place that is down is behind, and catches up.
+// that look there. Nothing depends on the copy, and nothing waits for it: a place that is down is behind, and catches
+// up.
 package mirror
 
 import (
@@ -23,8 +24,8 @@ import (
 type Place interface {
 	// Newest returns the newest copy up to a seq, the zero Head without one.
 	Newest(ctx context.Context, upTo int64) (opslog.Head, error)
-	// Add adds copies of entries, which follow each other and the copy of after. If the newest copy is another one, it adds
-	// none and returns an error that wraps [ErrMoved]. After any other error all of them or none may be there.
+	// Add adds copies of entries, which follow each other and the copy of after. If the newest copy is another one, it
+	// adds none and returns an error that wraps [ErrMoved]. After any other error all of them or none may be there.
 	Add(ctx context.Context, after opslog.Head, entries []opslog.Entry) error
 	// Close ends the connections.
 	Close()
@@ -68,7 +69,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Mirror copies the operations log to a place, each entry once and in order. Several members may copy to the same place.
+// Mirror copies the operations log to a place, each entry once and in order. Several members may copy to the same
+// place.
 type Mirror struct {
 	Config
 	place   Place // nil while none is open
@@ -115,7 +117,8 @@ func (m *Mirror) behind() float64 {
 	return float64(max(state.Head().Seq-m.seq, 0))
 }
 
-// Run copies entries until ctx ends, then closes the place. After a failure it waits and begins anew at the newest copy.
+// Run copies entries until ctx ends, then closes the place. After a failure it waits and begins anew at the newest
+// copy.
 func (m *Mirror) Run(ctx context.Context) {
 	defer m.close()
 	pause := reliability.Backoff{Initial: time.Second, Max: time.Minute, Jitter: 0.25}
