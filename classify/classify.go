@@ -17,8 +17,8 @@ import (
 type Class uint8
 
 const (
-	// Transient is a failure of a dependency that passes: a timeout, a reset, 5xx, throttling, 409, a leader change, a
-	// full disk, and every unknown error. The guard retries it without limit.
+	// Transient is a failure of a dependency that is expected to end: a timeout, a reset, 5xx, throttling, 409, a
+	// leader change, a full disk, and every unknown error. The guard retries it without limit.
 	Transient Class = iota
 	// Poison is a record that can never become a row: it cannot be decoded, has a wrong type, lacks a required field,
 	// is out of range, or is too large or too deep. It never counts towards opening a circuit breaker.

@@ -64,7 +64,8 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// TestConfig compares the settings that all stores share, and the limits that differ between stores.
+// TestConfig: a pool has the given limits and Sluice's application_name, unless the URL has another. A URL that would
+// send a password unencrypted is refused with an error that does not quote it.
 func TestConfig(t *testing.T) {
 	c, err := Config(pgconfig.Options{URL: "postgres://u:x@127.0.0.1/db"}, 7, connectionLife)
 	if err != nil || c.MaxConns != 7 || c.MaxConnLifetime != connectionLife || c.ConnConfig.ConnectTimeout != connectionLife || c.ConnConfig.RuntimeParams["application_name"] != "sluice" {

@@ -61,7 +61,8 @@ func hasLine(t *testing.T, lines []string, begin, contains string) {
 	t.Errorf("nothing begins with %q and says %q:\n%s", begin, contains, strings.Join(lines, "\n"))
 }
 
-// TestCheck runs check on a correct pipeline, before its first record and later.
+// TestCheck: for a correct pipeline, check finds no problem, neither before the first record nor later. It warns about
+// a table without the column for topic ids. It must not create the directory of the lake.
 func TestCheck(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...)
@@ -304,7 +305,8 @@ func TestCheckConfiguration(t *testing.T) {
 	hasLine(t, lines, "warning configuration /config.yaml:2: kafka.session: ", "")
 }
 
-// TestCheckSecurity expects the findings of check about correct and wrong settings of TLS and SASL.
+// TestCheckSecurity: with correct settings of TLS and SASL, check reports the broker as ok and shows the settings. With
+// an unknown authority, without TLS or without SASL, it reports the broker as failed and says which side refuses what.
 func TestCheckSecurity(t *testing.T) {
 	dir := t.TempDir()
 	ca := certs.NewCA(t, "ours")

@@ -112,7 +112,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestVersion_Build compares the version that the program prints for each way to build it.
+// TestVersion_Build: the version that the program prints fits the way in which it was built: from a tag, from a commit,
+// with changes, with a stamp, or without version control.
 func TestVersion_Build(t *testing.T) {
 	vcs := func(modified string) []debug.BuildSetting {
 		return []debug.BuildSetting{{Key: "vcs.revision", Value: "e53f2de"}, {Key: "vcs.time", Value: "2026-11-22T14:21:38Z"}, {Key: "vcs.modified", Value: modified}}

@@ -138,8 +138,8 @@ func lakeWithRights(t *testing.T, rights map[string][]string, resource, without 
 	return l
 }
 
-// TestSecurityPage_CommandRights runs each command of the table of rights as a user who has exactly its rights, and as users
-// who lack one of them.
+// TestSecurityPage_CommandRights runs each command for which docs/security.md has a table of rights. With exactly these
+// rights the command must succeed, and without any one of them it must fail.
 func TestSecurityPage_CommandRights(t *testing.T) {
 	arguments := map[string][]string{
 		"holds": {"holds"}, "offsets show": {"offsets", "show"}, "deadletters list": {"deadletters", "list"}, "deadletters show": {"deadletters", "show", "orders:0@1"},

@@ -80,7 +80,7 @@ var (
 )
 
 // asOnPage reports whether the output of a program is as a page shows it. Times and the width of columns may differ,
-// and "…" on the page stands for any text.
+// and "…" on the page matches any text.
 func asOnPage(page, printed string) bool {
 	normal := func(s string) string {
 		return strings.TrimSpace(spaces.ReplaceAllString(pageTime.ReplaceAllString(s, "TIME"), " "))

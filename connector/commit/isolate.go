@@ -166,7 +166,7 @@ func (c *committer) logStillFailing(ctx context.Context, t *trouble, pause time.
 		append([]any{"failures", t.failures, "failing_since", t.first, "pause", pause}, attrs...)...)
 }
 
-// soleClaim returns the claim of a sealed batch if it has only one.
+// soleClaim returns the claim of a sealed batch if it has only one; otherwise ok is false.
 func soleClaim(batch *plan.SealedBatch) (sole connector.Partition, ok bool) {
 	for p := range batch.Claims {
 		sole = p
@@ -243,9 +243,9 @@ func (c *committer) needsRehearsal(batch *plan.SealedBatch) bool {
 	return c.batchTrouble.failures > 0
 }
 
-// rehearseClaims encodes the plan of a sealed batch without writing it. If that fails, it encodes the rows of each
-// claim alone: claims that fail leave the batch, and rest is a new plan for the other claims. If nothing can be
-// written, failed is the outcome of the batch; otherwise failed is nil.
+// rehearseClaims encodes the plan of a sealed batch without writing it. If that succeeds, rest is decided. If it fails,
+// the rows of each claim are encoded alone: claims that fail leave the batch, and rest is a new plan for the other
+// claims. If nothing can be written, failed is the outcome of the batch; otherwise failed is nil.
 func (c *committer) rehearseClaims(ctx context.Context, batch *plan.SealedBatch, decided *plan.Plan) (rest *plan.Plan, leaves map[connector.Partition]Leave, failed *Outcome) {
 	err := c.rehearse(ctx, decided.Pieces)
 	if err == nil {

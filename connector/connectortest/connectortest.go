@@ -26,7 +26,7 @@ func Snapshot(positions map[string]int64) *connector.Snapshot {
 }
 
 // Entries returns one entry for each character of text, at consecutive offsets from from on, and one second apart.
-// Entries of equal characters have equal fingerprints; a dot stands for an entry without identity.
+// Equal characters give entries with equal fingerprints, and a dot gives an entry without identity.
 func Entries(from int64, text string) []idempotency.Entry {
 	h := idempotency.NewHasher(idempotency.Identity{By: idempotency.ByHeader, Name: "id"})
 	var all []idempotency.Entry

@@ -156,7 +156,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// TestTypes checks the table in the documentation of JSON.
+// TestTypes: each type of column accepts and refuses JSON values as the documentation of JSON says.
 func TestTypes(t *testing.T) {
 	const refused = "refused"
 	for _, c := range []struct {

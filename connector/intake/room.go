@@ -90,8 +90,9 @@ func (rm *room) tableToSeal() *tableState {
 	return nil
 }
 
-// reserve reserves memory in the batch pool for the next block of a claim. If there is not enough, it returns false,
-// and the claim waits: see firstWaiting.
+// reserve reserves memory in the batch pool for the next block of a claim, and returns the number of bytes: estimate,
+// or the size of the pool if that is less. If that much is not free, it returns 0 and false, and the claim waits: see
+// firstWaiting.
 func (rm *room) reserve(c *claim, estimate int64) (int64, bool) {
 	pool := rm.Pools.Batch
 	n := min(estimate, pool.Size())

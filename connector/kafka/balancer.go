@@ -115,7 +115,8 @@ type topicPartition struct {
 }
 
 // memberShare is the share of one member while balance computes it, by topic. Partitions that the member kept are
-// separate from those that it got now, because passing the latter on costs nothing.
+// separate from those that it got now: passing a partition on that it got costs nothing, because it does not work on it
+// yet.
 type memberShare struct {
 	load       int
 	kept       [][]int32
