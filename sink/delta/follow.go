@@ -38,8 +38,8 @@ type Change struct {
 	Others bool
 	// Back has the appIds whose position was moved back, each with the lowest position that it was moved back to.
 	Back map[string]int64
-	// Replayed are the dead letters whose rows were added by replays. It lacks those of a commit that names too many of
-	// them (see maxReplayed), or names them in a form that this program does not write. Others is then true.
+	// Replayed are the dead letters whose rows were added by replays. If a commit names too many of them (see
+	// maxReplayed), or names them in a form that this program does not write, they are left out and Others is true.
 	Replayed []connector.Replayed
 }
 

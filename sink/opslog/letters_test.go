@@ -138,7 +138,7 @@ func TestState_LettersImmutable(t *testing.T) {
 }
 
 // TestState_LetterSets: after any entries, no dead letter is in two of the sets Discarded, Acknowledged and Replayed,
-// none has left Replayed, and each one in Failed[i] is also in Failed[i-1].
+// Replayed has lost none, and each one in Failed[i] is also in Failed[i-1].
 func TestState_LetterSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &State{}

@@ -37,9 +37,9 @@ func (l LetterStates) Parked() offsets.Set {
 	return l.Failed[MaxReplays-1].Without(offsets.Union(l.Replayed, l.Discarded, l.Acknowledged))
 }
 
-// Resolved returns the dead letters that are not unresolved because of the operations log: the discarded, the
-// acknowledged and the reproduced ones. Other replayed ones are left out, because their rows in the table show that
-// they are resolved.
+// Resolved returns the dead letters that count as resolved because the operations log says so: the discarded, the
+// acknowledged and the reproduced ones. Other replayed ones are left out: they count as resolved because the table has
+// rows with their coordinates.
 func (l LetterStates) Resolved() offsets.Set {
 	return offsets.Union(l.Discarded, l.Acknowledged, l.Reproduced)
 }

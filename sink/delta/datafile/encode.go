@@ -181,8 +181,8 @@ func (e *encoder) compact(meta *metadata.FileMetaData) ([]byte, error) {
 type choice struct {
 	encoding   parquet.Encoding
 	dictionary bool
-	// costly makes the Parquet writer check the dictionary before the first page: it drops the dictionary if that and
-	// the indices are not smaller than the plain values.
+	// costly makes the Parquet writer check the dictionary before the first page: it drops the dictionary unless the
+	// dictionary and the indices together are smaller than the plain values.
 	costly bool
 	plain  bool // without compression
 }

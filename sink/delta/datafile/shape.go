@@ -99,8 +99,8 @@ func (e *encoder) shapeStruct(c *column, a *array.Struct, own valid, nulls int) 
 	return fromData(arrow.StructOf(fields...), a.Len(), []*memory.Buffer{own.buffer()}, data, nulls), nil
 }
 
-// position returns the index of the field with the given name, and false if there is none. It checks the index at
-// before all others, because the field usually is there.
+// position returns the index of the field with the given name, and false if there is none. at is the index where the
+// field usually is; it is checked first.
 func position(fields []arrow.Field, at int, name string) (int, bool) {
 	if at < len(fields) && fields[at].Name == name {
 		return at, true

@@ -271,11 +271,11 @@ func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error
 	}
 }
 
-// End returns s as the newest state. The caller calls it after a request at the time at did not find the version after
-// s. Such a version may also be missing because a log cleanup removed it, but a cleanup removes older versions first.
-// So End checks that the version of s is still in the log. If it is gone, the error is [ErrCorrupt], and the caller
-// must call Load. End skips the check if s equals began, the state before the caller read any commits, and s was the
-// newest state less than a minute before at: no log drops versions that fast.
+// End returns s as the newest state. The caller has requested the version after s, at the time at, and has not found
+// it. A log cleanup may have removed that version, but a cleanup removes older versions first. So End checks that the
+// version of s is still in the log. If it is gone, the error is [ErrCorrupt], and the caller must call Load. End skips
+// the check if s equals began, the state before the caller read any commits, and s was the newest state less than a
+// minute before at: no log drops versions that fast.
 func End(ctx context.Context, store objstore.Store, began, s *State, at time.Time) (*State, error) {
 	last := *s
 	last.ReadAt = at

@@ -86,7 +86,8 @@ type answer struct{}
 
 func (answer) Error() string { return "an answer" }
 
-// checkRows compares as [classtest.Check] does. It also accepts the class "answer", which only errors of S3 have.
+// checkRows compares the classes of errors with classes.txt, as [classtest.Check] does. It also accepts the class
+// "answer", which only errors of S3 have.
 func checkRows(t *testing.T, known map[string]error) {
 	t.Helper()
 	for _, row := range classtest.Rows("s3") {

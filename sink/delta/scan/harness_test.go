@@ -21,8 +21,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// row is one row of the table in these tests. The column is null if partition or offset is -1, or if another field has
-// its zero value. id is never null.
+// row is one row of the table in these tests. A null is -1 in the fields partition and offset, and the zero value in
+// the other fields. id is never null.
 type row struct {
 	id        int64
 	topic     string

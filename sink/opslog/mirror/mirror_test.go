@@ -234,7 +234,7 @@ func (s *scene) opened() (n int) {
 	return n
 }
 
-// calls returns how many times the place was called so far.
+// calls returns how many calls the place got so far.
 func (s *scene) calls() (n int) {
 	s.change(func(t *table) { n = t.calls })
 	return n
@@ -434,8 +434,8 @@ func TestMirror_Diverged(t *testing.T) {
 	}
 }
 
-// TestMirror_CopyDeleted: if one copy is missing while later entries cannot be added after it, the mirror logs that
-// copies were deleted. It adds nothing and tries again only now and then.
+// TestMirror_CopyDeleted: if a copy is missing and the place still has later ones, the mirror logs that copies were
+// deleted. It adds nothing, and tries again only now and then.
 func TestMirror_CopyDeleted(t *testing.T) {
 	run(t, func(s *scene) { s.write(2) }, func(s *scene) {
 		s.change(func(t *table) { t.gone = t.copies[1].Head() })

@@ -234,7 +234,8 @@ func ifAbsentRaces(t *testing.T, s objstore.Store) {
 	}
 }
 
-// content returns the body that one of several concurrent puts writes. Each number of a racer gives another length.
+// content returns the body that the goroutine with the number racer puts. Several goroutines put the same key, and
+// their bodies differ in length.
 func content(racer int) string { return strings.Repeat(fmt.Sprintf("racer %d ", racer), 1+racer) }
 
 func keys(t *testing.T, s objstore.Store) {
