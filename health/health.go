@@ -116,7 +116,7 @@ func (r Report) TotalLag() int64 {
 	return total
 }
 
-// Why a connector is not ready.
+// The errors of [Report.Ready], besides [UnhealthyError].
 var (
 	ErrDraining   = errors.New("draining: asked to stop")
 	ErrNotJoined  = errors.New("not joined: no generation of the consumer group")

@@ -39,7 +39,7 @@ const (
 	entryBytes, sourceBytes = 160, 512
 )
 
-// New returns an empty Tally that uses about most bytes of memory at most.
+// New returns an empty Tally. most is the memory in bytes from which on it takes no more letters: see [Tally.Full].
 func New(most int64) *Tally {
 	return &Tally{max: most, dead: map[idempotency.Partition]*deadPartition{}, sources: map[idempotency.Partition]*source{}}
 }
@@ -362,9 +362,9 @@ func (t *Tally) last(of *source) int64 {
 	return last
 }
 
-// Unjudged returns up to most letters about a topic that are not judged yet and whose records are before the position.
-// If a position was set back, the letters after it become unjudged. position returns the next offset to read of a
-// partition, 0 if the table has none.
+// Unjudged returns letters about a topic that are not judged yet and whose records are before the position. most is the
+// largest number of letters that it returns. If a position was set back, it first makes the letters after it unjudged.
+// position returns the next offset to read of a partition, 0 if the table has none.
 func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int64, most int) (parts []Part) {
 	for _, s := range t.of(topic) {
 		if most <= 0 {

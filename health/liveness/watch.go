@@ -38,7 +38,7 @@ const (
 	Stalled = time.Minute
 	// Every is the interval in which to call [Watch.Check].
 	Every = time.Second
-	// missed is the most time that one check adds, even if it comes later.
+	// missed is the most time that one check counts as passed, even if the check before it was longer ago.
 	missed = 2 * Every
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// MaxAddress is the largest size of a registered address in bytes. A name of DNS has 253.
+// MaxAddress is the largest size of a registered address in bytes. The name of a host in it has 253 at most.
 const MaxAddress = 300
 
 // errAddress says which form an address must have. It does not quote the address, which may have come from another

@@ -258,8 +258,8 @@ func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, nex
 	})
 }
 
-// locked returns the id and the position of a scope, which it creates if it is new, and locks it until the transaction
-// ends, so that no other member can move it.
+// locked returns the id and the position of a scope. It creates the scope if it is new, and locks it until the
+// transaction ends, so that no other member can move its position.
 func locked(ctx context.Context, tx pgx.Tx, scope idempotency.Scope) (id, through int64, err error) {
 	const find = "SELECT id, next_offset FROM processed_scopes WHERE scope = $1 FOR UPDATE"
 	err = tx.QueryRow(ctx, find, scope.String()).Scan(&id, &through)

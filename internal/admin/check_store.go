@@ -46,8 +46,8 @@ func (k *checks) storage(ctx context.Context) (usable bool) {
 	return true
 }
 
-// storageFailed adds a finding about a store that cannot be used. The hint is that of the error, or else the text
-// otherwise.
+// storageFailed adds a finding about a store that cannot be used. The finding has the hint of the error, or the
+// argument otherwise if the error has none.
 func (k *checks) storageFailed(url string, err error, otherwise string) {
 	text, hint := objstore.Explain(err)
 	if errors.Is(err, objstore.ErrUnsafe) {

@@ -64,7 +64,7 @@ func says(status int, body string) answering {
 	return func(context.Context) (int, string, error) { return status, body, nil }
 }
 
-// never answers before the request ends.
+// never gives no answer: it returns an error when the request ends.
 func never(ctx context.Context) (int, string, error) {
 	<-ctx.Done()
 	return 0, "", ctx.Err()

@@ -47,7 +47,7 @@ func (q *LetterSelection) selects(l *deadletter.Letter) bool {
 	return q.LetterQuery.selects(l) && (q.Until.IsZero() || l.LastFailure.Before(q.Until))
 }
 
-// chosenLetters are selected dead letters with the states that an action accepts.
+// chosenLetters has those of the selected dead letters that are in a state which the action accepts.
 type chosenLetters struct {
 	*letterBook
 	n         int

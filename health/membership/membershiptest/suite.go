@@ -101,7 +101,7 @@ func beat(id string) membership.Beat {
 	return membership.Beat{ID: id, Status: membership.Running, Idle: -1, Lag: -1, TTL: long}
 }
 
-// beats sends a heartbeat and checks whether it is fresh.
+// beats sends a heartbeat. It ends the test unless the heartbeat succeeds and its result fresh is the wanted one.
 func (f *fixture) beats(s membership.Store, b membership.Beat, fresh bool) {
 	f.Helper()
 	if got, err := s.Beat(f.Context(), b); err != nil || got != fresh {
@@ -156,7 +156,7 @@ func (f *fixture) wantSwept(want int, forget time.Duration) {
 	}
 }
 
-// wantLeft makes a member leave.
+// wantLeft makes a member leave, and fails the test if that returns an error.
 func (f *fixture) wantLeft(s membership.Store, id string) {
 	f.Helper()
 	if err := s.Leave(f.Context(), id); err != nil {
