@@ -47,8 +47,8 @@ type attack struct {
 	bad string        // name of the attacked topic
 	log *tablelog.Log // of the attacked table
 	m   *member
-	// The function streams answers requests with endless spaces: requests is the number of its responses, and sent is
-	// the number of spaces in them.
+	// requests is the number of endless responses that the function streams has sent. sent is the number of spaces in
+	// them.
 	requests, sent atomic.Int64
 }
 

@@ -137,7 +137,8 @@ func (s *scene) replayPut(r *http.Request) bool {
 	return r.Method == http.MethodPut && (strings.Contains(r.URL.Path, "/"+s.log.Table+"/") || strings.Contains(r.URL.Path, "/ops/"))
 }
 
-// replayRows returns the rows that replays have added, and the versions in which they did.
+// replayRows returns the number of rows that replays have added to the table, and the number of versions that added
+// them.
 func (s *scene) replayRows() (rows int64, versions int) {
 	s.t.Helper()
 	for _, c := range s.commits() {

@@ -12,8 +12,9 @@ type Rule uint32
 
 // A correct deviation: its searches must find no violation.
 const (
-	// Final404Last: a GET of N returns 404 once the last PUT of N was sent longer ago than a request can take. The member
-	// counts its commit as failed, where the protocol repeats the PUT. N is the version that the member tries to write.
+	// Final404Last: a GET of N returns 404, and the last PUT of N was sent longer ago than a request can take. Then the
+	// member counts its commit as failed, where the protocol as built repeats the PUT. N is the version that the member
+	// tries to write.
 	Final404Last Rule = 1 << iota
 )
 

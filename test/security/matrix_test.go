@@ -17,8 +17,9 @@ type cell struct {
 	want    string // text that must name the fault; "" if records must arrive
 }
 
-// matrix tests {PLAINTEXT, TLS, mTLS, SASL_SSL with each mechanism} x {right settings, wrong credentials, wrong
-// certificate authority, expired certificate}, and each kind of client at the wrong kind of listener.
+// matrix tests the ways to connect: PLAINTEXT, TLS, mTLS, and SASL_SSL with each mechanism. With right settings records
+// must arrive in the table. With wrong credentials, a wrong certificate authority, an expired certificate or a listener
+// of another kind, commands and a running connector must name the fault.
 func (w *securedBroker) matrix(t *testing.T) {
 	t.Helper()
 	for _, c := range w.cells() {

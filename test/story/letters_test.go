@@ -477,8 +477,8 @@ func TestLetters_WithinPool(t *testing.T) {
 	}
 }
 
-// TestLetters_AfterElection has bad records of two leader epochs. Each letter must hold its record, whose value has the
-// epoch.
+// TestLetters_AfterElection has a bad record before and one after an election, with different leader epochs. Each must
+// become a dead letter with its own value, in which the epoch is.
 func TestLetters_AfterElection(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())
