@@ -39,7 +39,8 @@ const (
 	entryBytes, sourceBytes = 160, 512
 )
 
-// New returns an empty Tally. most is the memory in bytes from which on it takes no more letters: see [Tally.Full].
+// New returns an empty Tally. Once its letters take more than most bytes, [Tally.Passed] and [Tally.Full] return
+// [ErrFull].
 func New(most int64) *Tally {
 	return &Tally{max: most, dead: map[idempotency.Partition]*deadPartition{}, sources: map[idempotency.Partition]*source{}}
 }

@@ -12,8 +12,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// LongestAllowance is the longest time for which a command may allow a flood: so many dead letters that the topic would
-// otherwise be held. A permanent allowance would disable this protection.
+// LongestAllowance is the longest time for which an operator may allow a flood: so many dead letters that the topic
+// would otherwise be held. A permanent allowance would disable this protection.
 const LongestAllowance = 30 * 24 * time.Hour
 
 // PlanAllow plans to allow any number of a topic's records to become dead letters until a time.

@@ -488,7 +488,8 @@ func addresses(f *fixture) {
 	}
 }
 
-// hostileAddresses: if an address must not be requested, Members returns the member without it.
+// hostileAddresses: if an address must not be requested, Members returns the member without it, and the error
+// ErrForeign.
 func hostileAddresses(f *fixture) {
 	f.beats(f.store, membership.Beat{ID: "good", Status: membership.Running, Idle: -1, Lag: -1, TTL: long, Address: "http://10.1.2.3:8080"}, true)
 	for i, address := range []string{
