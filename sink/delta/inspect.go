@@ -91,8 +91,8 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 const recentCommits = 20
 
 // IgnoredFields returns, by topic, the names of record fields that the table has no column for. It reads them from
-// commitInfo of the given version and of those before it, [recentCommits] in all. since is the oldest version that it
-// read: it stops at a commit that is missing or cannot be parsed.
+// commitInfo of [recentCommits] versions: the given one and those before it. It stops at a commit that is missing or
+// cannot be parsed. since is the oldest version that it has read.
 func IgnoredFields(ctx context.Context, store objstore.Store, version int64) (all []connector.IgnoredFields, since int64, err error) {
 	names, more := map[string][]string{}, map[string]bool{}
 	since = version

@@ -57,7 +57,7 @@ func kafkaPlaces(table *schema.Schema) [][]string {
 	return columns
 }
 
-// eachPlace calls each with the coordinates of the rows that have at least topic, partition and offset.
+// eachPlace calls each with the coordinates of the rows. It leaves out a row whose topic, partition or offset is null.
 func eachPlace(rows scan.Rows, each func(scan.Place) error) error {
 	// HasKafkaColumns has checked these types.
 	topics := rows.Batch.Column(0).(*array.String)

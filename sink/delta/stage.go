@@ -134,7 +134,7 @@ func (t *Table) encode(
 	return connector.Local(doing, err)
 }
 
-// statistics returns the statistics of a file as the table's properties want them in the log.
+// statistics returns the statistics of a file for the log. Table properties can reduce them.
 func (t *Table) statistics(file datafile.File) string {
 	if t.head.Metadata.Configuration["delta.dataSkippingNumIndexedCols"] == "0" {
 		return `{"numRecords":` + strconv.FormatInt(file.Rows, 10) + `}`

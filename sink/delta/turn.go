@@ -9,9 +9,10 @@ import (
 	"sluice/reliability"
 )
 
-// turn shares the log fairly among its writers. A version goes to the writer that puts first, and writers that had a
-// conflict leave no trace in the log. A writer that came back at once would therefore commit again and again, and
-// starve the others. So each writer pauses after a commit, and pauses shorter the more conflicts it had.
+// turn shares the log fairly among its writers. A version goes to the writer that puts first, and the log does not show
+// which writers had a conflict. A writer that tried again right after its own commit would commit again and again, and
+// starve the others. So each writer pauses after a commit. It also pauses after a conflict, and the more conflicts it
+// had, the shorter.
 type turn struct {
 	committed   time.Time     // time of this writer's last commit
 	putDuration time.Duration // duration of the newest put, from its start until its outcome was known

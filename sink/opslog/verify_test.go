@@ -161,7 +161,7 @@ func TestVerify_ForeignObject(t *testing.T) {
 	if s, err := open(mem).State(t.Context()); err != nil || s.Head().Seq != 3 {
 		t.Errorf("members read on: %+v %v", s, err)
 	}
-	// An entry at the wrong seq, an object at a far seq, and a large object.
+	// Verify finds an entry at the wrong seq, an object at a far seq, and an object that is too large.
 	put(t, mem, key(4), one)
 	finds(t, mem, opslog.Head{}, 0, "belong")
 	put(t, mem, folder+"00-notes.txt", nil)

@@ -250,8 +250,8 @@ func (a *attack) newSchema(fields ...string) []setting {
 	return nil
 }
 
-// checkpoint puts the checkpoint file that bomb makes into the table's log, and deletes all earlier log entries. It
-// returns nil.
+// checkpoint puts the checkpoint file that bomb makes into the table's log, and deletes all earlier log entries, so
+// that readers must read the file. It returns nil: see newSchema.
 func (a *attack) checkpoint(page, batch int64) []setting {
 	a.t.Helper()
 	commits := a.next()

@@ -18,11 +18,11 @@ import (
 	"sluice/secure"
 )
 
-// wire is the HTTP transport. It runs the last check of a put when the request is signed and ready, and records when
-// a request got a connection: before that, no byte of it was sent.
+// wire is the HTTP transport. It runs the last check of a put when the request is signed and ready, and records when a
+// request got a connection: before that, no byte of it was sent.
 //
-// Without plaintext it refuses requests over http:// to another host, because the endpoint may come from the
-// environment, too.
+// If plaintext is false, it refuses requests over http:// to another host. It checks each request, because the endpoint
+// may also come from the environment.
 type wire struct {
 	base      http.RoundTripper
 	plaintext bool

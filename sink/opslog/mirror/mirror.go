@@ -1,6 +1,6 @@
 // Package mirror copies the entries of the operations log to another place, such as a database, for people and programs
-// that look there. Nothing depends on the copy, and nothing waits for it: a place that is down is behind, and catches
-// up.
+// that look there. Nothing depends on the copy, and nothing waits for it. A place that was down gets the missing copies
+// later.
 package mirror
 
 import (
@@ -63,7 +63,7 @@ const (
 // Config of a [Mirror].
 type Config struct {
 	Log Log
-	// Open opens the place. It is called again after a failure, so that new credentials count.
+	// Open opens the place. It is called again after a failure, so that new credentials take effect.
 	Open       func(ctx context.Context) (Place, error)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
