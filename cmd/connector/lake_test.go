@@ -65,7 +65,7 @@ func heldIn(s *app.Member) map[string][]int32 {
 	return held
 }
 
-// lake is a lake on which tests run the program.
+// lake is a [laketest.Lake]: a broker, a directory for tables and a configuration. Tests run the program on it.
 type lake struct{ laketest.Lake }
 
 func newLake(t *testing.T, sections string) *lake {

@@ -35,8 +35,8 @@ func (c *committer) reserve(barrier *lane.Barrier, batch *plan.SealedBatch) *res
 	return r
 }
 
-// plan notes, for each chunk, how many pieces of the plan end with it: its own pieces and those of the chunks before
-// it. The method progress needs these numbers.
+// plan notes, for each chunk, how many pieces of the plan are in it and in the chunks before it. The method progress
+// needs these numbers.
 func (r *reservation) plan(pieces []connector.Piece) {
 	r.last = make([]int, len(r.chunks))
 	n := 0

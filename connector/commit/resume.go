@@ -32,7 +32,7 @@ type resolver struct {
 	committer *committer                 // makes initial commits
 	window    *window                    // nil if the table declares no identity
 	start     map[string]connector.Start // the start of each topic
-	// Says for which partitions without a position a search has found rows in the table. These partitions are held.
+	// rows says for which partitions without a position a search has found rows in the table. They are held.
 	rows map[connector.RowsOf]rowsFound
 	ends map[connector.Partition]int64 // the log ends of all partitions of the topics when Measure was first requested
 }
@@ -229,7 +229,7 @@ func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Parti
 }
 
 // selectInitial returns, by topic, those claims without a position for which txns and committed offsets allow an
-// initial commit. It holds the other claims without a position. The error is not a [hold.Error].
+// initial commit. It holds the other claims without a position. So the error is never a [hold.Error].
 func (r *resolver) selectInitial(claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset, unanswered map[string]error,
 	holdOne func(connector.Partition, hold.Reason, string),
 ) (map[string][]connector.Partition, error) {

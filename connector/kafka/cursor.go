@@ -173,8 +173,8 @@ func (l *Log) enqueue(c *cursor) {
 }
 
 // conclude delivers the error found as the result of a partition. If found is a hold, a second reading must confirm it
-// first: see the method stands. Until then, conclude schedules that reading through again, which is relocate or
-// suspect. The caller holds the lock.
+// first: see the method stands. Until then, conclude calls the parameter again, which is relocate or suspect, to
+// schedule that reading. The caller holds the lock.
 func (l *Log) conclude(c *cursor, found error, bounds connector.Bounds, again func(*cursor, time.Time)) {
 	var h *hold.Error
 	if !errors.As(found, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {
