@@ -49,7 +49,8 @@ const (
 	confirm = 5 * time.Second
 	// boundsRetryFor is how long Bounds retries if the cluster answers but some leaders do not.
 	boundsRetryFor = 5 * time.Second
-	// The first, longest and random part of the pause before a partition with a transient error is tried again.
+	// retryFirst and retryMax are the first and the longest pause before a partition with a transient error is tried
+	// again. Chance makes a pause longer or shorter by at most the share retryJitter.
 	retryFirst  = 100 * time.Millisecond
 	retryMax    = 5 * time.Second
 	retryJitter = .25

@@ -190,8 +190,8 @@ func testLogOutOfRange(t *testing.T, w *cluster) {
 	r.until(time.Minute, func() bool { return len(r.got[parts[1]]) == 1 })
 }
 
-// TestLogFindingHasToStand: if one response says that a position is out of range and the second reading does not
-// confirm it, the partition is not held.
+// TestLogFindingHasToStand: if fetch responses say that a position is out of range, but the log contains it and a later
+// request succeeds, the partition is not held.
 func TestLogFindingHasToStand(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)

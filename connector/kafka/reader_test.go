@@ -155,7 +155,7 @@ func (r *reader) within(limit time.Duration, done func() bool) bool {
 }
 
 // take handles one result: it fails the test if the result breaks the contract of connector.Log, keeps the records, and
-// sends the next request.
+// sends the next request unless the result has an error.
 func (r *reader) take(a connector.Fetched) {
 	r.t.Helper()
 	p := a.Partition

@@ -13,7 +13,8 @@ import (
 	"sluice/reliability/origin"
 )
 
-// OriginReader finds the records of a topic that a replay of dead letters has produced again. All lanes share it.
+// OriginReader checks whether a record of a topic was produced again by a replay of dead letters, and by which one. All
+// lanes share it.
 type OriginReader struct {
 	pipeline        string
 	keys            func() origin.Keys
@@ -69,7 +70,7 @@ func (f *OriginReader) of(p connector.Partition, r *connector.Record) (origin.Or
 	return origin.Origin{}, false
 }
 
-// keepOrigin keeps the authentic origin of a record for Decide. It reports whether there is one: then the record needs a
+// keepOrigin returns true if a record has an authentic origin, and keeps the origin for Decide. Such a record gets a
 // run of its own, so that Decide can leave it out.
 func (o *openPart) keepOrigin(b *Block, r *connector.Record) bool {
 	from, ok := b.Origins.of(b.Partition, r)
