@@ -16,7 +16,7 @@ type Component struct {
 	Status Status
 	// Reason explains Status. It is "" only if Status is OK.
 	Reason string
-	// Details is a struct with a JSON shape of its own; docs/health.md shows each.
+	// Details is a struct for JSON. Each component has its own fields: see docs/health.md.
 	Details any
 }
 

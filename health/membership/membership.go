@@ -62,8 +62,8 @@ const (
 	// MaxID is the largest size of a member's id in bytes. The ids that Sluice makes are a host's name, which has at
 	// most 64 on Linux, and two numbers.
 	MaxID = 1 << 10
-	// MaxRegistration is the largest size of a registration in bytes. A registration that Sluice wrote has some
-	// hundred.
+	// MaxRegistration is the largest size of a registration in bytes. A registration that Sluice wrote has some hundred
+	// bytes.
 	MaxRegistration = 4 << 10
 	// MaxMembers is how many members a store lists: the most recently seen ones, because a crash loop may leave many
 	// behind.
@@ -71,8 +71,8 @@ const (
 )
 
 // Store keeps the registrations of one [Scope], and an index of when each member was last seen. The index outlives the
-// registrations, so that a missing member can still be seen. All calls end with ctx and may fail at any time, without
-// retries; no record waits for one. A Store is safe for concurrent use.
+// registrations, so that a missing member can still be seen. All calls end with ctx. They may fail at any time and do
+// not retry, because no record waits for them. A Store is safe for concurrent use.
 //
 // Names of scopes and members are UTF-8 without NUL and come back as they were.
 type Store interface {

@@ -67,7 +67,8 @@ type Store struct {
 
 var _ idempotency.Store = (*Store)(nil)
 
-// Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
+// Open returns a store without connecting to the server. It returns an error for a mistake in the options; the error
+// does not quote the URL.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := postgres.Config(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext}, connections, statementTimeout/3)
 	if err != nil {

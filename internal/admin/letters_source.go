@@ -21,8 +21,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// eachLetter gets the dead letters of a partition of a dead-letter topic, by their own offset. If the record there is no
-// dead letter, l is nil and notOne says why. The letter is valid until the call returns.
+// eachLetter is called for each record of a partition of a dead-letter topic; offset is the offset of that record. If
+// the record is no dead letter, l is nil and notOne says why. The letter is valid until the call returns.
 type eachLetter func(offset int64, l *deadletter.Letter, notOne error) error
 
 // letterSource holds records of dead-letter topics.

@@ -243,7 +243,8 @@ func TestLetterReader_At(t *testing.T) {
 	}
 }
 
-// movingStart is a topicLetters whose log start moves during a read: the records from moves on below start are gone by then.
+// movingStart is a letterSource like topicLetters. Once the records before the offset moves were read, it calls move,
+// and then continues at start: retention has deleted the records between the two.
 type movingStart struct {
 	letterSource
 	moves, start int64

@@ -33,7 +33,8 @@ type ReplayQuery struct {
 	LetterSelection
 	// Value, unless nil, replaces the value of the one selected record. The dead letter keeps the old value.
 	Value []byte
-	// Mode is how rows are made: by a commit of the replay, or through the topic.
+	// Mode says how rows are made: directly, by a commit of the replay, or through the topic: the replay produces the
+	// records to their topic again, and members make the rows.
 	Mode opslog.ReplayMode
 	// Rate is the largest number of dead letters per second, 0 for no limit.
 	Rate float64
@@ -100,7 +101,8 @@ func PlanReplay(ctx context.Context, a *Access, q ReplayQuery) (*ReplayPlan, err
 	return p, p.rehearse(ctx, a, r)
 }
 
-// originKeys returns the keys that sign the records of a replay through the topic; none for a direct one.
+// originKeys returns the keys with which a replay through the topic signs the records that it produces. For a direct
+// replay it returns none.
 func originKeys(a *Access, mode opslog.ReplayMode) (origin.Keys, error) {
 	if mode == opslog.Direct {
 		return origin.Keys{}, nil

@@ -126,7 +126,8 @@ func (c *topicCheck) deleted(rows int64) int64 {
 	return n
 }
 
-// findings returns the contradictions between rows and topic. In a compacted topic rows may outlive their records.
+// findings returns the contradictions between rows and topic. If the topic is compacted, a row without a record is no
+// contradiction.
 func (c *topicCheck) findings(at source, compacted bool) []VerifyFinding {
 	var all []VerifyFinding
 	dropped := int64(0)

@@ -158,7 +158,7 @@ func (js *jobs) keyed(once opslog.Once) (bool, error) {
 	return j != nil, err
 }
 
-// end ends a job that ran with ctx.
+// end records that a job has ended, and logs it. err is the result of its work, ctx the context with which it ran.
 func (js *jobs) end(ctx context.Context, j *job, err error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()

@@ -71,7 +71,7 @@ func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 	}
 }
 
-// runs makes the prefixes of a test that runs several times on one server different.
+// runs counts the runs of tests, so that a test that runs several times on one server gets another prefix each time.
 var runs atomic.Int64
 
 // fixture is a test with its server and a store of its scope.

@@ -47,7 +47,7 @@ func tables() (*postgres.Tables, error) {
 	}, nil
 }
 
-// preparation is a migration of the tables that several callers may wait for. err is set before done is closed.
+// preparation is a migration under way. Several callers may wait for it. err is set before done is closed.
 type preparation struct {
 	done chan struct{}
 	err  error

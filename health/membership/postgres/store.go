@@ -62,7 +62,8 @@ type Store struct {
 
 var _ membership.Store = (*Store)(nil)
 
-// Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
+// Open returns a store without connecting to the server. It returns an error for a mistake in the options; the error
+// does not quote the URL.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := postgres.Config(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext}, connections, connectTimeout)
 	if err != nil {
@@ -90,8 +91,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// do runs op once the tables exist. If op finds a table missing, do creates the tables again and repeats op once. what
-// names op in errors.
+// do runs op after it has made sure that the tables exist. If op finds a table missing, do creates the tables again and
+// repeats op once. what names op in errors.
 func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
 	err := s.try(ctx, op)
 	if postgres.Gone(err) {
