@@ -55,7 +55,8 @@ type recordedStore struct {
 	ops []objstore.Op // all operations so far, in order
 }
 
-// newRecordedStore returns a store that is empty, or, if exists, has a table with a checkpoint every two commits.
+// newRecordedStore returns an empty store if exists is false. Otherwise the store has a table that gets a checkpoint
+// every two commits.
 func newRecordedStore(t *testing.T, exists bool, fault func(n int, op objstore.Op) objstoretest.Fault) *recordedStore {
 	w := &recordedStore{mem: objstore.NewMem()}
 	if exists {

@@ -195,15 +195,15 @@ func hasKafkaColumns(m deltalog.Metadata) bool {
 	return err == nil && columns.HasKafkaColumns() == nil
 }
 
-// State returns the table as of the last call, nil if there is none.
+// State returns the table as of the last call of Follow, nil if the follower knows no table.
 func (f *Follower) State() *deltalog.State { return f.state }
 
 // errNoState means that a follower knows no table whose rows it could read.
 var errNoState = errors.New("no table is known: Follow has found none, or has to start anew")
 
-// Places calls [Places] with the state of the last call; it is an error if there is none. bytes bounds the memory for
-// data files. If a checkpoint or commit of that state is gone, it returns the error, and the next call of
-// [Follower.Follow] starts anew.
+// Places calls [Places] with the state of the last call of [Follower.Follow]; without a state it returns an error.
+// bytes bounds the memory for data files. If a checkpoint or commit of that state is gone, it returns an error, too,
+// and the next call of Follow starts anew.
 func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(scan.Place) error) error {
 	if f.state == nil {
 		return errNoState

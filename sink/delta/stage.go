@@ -97,7 +97,7 @@ func (t *Table) Rehearse(ctx context.Context, s *connector.Snapshot, pieces []co
 	return nil
 }
 
-// OffsetOf implements connector.Table: it returns the Kafka offset of a row.
+// OffsetOf implements connector.Table: it returns the Kafka offset of a row. ok is false if the row has none.
 func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bool) {
 	at := rows.Schema().FieldIndices(schema.KafkaOffset)
 	if len(at) != 1 {
@@ -134,7 +134,8 @@ func (t *Table) encode(
 	return connector.Local(doing, err)
 }
 
-// statistics returns the statistics of a file for the log. Table properties can reduce them.
+// statistics returns the statistics of a file for the log. They have only the number of rows if the table's properties
+// ask for no indexed columns.
 func (t *Table) statistics(file datafile.File) string {
 	if t.head.Metadata.Configuration["delta.dataSkippingNumIndexedCols"] == "0" {
 		return `{"numRecords":` + strconv.FormatInt(file.Rows, 10) + `}`

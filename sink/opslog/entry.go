@@ -192,7 +192,8 @@ func seqOf(s string) (seq int64, ok bool) {
 	return seq, ok && err == nil && 1 <= seq && seq <= maxSeq && name(seq) == s
 }
 
-// compareTargets orders everything before topics, and a topic before its partitions.
+// compareTargets orders targets by topic. The target of everything comes first, and a topic comes before its
+// partitions.
 func compareTargets(a, b Target) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }

@@ -47,7 +47,8 @@ type Reopen struct {
 	Letters []Letters `json:"letters"`
 }
 
-// ReplayFailed counts a failed attempt to replay dead letters: their records still cannot become rows.
+// ReplayFailed records that an attempt to replay dead letters failed, because their records still cannot become rows.
+// Each one counts for [MaxReplays].
 type ReplayFailed struct {
 	Table   string    `json:"table"`
 	Letters []Letters `json:"letters"`
@@ -182,8 +183,8 @@ func (d ReplayDone) check() error {
 	return nil
 }
 
-// checkLetters returns an error if all has fewer than the given number of partitions, an invalid partition, a partition
-// without offsets, or more than [MaxLetters] dead letters.
+// checkLetters returns an error if the list all names fewer partitions than the given number, an invalid partition, a
+// partition without offsets, or more than [MaxLetters] dead letters.
 func checkLetters(all []Letters, partitions int) error {
 	if len(all) < partitions {
 		return errors.New("it names no dead letter")

@@ -81,7 +81,7 @@ func (s *State) Under(t Target) []Paused {
 	return s.pausesWhere(func(p Paused) bool { return t.covers(p.Target) })
 }
 
-// Pauses returns all pauses: everything first, then by topic and partition.
+// Pauses returns all pauses: first the pause of everything, then the others by topic and partition.
 func (s *State) Pauses() []Paused {
 	return s.pausesWhere(func(Paused) bool { return true })
 }

@@ -93,7 +93,7 @@ func (spaces) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lines returns a function that returns the lines all, each with a line end, as the body of a log entry.
+// lines returns a function that returns the body of a log entry: the given lines, each with a line end.
 func lines(all ...string) func() []byte {
 	return func() []byte { return []byte(strings.Join(all, "\n") + "\n") }
 }

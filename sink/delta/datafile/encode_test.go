@@ -98,7 +98,7 @@ func plainPieces(tb tester, pieces []connector.Piece) []connector.Piece {
 	return out
 }
 
-// checkStats compares Delta's statistics of a file with the values of its rows.
+// checkStats fails the test unless Delta's statistics of a file are right for the values of its rows.
 func checkStats(tb tester, sc *arrow.Schema, f *result, o Options) {
 	tb.Helper()
 	s := parseStats(tb, f.Stats)

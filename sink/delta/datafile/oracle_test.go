@@ -273,7 +273,7 @@ func count(m map[string]any) int {
 
 func isNaN(v any) bool { f, ok := v.(float64); return ok && math.IsNaN(f) }
 
-// same compares values: NaN equals NaN, and -0.0 differs from 0.0.
+// same reports whether two values are equal. NaN equals NaN, and -0.0 differs from 0.0.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case float64:

@@ -36,8 +36,9 @@ func upperBound(s []byte, units int) (bound []byte, ok bool) {
 	return nil, false
 }
 
-// prefix returns the length in bytes of the shortest prefix of whole characters with at least `units` UTF-16 code
-// units, or of all of s if that has fewer, and the number of its code units. ok is false if the prefix is not UTF-8.
+// prefix returns the length of a prefix of s: n in bytes and used in UTF-16 code units. It is the shortest prefix of
+// whole characters with at least `units` code units, or all of s if s has fewer. ok is false if the prefix is not
+// UTF-8.
 func prefix(s []byte, units int) (n, used int, ok bool) {
 	for n < len(s) && used < units {
 		r, size := utf8.DecodeRune(s[n:])

@@ -108,8 +108,8 @@ func checkRows(t *testing.T, known map[string]error) {
 	}
 }
 
-// TestS3CodesOfTheSDK: the table has every code that the SDK knows, so a new one fails the test. Codes that the SDK
-// would retry are Transient in the table.
+// TestS3CodesOfTheSDK: classes.txt has every code that the SDK knows, so a new one fails the test. Codes that the SDK
+// would retry have the class Transient there.
 func TestS3CodesOfTheSDK(t *testing.T) {
 	rows := map[string][]string{}
 	for _, row := range classtest.Rows("s3") {

@@ -106,7 +106,8 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 
 type requestKey struct{}
 
-// minThroughput is the lowest throughput of a put, in bytes per second. A slower put is given up.
+// minThroughput is the lowest throughput of a put, in bytes per second: it decides how much time a put gets for its
+// body. A put that needs more is given up.
 const minThroughput = 64 << 10
 
 // maxInFlight is the limit of a store's requests in flight, and of its connections. Each takes a quarter of a mebibyte

@@ -174,7 +174,7 @@ func batchOf(s *schema.Schema, rows []row) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// all returns the paths of all columns of the table in these tests.
+// all returns the paths of all columns that the table has in these tests.
 func all() [][]string {
 	return [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp}, {"id"}, {"text"}}
 }

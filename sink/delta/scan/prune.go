@@ -45,7 +45,7 @@ type span struct{ low, high int64 }
 
 func unbounded() span { return span{math.MinInt64, math.MaxInt64} }
 
-// sound returns the bounds if a number can lie within them. Contradictory bounds become unknown.
+// sound returns s, or unknown bounds if the lower one is greater than the upper one.
 func (s span) sound() span {
 	if s.low > s.high {
 		return unbounded()

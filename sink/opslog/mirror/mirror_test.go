@@ -305,8 +305,8 @@ func TestMirror_Many(t *testing.T) {
 	run(t, func(s *scene) { s.write(1203) }, func(s *scene) { s.want(1203, 0) })
 }
 
-// TestMirror_Outage: a place that is down delays no operation. It is logged, counted, and catches up; credentials are
-// read again.
+// TestMirror_Outage: a place that is down delays no operation. The failures are logged and counted. When the place is
+// up again, it is opened anew and gets the missing copies.
 func TestMirror_Outage(t *testing.T) {
 	run(t, func(s *scene) { s.write(2) }, func(s *scene) {
 		s.change(func(t *table) { t.down = errors.New("connection refused") })

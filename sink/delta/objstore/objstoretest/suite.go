@@ -308,7 +308,8 @@ func sizes(t *testing.T, s objstore.Store) {
 	}
 }
 
-// bodies tests puts whose body is not at its start, is used twice, or fails.
+// bodies tests that a put writes its body from the start, also if the body was read before, and that the store keeps
+// its own copy. If a body fails, the put must fail without an effect.
 func bodies(t *testing.T, s objstore.Store) {
 	t.Helper()
 	r := strings.NewReader("the whole body")
