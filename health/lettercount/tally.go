@@ -440,8 +440,8 @@ func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
 
 // Count counts the unresolved letters about a topic by class: see [Position.Counts]. resolved returns the letters of a
 // partition that operators discarded or acknowledged. A record with letters of several classes counts once, for the
-// lowest class. Letters that are not judged count as letters without a row, so call it when [Tally.Unjudged] returns
-// none.
+// class with the lowest number. Letters that are not judged count as letters without a row, so call Count when
+// [Tally.Unjudged] returns none.
 func (t *Tally) Count(topic string, position func(idempotency.Partition) Position, resolved func(idempotency.Partition) offsets.Set) map[classify.Class]int64 {
 	counts := make(map[classify.Class]int64)
 	for _, s := range t.of(topic) {

@@ -24,7 +24,7 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// wantError fails the test unless err contains all of words, or is nil if there are none.
+// wantError fails the test unless err contains all of words. Without words, err must be nil.
 func wantError(t *testing.T, err error, words ...string) {
 	t.Helper()
 	switch {

@@ -261,7 +261,7 @@ func (f *firstLetters) add(r letterRef) {
 	}
 }
 
-// sorted returns the first ones in their order.
+// sorted sorts the kept dead letters, drops all but the first n, and returns them.
 func (f *firstLetters) sorted() []letterRef {
 	slices.SortFunc(f.kept, f.order)
 	if f.n > 0 && len(f.kept) > f.n {

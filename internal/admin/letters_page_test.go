@@ -65,7 +65,8 @@ func TestLetterList_Pages(t *testing.T) {
 	}
 }
 
-// TestRecord_KeyOfSeveralEntries: a decision with a key is one entry, or it is refused before any is written.
+// TestRecord_KeyOfSeveralEntries: if a decision with an Idempotency-Key takes several entries, Record refuses it and
+// writes none.
 func TestRecord_KeyOfSeveralEntries(t *testing.T) {
 	written := &Decision{bodies: []opslog.Body{opslog.Discard{}, opslog.Discard{}}}
 	_, err := Record(t.Context(), nil, written, By{Operator: "ada", Reason: "r", Once: opslog.Once{Key: "k", Request: "r"}})

@@ -101,8 +101,8 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 	return c, nil
 }
 
-// checkNamed returns an error if a record that the selection names has no dead letter, or one in a state that is neither
-// accepted nor already the one that the action would set.
+// checkNamed checks the records that the selection names. It returns an error if one has no dead letter, or if its dead
+// letter is in a state that is neither accepted nor the one in already.
 func (q *LetterSelection) checkNamed(b *letterBook, already LetterState, accepted []LetterState, accepts func(LetterState) bool) error {
 	if len(q.Records) == 0 {
 		return nil

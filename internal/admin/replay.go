@@ -55,7 +55,7 @@ type ReplayPlan struct {
 	chosen *chosenLetters
 }
 
-// ReplayOutcome counts the dead letters with one reason and one expected outcome.
+// ReplayOutcome counts the dead letters of one topic with one reason, by what a replay would make of them.
 type ReplayOutcome struct {
 	Topic   string `json:"topic"`
 	Reason  string `json:"reason"`

@@ -117,8 +117,8 @@ func (c *topicCheck) letter(offset int64) bool {
 	return false
 }
 
-// deleted removes lost records from the findings, at most as many as rows, because other programs deleted that many
-// rows. It returns how many it removed.
+// deleted removes lost records from the findings, because other programs deleted this number of rows. It returns how
+// many it removed, which is at most rows.
 func (c *topicCheck) deleted(rows int64) int64 {
 	n := min(c.lost, max(rows, 0))
 	c.lost -= n

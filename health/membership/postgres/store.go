@@ -30,7 +30,7 @@ const (
 	connectTimeout = 3 * time.Second
 	// connections is the largest number of connections of a store; one more while it migrates.
 	connections = 2
-	// maxStatus is the largest size of a status in bytes. The statuses of Sluice have at most 13.
+	// maxStatus is the largest size of a status in bytes. The statuses of Sluice have at most 13 bytes.
 	maxStatus = 100
 )
 
