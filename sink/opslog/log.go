@@ -91,7 +91,8 @@ func (l *Log) Entries(ctx context.Context, from int64) iter.Seq2[Entry, error] {
 	}
 }
 
-// Entry reads one entry, without verifying the chain. The error is a [BrokenError] if it is missing or cannot be parsed.
+// Entry reads one entry, without verifying the chain. The error is a [BrokenError] if it is missing or cannot be
+// parsed.
 func (l *Log) Entry(ctx context.Context, seq int64) (Entry, error) {
 	object, err := l.read(ctx, seq)
 	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
