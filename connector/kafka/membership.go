@@ -86,8 +86,8 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	return m, nil
 }
 
-// roomToMatch is the number of unused elements in a subscription: so many topics can begin to match the configured
-// pattern before this member must leave the group and join it again.
+// roomToMatch is the number of unused elements in a new subscription. If more topics than that begin to match the
+// configured pattern, this member must leave the group and join it again.
 const roomToMatch = 8
 
 // fill writes the names of the topics in base into names, the subscription.

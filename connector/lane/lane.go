@@ -124,8 +124,8 @@ type openBatch struct {
 	ratio       ratio
 }
 
-// Estimate returns how many bytes of the batch pool so many rows will take whose values have so many bytes. The
-// estimate follows the sealed chunks of the table.
+// Estimate returns how many bytes of the batch pool a number of rows will probably take; values is the total size of
+// their values. The estimate follows the sealed chunks of the table.
 func (f *openBatch) Estimate(values, rows int) int64 { return f.ratio.estimate(values, rows) }
 
 // Records returns the number of records in the batch, as rows or as candidates.

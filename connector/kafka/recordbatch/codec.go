@@ -23,7 +23,7 @@ type Limits struct {
 	// which can shrink to a thousandth.
 	Ratio int
 	Floor int
-	// Response limits the decompressed size of one response: once the opened batches have so many bytes, no further
+	// Response limits the decompressed size of one response: once the opened batches have this many bytes, no further
 	// batch is opened, and the next request fetches the others again. By default it is 8 MiB.
 	Response int
 }
