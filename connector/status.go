@@ -16,9 +16,9 @@ type Status struct {
 	Paused   bool  // true if backpressure stops reading for at least one table
 	Queued   int64 // the number of records that wait for a lane
 	Claims   []ClaimStatus
-	// Left lists holds that keep a run with UntilCurrent from being complete. Each is of a partition that an operator
-	// has paused, that no claim of this member has, and whose position is before the end that the log had at the start
-	// of the run.
+	// Left lists the partitions that a run with UntilCurrent leaves out: their positions are before the end that the
+	// log had at the start of the run, but an operator has paused them and they are no claims of this member. Each
+	// element is the hold of the pause.
 	Left []hold.Hold
 	// Flushes has an element for each table that an operator has requested to flush: what became of the newest request.
 	Flushes []Flush

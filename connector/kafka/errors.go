@@ -205,8 +205,8 @@ type holdError struct {
 
 func (h holdError) Unwrap() []error { return []error{h.error, h.cause} }
 
-// incompatible reports whether err shows that a server does not speak Kafka's protocol, or that a broker or the protocol
-// version of its cluster is too old.
+// incompatible reports whether err shows that a server does not speak Kafka's protocol, or that a broker, or the
+// protocol version of its cluster, is too old.
 func incompatible(err error) bool {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.Cause == dial.NotKafka || e.Cause == dial.TooOld

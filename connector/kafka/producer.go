@@ -13,8 +13,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Producer appends records to partitions of topics, in their order. It repeats requests that fail, so a record may be in
-// the topic more than once.
+// Producer appends records to partitions of topics, in their order. It repeats requests that fail, so the topic may
+// have a record more than once.
 type Producer struct {
 	client *Client
 	guard  *reliability.Guard

@@ -41,8 +41,8 @@ const (
 	originLogInterval = time.Minute
 )
 
-// of returns the authentic origin of a record of a partition; false if it has none. It counts and logs an origin that is
-// forged, or of another pipeline or partition. Such a record is an ordinary one.
+// of returns the authentic origin of a record; false if it has none. If the origin is forged, or of another pipeline or
+// partition, it counts and logs this and returns false: the record is an ordinary one.
 func (f *OriginReader) of(p connector.Partition, r *connector.Record) (origin.Origin, bool) {
 	i := slices.IndexFunc(r.Headers, func(h connector.Header) bool { return h.Key == origin.Header })
 	if i < 0 {
