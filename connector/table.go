@@ -65,9 +65,9 @@ type FingerprintReader interface {
 	ReadFingerprints(s *Snapshot, q FingerprintQuery) (Reading, error)
 }
 
-// Reading executes a prepared read; call it once, on any goroutine. It calls each with every requested row, and perhaps
-// with others. It retries failures of the store until ctx ends. The error is a [hold.Error], Canceled, or what each
-// returned.
+// Reading executes a prepared read; call it once, on any goroutine. It passes every requested row to the function each,
+// and perhaps other rows. It retries failures of the store until ctx ends. The error is a [hold.Error], Canceled, or
+// the error that each returned.
 type Reading func(ctx context.Context, each func(PastRows) error) error
 
 // FingerprintQuery selects rows: those of any of the claims at offsets [From, Next) whose Kafka timestamp is Since or

@@ -2,7 +2,7 @@ package health
 
 import "time"
 
-// Canary is the state of the canary: a member produces test records to Kafka and then searches them in the table.
+// Canary is the state of the canary: a member produces test records to Kafka and then searches the table for them.
 type Canary struct {
 	Topic string `json:"topic"`
 	// Seen is when a canary record was last found in the table, nil if none was. Seconds is the time from before that

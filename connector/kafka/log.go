@@ -322,8 +322,8 @@ func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 	return Trouble{}, false
 }
 
-// trouble records that requests about where fail with err. It logs err if there was no trouble about where before, or
-// one with another reason. The caller holds the lock.
+// trouble records an error about a scope, which is a partition, a broker or the cluster. It logs the error if the scope
+// had no trouble before, or a trouble with another reason. The caller holds the lock.
 func (l *Log) trouble(where troubleScope, err error) {
 	reason := hold.KafkaDown
 	if h, ok := errors.AsType[*hold.Error](AsHold("reading", err)); ok {

@@ -99,9 +99,9 @@ func (m *membership) fill() {
 	}
 }
 
-// resubscribe makes seen the topics that the next join subscribes to, and returns true. It returns false and changes
-// nothing if seen is empty, or if the subscription has no room for it. Then this member must leave the group and join
-// it again.
+// resubscribe sets the topics that the next join subscribes to, and returns true. It returns false and changes nothing
+// if there are no topics, or if the subscription has no room for all of them. Then this member must leave the group and
+// join it again.
 func (m *membership) resubscribe(seen topics) bool {
 	if len(seen) == 0 || len(seen) > len(m.names) {
 		return false

@@ -87,7 +87,8 @@ type lender struct {
 var _ recordbatch.Memory = (*lender)(nil)
 
 // Lend implements [recordbatch.Memory]. A caller that waits keeps the memory that it already has, so only one waits at
-// a time. A second one gets ErrNoRoom: the reader then gets its records, decodes them and releases their memory.
+// a time. Another caller gets ErrNoRoom, so that the records that it has opened so far are delivered, decoded and
+// released.
 func (l *lender) Lend(n, held int, may bool) ([]byte, error) {
 	b, left, ok := l.pool.Draw(n, l.room.reserved)
 	l.room.reserved = left

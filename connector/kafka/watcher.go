@@ -57,9 +57,9 @@ func changed(base, now topics) (why reason, doubtful bool) {
 	return why, doubtful
 }
 
-// newer returns the topics base as changed by the poll now; a topic that only base has stays. If the poll shows fewer
-// partitions of a topic, the broker may have old metadata, so the partitions of base stay. But if the topic was created
-// again, it gets the partitions of the poll.
+// newer returns the topics that are known after a poll: those of base, with the changes that the poll shows. A topic
+// that only base has stays. If the poll shows fewer partitions of a topic, the broker may have old metadata, so the
+// partitions of base stay. But if the topic was created again, it gets the partitions of the poll.
 func newer(base, now topics) topics {
 	merged := maps.Clone(base)
 	for name, is := range now {

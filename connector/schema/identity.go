@@ -80,7 +80,8 @@ func identifies(k Kind) bool {
 // Path returns the path of the identity column: its names from the table's column down.
 func (i *Identifier) Path() []string { return i.path }
 
-// Of appends an entry to the entries to for each row in rows, which must have the columns of the table.
+// Of appends one entry for each row of a record batch, and returns all entries. The error means that the record batch
+// lacks a column that the Identifier reads, or that values of its type cannot be an identity.
 func (i *Identifier) Of(rows arrow.RecordBatch, to []idempotency.Entry) ([]idempotency.Entry, error) {
 	find := func(name string) arrow.Array {
 		if at := rows.Schema().FieldIndices(name); len(at) == 1 {

@@ -50,7 +50,7 @@ const (
 	stageVisible = "visible"
 )
 
-// A Canary sends the canary records of one member and searches them in the table. If they fail, no claim is held and
+// A Canary sends the canary records of one member and searches the table for them. If they fail, no claim is held and
 // nothing is stopped.
 type Canary struct {
 	Config

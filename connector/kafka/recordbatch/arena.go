@@ -136,7 +136,7 @@ func (a *arena) back(m mark) {
 	a.used = m.used
 }
 
-// close returns the chunks at the end to the Memory that have no bytes in use.
+// close returns unused chunks to the Memory; only the last chunks can be unused.
 func (a *arena) close() {
 	for len(a.chunks) > 0 && len(a.last()) == 0 {
 		a.drop()

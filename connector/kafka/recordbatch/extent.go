@@ -15,8 +15,8 @@ type Extent struct {
 // ExtentOf returns the place of the first batch in raw. A broker has returned raw for the offset at, so the place
 // always contains at. The error is a [hold.Error] with hold.CorruptBatch if the header is unusable.
 //
-// A header in an old format has only the last offset; then Base is at or an earlier offset. If raw also has the start
-// of the next batch, Last is smaller than the first offset of that batch.
+// A header in an old format has only the last offset; then Base is at most the requested offset. If raw also has the
+// start of the next batch, Last is smaller than the first offset of that batch.
 func ExtentOf(raw []byte, at int64) (Extent, error) {
 	if len(raw) <= 16 {
 		return Extent{}, corrupt(at, fmt.Sprintf("the broker has %d bytes of it", len(raw)), nil)

@@ -511,8 +511,8 @@ func TestZstdWindow(t *testing.T) {
 }
 
 // TestLimitAtEverySize: with each codec, if the limit is below the size of the data, the error is errTooLarge. If only
-// the first buffer is too small, decompress tries larger ones and returns all data. This holds wherever the data are
-// cut.
+// the first buffer is too small, decompress tries larger ones and returns all data. The test tries sizes in all parts
+// of the data, which have every kind of block.
 func TestLimitAtEverySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	src := make([]byte, 700<<10)
