@@ -69,9 +69,9 @@ type Log interface { //nolint:interfacebloat // three methods read records, thre
 	// (KIP-320). If its Next is negative, Bounds checks nothing. Together with an error, Bounds returns the bounds that
 	// it could read; an [UnreadError] names the partitions that it could not read although the cluster answers.
 	Bounds(ctx context.Context, partitions []Position) (map[Partition]Bounds, error)
-	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp is at or later, and
-	// returns its offset. It leaves out partitions without such a record, and partitions whose topic has another id
-	// now.
+	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp is not before the
+	// time at, and returns its offset. It leaves out partitions without such a record, and partitions whose topic has
+	// another id now.
 	OffsetsAt(ctx context.Context, partitions []Partition, at time.Time) (map[Partition]int64, error)
 }
 
