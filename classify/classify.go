@@ -17,8 +17,8 @@ import (
 type Class uint8
 
 const (
-	// Transient is a failure of a dependency that passes: a timeout, a reset, 5xx, throttling, 409, a leader change, a
-	// full disk, and every unknown error. The guard retries it without limit.
+	// Transient is a failure of a dependency that is expected to end: a timeout, a reset, 5xx, throttling, 409, a
+	// leader change, a full disk, and every unknown error. The guard retries it without limit.
 	Transient Class = iota
 	// Poison is a record that can never become a row: it cannot be decoded, has a wrong type, lacks a required field,
 	// is out of range, or is too large or too deep. It never counts towards opening a circuit breaker.
@@ -26,8 +26,8 @@ const (
 	// Fatal is an error that needs a person: 401, 403, a missing bucket, an unsupported table, a position outside the
 	// log. The claims are held and checked again each minute; nothing is skipped and no process exits.
 	Fatal
-	// Fenced means that another writer moved the position or owns it now. The work is dropped and resumed from the
-	// table.
+	// Fenced means that another member or an operator has moved the position, or that another member owns it now. The
+	// work is dropped, and the claim resumes at the position in the table.
 	Fenced
 	// Canceled means that the caller's context was canceled. The work is drained or dropped.
 	Canceled
@@ -86,7 +86,7 @@ func Known(err error) (class Class, known bool) {
 	case errors.As(err, &status):
 		return OfStatus(status.HTTPStatusCode())
 	case errors.As(err, &name):
-		// A name that does not exist may appear later, with a pod that starts or a DNS record that propagates.
+		// A host name that does not exist may exist later: when a pod starts, or when a DNS record propagates.
 		return Transient, true
 	case errors.As(err, &timed) && timed.Timeout(), errors.As(err, &passes) && passes.Temporary():
 		return Transient, true
@@ -97,8 +97,8 @@ func Known(err error) (class Class, known bool) {
 	return ofSyscall(err)
 }
 
-// OfStatus returns the class of an HTTP status code of a failed request and reports whether a rule matched. The caller
-// decides about the codes that are no failure for its request, such as 404 and 412.
+// OfStatus returns the class of an HTTP status code of a failed request. If no rule matches, known is false and the
+// class is Transient. The caller decides which codes are no failure for its request, such as 404 and 412.
 func OfStatus(code int) (class Class, known bool) {
 	switch code {
 	case 401, 403, 407, 501, 505:

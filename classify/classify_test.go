@@ -32,13 +32,14 @@ func refused(call string, e syscall.Errno) error {
 	return &url.Error{Op: "Put", URL: "http://store", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError(call, e)}}
 }
 
-// alert returns a TLS alert of a peer as package tls reports it: the alert's own type is private, and its text is like
-// the text of this error.
+// alert returns a TLS alert of a peer in the form in which package tls reports it: a [net.OpError] around an error of a
+// private type. The result has a plain error with the same text in place of the private one.
 func alert(code tls.AlertError) error {
 	return &net.OpError{Op: "remote error", Err: errors.New(code.Error())}
 }
 
-// TestTable compares the classes of this package with the table. Each error is wrapped, as callers wrap errors.
+// TestTable compares the classes of Go's errors with their rows in classtest/classes.txt. Each error is wrapped, as
+// callers wrap errors.
 func TestTable(t *testing.T) {
 	known := map[string]error{
 		"context.Canceled":                   context.Canceled,

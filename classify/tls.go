@@ -22,7 +22,7 @@ func Untrusted(err error) bool {
 	return known && class == Fatal
 }
 
-// ofTLS returns the class of a TLS or certificate error. known is false if err is none.
+// ofTLS returns the class of a TLS or certificate error. For any other error, known is false.
 func ofTLS(err error) (class Class, known bool) {
 	if alert, ok := alertOf(err); ok {
 		for _, a := range passingAlerts {
@@ -44,8 +44,8 @@ func ofTLS(err error) (class Class, known bool) {
 	return Transient, false
 }
 
-// alertOf returns the text that package tls gives a TLS alert of the peer; ok is false if err is none. Package tls
-// wraps such an alert in a [net.OpError], and the type of the alert is private; so only its text can be compared.
+// alertOf returns the text of the TLS alert that a peer has sent; ok is false if err has no alert. Package tls wraps an
+// alert in a [net.OpError], and the type of the alert is private; so only its text can be compared.
 func alertOf(err error) (name string, ok bool) {
 	if a, ok := errors.AsType[tls.AlertError](err); ok {
 		return a.Error(), true

@@ -36,9 +36,9 @@ func Local(doing string, err error) error {
 	return &LocalError{doing, err}
 }
 
-// Recovered turns the result of recover into a [LocalError], and nil into nil. The deferred function that called
-// recover must call it, because it records that function's stack. The text quotes nothing of the data that caused
-// the panic: see [panics.Error].
+// Recovered makes a [LocalError] of the value that recover returned; for nil it returns nil. Call it in the deferred
+// function itself, because the error keeps that function's stack. The text contains none of the data that caused the
+// panic: see [panics.Error].
 func Recovered(doing string, v any) error {
 	if v == nil {
 		return nil

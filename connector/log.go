@@ -22,8 +22,8 @@ type Group interface {
 	// errors itself and returns only when ctx ends or on a Fatal error. deliver must return quickly: heartbeats
 	// continue while it runs, but the next join waits.
 	Run(ctx context.Context, deliver func(Assignment)) error
-	// Offsets returns the group's committed offsets of a topic. It takes the name because Kafka stores offsets by
-	// topic name, not by topic id. Partitions without a committed offset are missing. It needs no membership.
+	// Offsets returns the group's committed offsets of a topic by partition, without the partitions that have none. It
+	// takes the topic's name and not its id, because Kafka stores offsets by name. It works without membership, too.
 	Offsets(ctx context.Context, topic string) (map[int32]GroupOffset, error)
 	// CommitOffsets writes the group's committed offsets. They are a hint for tools: the caller logs an error and
 	// retries at the next interval. The error is Fenced if the member has no current generation.
@@ -32,8 +32,9 @@ type Group interface {
 
 // Assignment is the complete set of partitions that this member works on. It replaces the previous assignment.
 type Assignment struct {
-	// Joined is false from the end of a generation until the next one begins. Partitions then still lists the
-	// claims of the last generation, and their work continues: the table's log fences them.
+	// Joined is true during a generation of the group. It is false between two generations; then Partitions has the
+	// claims of the last one. The member continues to work on these: if another member has them now, the table's
+	// precondition fences this one.
 	Joined     bool
 	Partitions []Partition
 	// Appeared lists the topics among Partitions that did not exist when the group first read the metadata. All of
@@ -63,13 +64,14 @@ type Log interface { //nolint:interfacebloat // three methods read records, thre
 	// Topic returns the topic from the cluster's current metadata. For a missing topic the error is a [hold.Error]
 	// with hold.TopicMissing.
 	Topic(ctx context.Context, name string) (Topic, error)
-	// Bounds asks the leaders for the first and last offsets of partitions. A partition is left out if its topic has
-	// another id by now. A position with Epoch >= 0 also checks whether the log was truncated below it (KIP-320). A
-	// negative Next asks for the offsets alone. Together with an error, Bounds returns the bounds that it has read; an
-	// [UnreadError] names the partitions that it could not read although the cluster answers.
+	// Bounds asks the leaders for the first and last offsets of partitions. It leaves out a partition whose topic has
+	// another id now. If a position has Epoch >= 0, Bounds also checks whether the log was truncated below the position
+	// (KIP-320). If its Next is negative, Bounds checks nothing. Together with an error, Bounds returns the bounds that
+	// it could read; an [UnreadError] names the partitions that it could not read although the cluster answers.
 	Bounds(ctx context.Context, partitions []Position) (map[Partition]Bounds, error)
-	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp equals at or is
-	// later. It leaves out partitions without such a record, and partitions whose topic has another id by now.
+	// OffsetsAt asks the leaders for the first committed record of each partition whose timestamp is not before the
+	// time at, and returns its offset. It leaves out partitions without such a record, and partitions whose topic has
+	// another id now.
 	OffsetsAt(ctx context.Context, partitions []Partition, at time.Time) (map[Partition]int64, error)
 }
 
@@ -100,8 +102,8 @@ type Bounds struct {
 	DivergedAt int64
 }
 
-// Unreadable returns why reading cannot continue at a position, or "" if it can. The bounds must be those that
-// [Log.Bounds] read for this position, because DivergedAt depends on it.
+// Unreadable returns the hold reason if reading cannot continue at position next, "" if it can. b must be what
+// [Log.Bounds] returned for this same position, because DivergedAt depends on it.
 func (b Bounds) Unreadable(next int64) hold.Reason {
 	switch {
 	case next < b.LogStart:
@@ -130,8 +132,8 @@ func (e *UnreadError) Error() string {
 // Unwrap returns the cause that Error names.
 func (e *UnreadError) Unwrap() error { return e.Causes[e.first()] }
 
-// first returns the first partition with a transient cause, or else the first of all. So a cause that an operator must
-// end does not hide one that ends by itself.
+// first returns the first partition whose cause is transient; if there is none, the first partition of all. So the
+// error stays transient as long as one cause may end by itself.
 func (e *UnreadError) first() Partition {
 	all := slices.SortedFunc(maps.Keys(e.Causes), Partition.Compare)
 	for _, p := range all {
@@ -155,15 +157,14 @@ type Fetched struct {
 	Session   uint64
 	From      int64 // the requested offset
 	Bounds    Bounds
-	// Next is the offset after the last record batch, including control and aborted batches. Epoch is that batch's
-	// leader epoch.
+	// Next is the offset after the last record batch that was read, even if that has no committed records. Epoch is the
+	// leader epoch of that batch.
 	Next  int64
 	Epoch int32
 	// Records are the committed records before Next, nil if there are none.
 	Records Records
 	Bytes   int // the memory of Records, in bytes
-	// Err is a [hold.Error] if the partition cannot be read beyond Next. Records before that offset are still in
-	// Records.
+	// Err is a [hold.Error] if the partition cannot be read at Next. Records still has the records before Next.
 	Err error
 }
 

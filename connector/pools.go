@@ -6,16 +6,16 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Pools are the memory budgets. They never borrow from each other. [Pools.WithDefaults] replaces a nil pool by an
-// unbounded one.
+// Pools are the two memory budgets of a member; neither borrows from the other. A nil pool means no limit: see
+// [Pools.WithDefaults].
 //
-// Fetch holds the responses of brokers and the records in them until they are decoded. Log allocates from it. The
-// reader only watches it, and drops waiting fetch results when it is short.
+// Fetch has the responses of brokers, and the records in them until they are decoded. Only the adapter to Kafka takes
+// memory from it. If it is nearly used up, the reader drops fetch results that wait.
 //
-// Batch holds blocks on their way to a lane (an estimate), chunks (the size of their columns), encoded files until
-// they are put, and bad records until their dead letters are durable. Only the reader reserves from it, before it
-// enqueues a block; lanes correct the estimate afterwards, and writers release. So no goroutine that owns a part of
-// it ever waits for more.
+// Batch has blocks on their way to a lane (an estimate), chunks (the size of their columns), encoded files until they
+// are put, and bad records until their dead letters are durable. Only the reader takes memory from it and may wait,
+// before it enqueues a block; lanes correct the estimate afterwards, and writers release. So no goroutine that has some
+// of this memory waits for more.
 type Pools struct {
 	Fetch, Batch *bytepool.Pool
 }

@@ -11,9 +11,9 @@ import (
 // Records are the records of one fetch result, parsed while they are read. The bytes of a record stay valid and
 // unchanged until Release.
 type Records interface {
-	// Read parses the next records into block, starting at its first element. It returns 0 and io.EOF at the end. If
-	// the next record is damaged, it returns the records before that one, perhaps none, with a [hold.Error] with
-	// hold.CorruptBatch.
+	// Read parses the next records into block, from its first element on, and returns their number. At the end it
+	// returns 0 and io.EOF. If a record is damaged, it returns the records before that one, perhaps none, and a
+	// [hold.Error] with hold.CorruptBatch.
 	Read(block []Record) (n int, err error)
 	// Release returns the memory of the fetch result. It must be called once, from any goroutine. Afterwards no
 	// record, key, value or header of the result may be used.
@@ -44,15 +44,15 @@ type Decoder interface {
 
 // Builder fills the columns of one chunk after another. One lane owns it.
 type Builder interface { //nolint:interfacebloat // what goes in, what comes out, and four numbers about it
-	// Add appends the record as one row. A Poison error leaves the chunk unchanged; its text says what is wrong and
-	// where, and never contains bytes of the record. [ErrChunkFull] asks the caller to Seal and retry; it says
-	// nothing about the record.
+	// Add appends the record as one row. If the record is bad, the error has class Poison and the chunk is unchanged;
+	// the text of the error says what is wrong and where, and contains no bytes of the record. [ErrChunkFull] says
+	// nothing about the record: the caller must call Seal and then Add again.
 	Add(Partition, *Record) error
 	// Rows and Bytes return the size of the open chunk; Bytes counts the column buffers.
 	Rows() int
 	Bytes() int64
-	// Allocated returns the memory of the open chunk in bytes, unused capacity included; 0 from Seal to the next Add. A
-	// record that Add refuses may leave buffers, which count.
+	// Allocated returns the memory of the open chunk in bytes, including unused capacity and the buffers that a refused
+	// record has left. It is 0 from Seal to the next Add.
 	Allocated() int64
 	// Seal returns the rows and starts the next chunk. The caller must release them. It returns nil if there are no
 	// rows.
@@ -71,11 +71,11 @@ type IdentityBuilder interface {
 	Entries() []idempotency.Entry
 }
 
-// ErrChunkFull says that the open chunk has no room for a row of this size.
+// ErrChunkFull means that the open chunk has no room for a row of this size.
 var ErrChunkFull = errors.New("chunk is full")
 
-// IDDecoder is a [Decoder] whose builders can set the producer's ids in entries. The ids take memory, so only
-// tables whose store keeps them use it.
+// IDDecoder is a [Decoder] that can also make builders which set the producer's ids in entries. The ids take memory, so
+// only tables whose store keeps them use such builders.
 type IDDecoder interface {
 	Decoder
 	// WithIDs returns the same decoder with builders that set the ids.

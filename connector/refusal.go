@@ -11,8 +11,8 @@ import (
 type Refusals struct {
 	// NullKeys refuses records whose key is null, tombstones included.
 	NullKeys bool
-	// Tombstones refuses records whose value is null. If it is false, the decoder makes rows of them ([Target.Nulls]),
-	// or they are skipped and counted.
+	// Tombstones refuses records whose value is null. If it is false, such a record becomes a row if the decoder takes
+	// it ([Target.Nulls]); else it is skipped and counted.
 	Tombstones bool
 }
 

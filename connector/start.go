@@ -18,7 +18,8 @@ type StartPolicy string
 const (
 	StartEarliest StartPolicy = "earliest" // the first record that the log still has
 	StartLatest   StartPolicy = "latest"   // the last stable offset, which is after every record committed by now
-	// StartTimestamp is the first record whose timestamp is at least a given time; if there is none, as latest.
+	// StartTimestamp is the first record whose timestamp is at least a given time. If there is no such record, it is
+	// the end of the log, as with StartLatest.
 	StartTimestamp StartPolicy = "timestamp"
 	StartExplicit  StartPolicy = "explicit" // offsets from the configuration
 )
@@ -26,11 +27,13 @@ const (
 // Start says where the member begins to read a topic that has no position in the table. The zero value is earliest.
 type Start struct {
 	Policy StartPolicy
-	// At is the time of StartTimestamp. If it is zero, the time is Back before the initial commit is planned.
+	// At is the time for StartTimestamp. If At is zero, the time is the moment at which the initial commit is planned,
+	// minus Back.
 	At   time.Time
 	Back time.Duration
-	// Offsets are the offsets of StartExplicit by partition: each is the next one to read and must lie within the
-	// log. Others is the policy for the other partitions: StartEarliest (the default) or StartLatest.
+	// Offsets are the offsets for StartExplicit by partition. Each is the next offset to read, and must lie within the
+	// log. Others is the policy for the partitions that Offsets does not have: StartEarliest (the default) or
+	// StartLatest.
 	Offsets map[int32]int64
 	Others  StartPolicy
 }
@@ -53,8 +56,8 @@ func (s Start) String() string {
 	return string(cmp.Or(s.Policy, StartEarliest))
 }
 
-// ForNewTopic returns the start of a topic that was created while the member runs. The end of such a topic at the
-// start of the run was offset 0, so latest becomes earliest.
+// ForNewTopic returns the start for a topic that was created while the member runs. Its records are all newer than the
+// start of the run, so StartLatest becomes StartEarliest.
 func (s Start) ForNewTopic() Start {
 	if s.Policy == StartLatest {
 		s.Policy = StartEarliest
@@ -65,10 +68,12 @@ func (s Start) ForNewTopic() Start {
 	return s
 }
 
-// First returns the first position of each partition that has bounds. at is the result of [Log.OffsetsAt] for the time
-// of the start; only StartTimestamp uses it. The caller must request at after bounds: in the other order, a record that
-// is produced between the two requests could lie before the last stable offset and be skipped. The error is a
-// [hold.Error] if an explicit offset lies outside of its log or names a missing partition.
+// First returns the first position of each partition in bounds. at is the result of [Log.OffsetsAt] for the time of the
+// start; only StartTimestamp uses it. The error is a [hold.Error] if an explicit offset lies outside of its log or
+// names a partition that does not exist.
+//
+// The caller must request bounds first and then at. In the other order, a record that is produced between the two
+// requests could lie before the last stable offset, and would be skipped.
 func (s Start) First(bounds map[Partition]Bounds, at map[Partition]int64) (map[Partition]int64, error) {
 	starts := make(map[Partition]int64, len(bounds))
 	there := map[int32]bool{}

@@ -16,10 +16,11 @@ type Status struct {
 	Paused   bool  // true if backpressure stops reading for at least one table
 	Queued   int64 // the number of records that wait for a lane
 	Claims   []ClaimStatus
-	// Left lists, in a run that ends once it is current, the holds of paused partitions that are no claims of this
-	// member and whose position is before the end that the log had at the start of the run.
+	// Left lists the partitions that a run with UntilCurrent leaves out: their positions are before the end that the
+	// log had at the start of the run, but an operator has paused them and they are no claims of this member. Each
+	// element is the hold of the pause.
 	Left []hold.Hold
-	// Flushes has, for each table about which an operator requested a flush, what became of the newest request.
+	// Flushes has an element for each table that an operator has requested to flush: what became of the newest request.
 	Flushes []Flush
 }
 
@@ -33,7 +34,7 @@ const (
 	FlushNothing FlushState = "nothing" // nothing waited for a commit
 )
 
-// Flush is what became of the newest request of an operator to flush a table.
+// Flush says what became of an operator's newest request to flush a table.
 type Flush struct {
 	Table   string     `json:"table"`
 	Request int64      `json:"operation"` // number of the request
@@ -57,16 +58,17 @@ type ClaimStatus struct {
 	End      int64  // the last stable offset
 	Lag      int64  // End - Position
 	Hold     *hold.Hold
-	// Consumed is the offset after the records that the table, the open batch or the sealed batch has passed, as rows
-	// or without one.
+	// Consumed is the offset up to which records are in the table, the open batch or the sealed batch. Records that
+	// become no row count, too.
 	Consumed int64
-	// Waiting is when the first row or dead letter of the table, of any claim, began to wait for its commit; the
-	// sealed batch is included. It is zero if none waits. Every is how long they may wait (commit.every).
+	// Waiting is when the oldest row or dead letter of the claim's table began to wait for its commit, in the open or
+	// the sealed batch; it may be of another claim. It is zero if none waits. Every is how long they may wait
+	// (commit.every).
 	Waiting time.Time
 	Every   time.Duration
-	// Oldest is the smallest timestamp of the records that were enqueued and that no commit has passed yet; records
-	// that a lane has skipped do not count. Newest is the timestamp of the newest row that this member committed. Both
-	// are zero if there is none.
+	// Oldest is the smallest timestamp of the claim's records that were enqueued and not committed yet, without records
+	// that a lane has skipped. Newest is the timestamp of the newest row that this member has committed. Each is zero
+	// if there is no such record.
 	Oldest, Newest time.Time
 	// LastRecord is when a record of the claim was last enqueued.
 	LastRecord time.Time

@@ -19,37 +19,42 @@ import (
 type Table interface { //nolint:interfacebloat // one way to write, and the questions that a writer asks about rows
 	// Load returns the newest snapshot. It creates a missing table if the configuration allows it.
 	Load(ctx context.Context) (*Snapshot, error)
-	// Stage encodes pieces into data files and puts them: step (b) of a commit. Rows, row groups and adds keep the
-	// order of pieces. batch is the id of the sealed batch, for log lines. Stage calls progress on the caller's
-	// goroutine: done is the number of pieces, from the first on, that are encoded and no longer used; encoded is the
-	// size of the encoded files that are still in memory because they are not put yet.
+	// Stage encodes pieces into data files and puts them into the store: step (b) of a commit. The order of pieces is
+	// kept. batch is the id of the sealed batch, for log lines.
+	//
+	// Stage calls progress on the caller's goroutine. The first done pieces are encoded, so the caller may release
+	// them. encoded is the size in bytes of encoded files that are still in memory, because they are not put yet.
 	Stage(ctx context.Context, s *Snapshot, batch string, pieces []Piece, progress func(done int, encoded int64)) (*Staged, error)
-	// Rehearse encodes pieces as Stage would, without putting or keeping anything. It keeps no reference to the
-	// pieces, so that they may be encoded again. Its errors are those of Stage, without those of the store.
+	// Rehearse encodes pieces as Stage would, but puts and keeps nothing, so the same pieces may be encoded again. It
+	// returns the errors that Stage would return for the pieces; it does not use the store.
 	Rehearse(ctx context.Context, s *Snapshot, pieces []Piece) error
 	// OffsetOf returns the Kafka offset of a row, from its Kafka columns; false if it has none.
 	OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bool)
-	// Commit appends one version to the log: step (d). It calls pre with each log prefix that the version would extend,
-	// before the first attempt too; an error of pre ends the commit and is returned unchanged. The result is the
-	// snapshot that includes the commit. The error is also Fenced if a version of another writer made the staged files
-	// invalid. It contains [ErrUndecided] if ctx ended while the outcome of a PUT was unknown: then the files stay, and
-	// the caller must read the position from the log again.
+	// Commit appends one version to the log: step (d). Before each attempt it calls pre with the log prefix that the
+	// version would extend. If pre returns an error, Commit ends and returns that error unchanged. If it succeeds, it
+	// returns the snapshot that includes the commit.
+	//
+	// The error is also Fenced if a version of another writer has made the staged files invalid. It contains
+	// [ErrUndecided] if ctx ended while the outcome of a PUT was unknown: then the files stay, and the caller must read
+	// the position from the log again.
 	Commit(ctx context.Context, c *Commit, pre func(*Snapshot) error) (*Snapshot, error)
-	// HasRows reports for each element of `of` whether the table has such rows, as of a snapshot that this table
-	// returned. It uses the statistics of the data files, and reads the Kafka columns of files whose statistics do not
-	// decide. Without thorough it reads no files for [AnyPartition]: it finds rows of a topic only if the statistics
-	// show a data file with rows of this topic alone.
+	// HasRows returns for each element of `of` whether the table has such rows, in a snapshot that this table has
+	// returned. It decides by the statistics of the data files, and if these are not enough, reads the Kafka columns of
+	// the files.
+	//
+	// If thorough is false, HasRows reads no files for an element with [AnyPartition]. Then it finds rows only if the
+	// statistics show a file whose rows are all of this topic.
 	HasRows(ctx context.Context, s *Snapshot, of []RowsOf, thorough bool) (map[RowsOf]bool, error)
-	// Discard deletes the data files of a commit that has certainly failed. It keeps files that may be in the log.
+	// Discard deletes the data files of a commit that has failed. It keeps files that the log may contain.
 	Discard(ctx context.Context, s *Staged)
 }
 
 // DeadLetters writes dead letters: step (c) of a commit. Only the table's writer calls it.
 type DeadLetters interface {
-	// Write returns nil once all required replicas have acknowledged every letter. Letters of one partition are
-	// written in the given order. A letter may be written more than once, and some may be written although the call
-	// fails. A guard retries transient failures until ctx ends; the error is a [hold.Error] with
-	// hold.DeadLettersUnavailable, or Canceled.
+	// Write returns nil once all required replicas have acknowledged every letter. Letters of one partition are written
+	// in the given order. A letter may be written more than once; after an error, some letters may be written. A guard
+	// retries transient failures until ctx ends. The error is a [hold.Error] with hold.DeadLettersUnavailable, or
+	// Canceled.
 	Write(ctx context.Context, letters []deadletter.Letter) error
 }
 
@@ -60,9 +65,9 @@ type FingerprintReader interface {
 	ReadFingerprints(s *Snapshot, q FingerprintQuery) (Reading, error)
 }
 
-// Reading executes a prepared read, once, on any goroutine. It yields every requested row, and possibly others.
-// Failures of the store are retried until ctx ends. The error is a [hold.Error], Canceled, or the error that each
-// returned.
+// Reading executes a prepared read; call it once, on any goroutine. It passes every requested row to the function each,
+// and perhaps other rows. It retries failures of the store until ctx ends. The error is a [hold.Error], Canceled, or
+// the error that each returned.
 type Reading func(ctx context.Context, each func(PastRows) error) error
 
 // FingerprintQuery selects rows: those of any of the claims at offsets [From, Next) whose Kafka timestamp is Since or
@@ -86,24 +91,23 @@ type PastRows struct {
 	Entries   []idempotency.Entry
 }
 
-// ErrUndecided says that a commit ended before its outcome was known.
+// ErrUndecided means that a commit ended before it was known whether the table has it.
 var ErrUndecided = errors.New("commit undecided")
 
 // Snapshot is the table as of one version, immutable. A commit that extends this version checks its precondition on it.
 type Snapshot struct {
 	TableID string
 	Version int64
-	// Positions are the versions of all txn actions by appId, of this program and of others. The leader epoch of a
-	// position is among them only if the same commit set both: see [idempotency.EpochOf].
+	// Positions has the versions of all txns in the table by appId, of this program and of others. It has the leader
+	// epoch of a position only if the same commit set both: see [idempotency.EpochOf].
 	Positions map[string]int64
 	Schema    Schema
 	// ReadAt is the last time at which Version was known to be the newest.
 	ReadAt time.Time
 }
 
-// Epoch returns the leader epoch that the table stores beside the position of a partition, -1 if it stores
-// "unknown". kept is false if the table stores none, because the program that set the position does not write
-// epochs.
+// Epoch returns the leader epoch that the table keeps with the position of a partition; -1 means that the member did
+// not know it. kept is false if the table keeps none, because the program that set the position writes no epochs.
 func (s *Snapshot) Epoch(pipeline string, p Partition) (epoch int32, kept bool) {
 	version, kept := s.Positions[p.EpochAppID(pipeline)]
 	if !kept || version < 0 || version > math.MaxInt32 {
@@ -152,9 +156,9 @@ type Txn struct {
 	Version int64
 }
 
-// Range says in commitInfo which offsets of a partition a commit covers: [From, Next), with the number of rows and dead
-// letters. From is -1 in an initial commit. In a commit with [Moved], From and Next are the positions before and after
-// the move, and the range covers no records.
+// Range is the part of commitInfo about one partition: the commit covers offsets [From, Next), with these numbers of
+// rows and dead letters. In an initial commit, From is -1. In a commit with [Moved], From and Next are the positions
+// before and after the move, and the range has no records.
 type Range struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
@@ -182,14 +186,15 @@ type IgnoredFields struct {
 	More bool `json:"more,omitempty"`
 }
 
-// Moved says in commitInfo who moved positions, by which command and why.
+// Moved is the part of commitInfo about a command that moved positions: which one, who ran it and why.
 type Moved struct {
 	Command  string `json:"command"`
 	Operator string `json:"operator"`
 	Reason   string `json:"reason"`
 }
 
-// Replayed names in commitInfo the records of one partition that a replay of dead letters turned into rows.
+// Replayed is the part of commitInfo that names the records of one partition which a replay of dead letters has made
+// rows.
 type Replayed struct {
 	Cluster   string      `json:"cluster,omitempty"`
 	Topic     string      `json:"topic"`

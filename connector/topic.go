@@ -14,23 +14,25 @@ type TopicConfig struct {
 	Table  string // several topics may feed one table if they agree on Commit
 	Start  Start
 	Refuse Refusals
-	// Rare says that the topic gets few records. Its table is not counted when the batch pool is divided among the
-	// tables.
+	// Rare is true if the topic gets few records. Its table then does not reduce the share of the batch pool that other
+	// tables may use.
 	Rare bool
-	// Retry is the retry policy for single failing records. Topics of one table agree on it.
+	// Retry says how often and how long a single failing record is retried. All topics of one table have the same
+	// policy.
 	Retry  reliability.RecordRetry
 	Commit Limits
 	// HealthRecords apply to this topic alone, not to other topics of its table.
 	HealthRecords HealthRecords
-	// OriginKeys returns the keys of records that a replay of dead letters produces to the topic again. Every lane calls
-	// it, once per record with the header, so it must not block. If it is nil, the header means nothing.
+	// OriginKeys returns the keys with which a replay signs the records that it produces to the topic again. Each lane
+	// calls it once per record with such a signature, so it must not block. If it is nil, such records are ordinary
+	// ones.
 	OriginKeys func() origin.Keys
 	// Letters are the rules that turn bad records of the topic into dead letters. If nil, a bad record holds its
 	// partition.
 	Letters *LetterRules
 }
 
-// Limits say when a batch is due: as soon as it reaches one of them.
+// Limits say when a batch is due: as soon as it reaches any one of them.
 type Limits struct {
 	Every time.Duration
 	Rows  int64
@@ -41,7 +43,8 @@ type Limits struct {
 type Target struct {
 	Table   Table
 	Decoder Decoder
-	// Letters writes bad records of topics that have rules for them. If nil, every bad record holds its partition.
+	// Letters writes the dead letters of topics that have [LetterRules]. If it is nil, every bad record holds its
+	// claim.
 	Letters DeadLetters
 	// Nulls is true if the decoder makes rows of records without a value. Otherwise they are skipped and counted,
 	// unless [Refusals] refuse them.
@@ -58,9 +61,9 @@ type LetterRules struct {
 	HoldAbove float64
 }
 
-// Duplicates configures which records of a table are the same for their producer, and the store that remembers their
-// fingerprints. Records of one source partition with the same identity within the window become one row. Records of
-// different partitions are never duplicates of each other.
+// Duplicates configures how duplicates are found in a table. Two records are duplicates if they come from the same
+// source partition within the window, and the identity (what the producer calls the same) is equal: the second one
+// becomes no row. Store keeps the fingerprints of the identities.
 type Duplicates struct {
 	Identity idempotency.Identity
 	Window   time.Duration
@@ -69,8 +72,9 @@ type Duplicates struct {
 	Store idempotency.Store
 	// IDs is true if the store keeps the producer's ids beside the fingerprints: see [idempotency.Entry].
 	IDs bool
-	// Reset returns the offset of a partition below which an operator deleted the fingerprints, 0 if none. The
-	// table's writer calls it, so it must not block. nil: no resets.
+	// Reset returns an offset of a partition: an operator has deleted the fingerprints of the records below it. It
+	// returns 0 if that has not happened; a nil Reset means the same. The table's writer calls it, so it must not
+	// block.
 	Reset func(Partition) int64
 }
 

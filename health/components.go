@@ -14,13 +14,14 @@ import (
 type Component struct {
 	Name   string
 	Status Status
-	// Reason explains Status. It is never empty unless Status is OK.
+	// Reason explains Status. It is "" only if Status is OK.
 	Reason string
-	// Details is a struct with a JSON shape of its own; docs/health.md shows each.
+	// Details is a struct for JSON. Each component has its own fields: see docs/health.md.
 	Details any
 }
 
-// Components are the parts of the report, always in the same order. A part that is not configured is missing.
+// Components returns the components of the report, always in the same order. It leaves out a component that is not
+// configured.
 func (r Report) Components() (all []Component) {
 	for _, part := range []func(Report) (Component, bool){
 		Report.kafkaPart, Report.storePart, Report.breakersPart, Report.holdsPart, Report.lagPart, Report.membersPart, Report.lettersPart,
@@ -185,7 +186,8 @@ func (r Report) holdsPart() (Component, bool) {
 	return c, true
 }
 
-// lagging is a partition whose lag a person should see.
+// lagging is a partition that the component lag lists: its verdict is a problem, or it lags in a topic whose level is
+// not ok.
 type lagging struct {
 	Topic     string   `json:"topic"`
 	Partition int32    `json:"partition"`

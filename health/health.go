@@ -14,7 +14,7 @@ type Report struct {
 	Pipeline string
 	Group    string
 	Member   string // the name of the process that reports
-	// Joined is true while the member has a generation of the group.
+	// Joined is true while the member belongs to the current generation of the consumer group.
 	Joined bool
 	// Resumed is true while every claim of the member has its position from the table, or is held. It becomes false
 	// again for a new claim, and for claims that read their position again.
@@ -31,17 +31,18 @@ type Report struct {
 	Dependencies []Dependency
 	// Canary is nil if no canary is configured.
 	Canary *Canary
-	// Lag is nil while the lag is not watched.
+	// Lag is nil if the lag is not checked.
 	Lag *LagStatus
-	// Letters is nil while dead letters are not counted.
+	// Letters is nil if dead letters are not counted.
 	Letters *Letters
-	// Members is nil if members do not register anywhere.
+	// Members is nil if no store of registrations is configured.
 	Members *Members
-	// Fingerprints are the counts of this member, one entry for each topic that declares an identity.
+	// Fingerprints says how many fingerprints this member keeps in memory, with one entry for each topic that declares
+	// an identity.
 	Fingerprints []Fingerprints
 	Memory       []Pool
 	// Queued is the number of records that were enqueued and are not rows yet. Paused is true while backpressure stops
-	// reading, for one table at least: too many records are queued, no memory is left, or a batch is full while the one
+	// reading for at least one table: too many records are queued, no memory is left, or a batch is full while the one
 	// before it commits.
 	Queued int64
 	Paused bool
@@ -57,7 +58,7 @@ type Hold struct {
 	Detail    string    `json:"detail"`
 	Since     time.Time `json:"since"`
 	Offset    int64     `json:"offset"` // the position of the hold, -1 if unknown
-	// Ending is the command line that ends the hold; with "" it is the command of its reason: see [Hold.Held].
+	// Ending is the command line that ends the hold. If it is "", [Hold.Held] derives the command from Reason.
 	Ending string `json:"-"`
 }
 
@@ -75,8 +76,8 @@ type Partition struct {
 	// judges the sum of the adjusted lags of the topic's partitions that this member has.
 	Verdict Verdict
 	Level   Level
-	// Adjusted is the lag at the last check by which readiness is judged: rows that wait for their commit count as
-	// consumed until that commit is overdue. nil if unknown.
+	// Adjusted is the lag by which readiness is judged, from the last check. In it, rows that wait for their commit
+	// count as consumed until that commit is overdue. It is nil if unknown.
 	Adjusted   *int64
 	Thresholds LagThresholds
 	// Freshness is the age in seconds of the oldest record that is not in the table, by its timestamp: 0 if all records
@@ -115,7 +116,7 @@ func (r Report) TotalLag() int64 {
 	return total
 }
 
-// Why a connector is not ready.
+// The errors of [Report.Ready], besides [UnhealthyError].
 var (
 	ErrDraining   = errors.New("draining: asked to stop")
 	ErrNotJoined  = errors.New("not joined: no generation of the consumer group")

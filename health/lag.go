@@ -11,7 +11,8 @@ type LagStatus struct {
 	Healthy bool `json:"healthy"`
 	// Reason says why the lag is not healthy, "" if it is.
 	Reason string `json:"reason,omitempty"`
-	// PartitionLags are end - position, by topic-partition.
+	// PartitionLags has the lag of each partition, which is End - Position, by TOPIC:PARTITION. It leaves out a
+	// partition whose lag was never known.
 	PartitionLags map[string]int64 `json:"partition_lags"`
 	// LastCheckTime is when the log ends were last fetched: the lags are those of that time.
 	LastCheckTime time.Time `json:"last_check_time"`
@@ -23,8 +24,8 @@ type LagStatus struct {
 // Rules").
 type Verdict string
 
-// The verdicts about a partition. It moves if its position rises, or if rows are added to those on their way to the
-// table while the commit of those rows is not overdue.
+// The verdicts about a partition. A partition moves if its position rises or, unless the commit of its rows is overdue,
+// if further records of it are decoded.
 const (
 	VerdictOK     Verdict = "OK"
 	VerdictWarn   Verdict = "WARN"   // the partition moves, and over a whole window its lag never shrinks

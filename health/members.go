@@ -12,17 +12,17 @@ type Members struct {
 	Findings []MemberFinding `json:"findings"`
 }
 
-// MembersStatus sums the members up.
+// MembersStatus is the state of all members together, in one word.
 type MembersStatus string
 
-// The statuses of members.
+// The states of all members together. MembersOK means that no member is stale.
 const (
 	MembersOK       MembersStatus = "ok"
 	MembersDegraded MembersStatus = "degraded" // at least one member is stale
 	MembersUnknown  MembersStatus = "unknown"  // the store does not answer, or its last response is too old to be used
 )
 
-// Member is a member as its last beat shows it.
+// Member is a member as its last heartbeat shows it.
 type Member struct {
 	ID     string `json:"id"`
 	Status string `json:"status"` // RUNNING or SHUTTING_DOWN

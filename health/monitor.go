@@ -37,19 +37,19 @@ type LagSample struct {
 	Thresholds  LagThresholds
 }
 
-// PartitionLag is the lag of a partition after an observation.
+// PartitionLag is the lag of one partition as of the last [Monitor.Observe].
 type PartitionLag struct {
 	// Lag is end - position, Adjusted the lag that the rules judge; both as last known, -1 if they never were.
 	Lag, Adjusted int64
 	// Overdue is true if the commit of rows of the partition is overdue: see [LagSample.overdue].
 	Overdue bool
 	Verdict Verdict // "" before the lag was known for the first time
-	// Level is that of the topic: it judges the sum of the adjusted lags of the topic's partitions that this member
-	// has.
+	// Level compares the lag of the whole topic with its thresholds: the sum of the adjusted lags of those of its
+	// partitions that this member has.
 	Level Level
 }
 
-// LagReport is the result of an observation.
+// LagReport is the result of [Monitor.Observe].
 type LagReport struct {
 	Status     LagStatus
 	Partitions map[TopicPartition]PartitionLag
@@ -155,7 +155,7 @@ type lagPoint struct {
 	lag      int64 // the adjusted lag
 }
 
-// observe takes a sample and reports whether the sample has a lag, so both position and end.
+// observe takes a sample. known is true if the sample has both an end and a position, so that it has a lag.
 func (h *lagHistory) observe(now time.Time, s LagSample, rules LagRules) (known bool) {
 	h.sample = s
 	known = s.End >= 0 && s.Position >= 0
@@ -196,7 +196,7 @@ func (h *lagHistory) add(p lagPoint, size int) {
 	}
 }
 
-// rises counts the rises of the lag in a row that end at the newest point.
+// rises returns how many times in a row the lag has risen up to the newest point, 0 if it did not rise at that point.
 func (h *lagHistory) rises() (n int) {
 	for i := len(h.window) - 1; i > 0 && h.window[i].lag > h.window[i-1].lag; i-- {
 		n++

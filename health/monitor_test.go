@@ -55,7 +55,7 @@ func TestLagHistories(t *testing.T) {
 		verdict health.Verdict
 		reason  string
 	}{
-		// The examples of the requirement for the lag check.
+		// The cases from the requirement for the lag check.
 		{"a healthy one", lags(3, 4, 5, 4, 5), "STALL", ""}, // the position does not move here; the case "reads on" below is the same with one that moves
 		{"two rises", lags(1000, 1500, 2100), "OK", ""},
 		{"three rises", lags(1000, 1500, 2100, 2800), "OK", rising},
@@ -63,7 +63,7 @@ func TestLagHistories(t *testing.T) {
 		{"above the maximum", lags(8000, 9000, 10_500), "OK", "Partition 0 lag (10500) exceeds maximum (10000)"},
 		{"below it again", lags(8000, 9000, 10_500, 8500), "OK", ""},
 
-		// The edges of the rules.
+		// Cases at the limits of the rules, and with an unknown lag.
 		{"the first look", lags(10_000), "OK", ""},
 		{"just above", lags(10_001), "OK", "Partition 0 lag (10001) exceeds maximum (10000)"},
 		{"equal resets", lags(1, 2, 3, 3, 4), "STALL", ""},
@@ -76,7 +76,7 @@ func TestLagHistories(t *testing.T) {
 		{"what was known stays", []seen{{end: 20_000}, {end: unknown}, {end: unknown}}, "OK", "Partition 0 lag (20000) exceeds maximum (10000)"},
 		{"never known", []seen{{end: unknown}, {position: unknown}}, "", ""},
 
-		// Batches.
+		// Cases with rows that wait for their commit.
 		{"a batch that fills is no lag", []seen{
 			{20_000, 0, 20_000, 10 * time.Second, ""},
 			{40_000, 0, 40_000, 20 * time.Second, ""},
@@ -125,7 +125,7 @@ func TestLagHistories(t *testing.T) {
 			{500, 0, 500, 170 * time.Second, ""},
 		}, "STALL", ""},
 
-		// Holds.
+		// Cases with a held partition.
 		{"a hold is never stuck", []seen{
 			{end: 1, hold: "paused"}, {end: 2, hold: "paused"}, {end: 3, hold: "paused"}, {end: 4, hold: "paused"}, {end: 5, hold: "paused"}, {end: 6, hold: "paused"},
 		}, "HELD", ""},
@@ -139,7 +139,7 @@ func TestLagHistories(t *testing.T) {
 		{"what rises behind it does", []seen{{end: 9, hold: "paused"}, {end: 5}, {end: 6}, {end: 7}, {end: 8}}, "OK", rising},
 		{"it has ended, the lag is unknown", []seen{{end: 9, hold: "paused"}, {end: 9, position: unknown}}, "OK", ""},
 
-		// Burrow's rules.
+		// Cases for the verdicts, which follow the rules of Burrow.
 		{"STALL", lags(5, 5, 5, 5, 5), "STALL", ""},
 		{"not yet a whole window", lags(5, 5, 5, 5), "OK", ""},
 		{"it had no lag in between", lags(5, 5, 0, 5, 5), "OK", ""},
@@ -171,7 +171,8 @@ func TestLagHistories(t *testing.T) {
 	}
 }
 
-// TestLagOfPartitions covers several partitions in one poll.
+// TestLagOfPartitions: each partition is judged by its own lag, and its Level by the lags of all partitions of its
+// topic together.
 func TestLagOfPartitions(t *testing.T) {
 	rules := usual
 	rules.Topic = "" // a pipeline of several topics

@@ -5,7 +5,7 @@ type Letters struct {
 	// Unresolved counts the unresolved dead letters that all members of the pipeline wrote, as package lettercount
 	// defines them; nil before the first count.
 	Unresolved []UnresolvedLetters `json:"unresolved"`
-	// PerMinute are the dead letters that this member wrote in the last five minutes, as a rate.
+	// PerMinute is how many dead letters per minute this member wrote, on average over the last five minutes.
 	PerMinute float64 `json:"per_minute"`
 	// Error says why the count is incomplete or old, "" if it is neither.
 	Error string `json:"error,omitempty"`

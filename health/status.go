@@ -47,7 +47,7 @@ func (r Report) status(components []Component) Status {
 	return whole
 }
 
-// Sum is the summary of a report.
+// Sum is what the probes and the ops API show of a report: the status with its reason, the components and the lags.
 type Sum struct {
 	Status Status
 	Ready  bool

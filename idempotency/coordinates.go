@@ -44,8 +44,8 @@ func ParseTopicID(s string) (TopicID, error) {
 	return id, nil
 }
 
-// Partition is a partition of a topic as it exists in one cluster: a topic created again is another one. It can be a
-// map key.
+// Partition is a partition of a topic as it exists in one cluster. If a topic is deleted and created again, it has
+// other partitions. A Partition can be a map key.
 type Partition struct {
 	Cluster string // Kafka's cluster id, "" if it is unknown
 	Topic   string
@@ -92,7 +92,7 @@ func TableAppID(pipeline, tableID string) string {
 }
 
 // ReplayAppID is the key of the Delta txn that counts a table's replays of dead letters: kd1:<pipeline>:table:<table
-// id>:replay. Its version is the seq of the newest committed replay intent in the operations log.
+// id>:replay. Its version is the seq of the entry in the operations log that announced the newest committed replay.
 func ReplayAppID(pipeline, tableID string) string {
 	return TableAppID(pipeline, tableID) + ":" + replay
 }
@@ -102,8 +102,8 @@ func ReplayAppID(pipeline, tableID string) string {
 func (p Partition) NewestAppID(pipeline string) string { return p.AppID(pipeline) + ":" + newest }
 
 // EpochAppID is the key of the Delta txn that holds the leader epoch of the last record batch before the position of p,
-// -1 if it is unknown: the appId of p with one part more. It is written in the commit that sets the position, and says
-// nothing about a position of another commit (see [EpochOf]).
+// -1 if it is unknown: the appId of p with one part more. The commit that sets the position also writes this txn. If a
+// later commit sets the position without it, the epoch is not that of the position (see [EpochOf]).
 func (p Partition) EpochAppID(pipeline string) string { return p.AppID(pipeline) + ":" + epoch }
 
 // EpochOf returns the appId of the position that an appId of [Partition.EpochAppID] belongs to. ok is false for any
@@ -113,9 +113,10 @@ func EpochOf(appID string) (position string, ok bool) {
 	return position, ok && strings.HasPrefix(position, scheme+":") && strings.Count(position, ":") == 5
 }
 
-// OriginsAppID is the key of the Delta txn that holds the newest intent to replay dead letters of p through the topic, and
-// how many of its origins the table has accepted: see package reliability/origin. It is the appId of p with one part more.
-// Only partitions with such a replay have it.
+// OriginsAppID is the key of the Delta txn for replays that produce the records of dead letters to their topic again,
+// instead of adding rows. It holds the newest such replay of dead letters of p, and how many of the replayed records
+// the table has accepted: see package reliability/origin. It is the appId of p with one part more. Only partitions with
+// such a replay have it.
 func (p Partition) OriginsAppID(pipeline string) string { return p.AppID(pipeline) + ":" + origins }
 
 const (

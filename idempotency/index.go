@@ -42,7 +42,8 @@ type shard struct {
 	shift uint8  // number of leading bits that all entries of the shard share
 }
 
-// newIndex returns an index with room for this number of entries. Below 1000 entries per shard it is empty and grows.
+// newIndex returns an index that has memory for this number of entries from the start. For a small number, less than
+// 1000 per shard, it returns an empty index, which grows as entries are added.
 func newIndex(entries int) index {
 	var x index
 	// Random fingerprints do not fill all shards alike: each shard has room for six standard deviations more than the

@@ -56,7 +56,7 @@ func NewMemory(limit int64, forgotten func(Forgotten)) *Memory {
 // BytesPerEntry is the average size of an entry in a window in bytes, empty slots included.
 const BytesPerEntry = 24
 
-// SizeOf is the memory in bytes that a rate of records per second needs over a window.
+// SizeOf returns how much memory in bytes a window of this length needs for this rate of records per second.
 func SizeOf(rate float64, length time.Duration) int64 {
 	const slack = 1 // in hours: expired entries stay until the next sweep
 	return int64(rate * (length.Seconds() + slack*time.Hour.Seconds()) * BytesPerEntry)
@@ -236,7 +236,7 @@ func (m *Memory) ByTopic() map[string]MemoryUse {
 	return all
 }
 
-// MemoryStats are numbers about a [Memory].
+// MemoryStats says how much memory a [Memory] uses, and for how many scopes and entries.
 type MemoryStats struct {
 	Scopes  int
 	Entries int64

@@ -6,8 +6,8 @@ import (
 	"iter"
 )
 
-// Scope is a partition that one pipeline writes into one table by one identity. A store keeps the fingerprints of each
-// scope apart.
+// Scope is a partition, with the pipeline that reads it, the table that gets its rows, and the identity that its
+// records have. A store keeps the fingerprints of each scope apart.
 type Scope struct {
 	Pipeline  string
 	TableID   string

@@ -51,7 +51,7 @@ type Judge struct {
 	counts Counts
 }
 
-// Counts are the counts of a Judge.
+// Counts says how many records a Judge has judged, by their result.
 type Counts struct {
 	Hits    int64 // number of duplicates
 	Misses  int64 // number of records with an identity that the window did not have

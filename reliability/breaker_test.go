@@ -20,8 +20,8 @@ import (
 	"sluice/reliability"
 )
 
-// dependency records what the dependency of a guard observes: when requests arrive, and the state of the breaker, which
-// it takes from the guard's log.
+// dependency records the requests that arrive at the dependency of a guard, and the state in which the breaker was
+// then. It learns the state from the guard's log.
 type dependency struct {
 	successes int
 
@@ -73,7 +73,7 @@ func (d *dependency) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// enter records the beginning of a request, leave its end.
+// enter records that a request begins. leave records that it ends; round is the result of its enter.
 func (d *dependency) enter() (round int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

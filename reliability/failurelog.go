@@ -62,8 +62,8 @@ func (f *FailureLog) Over(ctx context.Context, log *slog.Logger, msg string, arg
 	log.Log(ctx, level, msg, append(slices.Clip(args), "after", after.Round(time.Millisecond), "left_out", left)...) //nolint:sloglint // as in Failed
 }
 
-// fails records a failure and decides whether to write a line now. left is the number of lines left out before it;
-// first reports whether it is the first line of the failure.
+// fails records a failure and decides whether to write a line about it now: tell. since is when the failure began,
+// left is how many lines were left out since the last one, and first is true for the first line of the failure.
 func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, left int64, first, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +88,8 @@ func (f *FailureLog) fails(now time.Time, level slog.Level) (since time.Time, le
 	return f.since, left, f.lines == 1, true
 }
 
-// over ends the failure. was is false if there was none, and tell is true if a line was written since the last success.
+// over ends the failure, which lasted for the time after. was is false if there was no failure. tell is true if a line
+// was written since the last success, and left is how many lines were left out since then or since that line.
 func (f *FailureLog) over(now time.Time) (after time.Duration, left int64, was, tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

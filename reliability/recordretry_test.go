@@ -16,7 +16,8 @@ const (
 	minute = time.Minute
 )
 
-// TestWorkers compares the pauses of seven retry policies that existing workers have.
+// TestWorkers: a schedule can express the retry policies of seven existing workers. It gives exactly their pauses, and
+// the other settings change nothing.
 func TestWorkers(t *testing.T) {
 	long, deadlines, delivery := []time.Duration{second, 5 * second, 30 * second, 5 * minute, 30 * minute},
 		[]time.Duration{second, 5 * second, 30 * second}, []time.Duration{second, 10 * second, 60 * second}

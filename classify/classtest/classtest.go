@@ -1,5 +1,6 @@
-// Package classtest holds the table of all error classes. The packages that meet the errors test their code against it,
-// row by row and in both directions, and docs/guarantees.md shows it.
+// Package classtest holds the table of all error classes, classes.txt. The packages in which the errors occur test
+// their code against it: each row must have a tested error, and each tested error a row. docs/guarantees.md shows the
+// table.
 package classtest
 
 import (
@@ -47,8 +48,9 @@ func Rows(source string) []Row {
 	return rows
 }
 
-// Check compares the rows of a source with the classes that the code under test gives the errors in known, by key.
-// A row without an error in known, and an error in known without a row, fail the test.
+// Check fails the test unless the code under test gives each error in known the class that the table has for it. The
+// keys of known are the keys of the rows. A row without an error in known, and an error without a row, also fail the
+// test.
 func Check(t *testing.T, source string, known map[string]error) {
 	t.Helper()
 	rows := map[string]bool{}

@@ -30,7 +30,7 @@ var classes = map[string]classify.Class{
 	"XX":           classify.Transient, // internal error
 }
 
-// The SQLSTATEs that Sluice compares errors with, beside the class of the error.
+// The SQLSTATEs that the code compares one by one. The map classes has the classes of these errors, too.
 const (
 	insufficientPrivilege = "42501"
 	undefinedTable        = "42P01"
@@ -38,8 +38,9 @@ const (
 	undefinedFunction     = "42883"
 )
 
-// Classified marks err with its class. An error that does not come from the server and that package classify does not
-// know is Transient, because connections break. A SQLSTATE without a class stays unmarked. nil stays nil.
+// Classified marks err with its class. An error of the server gets the class of its SQLSTATE; it stays unmarked if the
+// SQLSTATE has none. Any other error stays unmarked if package classify knows its class; if not, it becomes Transient,
+// because connections break. nil stays nil.
 func Classified(err error) error {
 	if err == nil {
 		return nil

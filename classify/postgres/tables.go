@@ -20,11 +20,12 @@ import (
 	"sluice/classify"
 )
 
-// lockTimeout bounds the wait of a member for the migration lock, and the duration of a query of the tables.
+// lockTimeout bounds how long a member waits for the migration lock, and how long reading the state of the tables may
+// take.
 const lockTimeout = 30 * time.Second
 
-// Tables describes the tables of a store and the migrations that create them. Each migration leaves existing tables
-// alone, so all migrations may run again over tables that an earlier version made, with or without goose.
+// Tables describes the tables of a store and the migrations that create them. Each migration leaves alone what exists
+// already. So all migrations may run again over existing tables, even if goose has no record of them.
 type Tables struct {
 	Migrations fs.FS  // the migrations, in files 00001_name.sql and so on
 	Latest     int64  // number of the last migration
@@ -35,8 +36,8 @@ type Tables struct {
 	First     []string // those of Columns that exist after the first migration
 	Unnoted   []string // those of Columns that a table of Sluice has even if goose has recorded no migration of it
 	Functions []string // all functions that members call, each with the number of its arguments: "name/2"
-	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote: it distinguishes rows of
-	// other programs. "" for none.
+	// Filled is a column, as table.column, that is never NULL in a row that Sluice wrote. A row of another program has
+	// NULL there. Filled is "" if there is no such column.
 	Filled string
 	// Rights are the rights on the tables that members need, "" for SELECT, INSERT, UPDATE, DELETE.
 	Rights string
@@ -56,7 +57,7 @@ type found struct {
 	version int64    // number of the last applied migration: 0 for none, -1 if the user may not read it
 }
 
-// lacks returns the columns in of that do not exist.
+// lacks returns those of the given columns that do not exist in the database.
 func (f found) lacks(of []string) []string {
 	return slices.DeleteFunc(slices.Clone(of), func(c string) bool { return slices.Contains(f.columns, c) })
 }
@@ -64,9 +65,9 @@ func (f found) lacks(of []string) []string {
 // whole reports whether a member can work with the tables as they are: all columns and functions exist.
 func (t *Tables) whole(f found) bool { return len(f.lacks(t.Columns)) == 0 && len(f.missing) == 0 }
 
-// current reports whether no migration is needed. For a user who may not read the applied migrations, and so cannot
-// apply any, it reports whether the tables are whole. If no migration is recorded, the same is true for a user who may
-// not create tables or may not alter these.
+// current reports whether no migration is needed or possible: the tables are whole, and one of three cases holds.
+// Either the last migration is recorded as applied. Or the user may not read that record. Or there is no record, and
+// the user may not create tables or may not alter these.
 func (t *Tables) current(f found) bool {
 	return t.whole(f) && (f.version < 0 || f.version >= t.Latest || !f.noted && (!f.create || !f.owned))
 }
@@ -76,8 +77,8 @@ func (t *Tables) lost(f found) bool {
 	return f.version >= t.Latest && !t.whole(f) || f.version > 0 && (len(f.lacks(t.First)) > 0 || len(f.missing) > 0)
 }
 
-// foreign returns an error if a table of the same name lacks a column that every version of Sluice's table has: another
-// program created it.
+// foreign returns an error if another program created a table with the name of one of Sluice's: that table lacks a
+// column that every version of Sluice's table has. Otherwise it returns nil.
 func (t *Tables) foreign(f found) error {
 	want := t.Unnoted
 	if f.version > 0 {
@@ -157,8 +158,9 @@ func (t *Tables) read(ctx context.Context, db rower) (f found, err error) {
 	return f, nil
 }
 
-// migrate creates the tables or migrates them to this version, while a transaction of its own holds the migration lock.
-// A transaction lock works behind a proxy that pools transactions, and it ends with its connection.
+// migrate creates the tables or migrates them to this version. Meanwhile a separate transaction holds the migration
+// lock. The lock belongs to that transaction, not to a session. So it works behind a proxy that pools transactions, and
+// it ends when the connection breaks.
 func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := t.lock(ctx, tx); err != nil {
@@ -191,8 +193,8 @@ func (t *Tables) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// undone runs op in a nested transaction and rolls it back, so that op's locks on the tables end before they are
-// altered.
+// undone runs op in a nested transaction, and then rolls it back. The rollback releases the locks that op took on the
+// tables, so that migrations can alter them.
 func undone(ctx context.Context, tx pgx.Tx, op func(part pgx.Tx) error) error {
 	part, err := tx.Begin(ctx)
 	if err != nil {
@@ -274,7 +276,7 @@ func (t *Tables) Explained(err error, pool *pgxpool.Pool) error {
 	return fmt.Errorf("the user may not use the tables: %s: %w", t.rights(pool), err)
 }
 
-// rights returns the GRANT statement for a user who may not create the tables: all that members need.
+// rights returns the GRANT statement that gives the pool's user all rights on the tables that members need.
 func (t *Tables) rights(pool *pgxpool.Pool) string {
 	return "GRANT " + cmp.Or(t.Rights, "SELECT, INSERT, UPDATE, DELETE") + " ON " + strings.Join(t.names(), ", ") + " TO " + user(pool)
 }

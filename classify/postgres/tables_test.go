@@ -16,7 +16,8 @@ func sample() (t Tables, first, columns []string) {
 	return Tables{Latest: 2, Columns: columns, First: first, Unnoted: columns, Functions: []string{"f/0"}}, first, columns
 }
 
-// TestFound: for each state of the database, the tables count as foreign, lost or current.
+// TestFound: foreign, lost and current give the expected results for each state of the database: tables that are
+// missing, whole, of an earlier or later version, partly dropped, or of another program.
 func TestFound(t *testing.T) {
 	tables, first, columns := sample()
 	both, function := []string{"a", "b"}, []string{"f/0"}
@@ -63,7 +64,8 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// TestConfig compares the settings that all stores share, and the limits that differ between stores.
+// TestConfig: a pool has the given limits and Sluice's application_name, unless the URL has another. A URL that would
+// send a password unencrypted is refused with an error that does not quote it.
 func TestConfig(t *testing.T) {
 	c, err := Config(pgconfig.Options{URL: "postgres://u:x@127.0.0.1/db"}, 7, connectionLife)
 	if err != nil || c.MaxConns != 7 || c.MaxConnLifetime != connectionLife || c.ConnConfig.ConnectTimeout != connectionLife || c.ConnConfig.RuntimeParams["application_name"] != "sluice" {

@@ -112,8 +112,8 @@ func describedMetrics(t *testing.T) known {
 	return k
 }
 
-// labels returns the labels of a metric; ok is false if the metric is not known. For a histogram's name with _bucket,
-// _sum or _count it adds le.
+// labels returns the labels of a metric; ok is false if the metric is not known. The series of a histogram, with
+// _bucket, _sum or _count after its name, have the labels of the histogram and le.
 func (k known) labels(metric string) ([]string, bool) {
 	if labels, ok := k[metric]; ok {
 		return labels, true
@@ -196,8 +196,9 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestAlerts compares the alert rules with the code and docs/alerts.md. A connector must have each metric and label,
-// each alert must have a description and a section that says what to look at and what to type, and each hold reason must raise an alert.
+// TestAlerts compares the alert rules with the code and docs/alerts.md. An expression may only use metrics and labels
+// that exist. Each alert must have a description, and a section that says what to look at and what to type. Each hold
+// reason must raise an alert.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	var rules ruleFile

@@ -19,7 +19,8 @@ import (
 	"sluice/secure/tokens"
 )
 
-// TestAPIPage runs the examples of docs/api.md, in their order, against the API of a running member.
+// TestAPIPage runs the examples of docs/api.md, in their order, against the API of a running member. The API must
+// accept each, and the operations log must have their entries without the token.
 func TestAPIPage(t *testing.T) {
 	t.Parallel()
 	commands := shellBlocks(read(t, filepath.Join("..", "..", "docs", "api.md")))

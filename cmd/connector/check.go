@@ -42,8 +42,8 @@ configuration, 3 if something failed.`,
 	return cmd
 }
 
-// result returns an error without text that has the exit code of the findings. It returns nil if no finding has the
-// status failed or problem.
+// result returns the error that gives check its exit code: that of a dependency if a finding has the status failed,
+// else that of [fail.Found] if a finding has the status problem, else nil. The error has no text.
 func result(findings []admin.Finding) (err error) {
 	for _, f := range findings {
 		switch f.Status {

@@ -12,7 +12,8 @@ import (
 	"sluice/connector"
 )
 
-// TestCheckLetters expects the findings of check about a dead-letter topic that is missing, wrong, or correct.
+// TestCheckLetters: check reports a dead-letter topic as a problem if it is missing or compacted, warns if it is kept
+// for too short a time, and reports a correct one as ok.
 func TestCheckLetters(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...)

@@ -28,7 +28,7 @@ import (
 func checkFound(t *testing.T, wantCode int, cfg string, args ...string) (lines []string, all []admin.Finding) {
 	t.Helper()
 	timeout := "5s"
-	// The command may take longer, because all servers respond, even on a slow machine.
+	// With these exit codes all servers respond. The long time limit is for slow machines.
 	if wantCode == exitOK || wantCode == exitFound {
 		timeout = "5m"
 	}
@@ -61,7 +61,8 @@ func hasLine(t *testing.T, lines []string, begin, contains string) {
 	t.Errorf("nothing begins with %q and says %q:\n%s", begin, contains, strings.Join(lines, "\n"))
 }
 
-// TestCheck runs check on a correct pipeline, before its first record and later.
+// TestCheck: for a correct pipeline, check finds no problem, neither before the first record nor later. It warns about
+// a table without the column for topic ids. It must not create the directory of the lake.
 func TestCheck(t *testing.T) {
 	b := newBroker(t)
 	w := newTable(t, b.topic, b.addresses...)
@@ -152,7 +153,8 @@ func TestCheck_Paused(t *testing.T) {
 	}
 }
 
-// TestCheckPrints expects the text output of check.
+// TestCheckPrints: the text output of check has a line for each finding, in columns. The hint of a finding is on the
+// next line. Characters that control a terminal are escaped.
 func TestCheckPrints(t *testing.T) {
 	findings := []admin.Finding{
 		{Status: admin.StatusOK, Area: "broker", Subject: "a:9092", Text: "cluster c, plaintext"},
@@ -303,7 +305,8 @@ func TestCheckConfiguration(t *testing.T) {
 	hasLine(t, lines, "warning configuration /config.yaml:2: kafka.session: ", "")
 }
 
-// TestCheckSecurity expects the findings of check about correct and wrong settings of TLS and SASL.
+// TestCheckSecurity: with correct settings of TLS and SASL, check reports the broker as ok and shows the settings. With
+// an unknown authority, without TLS or without SASL, it reports the broker as failed and says which side refuses what.
 func TestCheckSecurity(t *testing.T) {
 	dir := t.TempDir()
 	ca := certs.NewCA(t, "ours")

@@ -78,8 +78,8 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 	return root
 }
 
-// namesCommands makes cmd and all commands below it suggest a subcommand for a misspelled name, if they take only
-// subcommands.
+// namesCommands makes cmd, and each command below it, suggest similar names if a subcommand does not exist. It changes
+// only commands that take subcommands and no arguments.
 func namesCommands(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && cmd.ValidateArgs([]string{"x"}) != nil {
 		cmd.SuggestionsMinimumDistance = 2

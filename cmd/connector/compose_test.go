@@ -32,7 +32,8 @@ type composeFile struct {
 	Volumes map[string]any
 }
 
-// TestComposeFitsConfig checks docker-compose.minio.yml against config.minio.yaml, as neither can be run everywhere.
+// TestComposeFitsConfig: the services in docker-compose.minio.yml have the addresses, credentials, topic and bucket
+// that config.minio.yaml names. The test starts neither, because not every machine can run containers.
 func TestComposeFitsConfig(t *testing.T) {
 	data, err := os.ReadFile("../../docker-compose.minio.yml")
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"sluice/internal/terminal"
 )
 
-// asked returns a cli whose stdin is answer, and its output. terminal says whether it behaves as on a terminal.
+// asked returns a cli that reads answer from stdin, and the buffers of its stdout and stderr. With terminal it behaves
+// as on a terminal.
 func asked(terminal bool, answer string) (c *cli, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	return &cli{

@@ -182,8 +182,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestDashboard_Namespace expects each query to filter by the variable namespace. All must mean ".*", which also
-// matches series without that label; a list of all namespaces would not.
+// TestDashboard_Namespace expects each query to filter by the variable namespace. The choice All of that variable must
+// have the value ".*", which also matches series without the label namespace. A list of all namespaces would not.
 func TestDashboard_Namespace(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)

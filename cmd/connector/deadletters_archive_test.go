@@ -18,8 +18,9 @@ import (
 // archiving is strictTopic with a letter table.
 const archiving = `topics: {orders: {unknown_fields: dead_letter, bad_records: dead_letter, dead_letters: {hold_above: 100%}}}`
 
-// newArchive returns a lake with ten records, whose odd ones are dead letters 0 to 4 in topic and letter table, and with
-// dead letter 5: a newer copy of that of record 9, whose value is in the bucket.
+// newArchive returns a lake with ten records. Those at odd offsets are dead letters, at offsets 0 to 4 of the
+// dead-letter topic and in the letter table. At offset 5 is a newer dead letter of the last record; its value, large,
+// is in the bucket. corrected is the same lake with unknown fields ignored.
 func newArchive(t *testing.T) (l, corrected *lake, large []byte) {
 	t.Helper()
 	l = newLake(t, archiving)
@@ -63,8 +64,8 @@ func exported(t *testing.T, l *lake) (all []deadletter.Letter) {
 	return all
 }
 
-// TestDeadLetters_Archived: dead letters that retention has deleted from their topic are listed, shown, exported and
-// replayed from the letter table, the same ones as before.
+// TestDeadLetters_Archived: retention has deleted dead letters from their topic. The commands must list, show, export
+// and replay the same dead letters as before, from the letter table.
 func TestDeadLetters_Archived(t *testing.T) {
 	l, corrected, large := newArchive(t)
 	before, letters := listed(t, l, 0, "orders"), exported(t, l)
@@ -132,7 +133,8 @@ func TestDeadLetters_ArchivedValueGone(t *testing.T) {
 	}
 }
 
-// TestDeadLetters_NotArchived: dead letters that neither the topic nor the letter table has are named.
+// TestDeadLetters_NotArchived: if dead letters are in neither the topic nor the letter table, the notes of the list and
+// the error of deadletters show must name their offsets.
 func TestDeadLetters_NotArchived(t *testing.T) {
 	l, _, _ := newArchive(t)
 	said := func(want string) {
@@ -154,7 +156,8 @@ func TestDeadLetters_NotArchived(t *testing.T) {
 		t.Errorf("%+v", of)
 	}
 
-	// The dead-letter topic is created again: the letter table has nothing of the new one.
+	// The dead-letter topic is created again. The letter table has dead letters of the deleted topic at these offsets,
+	// which must not count as those of the new one.
 	l.CreateAgain("orders-dlq")
 	l.Client.PurgeTopicsFromProducing("orders-dlq")
 	l.WriteLetters(deadletter.Form{}, "orders-dlq", letter, letter, letter)

@@ -12,8 +12,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// replayKilled replays records and then undoes what a replay that was killed would not have done: the entry seq of the
-// operations log, which has the outcome, and, unless committed is true, the commit.
+// replayKilled leaves the lake as a killed replay leaves it. It replays records, and then deletes the entry seq of the
+// operations log, which has the outcome. Unless committed is true, it also deletes the commit.
 func replayKilled(t *testing.T, l *lake, seq int, committed bool, records ...string) {
 	t.Helper()
 	if r := replayed(t, l, 0, append([]string{"replay"}, records...)...); r.Rows != int64(len(records)) {
@@ -34,8 +34,8 @@ func replayKilled(t *testing.T, l *lake, seq int, committed bool, records ...str
 	}
 }
 
-// TestReplayKilled_AfterCommit: a dead letter whose replay was committed has been replayed, also before another command
-// records the outcome.
+// TestReplayKilled_AfterCommit: a replay was killed after its commit, before it recorded the outcome. Its dead letters
+// must count as replayed, even before another command records the outcome.
 func TestReplayKilled_AfterCommit(t *testing.T) {
 	_, l := newLetters(t)
 	replayKilled(t, l, 2, true, "orders:0@1", "orders:0@3")
@@ -48,8 +48,8 @@ func TestReplayKilled_AfterCommit(t *testing.T) {
 	}
 }
 
-// TestReplayKilled_BeforeCommit: for a minute, an intent without an outcome keeps operators from deciding about its
-// dead letters, and about no others.
+// TestReplayKilled_BeforeCommit: a killed replay left an intent without an outcome. For a minute, decisions about its
+// dead letters must be refused. Decisions about other dead letters must be accepted.
 func TestReplayKilled_BeforeCommit(t *testing.T) {
 	_, l := newLetters(t)
 	replayKilled(t, l, 2, false, "orders:0@1", "orders:0@3")
@@ -70,7 +70,7 @@ func TestReplayKilled_BeforeCommit(t *testing.T) {
 	if d := cmp.Diff([]string{"0@1 replaying 1", "0@3 replaying 1", "0@5 discarded 1", "0@7 unresolved 1", "0@8 acknowledged 1", "0@9 unresolved 1"}, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	// Another replay does not have to wait for this minute.
+	// Another replay need not wait until the minute is over.
 	if r := replayed(t, l, 0, "replay-all"); r.Rows != 4 {
 		t.Errorf("%+v", r)
 	}

@@ -168,7 +168,8 @@ func replayMode(flag string) (opslog.ReplayMode, error) {
 	return "", fail.Usage(fmt.Errorf("--mode %q: write %s or %s", flag, modeDirect, modeTopic))
 }
 
-// replayOutcome returns err, or else an error of [fail.KindFound] if some of the records still cannot become rows.
+// replayOutcome returns err if it is not nil. Otherwise it returns an error of [fail.KindFound] if some of the records
+// still cannot become rows, and nil if there is none.
 func replayOutcome(r *admin.ReplayResult, err error) error {
 	if err == nil && len(r.Failed) > 0 {
 		return fail.Found(nil)

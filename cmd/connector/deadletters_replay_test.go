@@ -56,7 +56,9 @@ func replayed(t *testing.T, l *lake, code int, args ...string) *admin.ReplayResu
 	return &r
 }
 
-// TestDeadLettersReplay follows an operator from dead letters to their rows.
+// TestDeadLettersReplay: after the configuration is corrected, a replay makes rows of the records that fit it. The
+// other record stays unresolved, and is parked after three failed replays. A replay with a corrected value makes it a
+// row.
 func TestDeadLettersReplay(t *testing.T) {
 	l, corrected := newLetters(t)
 	states := func(want ...string) {
@@ -135,7 +137,8 @@ func TestDeadLettersReplay(t *testing.T) {
 	}
 }
 
-// TestDeadLettersDecisions follows dead letters through the decisions of operators.
+// TestDeadLettersDecisions: discard, acknowledge and reopen change the states of dead letters. A decision or replay is
+// refused if the state of a dead letter does not allow it.
 func TestDeadLettersDecisions(t *testing.T) {
 	_, l := newLetters(t)
 	decide := func(code int, args ...string) (string, string) {

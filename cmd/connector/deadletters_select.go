@@ -27,8 +27,8 @@ func selectFlags(cmd *cobra.Command, q *letterSelection) {
 	cmd.Flags().DurationVar(&q.Within, "timeout", time.Minute, "how long to wait for each response of Kafka and for the store")
 }
 
-// parse sets the rest of the selection from the flags and from records, the arguments TOPIC:PARTITION@OFFSET, each of
-// which selects one dead letter.
+// parse completes the selection from flags that need parsing, and from records: arguments TOPIC:PARTITION@OFFSET, each
+// of which selects one dead letter. With records it refuses flags that select dead letters.
 func (q *letterSelection) parse(records []string) (err error) {
 	now := time.Now()
 	if q.Since, err = admin.ParseSince(q.since, now); err != nil {

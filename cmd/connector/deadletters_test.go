@@ -87,8 +87,8 @@ func TestLettersOfARunUntilCurrent(t *testing.T) {
 	l.Has("orders_letters", laketest.UpTo(1, "orders-dlq:0"))
 }
 
-// TestLetterTopicsAppear expects a running member to read dead-letter topics once they exist, also those of patterns,
-// and to create their tables. Before, it must not report them as missing.
+// TestLetterTopicsAppear: a member runs before its dead-letter topics exist, and must not report them as missing. Once
+// they exist, it must read them and create their letter tables. The same holds for topics that match a pattern.
 func TestLetterTopicsAppear(t *testing.T) {
 	l := newLake(t, `
 topics:

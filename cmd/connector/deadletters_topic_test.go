@@ -17,7 +17,7 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// keyed returns the lake with keys for replays through the topic.
+// keyed returns the lake with a configured file of keys, which sign the records that a replay produces to the topic.
 func keyed(l *lake) *lake {
 	l.T.Helper()
 	file := filepath.Join(l.Dir, "keys")
@@ -58,7 +58,8 @@ func TestDeadLettersReplay_ThroughTopic(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 
-	// What was produced, again; a forged origin; one of an intent that was never opened; one of another table.
+	// The topic gets the produced records again, a record with a forged origin, and records whose origin has an intent
+	// that was never opened, another table, or another pipeline.
 	l.Client.AddConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(10)}})
 	var produced []*kgo.Record
 	for len(produced) < 5 {

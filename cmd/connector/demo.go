@@ -58,11 +58,12 @@ With --keep the member runs on until Ctrl-C, with the ops API on a free port of
 	return cmd
 }
 
-// demoLog is the log of the demo's members: what its output does not say.
+// demoLog configures the log of the demo's members: warnings and errors only, because the demo prints its progress
+// itself.
 var demoLog = config.Log{Level: "warn", Format: "text"}
 
-// demo runs a member with the wiring of the command run until the table has all orders; with keep, another one until ctx
-// ends.
+// demo runs a member, with the wiring of the command run, until the table has all orders. If keep is true, it then runs
+// another member until ctx ends.
 func (c *cli) demo(ctx context.Context, records int, dir string, keep bool) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

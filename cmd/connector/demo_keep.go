@@ -46,13 +46,13 @@ func (c *cli) keep(ctx context.Context, cfg *config.Config, dir string) (err err
 	}, logger)
 }
 
-// announced is a front end that tells its address as soon as it listens.
+// announced is a front end that passes its address to tell as soon as it listens.
 type announced struct {
 	app.FrontEnd
 	tell func(net.Addr) error
 }
 
-// Listen binds the address and tells it.
+// Listen opens the address of the front end, and passes it to tell.
 func (a announced) Listen(ctx context.Context) (net.Addr, error) {
 	at, err := a.FrontEnd.Listen(ctx)
 	if err != nil {

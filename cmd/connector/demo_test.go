@@ -55,7 +55,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestDemo_Keep tries the requests that the demo prints with its token, and ends the member.
+// TestDemo_Keep: demo --keep prints five requests and a token with which the member accepts them. The file of tokens
+// must not contain the token itself, and must be deleted when the command ends.
 func TestDemo_Keep(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestCommandsInDocs executes every command of the shell blocks in README and docs, or checks that another suite does.
-// A command that neither executes is an error.
+// TestCommandsInDocs executes the commands in the shell blocks of README and docs. If another suite executes a command,
+// this test only checks that. A command that no suite executes fails the test.
 func TestCommandsInDocs(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "test/README.md"}
@@ -55,8 +55,8 @@ func shellBlocks(text string) (commands []string) {
 	return commands
 }
 
-// execute executes a command of the docs, or checks that another suite does. member starts a member, once, and returns
-// the address of its health server.
+// execute executes a command of the docs. If another suite executes it, execute only checks that; if none does, it
+// fails the test. member starts a member, once, and returns the address of its health server.
 func execute(t *testing.T, command string, member func() string) {
 	t.Helper()
 	words := strings.Fields(command)

@@ -64,8 +64,8 @@ func (l *lake) until(what string, condition func() bool) {
 	}
 }
 
-// TestTable_TwoPipelines expects that a second pipeline does not start a topic that the table already has from the
-// first one, not even with another group.
+// TestTable_TwoPipelines: a table has rows of a topic from one pipeline. Another pipeline, with a group of its own,
+// must hold the topic and add no rows, and the first pipeline must continue.
 func TestTable_TwoPipelines(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)
@@ -99,9 +99,9 @@ func TestCluster_Changed(t *testing.T) {
 	l.Has("orders", laketest.UpTo(5, "orders:0", "orders:1"))
 }
 
-// TestOlderTable_AtStart restores the table to an older version before a member starts. The committed offsets are ahead
-// of it: the member must warn and read the records again, or hold them if the version is from before the initial
-// commit.
+// TestOlderTable_AtStart restores the table to an older version before a member starts, so that the committed offsets
+// are ahead of its positions. The member must warn and read the records again. If the version is from before the
+// initial commit, the member must hold the partitions.
 func TestOlderTable_AtStart(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5) // version 0 creates the table, 1 is the initial commit, 2 has the rows

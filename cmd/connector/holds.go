@@ -144,7 +144,7 @@ func printHeld(w io.Writer, r *admin.HoldReport) error {
 	return nil
 }
 
-// ending returns a line that says what ends a hold.
+// ending returns the line that says how a hold ends: "ends by itself …" or "ends by: …".
 func ending(endsBy string) string {
 	if strings.HasPrefix(endsBy, "by itself ") {
 		return "ends " + endsBy

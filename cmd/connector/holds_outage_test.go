@@ -154,8 +154,8 @@ func TestHolds_TwoOutages(t *testing.T) {
 	}
 }
 
-// TestHolds_FailingDependency expects holds to name a dependency that fails before its breaker opens and a claim is
-// held. If claims are held, it names only failing dependencies that no hold explains.
+// TestHolds_FailingDependency: requests to a dependency fail, but its breaker is still closed, so that no claim is held
+// for it. holds must name the dependency, unless a hold already explains its failure.
 func TestHolds_FailingDependency(t *testing.T) {
 	t.Parallel()
 	const failing = `"dependencies":[

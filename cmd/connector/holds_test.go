@@ -148,7 +148,8 @@ func TestHoldsOfMembers(t *testing.T) {
 }
 
 // TestHoldsOfRegisteredMembers expects holds to ask the members that registered an address of another machine, and to
-// name those whose holds it does not show. A member at health.listen that is registered, too, is one source.
+// name those whose holds it does not show. It must ask a member that is registered and also named by --member only
+// once.
 func TestHoldsOfRegisteredMembers(t *testing.T) {
 	t.Parallel()
 	server := miniredis.RunT(t)
@@ -197,7 +198,8 @@ func TestHoldsOfRegisteredMembers(t *testing.T) {
 	l.wantHolds(exitFound, want, "--member", member.URL)
 }
 
-// TestPrintHolds_MembersWithoutAddress expects a few names and the number of the others.
+// TestPrintHolds_MembersWithoutAddress: if many members have no address, holds names five of them and the number of the
+// others.
 func TestPrintHolds_MembersWithoutAddress(t *testing.T) {
 	t.Parallel()
 	r := &admin.HoldReport{Member: true}

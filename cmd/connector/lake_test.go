@@ -54,7 +54,8 @@ func (l *lake) start() *app.Member {
 	return s
 }
 
-// heldIn returns the held partitions of a running member by topic and reason; -1 stands for the whole topic.
+// heldIn returns the held partitions of a running member by topic and reason. If a whole topic is held, its partition
+// is -1.
 func heldIn(s *app.Member) map[string][]int32 {
 	held := map[string][]int32{}
 	for _, h := range s.Report().Holds {
@@ -64,7 +65,7 @@ func heldIn(s *app.Member) map[string][]int32 {
 	return held
 }
 
-// lake is a lake on which tests run the program.
+// lake is a [laketest.Lake]: a broker, a directory for tables and a configuration. Tests run the program on it.
 type lake struct{ laketest.Lake }
 
 func newLake(t *testing.T, sections string) *lake {
@@ -77,5 +78,5 @@ func newLakeOn(t *testing.T, sections, section string, producer []kgo.Opt, broke
 	return &lake{*laketest.NewOn(t, sections, section, producer, broker...)}
 }
 
-// as returns the lake with another configuration, in which the text is replaces was.
+// as returns the lake with a changed configuration: the text in was is replaced by the text in is.
 func (l *lake) as(was, is string) *lake { return &lake{*l.As(was, is)} }

@@ -31,7 +31,7 @@ import (
 	"sluice/internal/terminal"
 )
 
-// newLogged returns a logger of level debug, made in the way a configuration makes it, and the log that it writes to.
+// newLogged returns a logger of level debug, made as a member makes its logger, and the log to which it writes.
 func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	t.Helper()
 	out := &laketest.Log{}
@@ -42,8 +42,8 @@ func newLogged(t *testing.T) (*slog.Logger, *laketest.Log) {
 	return logger, out
 }
 
-// hush is the mark, a part of every text that no output may show, such as keys, values, headers and field names of
-// records, and secrets of the configuration.
+// hush is the mark: a text that tests put into the keys, values, headers and field names of records, and into the
+// secrets of the configuration. No output may contain it.
 const hush = "hush7f3a"
 
 // badValues are values that do not fit the schema of TestLog_NoSecrets, one for each kind of poison.
@@ -127,8 +127,8 @@ topics: {`+strings.Join(topics, ", ")+`}`,
 	return l
 }
 
-// tellsNothing fails the test if the log, the metrics or the HTTP responses of a member contain the text hush. It
-// returns the response of /health.
+// tellsNothing fails the test if the log, the metrics, the HTTP responses or the report of a member contain the text
+// hush, or if its configuration shows it when printed. It returns the response of /health.
 func tellsNothing(t *testing.T, l *lake, s *app.Member, out *laketest.Log) (report string) {
 	t.Helper()
 	address, ok := out.Lines(t, "health")[0]["address"].(string)

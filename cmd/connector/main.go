@@ -17,7 +17,7 @@ import (
 	"sluice/reliability/panics"
 )
 
-// The exit codes of every command.
+// The exit codes of the program. Every command uses them.
 const (
 	exitOK         = 0
 	exitFound      = 1 // the command did its work and found a problem

@@ -70,8 +70,8 @@ func TestUsage(t *testing.T) {
 	expect(t, 2, "", `--output "xml" is unknown: write table or json`, "version", "--output", "xml")
 }
 
-// TestExitCode_Panic expects a panic to have an exit code of its own. The output must have the stack, and not the data
-// that caused the panic. The same holds for a panic that another goroutine has recovered.
+// TestExitCode_Panic: a command that panics ends with an exit code of its own. The output has the stack, and not the
+// data that caused the panic. The same holds for a panic that was caught below the command and returned as an error.
 func TestExitCode_Panic(t *testing.T) {
 	for name, op := range map[string]func() error{
 		"in the command":  func() error { panic("secret") },
@@ -112,7 +112,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestVersion_Build compares the version that the program prints for each way to build it.
+// TestVersion_Build: the version that the program prints fits the way in which it was built: from a tag, from a commit,
+// with changes, with a stamp, or without version control.
 func TestVersion_Build(t *testing.T) {
 	vcs := func(modified string) []debug.BuildSetting {
 		return []debug.BuildSetting{{Key: "vcs.revision", Value: "e53f2de"}, {Key: "vcs.time", Value: "2026-11-22T14:21:38Z"}, {Key: "vcs.modified", Value: modified}}

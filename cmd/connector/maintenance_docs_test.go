@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestDocsMaintenance compares the script of docs/maintenance.md with the one that a test runs beside a member.
+// TestDocsMaintenance: each line of the script in docs/maintenance.md is in test/oracle/maintain.py, which a test runs
+// beside a member.
 func TestDocsMaintenance(t *testing.T) {
 	t.Parallel()
 	script := read(t, "../../test/oracle/maintain.py")

@@ -75,7 +75,8 @@ func (c *cli) showMembers(ctx context.Context, ids []string) error {
 	return errors.Join(err, closed)
 }
 
-// warnForeign prints that the store of registrations also has data of another program.
+// warnForeign prints err if it says that the store of registrations also has data of another program. It prints nothing
+// if err is nil. The error that it returns is that of printing.
 func (c *cli) warnForeign(err error) error {
 	if err == nil {
 		return nil

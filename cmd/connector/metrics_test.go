@@ -98,8 +98,8 @@ func series(text string) (all []string) {
 	return all
 }
 
-// TestMetrics_Required expects on a scrape each metric that the requirements of this connector ask for, under the name
-// and with the labels that it has here.
+// TestMetrics_Required expects a scrape to have each metric that the requirements of the connector ask for. The field
+// sample has the name and the labels of the metric.
 func TestMetrics_Required(t *testing.T) {
 	t.Parallel()
 	_, out := everything(t)

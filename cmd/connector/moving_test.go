@@ -44,7 +44,8 @@ defaults: {schema: "n int", commit: {every: 100ms}, start: latest, bad_records: 
 	}
 }
 
-// TestPatternCommands expects the output of commands about topics that match a pattern.
+// TestPatternCommands: for topics that match a pattern, commands show the tables of the topics that exist. They refuse
+// a denied topic, and a run until current fails if no topic matches.
 func TestPatternCommands(t *testing.T) {
 	l := newLake(t, `topics: {all: {pattern: ".*", deny: [nobody]}}`)
 	if _, errs := l.runs(1, "run", "--until-current"); !strings.Contains(errs, "no topic matches a pattern now") {

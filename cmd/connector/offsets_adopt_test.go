@@ -101,8 +101,8 @@ func TestOffsetsAdoptFromAGroup(t *testing.T) {
 	}, "--from", "group", "--group", "other")
 }
 
-// TestOffsetsAdoptFromTheOwnGroup adopts the committed offsets of the pipeline's own group, which forbid an initial
-// commit.
+// TestOffsetsAdoptFromTheOwnGroup: the pipeline's own group has a committed offset, which forbids an initial commit.
+// offsets adopt must make that offset the position.
 func TestOffsetsAdoptFromTheOwnGroup(t *testing.T) {
 	t.Parallel()
 	l := newForeign(t, nil)

@@ -103,7 +103,7 @@ func printPlan(w io.Writer, p *admin.MovePlan) error {
 	return printOutcome(w, p)
 }
 
-// printOutcome prints the outcome of a committed move.
+// printOutcome prints the outcome of a committed move, and nothing for a move that is not committed.
 func printOutcome(w io.Writer, p *admin.MovePlan) error {
 	if p.Outcome != opslog.Committed {
 		return nil

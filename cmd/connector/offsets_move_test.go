@@ -169,8 +169,9 @@ func TestOffsetsSet(t *testing.T) {
 	}
 }
 
-// TestOffsetsSet_Where sets positions by a number of offsets, to the start or end of the log, or to a time. It does so
-// for one partition or for all partitions of a topic.
+// TestOffsetsSet_Where: offsets set plans the right position for each way to name it: an offset, a distance from the
+// current position, the start or end of the log, or a time. It does so for one partition and for all partitions of a
+// topic.
 func TestOffsetsSet_Where(t *testing.T) {
 	t.Parallel()
 	l := newOrders(t, 5)

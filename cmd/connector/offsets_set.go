@@ -53,8 +53,8 @@ use offsets start.`,
 // [signed] prevents that.
 var relative = regexp.MustCompile(`^(?:position)?([+-][0-9]+)$`)
 
-// signed returns args in which negative numbers after offsets set have a prefix, because pflag would read -100 as a
-// flag.
+// signed returns args in which each negative number after offsets set begins with "position", because pflag would read
+// -100 as a flag. It returns the arguments of other commands unchanged.
 func signed(args []string) []string {
 	if len(args) < 2 || args[0] != "offsets" || args[1] != "set" {
 		return args

@@ -18,8 +18,8 @@ import (
 // dashed matches a partition as Kafka writes it.
 var dashed = regexp.MustCompile(`^(.+)-([0-9]+)$`)
 
-// parseTarget parses TOPIC, TOPIC:PARTITION or TOPIC-PARTITION. A text such as orders-3 is a topic if the configuration
-// covers a topic of this name.
+// parseTarget parses TOPIC, TOPIC:PARTITION or TOPIC-PARTITION. A text such as orders-3 means partition 3 of orders if
+// the configuration covers a topic orders and no topic orders-3. Otherwise it means the topic orders-3.
 func parseTarget(cfg *config.Config, text string) (opslog.Target, error) {
 	if m := dashed.FindStringSubmatch(text); m != nil && !strings.Contains(text, ":") {
 		_, topic, _ := cfg.Route(text)

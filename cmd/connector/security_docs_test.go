@@ -40,8 +40,8 @@ func TestSecurityPage_Keys(t *testing.T) {
 	}
 }
 
-// kafkaRights returns the operations by resource from the table of Kafka's permissions in docs/security.md, with or without
-// the optional ones.
+// kafkaRights returns the rights in Kafka that docs/security.md lists: for each resource, the names of its operations.
+// The optional ones are included if optional is true.
 func kafkaRights(t *testing.T, optional bool) map[string][]string {
 	t.Helper()
 	_, section, found := strings.Cut(read(t, filepath.Join("..", "..", "docs", "security.md")), "\n## Rights in Kafka\n")
@@ -63,9 +63,9 @@ func kafkaRights(t *testing.T, optional bool) map[string][]string {
 	return rights
 }
 
-// TestSecurityPage_KafkaRights runs a member, with dead letters, their table and a canary, and the command check, with
-// the rights that docs/security.md asks for. All must work. Without any one right there must be a hold, or the canary must
-// fail.
+// TestSecurityPage_KafkaRights runs a member, with dead letters, their table and a canary, and the command check. With
+// the rights that docs/security.md asks for, all must work. If one of these rights is missing, there must be a hold, or
+// the canary must fail.
 func TestSecurityPage_KafkaRights(t *testing.T) {
 	rights := kafkaRights(t, false)
 	for resource, want := range map[string]string{"each source topic": "Read", "each dead-letter topic": "Write Create Read", "the canary topic": "Create Write Read", "the group": "Read"} {
@@ -103,7 +103,8 @@ func TestSecurityPage_KafkaRights(t *testing.T) {
 	}
 }
 
-// lakeWithRights returns a lake whose user has these rights, except for the operation without on a resource.
+// lakeWithRights returns a lake whose Kafka user has these rights, except for one: the operation with the name in
+// without, on the resource.
 func lakeWithRights(t *testing.T, rights map[string][]string, resource, without string) *lake {
 	t.Helper()
 	names := map[string]string{"each source topic": "orders", "each dead-letter topic": "orders-dlq", "the canary topic": "p-canary", "the group": "p"}
@@ -137,8 +138,8 @@ func lakeWithRights(t *testing.T, rights map[string][]string, resource, without 
 	return l
 }
 
-// TestSecurityPage_CommandRights runs each command of the table of rights as a user who has exactly its rights, and as users
-// who lack one of them.
+// TestSecurityPage_CommandRights runs each command for which docs/security.md has a table of rights. With exactly these
+// rights the command must succeed, and without any one of them it must fail.
 func TestSecurityPage_CommandRights(t *testing.T) {
 	arguments := map[string][]string{
 		"holds": {"holds"}, "offsets show": {"offsets", "show"}, "deadletters list": {"deadletters", "list"}, "deadletters show": {"deadletters", "show", "orders:0@1"},

@@ -28,8 +28,9 @@ var storedCommands = [][]string{
 
 var updateStored = flag.Bool("stored", false, "write testdata/stored anew: members of the version before may not read it")
 
-// TestStored reads tables and an operations log that an earlier version wrote. This version must write the same names,
-// and its commands must print the same.
+// TestStored: the data that this version stores must have the same field names, and the same names as values, as the
+// data that an earlier version stored in testdata/stored. About that data, the commands must print what they printed
+// before.
 func TestStored(t *testing.T) {
 	const golden = "testdata/stored"
 	dir, fresh := t.TempDir(), t.TempDir()

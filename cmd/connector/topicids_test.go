@@ -72,8 +72,8 @@ func TestRun_TableWithoutTopicIDs(t *testing.T) {
 	l.runs(0, "verify")
 }
 
-// TestVerify_TopicIDs: verify tells the rows of a topic that was created again from those of the deleted one, and compares
-// the former with the topic.
+// TestVerify_TopicIDs: a topic was deleted and created again. verify must count the rows of the two topics separately,
+// and compare only those of the new one with Kafka.
 func TestVerify_TopicIDs(t *testing.T) {
 	l := newLake(t, "topics: {orders: {}}")
 	l.Create("orders", 1)

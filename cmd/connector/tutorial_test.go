@@ -80,7 +80,7 @@ var (
 )
 
 // asOnPage reports whether the output of a program is as a page shows it. Times and the width of columns may differ,
-// and "…" on the page stands for any text.
+// and "…" on the page matches any text.
 func asOnPage(page, printed string) bool {
 	normal := func(s string) string {
 		return strings.TrimSpace(spaces.ReplaceAllString(pageTime.ReplaceAllString(s, "TIME"), " "))
@@ -462,8 +462,8 @@ type evolving struct {
 	table string
 }
 
-// runs produces records, runs a member until it is current with this schema, and returns the reasons and details of the
-// remaining holds.
+// runs produces records, and runs a member until it is current; ddl is the schema in its configuration. It returns the
+// reasons and details of the holds that remain.
 func (e *evolving) runs(ddl string, records ...string) (details []string) {
 	e.T.Helper()
 	for _, r := range records {

@@ -118,8 +118,8 @@ func TestVerifyKafka_Deleted(t *testing.T) {
 	}
 }
 
-// TestVerifyKafka_LostBesideDeleted expects a record that a commit passed without a row to count as lost, also after another
-// program deleted rows: only as many records as deleted rows are excused.
+// TestVerifyKafka_LostBesideDeleted: a commit passed a record without a row, and then another program deleted two rows.
+// verify must still count one record as lost, because more records lack a row than rows were deleted.
 func TestVerifyKafka_LostBesideDeleted(t *testing.T) {
 	b := newBroker(t) // five records in each of two partitions
 	w := newTable(t, b.topic, b.addresses...).create()

@@ -9,9 +9,9 @@ import (
 	"sluice/connector/plan"
 )
 
-// compare reads the newest snapshot, and checks that claims without anything to commit still have the positions that
-// the reader expects (Compared). If another member or an operator has moved one of them, or the table was replaced, the
-// outcome is Dropped.
+// compare reads the newest snapshot. The outcome is Compared if claims without anything to commit still have the
+// positions that the reader expects. It is Dropped if another member or an operator has moved one of them, or the table
+// was replaced. If the snapshot cannot be read, failureOutcome decides.
 func (r *resolver) compare(ctx context.Context, expected map[connector.Partition]int64) Outcome {
 	s, err := r.table.Load(ctx)
 	if err != nil {

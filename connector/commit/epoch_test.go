@@ -7,8 +7,9 @@ import (
 	"sluice/connector/connectortest"
 )
 
-// TestEpochBefore: the leader epoch in the table takes precedence. The epochs that the reader and the group's committed
-// offset know count only if they belong to exactly the table's position.
+// TestEpochBefore: the leader epoch in the table counts, even if its value is "unknown". If the table has none, the
+// epoch of the reader or of the committed offset counts, if it belongs to exactly the table's position. Otherwise it is
+// -1.
 func TestEpochBefore(t *testing.T) {
 	p := connectortest.Partition(0)
 	kept := func(epoch int64) map[string]int64 {

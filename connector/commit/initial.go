@@ -14,7 +14,8 @@ import (
 
 // initialPositions computes the positions of an initial commit. If the table has no position of the topic, the commit
 // covers all partitions of the topic; otherwise only missing, the partitions of resuming claims that have no position.
-// The error is a [hold.Error] if Kafka does not return the offsets, or if the configured start is outside of the log.
+// The error is Canceled or a [hold.Error], for example if Kafka does not return the offsets, or if the configured start
+// is outside of the log.
 func (r *resolver) initialPositions(ctx context.Context, name string, missing []connector.Partition) (*plan.Initial, error) {
 	like := missing[0]
 	topic, err := r.kafka.topic(ctx, name)

@@ -74,9 +74,9 @@ func failuresByClaim(batch *plan.SealedBatch) map[connector.Partition][]plan.Fai
 	return all
 }
 
-// leaveBatch counts a failure of a claim, and returns how the claim leaves the batch. failures are those of lanes. at
-// has the records that were found to fail on their own: after the last attempt they become isolated, and the claim may
-// be read at once.
+// leaveBatch counts a failure of a claim, and returns how the claim leaves the batch. The parameter failures has what
+// the lanes reported, and at has the records that were found to fail on their own. After the last attempt, the records
+// in at become isolated, and the claim may be read at once.
 func (c *committer) leaveBatch(ctx context.Context, batch *plan.SealedBatch, p connector.Partition, failures, at []plan.Failure, err error) Leave {
 	t, now, attempts := c.troubleOf(p), time.Now(), c.retry.Attempts()
 	if t.failures++; t.first.IsZero() {
@@ -166,7 +166,7 @@ func (c *committer) logStillFailing(ctx context.Context, t *trouble, pause time.
 		append([]any{"failures", t.failures, "failing_since", t.first, "pause", pause}, attrs...)...)
 }
 
-// soleClaim returns the claim of a sealed batch if it has only one.
+// soleClaim returns the claim of a sealed batch if it has only one; otherwise ok is false.
 func soleClaim(batch *plan.SealedBatch) (sole connector.Partition, ok bool) {
 	for p := range batch.Claims {
 		sole = p
@@ -209,8 +209,8 @@ func isolatedBy(err error) error {
 
 func attemptOf(n, attempts int) string { return strconv.Itoa(n) + "/" + strconv.Itoa(attempts) }
 
-// soleTopic returns the topic of a sealed batch, "" if it has several, because then it is unknown of which topic the
-// failed record is.
+// soleTopic returns the topic of a sealed batch. It returns "" if the batch has several topics, because the failed
+// record may be of any of them.
 func soleTopic(batch *plan.SealedBatch) (topic string) {
 	for p := range batch.Claims {
 		if topic != "" && topic != p.Topic {
@@ -243,9 +243,9 @@ func (c *committer) needsRehearsal(batch *plan.SealedBatch) bool {
 	return c.batchTrouble.failures > 0
 }
 
-// rehearseClaims encodes the plan of a sealed batch without writing it. If that fails, it encodes the rows of each
-// claim alone: claims that fail leave the batch, and rest is a new plan for the other claims. If nothing can be
-// written, failed is the outcome of the batch; otherwise failed is nil.
+// rehearseClaims encodes the plan of a sealed batch without writing it. If that succeeds, rest is decided. If it fails,
+// the rows of each claim are encoded alone: claims that fail leave the batch, and rest is a new plan for the other
+// claims. If nothing can be written, failed is the outcome of the batch; otherwise failed is nil.
 func (c *committer) rehearseClaims(ctx context.Context, batch *plan.SealedBatch, decided *plan.Plan) (rest *plan.Plan, leaves map[connector.Partition]Leave, failed *Outcome) {
 	err := c.rehearse(ctx, decided.Pieces)
 	if err == nil {
@@ -438,7 +438,7 @@ func split(pieces []connector.Piece, n int64) (a, b []connector.Piece) {
 	return a, b
 }
 
-// without returns pieces without rows. Both must have the rows in the same order.
+// without returns the part of pieces that is not in rows. Both must have their rows in the same order.
 func without(pieces, rows []connector.Piece) (rest []connector.Piece) {
 	for _, p := range pieces {
 		for len(rows) > 0 && rows[0].Rows == p.Rows && rows[0].From >= p.From && rows[0].From < p.To {

@@ -98,8 +98,8 @@ func TestBisection_GivesUp(t *testing.T) {
 	}
 }
 
-// TestCommitter_PrefixKeepsTrouble: a commit deletes the record of a claim's local failures only if it moves the
-// position past the records that failed.
+// TestCommitter_PrefixKeepsTrouble: a commit that moves a claim's position to the end of its failed records deletes the
+// claim's trouble. A commit that ends earlier keeps it.
 func TestCommitter_PrefixKeepsTrouble(t *testing.T) {
 	p := connector.Partition{Topic: "orders", ID: 1}
 	c := &committer{writerState: &writerState{logger: slog.New(slog.DiscardHandler)}, troubles: map[connector.Partition]*trouble{p: {failures: 2, next: 10}}}

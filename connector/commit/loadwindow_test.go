@@ -203,8 +203,7 @@ func TestWindow_ResetAfterRestore(t *testing.T) {
 	}
 }
 
-// runAt returns the run of a claim's session with the offsets from first to last, which are the rows from from to to-1
-// of a chunk.
+// runAt returns a run of a claim's session. It has the offsets from first to last, and the rows [from, to) of a chunk.
 func runAt(p connector.Partition, session uint64, first, last, from, to int64) plan.Run {
 	return plan.Run{Partition: p, Session: session, First: first, Last: last, From: from, To: to}
 }

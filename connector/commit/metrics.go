@@ -166,7 +166,8 @@ func (m *Metrics) countFailed(topic string, class classify.Class, records int64)
 	m.failedRecords.WithLabelValues(topic, class.String()).Add(float64(records))
 }
 
-// judged counts the results of comparing a claim's records with the window: hit, miss, none (no identity) and undated.
+// judged counts, by result, the records of a topic that were compared with a dedup window: hit, miss, none (a record
+// without identity) and undated (without a timestamp that counts).
 func (m *Metrics) judged(topic string, n idempotency.Counts) {
 	m.duplicates.WithLabelValues(topic).Add(float64(n.Hits))
 	for result, n := range map[string]int64{"hit": n.Hits, "miss": n.Misses, "none": n.None, "undated": n.Undated} {

@@ -30,7 +30,7 @@ type Outcome struct {
 // Kind is the kind of an outcome.
 type Kind uint8
 
-// The kinds.
+// The kinds of outcomes of a request.
 const (
 	Committed Kind = iota // a sealed batch is in the log, or had nothing to commit
 	Dropped               // nothing was committed, or the outcome is unknown: the reader drops all uncommitted records of this table, and its claims resume

@@ -35,8 +35,8 @@ func (r *requests) Follow(conf connector.TopicConfig) {
 // way.
 func (r *requests) Write(barrier *lane.Barrier) { r.post(func(todo *work) { todo.barrier = barrier }) }
 
-// Abandon gives up the batch of barrier, unless barrier is nil, and a requested comparison. The writer releases the
-// memory of the batch.
+// Abandon gives up a requested comparison and, unless barrier is nil, the batch of barrier. The writer then releases
+// the memory of the batch.
 func (r *requests) Abandon(barrier *lane.Barrier) {
 	r.post(func(todo *work) {
 		if todo.barrier, todo.compare = nil, nil; barrier != nil {
@@ -60,8 +60,8 @@ func (r *requests) Compare(expected map[connector.Partition]int64) {
 	r.post(func(todo *work) { todo.compare = expected })
 }
 
-// Measure requests the partitions of the topics, those of other members included, whose position is before the end that
-// the first Measure found.
+// Measure requests a list of the partitions whose position is before the end of their log, those of other members
+// included. The ends are those that the first Measure found.
 func (r *requests) Measure() { r.post(func(todo *work) { todo.measure = true }) }
 
 // Lose tells the writer that the member lost a claim. session is larger than the claim's last one, so that the writer
@@ -75,7 +75,8 @@ func (r *requests) Lose(p connector.Partition, session uint64) {
 	})
 }
 
-// Haste tells the writer that the process is stopping: it skips pauses and waits only for Kafka and the store.
+// Haste tells the writer that the process is stopping. The writer then skips its pauses, and waits only for Kafka and
+// the store.
 func (r *requests) Haste() { r.post(func(todo *work) { todo.stopping = true }) }
 
 // filled tells the writer that filling dedup windows has ended, with or without success.
@@ -94,8 +95,8 @@ func (r *requests) post(add func(*work)) {
 	}
 }
 
-// take removes and returns the waiting requests. A barrier stays until notBefore, unless the process is stopping: pause
-// is the time until then.
+// take removes and returns the waiting requests. Before notBefore it leaves the barrier, unless the process is
+// stopping, and returns as pause the time until then. In all other cases pause is 0.
 func (r *requests) take(notBefore time.Time) (todo work, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -35,7 +35,8 @@ func (c *committer) reserve(barrier *lane.Barrier, batch *plan.SealedBatch) *res
 	return r
 }
 
-// plan notes how many pieces of the plan are in each chunk, which progress needs.
+// plan notes, for each chunk, how many pieces of the plan are in it and in the chunks before it. The method progress
+// needs these numbers.
 func (r *reservation) plan(pieces []connector.Piece) {
 	r.last = make([]int, len(r.chunks))
 	n := 0
@@ -57,7 +58,8 @@ func (r *reservation) progress(done int, encoded int64) {
 	r.release(to, encoded)
 }
 
-// release releases the chunks before index to, and takes encoded as the number of encoded bytes in memory.
+// release releases the chunks whose index is less than to. encoded is the number of encoded bytes that are in memory
+// now.
 func (r *reservation) release(to int, encoded int64) {
 	change := encoded - r.encoded
 	for _, c := range r.chunks[r.freed:to] {

@@ -32,7 +32,7 @@ type resolver struct {
 	committer *committer                 // makes initial commits
 	window    *window                    // nil if the table declares no identity
 	start     map[string]connector.Start // the start of each topic
-	// The rows that searches have found of partitions without a position, which are held for that.
+	// rows says for which partitions without a position a search has found rows in the table. They are held.
 	rows map[connector.RowsOf]rowsFound
 	ends map[connector.Partition]int64 // the log ends of all partitions of the topics when Measure was first requested
 }
@@ -185,8 +185,8 @@ func inParallel(topics []string, ask func(topic string)) {
 	asking.Wait()
 }
 
-// commitInitial makes the initial commit for claims without a position. It holds those whose partition may have been
-// read before, because a missing txn does not prove that it was not.
+// commitInitial makes the initial commit for claims without a position. A missing txn does not prove that a partition
+// was never read, so commitInitial holds the claims whose partition may have been read before.
 func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset,
 	unanswered map[string]error, holdOne func(connector.Partition, hold.Reason, string),
 ) error {
@@ -229,7 +229,7 @@ func (r *resolver) commitInitial(ctx context.Context, claims map[connector.Parti
 }
 
 // selectInitial returns, by topic, those claims without a position for which txns and committed offsets allow an
-// initial commit. It holds the other claims without a position. The error is not a [hold.Error].
+// initial commit. It holds the other claims without a position. So the error is never a [hold.Error].
 func (r *resolver) selectInitial(claims map[connector.Partition]ResumeRequest, offsets map[string]map[int32]connector.GroupOffset, unanswered map[string]error,
 	holdOne func(connector.Partition, hold.Reason, string),
 ) (map[string][]connector.Partition, error) {
@@ -266,7 +266,7 @@ func (k *kafka) topic(ctx context.Context, name string) (topic connector.Topic, 
 	return topic, err
 }
 
-// positionsAt returns positions with which bounds reads the log ends and judges no position.
+// positionsAt returns positions without an offset. For these, bounds only reads the log ends of the partitions.
 func positionsAt(partitions []connector.Partition) []connector.Position {
 	at := make([]connector.Position, len(partitions))
 	for i, p := range partitions {
@@ -295,8 +295,8 @@ func (k *kafka) bounds(ctx context.Context, at []connector.Position) (map[connec
 	return bounds, err
 }
 
-// boundsError returns the [hold.Error] of a partition whose bounds are unknown; err is the error of bounds. It returns
-// nil if the bounds are known or the partition no longer exists.
+// boundsError returns why the bounds of a partition are unknown: a [hold.Error], or Canceled. err is the error that
+// bounds returned. boundsError returns nil if the bounds are known or the partition no longer exists.
 func boundsError(err error, p connector.Partition) error {
 	var unread *connector.UnreadError
 	if !errors.As(err, &unread) {

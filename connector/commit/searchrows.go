@@ -26,9 +26,9 @@ type rowsFound struct {
 	at    time.Time
 }
 
-// rejectWithRows prevents the initial commit of partitions of which the table already has rows. If it has rows of a new
-// topic, failures gets a hold for the whole topic; an added partition is held alone and removed from its plan. One
-// search covers all topics, and if it fails, failures gets its error for each of them.
+// rejectWithRows prevents initial commits of partitions of which the table already has rows. For a new topic with rows,
+// failures gets a hold of the whole topic. An added partition with rows is held alone, and removed from planned. If the
+// search fails, failures gets its error for each topic that it had to search for.
 func (r *resolver) rejectWithRows(ctx context.Context, planned map[string]*plan.Initial, failures map[string]error, holdOne func(connector.Partition, hold.Reason, string)) {
 	search := map[connector.RowsOf]bool{}
 	for _, i := range planned {
@@ -67,7 +67,7 @@ func (r *resolver) rejectWithRows(ctx context.Context, planned map[string]*plan.
 	}
 }
 
-// searchRows searches the table for rows, and notes in r.rows those that it has.
+// searchRows searches the table for rows of the given partitions or topics. It notes in r.rows which of them have rows.
 func (r *resolver) searchRows(ctx context.Context, of []connector.RowsOf) error {
 	found, err := r.table.HasRows(ctx, r.snapshot, of, !plan.Follows(r.snapshot, r.pipeline))
 	if err != nil {

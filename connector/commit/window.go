@@ -191,7 +191,9 @@ func (w *window) fill(ctx context.Context, gaps map[connector.Partition]gap, rea
 			return store.Remember(ctx, g.scope, g.through, g.through, func(yield func(idempotency.Entry) bool) {
 				for _, e := range rows.Entries {
 					at, dated := idempotency.Effective(e.At, rows.Written)
-					// The time with which the writer judged the record, a moment before the file was written.
+					// If the timestamp is too far ahead, Effective returned the time at which the file was written. The
+					// writer judged the record a moment earlier, and the time that counted then is at most the newest
+					// timestamp.
 					at = min(at, g.newest)
 					if !dated || e.Fingerprint.IsZero() || e.Offset < g.from || e.Offset >= g.next || at < g.since {
 						continue
@@ -251,8 +253,8 @@ func (w *window) load(ctx context.Context, batch *plan.SealedBatch) error {
 // maxLookups is the number of attempts to look a batch up while other members change its windows.
 const maxLookups = 3
 
-// lookUp fills the windows of a sealed batch's claims and looks up its fingerprints. whole is false if a window was not
-// complete all the time, because a member with an older position may reset a shared window between filling and look-up.
+// lookUp fills the windows of a sealed batch's claims and looks up its fingerprints. whole is false if a window turned
+// out incomplete, because a member with an older position may reset a shared window between filling and look-up.
 func (w *window) lookUp(ctx context.Context, batch *plan.SealedBatch, claims iter.Seq[connector.Partition]) (whole bool, err error) {
 	gaps, err := w.gaps(ctx, claims)
 	if err != nil {
@@ -311,7 +313,8 @@ func (w *window) remember(ctx context.Context, p *plan.Plan) {
 	w.log.log(ctx, w.logger, p)
 }
 
-// sweep deletes fingerprints that are older than the window, at most once in the time Sweep.
+// sweep deletes fingerprints that are older than the window. It does nothing if the last sweep was less than w.Sweep
+// ago.
 func (w *window) sweep(ctx context.Context) {
 	if w == nil || w.snapshot == nil || time.Since(w.swept) < w.Sweep {
 		return
@@ -423,7 +426,8 @@ func (w *window) handleFilled(ctx context.Context, done []filledWindows) (again 
 				w.release(p)
 				continue
 			}
-			// If the claim was lost and came back meanwhile, its window now has another gap.
+			// The resume compares the window again, because the claim may have been lost and come back meanwhile with
+			// another position.
 			if again[p] = waited.ResumeRequest; d.err != nil && !errors.Is(d.err, idempotency.ErrMoved) {
 				w.failed[p] = d.err
 			}

@@ -194,8 +194,8 @@ func TestWindow_ClaimBackWhileFilling(t *testing.T) {
 	}
 }
 
-// duplicatesOf returns the plan of a batch for a logger. The batch has n+1 equal records: those at the offsets from 1
-// on are duplicates of the record at offset 0.
+// duplicatesOf returns the plan of a batch, from a writer that logs to logger. The batch has n+1 equal records: those
+// at the offsets from 1 on are duplicates of the record at offset 0.
 func duplicatesOf(t *testing.T, n int, logger *slog.Logger) *plan.Plan {
 	t.Helper()
 	a, batch := connectortest.Partition(0), &plan.SealedBatch{ID: "b-1"}
@@ -263,8 +263,8 @@ func TestDuplicateLog(t *testing.T) {
 	})
 }
 
-// observed is a table in memory. Its Commit checks the precondition against the snapshot at, calls the function commit,
-// and then stores the commit's positions in at.
+// observed is a table in memory. Its method Commit checks the precondition against the snapshot in the field at, calls
+// the function in the field commit, and then stores the commit's positions in at.
 type observed struct {
 	connector.Table
 	at     *connector.Snapshot
@@ -332,8 +332,8 @@ func (r *recalling) ReadFingerprints(_ *connector.Snapshot, q connector.Fingerpr
 	return func(_ context.Context, each func(connector.PastRows) error) error { return each(r.rows) }, nil
 }
 
-// halting is a table whose ReadFingerprints yields rows in two parts. It closes half after the first part, and yields
-// the second part once on is closed.
+// halting is a table whose ReadFingerprints yields rows in two parts. After the first part it closes the channel half.
+// It yields the second part once the test has closed the channel on.
 type halting struct {
 	observed
 	rows     connector.PastRows

@@ -135,8 +135,9 @@ func (c *committer) terms(ctx context.Context, batch *plan.SealedBatch) plan.Ter
 	return t
 }
 
-// failureOutcome returns the outcome of a batch or request that failed, or whose effect is unknown. decided is the plan
-// of a batch; nil if there is none. If the reason is unknown, it pauses first, longer each time.
+// failureOutcome returns the outcome of a batch or request that failed with err, or whose effect is unknown: Failed if
+// err is a hold, otherwise Dropped. decided is the plan of a batch; nil if there is none. If err is neither a hold nor
+// Fenced nor Canceled, failureOutcome pauses before it returns, longer after each such failure.
 func (c *committer) failureOutcome(ctx context.Context, decided *plan.Plan, err error) Outcome {
 	held := (*hold.Error)(nil)
 	if decided != nil {

@@ -13,7 +13,7 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// Config is shared by the writers of all tables.
+// Config has what the writers of all tables of a member share: its names, adapters, pools, channels and metrics.
 type Config struct {
 	Pipeline, Member string
 	Group            connector.Group
@@ -116,7 +116,8 @@ func (w *Writer) run(ctx context.Context) {
 			w.committer.discard(ctx, barrier)
 		}
 		todo.dropped = nil
-		// Not yet if there is a batch, which may have rows of claims that were lost after it was sealed.
+		// Lost claims are not released while there is a batch, because it may have rows of claims that were lost after
+		// it was sealed.
 		if todo.barrier == nil {
 			w.releaseLost(&todo)
 		}

@@ -14,7 +14,7 @@ func Partition(id int32) connector.Partition {
 	return connector.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: id}
 }
 
-// Schema is a schema that rows of every other schema fit, or none if Err is set.
+// Schema is a schema that the rows of any schema fit if Err is nil, and that the rows of no schema fit otherwise.
 type Schema struct{ Err error }
 
 // Fits returns Err.
@@ -26,7 +26,7 @@ func Snapshot(positions map[string]int64) *connector.Snapshot {
 }
 
 // Entries returns one entry for each character of text, at consecutive offsets from from on, and one second apart.
-// Entries of equal characters have equal fingerprints; a dot stands for an entry without identity.
+// Equal characters give entries with equal fingerprints, and a dot gives an entry without identity.
 func Entries(from int64, text string) []idempotency.Entry {
 	h := idempotency.NewHasher(idempotency.Identity{By: idempotency.ByHeader, Name: "id"})
 	var all []idempotency.Entry

@@ -114,7 +114,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// TestOrders compares a chunk of the benchmark's records with the oracle.
+// TestOrders: the rows of a chunk of the benchmark's records have the values that the oracle computes.
 func TestOrders(t *testing.T) {
 	s := parse(t, orderDDL)
 	records, bytes := orders(5000)

@@ -38,7 +38,7 @@ type column struct {
 	indices []int32   // per row, the index of its text in dict
 	elems   int       // number of list elements so far; elem may have fewer rows, because it lags behind
 
-	// Statistics of earlier chunks: rows and bytes (of plain text) are the capacities to reserve.
+	// What the column has learned from earlier chunks: see learn.
 	rows, bytes int // capacities to reserve: rows, and bytes of plain text
 	dictLimit   int
 	plainChunks int // number of chunks that stay plain text before the column tries a dictionary again

@@ -80,8 +80,9 @@ const maxDistinct = 4096
 // maxRecord is the largest allowed MaxBytes. It keeps the offsets of a chunk within 32 bits.
 const maxRecord = 1 << 30
 
-// Builder implements [connector.Decoder]. The schema must be a [schema.Schema] with Kafka columns. The rows have its
-// written columns. String columns come as Arrow dictionaries if values repeat, which may differ from chunk to chunk.
+// Builder implements [connector.Decoder]. The schema must be a [schema.Schema] with Kafka columns. The rows have the
+// columns of its method Written. A string column is an Arrow dictionary in chunks where its values repeat, and plain
+// text in others.
 func (j JSON) Builder(s connector.Schema) (connector.Builder, error) {
 	d, err := j.newDecoder(s, maxDistinct)
 	if err != nil {

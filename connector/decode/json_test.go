@@ -30,7 +30,7 @@ func parse(tb testing.TB, ddl string) *schema.Schema {
 	return s.WithKafkaColumns()
 }
 
-// open makes a decoder with dictionaries of up to distinct entries.
+// open makes a decoder. The parameter distinct is the largest number of entries of its dictionaries.
 func open(tb testing.TB, s *schema.Schema, options JSON, distinct int) *jsonDecoder {
 	tb.Helper()
 	d, err := options.newDecoder(s, distinct)
@@ -156,7 +156,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// TestTypes checks the table in the documentation of JSON.
+// TestTypes: each type of column accepts and refuses JSON values as the documentation of JSON says.
 func TestTypes(t *testing.T) {
 	const refused = "refused"
 	for _, c := range []struct {

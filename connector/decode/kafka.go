@@ -55,8 +55,8 @@ func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 	return false
 }
 
-// put fills the Kafka columns of a row. Append calls it last, when the record can no longer be refused, so these
-// columns are never rolled back.
+// put fills the Kafka columns of a row, except the fingerprint. The builder calls it when the record can no longer be
+// refused, so these columns are never rolled back.
 func (k *kafkaColumns) put(p connector.Partition, r *connector.Record) {
 	if row := k.offset.n; p.Topic != k.name || p.TopicID != k.id || row == 0 {
 		k.startRun(p, row)
@@ -69,7 +69,7 @@ func (k *kafkaColumns) put(p connector.Partition, r *connector.Record) {
 	}
 }
 
-// startRun begins a run of rows that have the same topic, at a row.
+// startRun notes that the rows from a row on have the topic of p. It fills the topic columns of the rows before.
 func (k *kafkaColumns) startRun(p connector.Partition, row int) {
 	k.endRun(row)
 	k.name, k.id = p.Topic, p.TopicID
@@ -81,13 +81,14 @@ func (k *kafkaColumns) startRun(p connector.Partition, row int) {
 	k.topicID.start(id, row)
 }
 
-// endRun fills the columns of the topic up to a row.
+// endRun fills the topic columns of the rows before a row.
 func (k *kafkaColumns) endRun(row int) {
 	k.topic.end(row)
 	k.topicID.end(row)
 }
 
-// repeated fills a column whose text seldom changes: not row by row, but for a run of rows at its end.
+// repeated fills a column whose text seldom changes. It does not append a text for each row, but all equal texts at
+// once, when the text changes or the chunk ends.
 type repeated struct {
 	column *column // nil: the table has none
 	text   []byte  // with padding; nothing else for null

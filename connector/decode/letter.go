@@ -55,8 +55,8 @@ const DeadLetterDDL = `original_topic string comment 'topic of the record', ` +
 	`original_value_link struct<key: string, bytes: bigint, sha256: string, holds: string> comment 'object in the bucket that holds what was too large for the letter'`
 
 // DeadLetters is the decoder for records of dead-letter topics, in either envelope. Each dead letter becomes a row with
-// the columns of [DeadLetterDDL]. A record that is not a dead letter is refused as Poison. A null value is valid: it
-// belongs to the dead letter of a tombstone, or to one that links the object with the value. The zero value is ready
+// the columns of [DeadLetterDDL]. A record that is not a dead letter is refused as Poison. A null value is valid: the
+// original record had none, or its value is in an object to which the dead letter has a link. The zero value is ready
 // for use.
 type DeadLetters struct{}
 

@@ -48,9 +48,10 @@ type StoredLetter struct {
 	Err error
 }
 
-// ReadLetters returns the dead letters in rows of a letter table that want selects by their own coordinates. They are
-// what [DeadLetters] made rows of, except that times have microseconds. Rows without coordinates are left out. An error
-// means that the rows have no coordinates at all, or in columns of other types.
+// ReadLetters returns the dead letters in those rows of a letter table for which want returns true. want gets the
+// coordinates of the dead letter's own record. The dead letters are those of which [DeadLetters] made the rows, except
+// that their times are cut to microseconds. Rows without coordinates are left out. The error says that the table has no
+// columns of coordinates, or that these have other types.
 func ReadLetters(rows arrow.RecordBatch, want func(topic string, partition int32, offset int64) bool) ([]StoredLetter, error) {
 	columns := map[string]arrow.Array{}
 	for i, f := range rows.Schema().Fields() {
@@ -77,7 +78,8 @@ func ReadLetters(rows arrow.RecordBatch, want func(topic string, partition int32
 	return all, nil
 }
 
-// storedLetter returns the dead letter of a row. The columns are the fields of its JSON rendering, so it is read as such.
+// storedLetter returns the dead letter of a row. The columns have the names of the fields of its JSON rendering. So
+// storedLetter makes that rendering from the row, and parses it.
 func storedLetter(columns map[string]arrow.Array, row int) (deadletter.Letter, error) {
 	document := map[string]any{}
 	for name, values := range columns {

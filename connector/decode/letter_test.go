@@ -218,8 +218,8 @@ func TestLettersKeepEverything(t *testing.T) {
 	})
 }
 
-// TestReadLetters: a row of a letter table becomes the dead letter again that it was made of, with every byte of its
-// record.
+// TestReadLetters: a row of a letter table was made from a dead letter. ReadLetters returns that dead letter, with
+// every byte of its record.
 func TestReadLetters(t *testing.T) {
 	s := letterTable(t, DeadLetterDDL).WithTopicID()
 	rapid.Check(t, func(t *rapid.T) {
@@ -290,7 +290,8 @@ func checkTimes(t *rapid.T, l deadletter.Letter, got map[string]any) {
 	}
 }
 
-// TestDeadLetters_LinkedRecord: the row has the link to the object that holds the record.
+// TestDeadLetters_LinkedRecord: if a value is in an object of the bucket, the row of the dead letter has the link to
+// that object, and a null value.
 func TestDeadLetters_LinkedRecord(t *testing.T) {
 	l := deadletter.Letter{
 		Source:    idempotency.Coordinates{Partition: idempotency.Partition{Cluster: "c", Topic: "orders", ID: 1}, Offset: 7},

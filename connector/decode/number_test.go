@@ -128,7 +128,8 @@ func TestNoNumbers(t *testing.T) {
 	}
 }
 
-// TestDates goes through all days from year 0 to 9999, and through months and days that do not exist.
+// TestDates: parseDate agrees with package time about every day of the years 0 to 9999. It refuses months and days that
+// do not exist, and texts that are no date.
 func TestDates(t *testing.T) {
 	text := padded("0000-00-00")
 	for y := range 10000 {
@@ -159,7 +160,8 @@ func writeDate(b []byte, y, m, d int) {
 	}
 }
 
-// TestTimestamps goes through all times of a day and all offsets, and every length of a fraction.
+// TestTimestamps: parseTimestamp agrees with package time about every second of a day, about every offset from UTC, and
+// about fractions of each length. It refuses hours, minutes and seconds that do not exist.
 func TestTimestamps(t *testing.T) {
 	m := newMinute()
 	check := func(text string, truncate bool, want int64, wantWhy Reason) {

@@ -93,8 +93,8 @@ func (e *Error) Error() string {
 	return text
 }
 
-// explain adds the expected and the found type to reasons that they explain. c is nil outside of columns; at is the
-// first byte of the value.
+// explain sets Expected and Found if the reason is one that they explain, and otherwise leaves them empty. c is the
+// column, nil outside of columns; at is the first byte of the value.
 func (e *Error) explain(c *column, at byte) {
 	switch e.Reason {
 	case TypeMismatch:

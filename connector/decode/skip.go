@@ -82,8 +82,8 @@ func (d *jsonDecoder) skipNested(b []byte, p, depth int) int {
 	}
 }
 
-// name parses `"name":` and the white space in and after it. It returns the name, valid until the next string with an
-// escape, and the position after it.
+// name parses `"name":` and the white space in and after it. It returns the name and the position after it. The name is
+// valid until the next string with an escape is read.
 func (d *jsonDecoder) name(b []byte, p int) ([]byte, int) {
 	if b[p] != '"' {
 		return nil, d.unexpected(p)

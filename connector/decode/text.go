@@ -116,7 +116,7 @@ func (d *jsonDecoder) unescape(dst, b []byte, start, p int) (text []byte, next i
 	return out[:n], p + 1
 }
 
-// escapes maps the character after a backslash to the character that both stand for, 0 if there is no such escape.
+// escapes maps the character after a backslash to the character that the escape means, 0 if there is no such escape.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // unicodeEscape reads the escape \uXXXX at p, or two of them that form a surrogate pair.

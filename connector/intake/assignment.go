@@ -120,8 +120,8 @@ func (as *assignment) tableFor(topic string) *tableState {
 	return t
 }
 
-// lose gives up a claim that another member may work on now. Its rows in the open batch will not be committed, because
-// the sealed batch does not have the claim and Decide leaves them out.
+// lose gives up a claim that another member may work on now. Its rows in the open batch will not be committed: the
+// claim will not be in the sealed batch, so Decide leaves its rows out.
 func (as *assignment) lose(c *claim) {
 	as.holds.endSession(c)
 	as.holds.enter(c, lost)

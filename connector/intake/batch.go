@@ -95,7 +95,7 @@ func pausedOpen(t *tableState) bool {
 	return false
 }
 
-// finishingOpen reports whether a held claim has records in the open batch.
+// finishingOpen reports whether a claim in state finishing has records in the open batch.
 func finishingOpen(t *tableState) bool {
 	for _, c := range t.claims {
 		if c.state == finishing && c.next > c.from {

@@ -46,8 +46,9 @@ type claimState struct {
 	state state
 	hold  *hold.Hold // the hold that is shown; it may still be shown while records are fetched again
 	ends  endEvent   // the event that ends the hold
-	// inFailedCommit is true if a commit that contained records of this claim failed with the hold. As long as it is
-	// true for a claim of the table, only a successful commit ends the holds that the failed commit caused.
+	// inFailedCommit is true if a commit with records of this claim failed, and the claim is held because of that. As
+	// long as it is true for any claim of the table, only a successful commit ends the holds that the failed commit
+	// caused.
 	inFailedCommit bool
 	nextCheck      time.Time // when a held claim is checked next
 	until          time.Time // in state leaving: when the claim is read again
@@ -103,9 +104,9 @@ type progress struct {
 }
 
 // pass notes that every offset before next was enqueued or skipped. epoch is the leader epoch of the last record batch
-// before next, and holds for positions after first: the offset of the first enqueued record, or next - 1 at the end of
-// a fetch result. For positions after the old next up to first the epoch is unknown, because control records of either
-// epoch or no records may lie there.
+// before next. It holds for positions after first, which is the offset of the first enqueued record, or next - 1 at the
+// end of a fetch result. From the old next up to first the epoch is unknown, because control records of either epoch or
+// no records may lie there.
 func (c *claim) pass(next int64, epoch int32, first int64) {
 	if c.epoch != epoch {
 		c.earlier = append(c.earlier, plan.EpochUntil{Epoch: c.epoch, Until: c.next})

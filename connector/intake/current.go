@@ -8,7 +8,7 @@ import (
 )
 
 // untilCurrent decides when a run until current is done: the tables have all records that the topics had at the start
-// of the run, except records of claims that are held.
+// of the run. A run with held claims ends without their records, and does not wait for the partitions of other members.
 type untilCurrent struct{ *base }
 
 // reached reports whether every claim has been read up to its target or is held. It returns false while this member is

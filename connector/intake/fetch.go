@@ -130,8 +130,8 @@ func (fs *fetches) updateFetching() {
 }
 
 // shedWaiting drops the fetch results of claims that wait for memory of the batch pool, if the fetch pool is short. It
-// spares the claim that gets memory next. Once enough memory for such a claim will be free soon, it requests the
-// claim's records again.
+// spares the claim that gets memory next. It requests the dropped records of a claim again once enough memory for the
+// claim will be free soon.
 func (fs *fetches) shedWaiting(short bool) {
 	if short {
 		for _, c := range slices.Clone(fs.room.waiting) {

@@ -20,7 +20,8 @@ type flushes struct {
 
 func (f flushes) Flushes(connector.Partition) int64 { return *f.newest }
 
-// TestFlush follows requested flushes through the states of a table: nothing waits, records wait, and a batch is on its way.
+// TestFlush: a requested flush seals the batch of the records that wait. While another batch is on its way, the request
+// waits until that batch has its outcome. If no record waits, the request is answered without a batch.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var published *connector.Status

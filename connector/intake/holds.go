@@ -101,8 +101,7 @@ func (hs *holds) leaveBatch(c *claim, l commit.Leave) bool {
 	return wait
 }
 
-// release ends the hold of a claim, if it has one. If records of the claim are fetched already, its state becomes
-// reading.
+// release ends the hold of a claim, if it has one. If the claim is being read already, its state becomes reading.
 func (hs *holds) release(c *claim) {
 	if c.hold == nil {
 		return

@@ -17,8 +17,8 @@ func (hs *holds) applyDecisions() {
 	}
 }
 
-// applyRechecks makes the check of each claim due that an operator has asked to check, and so the comparison of the
-// claim's table.
+// applyRechecks makes the check of a claim due at once if an operator has requested it. It also makes the comparison of
+// the claim's table due.
 func (hs *holds) applyRechecks(now time.Time) {
 	for _, c := range hs.claims {
 		asked := hs.Decisions.Rechecks(c.Partition)
@@ -32,7 +32,8 @@ func (hs *holds) applyRechecks(now time.Time) {
 	}
 }
 
-// applyFlushes makes the batches due that an operator asks to commit, at most every showEvery.
+// applyFlushes notes the requests of operators to commit the batches of tables now; sealIfDue then seals them. It runs
+// at most once in showEvery.
 func (b *batcher) applyFlushes() {
 	now := time.Now()
 	if now.Sub(b.flushesAt) < showEvery {

@@ -61,8 +61,8 @@ func batchAttrs(o *commit.Outcome) []any {
 	return []any{"batch_id", o.Barrier.ID}
 }
 
-// committed applies a successful commit. It also holds the claims that the plan ends at a bad record or flood, and lets
-// claims leave whose records failed locally.
+// committed applies a successful commit. It holds the claims that have a hold in the plan, because of a bad record or a
+// flood. It ends the sessions of the claims whose records failed locally.
 func (oc *outcomes) committed(t *tableState, o commit.Outcome) {
 	p := o.Plan
 	claims, batch := t.sealed.Claims, t.sealed.ID
@@ -140,8 +140,8 @@ func (oc *outcomes) dropped(t *tableState, o commit.Outcome) {
 	oc.holds.requestResume(t, again...)
 }
 
-// logDropped logs why records are dropped, unless the writer has logged it. The records count as fenced only if another
-// writer has moved a position.
+// logDropped logs why the records of a batch are dropped, unless the writer has logged it. It counts a fence only if
+// the error has the class Fenced: another writer has moved a position or changed the table.
 func (oc *outcomes) logDropped(t *tableState, o *commit.Outcome) {
 	attrs := append([]any{"table", t.name, "err", o.Err}, batchAttrs(o)...)
 	switch {

@@ -56,7 +56,7 @@ func (c *claim) consumed() int64 {
 func (c *claim) oldest() int64 {
 	c.dropDecoded()
 	oldest := c.oldestUncommitted
-	// Read before laneProgress, so that a block which the lane decodes meanwhile is found in one of them.
+	// Read inFlight before laneProgress: a block that the lane decodes meanwhile is then found in at least one of them.
 	for _, f := range c.inFlight {
 		oldest = plan.Earliest(oldest, f.oldest)
 	}

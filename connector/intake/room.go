@@ -24,9 +24,9 @@ const (
 // it further.
 func (rm *room) tableLimit() int64 { return rm.Pools.Batch.Size() / 100 * 45 }
 
-// overShare reports whether a table must not take more of the batch pool, because other tables share it: more than half
-// of the pool is used, and the sealed and the open batch of the table take at least its equal share of half the pool. A
-// rare table counts as one more table. The table must have a sealed batch.
+// overShare reports whether a table must not take more of the batch pool, because other tables share it. This is so if
+// more than half of the pool is used, and the sealed and the open batch of the table take at least its equal share of
+// half the pool. If the table is rare, it is added to the tables that share. The table must have a sealed batch.
 func (rm *room) overShare(t *tableState) bool {
 	pool := rm.Pools.Batch
 	sharing := rm.sharing()
@@ -90,8 +90,9 @@ func (rm *room) tableToSeal() *tableState {
 	return nil
 }
 
-// reserve reserves memory in the batch pool for the next block of a claim. If there is not enough, it returns false,
-// and the claim waits: see firstWaiting.
+// reserve reserves memory in the batch pool for the next block of a claim, and returns the number of bytes: estimate,
+// or the size of the pool if that is less. If that much is not free, it returns 0 and false, and the claim waits: see
+// firstWaiting.
 func (rm *room) reserve(c *claim, estimate int64) (int64, bool) {
 	pool := rm.Pools.Batch
 	n := min(estimate, pool.Size())

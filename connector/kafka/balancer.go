@@ -115,7 +115,8 @@ type topicPartition struct {
 }
 
 // memberShare is the share of one member while balance computes it, by topic. Partitions that the member kept are
-// separate from those that it got now, because passing the latter on costs nothing.
+// separate from those that it got now: passing a partition on that it got costs nothing, because it does not work on it
+// yet.
 type memberShare struct {
 	load       int
 	kept       [][]int32
@@ -129,7 +130,7 @@ type share = map[string][]int32
 
 func (h *memberShare) count(topic int) int { return len(h.kept[topic]) + len(h.got[topic]) }
 
-// shares is the state of one balance. Members and topics are indices in sorted order.
+// shares is what one call of balance works on. Members and topics are indices in sorted order.
 type shares struct {
 	topics      []string
 	subscribers [][]int // the members that subscribe to each topic
@@ -252,9 +253,9 @@ func (s *shares) reach(from int) (least int, came []int) {
 	return least, came
 }
 
-// move moves one partition from a member to another one that subscribes to the topic. It prefers a partition that from
-// got in this balance to one that it kept, then the topic of which from has most more than to, then a partition that to
-// owned last.
+// move moves one partition of the member from to the member to, which subscribes to the topic. It prefers a partition
+// that from got in this balance to one that it kept, then a topic of which from has many more partitions than to, and
+// then a partition that to owned last.
 func (s *shares) move(from, to int) {
 	a, b := &s.members[from], &s.members[to]
 	best, bestFree, bestMore := -1, false, 0

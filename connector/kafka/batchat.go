@@ -41,7 +41,8 @@ func (q *questions) BatchAt(ctx context.Context, p connector.Partition, offset i
 	if b.Extent, err = recordbatch.ExtentOf(part.records, offset); err != nil {
 		return Batch{}, err
 	}
-	// The memory that fetching would have: the fetch pool without the buffer of the response, whose size is rounded up.
+	// The limit for opening the batch is the memory that a fetch would have: the fetch pool without the buffer of the
+	// response, whose size is rounded up.
 	if memory := recordbatch.Bounded(int(q.cfg.Memory.Size()) - b.Size*5/4); b.Size > q.largest() {
 		b.Unreadable = q.oversizeAt(b.Base, "has %d bytes, the limit is %d", b.Size, q.largest())
 	} else {

@@ -228,9 +228,9 @@ func (c *Client) boundsAt(ctx context.Context, leader int32, positions []connect
 	return all
 }
 
-// noteDivergence asks the leader whether its log still has the records before each position (KIP-320), and stores the
-// offset where the logs diverge in readings. It skips positions without an epoch, positions at offset 0, and those
-// whose bounds could not be read.
+// noteDivergence asks the leader whether its log still has the records before each position (KIP-320). It stores in
+// readings the offset from which on the log differs. It skips positions without an epoch, positions at offset 0, and
+// those whose bounds could not be read.
 func (c *Client) noteDivergence(ctx context.Context, leader int32, positions []connector.Position, parts []ledPartition,
 	readings []reading,
 ) {

@@ -60,7 +60,7 @@ type cursor struct {
 	alone    bool
 
 	// finding is the reason of a hold which a reading has shown, "" if there is none. findingOn is the position,
-	// findingEpoch the leader's epoch, and findingAt the time of the first such reading. See stands.
+	// findingEpoch the leader's epoch, and findingAt the time of the first such reading. The method stands sets them.
 	finding      hold.Reason
 	findingAt    time.Time
 	findingOn    int64
@@ -129,8 +129,8 @@ func (c *cursor) retry(err error) time.Time {
 	return time.Now().Add(retryPause(c.failures))
 }
 
-// isRefusal reports whether the cluster denies access, or no connection can be opened until an operator or a file
-// changes something.
+// isRefusal reports whether the cluster denies access, or no connection can be opened until an operator changes
+// something, or a file with credentials or certificates changes.
 func isRefusal(err error) bool {
 	var code kafka.Error
 	return errors.As(err, &code) && denied(code) || err != nil && untrusted(err)
@@ -172,9 +172,9 @@ func (l *Log) enqueue(c *cursor) {
 	wake(q.wake)
 }
 
-// conclude makes a result of the error found. If found is a hold, it must be confirmed by a second reading first (see
-// stands): until then, conclude calls again, which is relocate or suspect, to schedule that reading. The caller holds
-// the lock.
+// conclude delivers the error found as the result of a partition. If found is a hold, a second reading must confirm it
+// first: see the method stands. Until then, conclude calls the parameter again, which is relocate or suspect, to
+// schedule that reading. The caller holds the lock.
 func (l *Log) conclude(c *cursor, found error, bounds connector.Bounds, again func(*cursor, time.Time)) {
 	var h *hold.Error
 	if !errors.As(found, &h) || c.stands(h.Reason, bounds.LeaderEpoch) {

@@ -16,7 +16,7 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// LetterTopic is a dead-letter topic and its settings.
+// LetterTopic configures one dead-letter topic.
 type LetterTopic struct {
 	Name   string
 	Create bool // create the topic if it does not exist
@@ -26,8 +26,8 @@ type LetterTopic struct {
 	Envelope  deadletter.Envelope
 }
 
-// LetterObjects stores records that are too large for a topic. Put returns nil once the object is durable; it retries
-// until ctx ends. Equal keys always come with equal bytes.
+// LetterObjects is the bucket for records that are too large for a topic. Put returns nil once the object is durable;
+// it retries until ctx ends. A caller that passes a key again passes the same bytes.
 type LetterObjects interface {
 	Put(ctx context.Context, key string, object []byte) error
 }
@@ -35,10 +35,10 @@ type LetterObjects interface {
 // DeadLettersConfig configures the dead letters of one table.
 type DeadLettersConfig struct {
 	Pipeline string
-	// Topic returns the dead-letter topic of a source topic.
+	// Topic returns the dead-letter topic to use for a source topic. An error holds the claims.
 	Topic   func(source string) (LetterTopic, error)
 	Objects LetterObjects
-	// Guard retries requests about the dead-letter topics. Nothing below it retries.
+	// Guard is the only place that retries requests about the dead-letter topics.
 	Guard *reliability.Guard
 }
 
@@ -74,7 +74,8 @@ func NewDeadLetters(client *Client, cfg DeadLettersConfig, logger *slog.Logger, 
 	return d
 }
 
-// Limits on the bytes in flight: for one batch, unless a single dead letter is larger, and for all batches of a round.
+// The largest sizes, in bytes, of one record batch and of all batches that are sent together (a round). A dead letter
+// that is larger than letterBatchBytes gets a batch of its own.
 const (
 	letterBatchBytes = 1 << 20
 	letterRoundBytes = 4 << 20
@@ -95,8 +96,8 @@ func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) er
 		}
 		waiting[t] = enqueue(waiting[t], l)
 	}
-	// After an error the caller retries every minute with all dead letters. The topic that failed comes first, so that
-	// a retry which fails again does not write the dead letters of the other topics again.
+	// After an error the caller calls Write again every minute, with all dead letters. So the topic that failed comes
+	// first: if it fails again, Write returns before it writes the dead letters of the other topics once more.
 	slices.SortStableFunc(topics, func(a, b *letterTopic) int {
 		switch {
 		case a == b:
@@ -126,7 +127,7 @@ func (d *DeadLetters) Write(ctx context.Context, letters []deadletter.Letter) er
 	return nil
 }
 
-// topic returns the dead-letter topic of a source topic.
+// topic returns the dead-letter topic of a source topic, with the state that is kept about it.
 func (d *DeadLetters) topic(source string) (*letterTopic, error) {
 	to, err := d.cfg.Topic(source)
 	if err != nil {
@@ -162,7 +163,7 @@ func enqueue(all []*backlog, l *deadletter.Letter) []*backlog {
 	return append(all, &backlog{l.Source.Partition, []unwritten{{letter: l}}})
 }
 
-// letterBatch is one record batch to be sent: the first dead letters of one or more backlogs.
+// letterBatch is one record batch to be sent to one partition. From each of its backlogs it has the first dead letters.
 type letterBatch struct {
 	produceBatch
 	parts   []letterPart
@@ -176,14 +177,15 @@ type letterPart struct {
 	n int
 }
 
-// settle removes acknowledged dead letters from their backlogs.
+// settle removes the dead letters of the batch from their backlogs, because the broker has acknowledged them.
 func (b *letterBatch) settle() {
 	for _, p := range b.parts {
 		p.letters = p.letters[p.n:]
 	}
 }
 
-// stamp makes the time of writing the timestamp of the dead letters. It returns false if all had it already.
+// stamp makes the next rendering of these dead letters use the time of writing as their timestamp, instead of the
+// timestamp of the source record. It returns false if that was already so for all of them.
 func (b *letterBatch) stamp() (changed bool) {
 	for _, p := range b.parts {
 		for i := range p.letters[:p.n] {
@@ -194,19 +196,20 @@ func (b *letterBatch) stamp() (changed bool) {
 	return changed
 }
 
-// errRefused means that the topic refuses these batches but may accept different ones, which write then makes. The
-// field refused of each batch has the reason. The class Fatal keeps the guard from sending the same batches again.
+// errRefused means that the topic refuses a batch but may accept a different one, for example a smaller one. Then write
+// makes new batches. The field refused of each batch has the broker's error. The class is Fatal, so that the guard does
+// not send the same batches again.
 var errRefused = classify.Mark(errors.New("refused"), classify.Fatal)
 
-// write writes dead letters to one topic in rounds, until all are acknowledged. It returns the first error that neither
-// a retry nor different batches can avoid.
+// write writes dead letters to one topic in rounds, and returns nil once all are acknowledged. It returns an error if
+// neither a retry nor different batches can help.
 func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*backlog) error {
 	if time.Since(t.polled) > pollEvery {
 		t.forget()
 	}
 	about := batchOf(waiting)
 	for {
-		// First the topic must be known, because its size limit decides how dead letters are rendered.
+		// The size limit of the topic decides how dead letters are rendered, so the topic is read first.
 		if err := d.cfg.Guard.Do(ctx, func(ctx context.Context) error { return d.findTopic(ctx, t) }, about...); err != nil {
 			return err
 		}
@@ -234,7 +237,8 @@ func (d *DeadLetters) write(ctx context.Context, t *letterTopic, waiting []*back
 	}
 }
 
-// batchOf returns the log attribute with the batch id of the first waiting dead letter, nil if none waits.
+// batchOf returns a log attribute, the id of the batch that the first of these dead letters comes from. It returns nil
+// if there are no dead letters.
 func batchOf(waiting []*backlog) []any {
 	for _, w := range waiting {
 		for _, l := range w.letters {
@@ -244,8 +248,8 @@ func batchOf(waiting []*backlog) []any {
 	return nil
 }
 
-// rewriteAfter is the age at which rendered records are rendered again before they are sent, because each contains its
-// time of writing.
+// rewriteAfter is how long rendered records may wait. If they waited longer, for example between retries, they are
+// rendered again before they are sent, because each record contains its time of writing.
 const rewriteAfter = time.Second
 
 // rewrite renders the records of batches again, with now as their time of writing.
@@ -266,7 +270,8 @@ func (t *letterTopic) rewrite(batches []*letterBatch, now time.Time) error {
 	return nil
 }
 
-// record renders a dead letter that is written now. It also returns the object that the record links, if any.
+// record renders a dead letter as a record of at most limit bytes, with now as its time of writing. If the dead letter
+// is too large, the record only links to an object, which record also returns; otherwise the object is nil.
 func (t *letterTopic) record(l unwritten, limit int, now time.Time) (deadletter.Record, *deadletter.Object, error) {
 	letter := *l.letter
 	letter.Written = now
@@ -331,7 +336,7 @@ func batchFor(round *[]*letterBatch, partition int32) *letterBatch {
 }
 
 // send sends each batch once, and removes acknowledged dead letters from their backlogs. It returns the batches that
-// are not acknowledged. Of their errors it returns that with the highest rank.
+// are not acknowledged, and the most serious of their errors, by rank. The error is nil if all are acknowledged.
 func (d *DeadLetters) send(ctx context.Context, t *letterTopic, batches []*letterBatch) (left []*letterBatch, err error) {
 	if err := d.findTopic(ctx, t); err != nil {
 		return batches, err
@@ -396,8 +401,8 @@ func rank(err error) int {
 	return 0
 }
 
-// done returns the error for a batch that is not acknowledged. If a different batch could avoid the error, done returns
-// errRefused and keeps the broker's code in b.refused.
+// done returns the error for a batch that the broker did not acknowledge. It is errRefused if a different batch could
+// help; then b.refused has the broker's error. Otherwise it is the broker's error with its class.
 func (b *letterBatch) done(a produced) error {
 	switch a.err { //nolint:exhaustive // the others are judged by their class
 	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidTimestamp:
@@ -421,13 +426,14 @@ func (e *produceError) Error() string {
 
 func (e *produceError) Unwrap() error { return e.err }
 
-// objectError means that a record could not be put into the bucket.
+// objectError is the error of an object that could not be put into the bucket.
 type objectError struct{ error }
 
 func (e *objectError) Unwrap() error { return e.error }
 
-// adapt changes how fill makes the next batches of a topic after a refusal: smaller, or with the time of writing as the
-// timestamp of the dead letters. It returns an error if they already had that timestamp.
+// adapt changes how fill makes the next batches after the topic has refused some: smaller, or with the time of writing
+// as the timestamp of the dead letters. It returns an error if the topic refuses a timestamp that already was the time
+// of writing.
 func (d *DeadLetters) adapt(t *letterTopic, refused []*letterBatch) error {
 	for _, b := range refused {
 		switch b.refused { //nolint:exhaustive // for other codes new metadata are enough

@@ -32,14 +32,15 @@ type Config struct {
 	SASL *dial.SASL
 	// Dial opens the TCP connections; nil means net.Dialer. It must return when its context ends.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Logger logs changed files; Registerer counts connections. Both may be nil.
+	// Logger logs when the content of a file with certificates or credentials changes; Registerer gets the metrics of
+	// the connections. Both may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
 const (
 	defaultSession = 30 * time.Second
-	// metadataTTL is how old kafka-go's own list of brokers may become. That list has no topics.
+	// metadataTTL is the interval at which kafka-go itself requests the list of brokers. That request names no topics.
 	metadataTTL = 5 * time.Second
 )
 
@@ -82,9 +83,9 @@ func NewClient(cfg Config) (*Client, error) {
 			DialTimeout: cfg.Session / 6,
 			ClientID:    cfg.ClientID,
 			MetadataTTL: metadataTTL,
-			// Empty and not nil: kafka-go then requests metadata of the brokers only, instead of all topics every few
-			// seconds. So requests that kafka-go routes by topic (those of its Writer) cannot be sent with this
-			// transport.
+			// The list is empty and not nil, so that kafka-go's own metadata requests ask for brokers only. With nil
+			// they would ask for all topics every few seconds. A consequence: kafka-go cannot route requests by topic
+			// with this transport, so its Writer cannot be used.
 			MetadataTopics: []string{},
 		}, dialer.DialContext), // DialContext also makes the TLS handshake and authenticates, because kafka-go would hide why a broker refuses
 		versions: map[int32]map[protocol.ApiKey]versionRange{},
@@ -94,7 +95,7 @@ func NewClient(cfg Config) (*Client, error) {
 // Close closes the connections. Exchanges in flight fail, and so do later ones.
 func (c *Client) Close() { c.transport.close() }
 
-// timeout returns the time limit of one exchange.
+// timeout returns the time limit of one exchange with a broker.
 func (c *Client) timeout() time.Duration { return c.cfg.Session / 2 }
 
 // requests returns a kafka-go client for the APIs that kafka-go encodes and decodes correctly, such as OffsetFetch and

@@ -64,8 +64,7 @@ var passing = [...]kafka.Error{
 	errRebootstrapRequired,
 }
 
-// fenced errors mean that another member now has the partition or the group membership that this member believed to
-// have.
+// fenced errors mean that this member no longer has its membership or its partition; another member may have it now.
 var fenced = [...]kafka.Error{
 	kafka.IllegalGeneration,
 	kafka.UnknownMemberId,
@@ -98,7 +97,7 @@ var refusals = [...]kafka.Error{
 	kafka.PrincipalDeserializationFailure,
 }
 
-// hopeless errors return at each attempt until an operator changes something.
+// hopeless errors come back at every retry until an operator changes something.
 var hopeless = [...]kafka.Error{
 	kafka.OffsetOutOfRange,
 	kafka.InvalidMessageSize,  // the requested size of a fetch is invalid
@@ -141,10 +140,10 @@ func classOf(code kafka.Error) (class classify.Class, known bool) {
 // denied reports whether a code means that the cluster understood the request and denies it.
 func denied(code kafka.Error) bool { return slices.Contains(refusals[:], code) }
 
-// Classify marks an error of the Kafka client with its class: by the Kafka error code if there is one, else by type. A
-// closed group is Canceled, an ended generation Fenced, a refused connection Fatal, and another failure to open a
-// connection Transient unless package classify knows it. It leaves nil, a [hold.Error] and errors unrelated to Kafka
-// unchanged.
+// Classify gives an error its class. A Kafka error code decides it if there is one. Else a closed group is Canceled, an
+// ended generation Fenced, and a failure to open a connection Fatal if only a person or a file can end it; for another
+// such failure package classify decides, and if it does not know the error, the class is Transient. Classify returns
+// all other errors, nil and a [hold.Error] unchanged.
 func Classify(err error) error {
 	if _, held := errors.AsType[*hold.Error](err); held || err == nil {
 		return err
@@ -170,9 +169,10 @@ func Classify(err error) error {
 	return err
 }
 
-// AsHold turns a Fatal error into a hold: kafka_incompatible if a server is no Kafka broker or is too old, kafka_denied
-// if the cluster denies access or no connection can be opened until a person or a file changes something, else kafka_down. doing describes the failed operation for people, such as
-// "reading the metadata of topic orders". Errors of another class come back classified.
+// AsHold turns a Fatal error into a [hold.Error]; doing describes the failed operation for people, such as "reading the
+// metadata of topic orders". The reason is kafka_incompatible if a server is no Kafka broker or is too old,
+// kafka_denied if the cluster denies access or no connection can be opened until a person or a file changes something,
+// else kafka_down. An error of another class is returned with its class.
 func AsHold(doing string, err error) error {
 	err = Classify(err)
 	if err == nil || classify.Of(err) != classify.Fatal {
@@ -196,7 +196,8 @@ func AsHold(doing string, err error) error {
 // ForeignGroup is the detail of a hold for a group that no member can join, with what to do.
 const ForeignGroup = "another consumer with other assignors is in this group; give this pipeline a group of its own (kafka.group)"
 
-// holdError is a hold whose detail has the text of its cause, because a hold is often shown without its error.
+// holdError is a hold that also wraps its cause. Its detail contains the text of the cause, because a hold is often
+// shown without its error.
 type holdError struct {
 	error
 	cause error
@@ -204,8 +205,8 @@ type holdError struct {
 
 func (h holdError) Unwrap() []error { return []error{h.error, h.cause} }
 
-// incompatible reports whether err shows that a server does not speak Kafka's protocol, or that a broker or the protocol
-// version of its cluster is too old.
+// incompatible reports whether err shows that a server does not speak Kafka's protocol, or that a broker, or the
+// protocol version of its cluster, is too old.
 func incompatible(err error) bool {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.Cause == dial.NotKafka || e.Cause == dial.TooOld
@@ -213,9 +214,8 @@ func incompatible(err error) bool {
 	return errors.Is(err, errVersion) || errors.Is(err, errNoTopicID)
 }
 
-// untrusted reports whether err is a [dial.Error] that returns at each attempt until an operator or a file changes
-// something, such as refused credentials or a port that is not Kafka's. It also returns true for other TLS errors by
-// which one side rejects the other.
+// untrusted reports whether err means that one side refuses the other until a person or a file changes something: wrong
+// credentials, a certificate, or a port that is not Kafka's.
 func untrusted(err error) bool {
 	if e, ok := errors.AsType[*dial.Error](err); ok {
 		return e.Refused()

@@ -70,8 +70,9 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestEveryCode compares the classes of all of Kafka's codes with a table: those that kafka-go names, and newer ones
-// that franz-go names. A code that one of them adds fails the test.
+// TestEveryCode: each error code of Kafka has the class that the table of package classtest gives it. The codes are
+// those that kafka-go or franz-go names; if a new version of either library names a code that is not in the table, the
+// test fails.
 func TestEveryCode(t *testing.T) {
 	known := map[string]error{
 		"the group was closed": Classify(kafka.ErrGroupClosed),
@@ -92,7 +93,8 @@ func TestEveryCode(t *testing.T) {
 	classtest.Check(t, "kafka", known)
 }
 
-// TestClassify_KafkaRetriable: an error code that Kafka's own clients retry has no class that would stop the member.
+// TestClassify_KafkaRetriable: an error code that Kafka's own clients retry is Transient or Fenced, so it never stops
+// the member.
 func TestClassify_KafkaRetriable(t *testing.T) {
 	for code := int16(-1); code < 2000; code++ {
 		err := kerr.TypedErrorForCode(code)
@@ -105,7 +107,8 @@ func TestClassify_KafkaRetriable(t *testing.T) {
 	}
 }
 
-// TestOneListEach: no code is in two of the lists of codes, because only the first list would count.
+// TestOneListEach: no code is in two of the lists passing, fenced, refusals and hopeless, because only the first list
+// would count.
 func TestOneListEach(t *testing.T) {
 	seen := map[int]int{}
 	for _, list := range [][]kafka.Error{passing[:], fenced[:], refusals[:], hopeless[:]} {

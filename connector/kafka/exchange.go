@@ -52,10 +52,11 @@ func own(key protocol.ApiKey, version int16) bool {
 
 type versionRange struct{ min, max int16 }
 
-// exchange is one request, encoded, with its response. kafka-go's transport routes it like a request of its own
-// ([protocol.BrokerMessage]) and then gives it the authenticated connection ([protocol.RawExchanger]).  After an error,
-// the caller must not use the exchange again: if its ctx ended first, the goroutine of the connection still writes into
-// in.
+// exchange is one encoded request and its response. kafka-go's transport routes it by its broker
+// ([protocol.BrokerMessage]) and calls RawExchange with the authenticated connection ([protocol.RawExchanger]).
+//
+// After an error the caller must not use the exchange again. If ctx ended first, the goroutine of the connection may
+// still write into the field in.
 type exchange struct {
 	key    protocol.ApiKey
 	broker int32
@@ -75,10 +76,10 @@ var (
 // ApiKey returns the number of the API in Kafka's protocol.
 func (x *exchange) ApiKey() protocol.ApiKey { return x.key } //nolint:revive // kafka-go's spelling
 
-// Required returns true: an exchange must be sent raw.
+// Required returns true, which makes kafka-go's transport call RawExchange.
 func (x *exchange) Required(map[protocol.ApiKey]int16) bool { return true }
 
-// Broker names the broker to send to; the transport uses only the id.
+// Broker names the broker to send to by its id; the transport uses nothing else.
 func (x *exchange) Broker(protocol.Cluster) (protocol.Broker, error) {
 	return protocol.Broker{ID: x.broker}, nil
 }
@@ -133,9 +134,8 @@ func (c *Client) begin(x *exchange, broker int32, key protocol.ApiKey, version i
 	return e
 }
 
-// send sends the request that begin started, and reads the response. wait is how much longer than the client's timeout
-// the broker may take. There is always a deadline: without one, the goroutine of the connection would read for ever
-// after ctx was canceled, or if the broker hangs.
+// send sends the request that begin started, and reads the response into x. The time limit is the client's timeout plus
+// wait. Without a limit, the goroutine of the connection would read for ever if the broker hangs, even after ctx ended.
 func (c *Client) send(ctx context.Context, x *exchange, e *encoder, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout()+wait)
 	defer cancel()
@@ -187,8 +187,8 @@ func tooOld(key protocol.ApiKey, offers versionRange, lowest, highest int16) err
 		errVersion, key, offers.min, offers.max, lowest, highest), classify.Fatal)
 }
 
-// requestVersions asks a broker for its API versions. kafka-go also asks on each connection, but keeps only the highest
-// version that it supports itself.
+// requestVersions asks a broker for the lowest and highest version of each API that it supports. kafka-go requests them
+// on each connection, too, but keeps only the one version that kafka-go itself will use.
 func (c *Client) requestVersions(ctx context.Context, broker int32) (map[protocol.ApiKey]versionRange, error) {
 	x := &exchange{}
 	e := c.begin(x, broker, protocol.ApiVersions, 0, false)

@@ -60,7 +60,7 @@ type fetchResponse struct {
 // bytes returns the size of the response.
 func (f *fetchResponse) bytes() int { return len(f.x.in) }
 
-// forget drops all references to the buffer of the response.
+// forget drops all references to the buffer of the response, so that it can be freed.
 func (f *fetchResponse) forget() {
 	if f.x != nil {
 		f.x.in, f.x.room = nil, nil

@@ -17,7 +17,8 @@ import (
 	"sluice/reliability/pulse"
 )
 
-// fetcher reads from one broker. The cursors belong to the Log; its mutex guards them.
+// fetcher reads from one broker the partitions that the broker leads or has a replica of. The Log's mutex guards their
+// cursors, which belong to the Log.
 type fetcher struct {
 	*Log
 
@@ -35,8 +36,8 @@ type queue struct {
 	entries []entry
 }
 
-// entry is a partition in a queue. It counts only while the partition is wanted, its state is queued, and it has no
-// later entry, which would have a newer ticket.
+// entry is a place of a partition in a queue. The fetcher skips it if it is outdated: the partition is no longer wanted
+// or no longer queued, or has a later entry, to which the cursor's ticket then belongs.
 type entry struct {
 	c      *cursor
 	ticket uint64
@@ -44,8 +45,8 @@ type entry struct {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// inFlightFetch is one partition of a request in flight. seq and next are those of the cursor when the request was
-// made. done is true once the partition's part of the response was handled.
+// inFlightFetch is one partition of a request that is in flight. The fields seq and next are those of the cursor at the
+// time of the request. The field done is true once this partition's part of the response is handled.
 type inFlightFetch struct {
 	c    *cursor
 	seq  uint64
@@ -116,8 +117,8 @@ func (f *fetcher) fetching(ctx context.Context, q *queue, minBytes int, maxWait 
 	}
 }
 
-// reserve waits for the memory of a response. If records are expected (ahead), it also reserves their estimated
-// decompressed size.
+// reserve waits until the pool has memory for a response of size bytes, and takes it. ahead means that records are
+// expected; then it also takes the estimated memory of the decompressed records.
 func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *recordbatch.Opener) (*requestMemory, error) {
 	pool := f.cfg.Memory
 	n := int64(size)
@@ -134,8 +135,8 @@ func (f *fetcher) reserve(ctx context.Context, size int, ahead bool, opener *rec
 	return &requestMemory{pool: pool, reserved: n}, nil
 }
 
-// front returns how many bytes the next request for q needs, 0 if no partition waits in q. It also returns for how long
-// the broker wants no request.
+// front returns the size in bytes of the next request for q, 0 if no partition waits in q. If throttled is positive,
+// the fetcher must wait that long first, because the broker throttles.
 func (f *fetcher) front(q *queue) (size int, throttled time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,14 +162,14 @@ func (q *queue) pop() {
 	}
 }
 
-// take moves partitions from q into req, which may request size bytes, and appends them to flights. It takes a
-// partition that must be alone without any other.
+// take moves partitions from the front of q into req, a request for size bytes, and appends them to flights. A
+// partition whose field alone is true gets a request without other partitions.
 func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlightFetch) []inFlightFetch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	req.spans, req.maxBytes = req.spans[:0], size
-	// The first batch may exceed the requested size. 1 MiB here, and 1 KiB for each partition below, are room for the
-	// metadata of partitions.
+	// The limit leaves room for a first batch that exceeds the requested size, and for the fields around the records: 1
+	// MiB here, and 1 KiB for each partition below.
 	req.limit = max(size, f.largest()) + 1<<20
 	for ; len(q.entries) > 0; q.pop() {
 		e := q.entries[0]
@@ -194,8 +195,8 @@ func (f *fetcher) take(q *queue, size int, req *fetchRequest, flights []inFlight
 	return flights
 }
 
-// roundTrip sends a request and handles the response for each of its partitions. idle is true if the broker had records
-// for none of them.
+// roundTrip sends one request and handles the response for each partition in it. idle is true if the response had no
+// records for any partition.
 func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchResponse, opener *recordbatch.Opener,
 	room *requestMemory, flights []inFlightFetch,
 ) (idle bool, err error) {
@@ -241,8 +242,9 @@ func (f *fetcher) roundTrip(ctx context.Context, req *fetchRequest, resp *fetchR
 	return idle, nil
 }
 
-// landed reports whether the request of a partition is still the current one when its response or error arrives. If
-// not, landed queues the partition for its newer request, or removes it after Forget. The caller holds the lock.
+// landed is called when the response or error of a request arrives for a partition. It returns true if Fetch and Forget
+// were not called for the partition since the request. After a newer Fetch it queues the partition again and returns
+// false; after Forget it removes the partition and returns false. The caller holds the lock.
 func (l *Log) landed(f *inFlightFetch) bool {
 	c := f.c
 	switch {
@@ -291,13 +293,13 @@ func (f *fetcher) fetchFailed(ctx context.Context, flights []inFlightFetch, err 
 	}
 }
 
-// largest returns the size limit of a compressed record batch. The batch and its decompressed content, which is at
-// least as large, must fit into Memory together, and sizes of buffers are rounded up.
+// largest returns the size limit for one compressed record batch, in bytes: Limits.Batch, but at most 2/5 of Memory.
+// Memory must have room for the batch and for its decompressed records, and sizes of buffers are rounded up.
 func (q *questions) largest() int { return min(q.cfg.Limits.Batch, int(q.cfg.Memory.Size()*2/5)) }
 
-// tooLarge handles a response that did not fit into memory. It requests the partition alone, because a response for
-// several partitions does not show which one was too large. If the partition was alone already, it gets the hold
-// oversize, unless the response has a known size within the limit. The caller holds the lock.
+// tooLarge handles a response for which there was no memory. If the request had several partitions, it is not known
+// whose part was too large, so the next request has this partition alone. If it was alone already, the partition gets
+// the hold oversize, unless the size of the response is known to be within the limit. The caller holds the lock.
 func (l *Log) tooLarge(c *cursor, err error) {
 	const frame = 64 << 10 // what a response has around its record batches
 	var size *sizeError
@@ -312,8 +314,8 @@ func (l *Log) tooLarge(c *cursor, err error) {
 	l.enqueue(c)
 }
 
-// settle handles the response for one partition. first is true for the first partition of the request, for which the
-// broker sends a whole batch if it has one.
+// settle handles the response for one partition. first is true for the first partition in the request, for which a
+// broker sends a whole batch even if the batch exceeds the requested size.
 func (f *fetcher) settle(opener *recordbatch.Opener, flight *inFlightFetch, p *fetchPart, first bool) {
 	f.mu.Lock()
 	ok := f.landed(flight)
@@ -387,16 +389,19 @@ func isHold(err error) bool {
 	return errors.As(err, &held)
 }
 
-// bounds returns the bounds in a response.
+// bounds returns the ends of a partition's log that a response contains. DivergedAt is -1, because they say nothing
+// about it.
 func (l *Log) bounds(c *cursor, p *fetchPart) connector.Bounds {
 	return connector.Bounds{
 		LogStart: p.logStart, LastStable: p.lastStable, HighWatermark: p.highWatermark, LeaderEpoch: c.epoch, DivergedAt: -1,
 	}
 }
 
-// served handles a response without an error of the broker. If batches were consumed, it enqueues them as a result, and
-// drops bad, the error about the batch after them, because the next request begins with that batch. If none were
-// consumed, bad becomes the result; without bad the partition is requested again. The caller holds the lock.
+// served handles a response for one partition in which the broker reported no error. The caller holds the lock.
+//
+// If batches were consumed, they become the result. bad is the error about the batch after them, nil if there is none;
+// it is dropped then, because the next request begins with that batch. If no batch was consumed, bad becomes the
+// result. If bad is nil, too, the partition is requested again.
 func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error, first bool) {
 	bounds, next := l.bounds(c, p), c.req.Next
 	switch {
@@ -416,8 +421,8 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 		l.grow(c, b, bounds)
 	default:
 		c.served()
-		// If the broker has more records but sent none for the first partition of a request, the records are not
-		// available yet, so the next request waits at the broker.
+		// If the broker has committed records and sent none, although the partition was the first of the request, it
+		// cannot send them yet. So the next request waits at the broker.
 		c.behind = next < p.lastStable && !first
 		c.maxBytes, c.alone = 0, false
 		if c.loggedAt.IsZero() || bounds != c.logged && time.Since(c.loggedAt) >= refreshBounds {
@@ -428,8 +433,8 @@ func (l *Log) served(c *cursor, p *fetchPart, b *recordbatch.Batches, bad error,
 	}
 }
 
-// grow requests a partition again, with room for the batch of which the response had only a part. If the batch is
-// larger than the limit, the partition gets the hold oversize. The caller holds the lock.
+// grow handles a response that has only a part of the next batch: it requests the partition again, with room for the
+// whole batch. If the batch is larger than the limit, the partition gets the hold oversize. The caller holds the lock.
 func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 	need := b.Truncated
 	if need == 0 {
@@ -439,14 +444,15 @@ func (l *Log) grow(c *cursor, b *recordbatch.Batches, bounds connector.Bounds) {
 		l.conclude(c, l.oversize(c, "has %d bytes, the limit is %d", need, l.largest()), bounds, l.relocate)
 		return
 	}
-	// If the request had room for the batch, other partitions have used it up, so the next request has this partition
-	// alone.
+	// If the last request had enough room for this batch, other partitions took the room. So the next request has this
+	// partition alone.
 	c.alone = c.maxBytes >= need
 	c.maxBytes, c.behind = need, true
 	l.enqueue(c)
 }
 
-// abandon schedules a lookup of the leader for each partition in the queue of a fetcher that has ended.
+// abandon is called when a fetcher has ended. For each partition that waits in its queue, it schedules a new lookup of
+// the partition's leader.
 func (f *fetcher) abandon(q *queue) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

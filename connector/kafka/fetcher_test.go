@@ -10,8 +10,9 @@ import (
 	"sluice/connector"
 )
 
-// TestTake: take moves the queued partitions into one request in the order of the queue. It skips entries that no
-// longer hold, and gives a partition that must be alone a request without others.
+// TestTake: take moves queued partitions into a request in the order of the queue. It skips outdated entries: of
+// partitions that are not wanted, belong to the other queue, or have a later entry. A partition that must be alone gets
+// a request without others.
 func TestTake(t *testing.T) {
 	client, err := NewClient(Config{Brokers: []string{"localhost:1"}})
 	if err != nil {

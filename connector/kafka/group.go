@@ -23,24 +23,25 @@ type GroupConfig struct {
 	Group string
 	// Topics are the subscribed topics. The group subscribes to a missing one as soon as it exists.
 	Topics []string
-	// Optional returns topics that are subscribed once they exist and do not count as missing before. It is called at
-	// each poll and may be nil.
+	// Optional returns the names of topics that the group subscribes to once they exist. Until then they do not count
+	// as missing. It is called at each poll; nil means that there are none.
 	Optional func() []string
-	// Matches selects further topics to subscribe to, including topics that are created later. It is never called for
-	// Kafka's internal topics. With nil, only Topics and Optional count.
+	// Matches reports whether the group subscribes to a topic that neither Topics nor Optional name, also if the topic
+	// is created later. It is not called for Kafka's internal topics. With nil, no further topics are subscribed.
 	Matches func(topic string) bool
-	// Beyond returns which topics exceed a limit, and why. Of the topics that share a limit, those that come first in
-	// names stay. With nil there is no limit.
+	// Beyond returns the topics in names that exceed a limit, each with the reason; these are not read. If several
+	// topics share a limit, the first ones in names are within it. With nil there is no limit.
 	Beyond func(names []string) map[string]string
-	// Session is the time after which the coordinator expels a silent member: that of the client if zero. Heartbeats
-	// come ten times as often; an exchange with the coordinator may take half of this time.
+	// Session is the time after which the coordinator expels a member that sends no heartbeats; if zero, Session of the
+	// client. The member sends ten heartbeats in this time. An exchange with the coordinator may take half of it.
 	Session time.Duration
-	// Rebalance is how long the coordinator waits for the members to join a generation: 60 s.
+	// Rebalance is how long the coordinator waits for members to join a new generation; 60 s if zero.
 	Rebalance time.Duration
-	// WatchEvery is the interval at which topics are polled: 30 s. Confirm is the delay after which a change must
-	// show again if a broker with old metadata could have caused it: 5 s, and at most WatchEvery.
+	// WatchEvery is the interval at which the member polls the topics; 30 s if zero. If a change could come from a
+	// broker with old metadata, the member polls again after Confirm, and the change counts only if it is still there.
+	// Confirm is 5 s if zero, and at most WatchEvery.
 	WatchEvery, Confirm time.Duration
-	// Leave bounds the time to leave the group, even if no broker answers: 5 s.
+	// Leave is the most time that leaving the group may take, even if no broker answers; 5 s if zero.
 	Leave time.Duration
 }
 
@@ -112,7 +113,7 @@ func (g *Group) Absent() []Absent {
 	return slices.Clone(g.absent)
 }
 
-// appeared returns those topics of claims that did not exist at the first poll of Run.
+// appeared returns the topics of these claims that did not exist yet when Run polled the topics for the first time.
 func (g *Group) appeared(claims []connector.Partition) (names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,8 +125,7 @@ func (g *Group) appeared(claims []connector.Partition) (names []string) {
 	return names
 }
 
-// Trouble returns the reason why this member is outside of the group or does not know its topics; false if there is
-// none.
+// Trouble returns why this member cannot join the group or read the topics' metadata. It returns false if it can.
 func (g *Group) Trouble() (Trouble, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,8 +135,8 @@ func (g *Group) Trouble() (Trouble, bool) {
 	return *g.trouble, true
 }
 
-// noteTrouble stores err as the current trouble, which keeps the time of its first failure. If err is nil, there is no
-// trouble any more.
+// noteTrouble stores err as the current trouble; Since stays the time of the first error of the trouble. A nil err ends
+// the trouble.
 func (g *Group) noteTrouble(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -281,7 +281,8 @@ func (g *Group) owned() owned {
 	return o
 }
 
-// pause returns how long to wait until the next poll of the topics. Jitter spreads the polls of the members.
+// pause returns how long to wait until the next poll of the topics: WatchEvery with jitter, so that the members do not
+// poll at the same time.
 func (g *Group) pause() time.Duration {
 	return reliability.Backoff{Initial: g.cfg.WatchEvery, Max: g.cfg.WatchEvery, Jitter: g.backoff.Jitter}.Pause(1)
 }

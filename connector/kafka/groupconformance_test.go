@@ -16,8 +16,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// conformance lists the behaviour of a group member on every cluster: the in-process one in virtual time, and a real
-// one in the lab.
+// conformance lists tests of a group member that must pass on every cluster. TestGroup runs them on the in-process
+// cluster in virtual time, TestGroupLab on a real one.
 var conformance = []struct {
 	name string
 	run  func(*testing.T, *cluster)

@@ -10,9 +10,9 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// groupConns are the connections of one kafka-go ConsumerGroup. They fix three faults that can only be fixed below
-// kafka-go: it dials without a context, so closing it waits for a broker that does not answer; it sends some requests
-// without a deadline; and it requests metadata in a way that creates missing topics.
+// groupConns are the connections of one ConsumerGroup of kafka-go. They work around three faults of kafka-go. It dials
+// without a context, so that closing the group waits for a broker that does not answer. It sends some requests without
+// a deadline. Its metadata requests create missing topics.
 type groupConns struct {
 	dialer *kafka.Dialer
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
@@ -67,7 +67,7 @@ type groupConn struct {
 	net.Conn
 	group *groupConns
 
-	// The request that kafka-go is writing now; it writes one after the other.
+	// These fields are about the request that kafka-go is writing now; it writes one request after the other.
 	head [8]byte // size, API key, version
 	seen int     // how many bytes of head were written
 	rest int     // how many bytes of the request are missing after head
@@ -120,15 +120,15 @@ func (c *groupConn) creates() bool {
 	return key == uint16(protocol.Metadata) && version >= createFrom && version <= createTo
 }
 
-// SetDeadline implements [net.Conn]. It replaces a missing deadline by the limit.
+// SetDeadline implements [net.Conn]. A zero t becomes the time after the limit, so that a deadline is always set.
 func (c *groupConn) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(c.bound(t)) }
 
-// SetReadDeadline implements [net.Conn]. It replaces a missing deadline by the limit. kafka-go calls it before each
+// SetReadDeadline implements [net.Conn]. A zero t becomes the time after the limit. kafka-go calls it before it reads a
 // response.
 func (c *groupConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.bound(t)) }
 
-// SetWriteDeadline implements [net.Conn]. It replaces a missing deadline by the limit. kafka-go calls it before each
-// request.
+// SetWriteDeadline implements [net.Conn]. A zero t becomes the time after the limit. kafka-go calls it before it writes
+// a request.
 func (c *groupConn) SetWriteDeadline(t time.Time) error { return c.Conn.SetWriteDeadline(c.bound(t)) }
 
 func (c *groupConn) bound(t time.Time) time.Time {

@@ -74,7 +74,7 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 			s.fake.RehashCoordinators()
 		}
 		s.until("joined again", func() bool { return rejoins() >= n+2 && both() })
-		// Two heartbeats and some pauses, well below the session timeout of 30 s.
+		// The bound has room for two heartbeats and some pauses, and is well below the session timeout of 30 s.
 		if took := time.Since(began); took > 12*time.Second {
 			s.t.Errorf("took %v\na:\n%s\nb:\n%s", took, a.logs, b.logs)
 		}
@@ -84,9 +84,8 @@ func TestGroupCoordinatorMoves(t *testing.T) {
 	})
 }
 
-// TestGroupHungCoordinator: the coordinator hangs, which means that it accepts connections and never answers, until
-// another broker becomes the coordinator. All members join again soon, even those that try the hung broker first.
-// Opening a connection needs a response of the broker, so kafka-go takes the first broker that responds.
+// TestGroupHungCoordinator: if the coordinator hangs (it accepts connections and never answers), all members join again
+// soon after another broker has become the coordinator. That includes members that first connect to the hung broker.
 func TestGroupHungCoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 6)
@@ -257,7 +256,8 @@ func TestGroupOldMetadata(t *testing.T) {
 	})
 }
 
-// TestGroupMetrics: the metrics of the membership have the expected values.
+// TestGroupMetrics: after a failed join, a rebalance and a new topic, the metrics of the group have counted each of
+// them. After the member has left, sluice_group_joined is 0.
 func TestGroupMetrics(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *cluster) {
 		s.create("t", 2)
@@ -286,8 +286,8 @@ func TestGroupMetrics(t *testing.T) {
 	})
 }
 
-// TestGroupHungAuthentication: a broker that does not answer during authentication costs one timeout; then the member
-// tries again.
+// TestGroupHungAuthentication: if a broker does not answer during authentication, the attempt to join fails after the
+// time limit, and the member tries again.
 func TestGroupHungAuthentication(t *testing.T) {
 	inBubble(t, func(_ *testing.T, s *cluster) {
 		a := s.start(func(c *Config, _ *GroupConfig) {

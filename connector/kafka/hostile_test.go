@@ -19,8 +19,8 @@ import (
 	"sluice/connector/kafka/dial"
 )
 
-// change returns the response that arrives at the client instead of frame, the whole response with its size; nil leaves
-// the response unchanged.
+// change returns the bytes that the client gets instead of a response; nil means that it gets the response unchanged.
+// frame is the whole response, which begins with its size.
 type change func(key protocol.ApiKey, version int16, frame []byte) []byte
 
 // hostileConn is a connection to a broker whose responses the test changes in transit.
@@ -75,7 +75,7 @@ func (l *hostileConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// tamper makes every new connection a [hostileConn] that changes responses with l.
+// tamper makes every new connection of the client one whose responses l changes.
 func tamper(cfg *Config, l change) {
 	inner := cfg.Dial
 	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -87,7 +87,7 @@ func tamper(cfg *Config, l change) {
 	}
 }
 
-// count overwrites the number at the offset at of a response's body with an absurd one.
+// count overwrites the four bytes at the offset at of a response's body with an absurd count, and returns the response.
 func count(frame []byte, at int) []byte { copy(frame[8+at:], "\x7f\xff\xff\xff"); return frame }
 
 // absurd overwrites, in a response of the given API, the first number by which kafka-go sizes an allocation, for
@@ -133,7 +133,7 @@ func endless(_ protocol.ApiKey, _ int16, frame []byte) []byte {
 // assigned puts an absurd count into the bytes of an assignment, which kafka-go decodes separately.
 func assigned(_ protocol.ApiKey, _ int16, frame []byte) []byte { return count(frame, 2+4+2) }
 
-// allocates fails the test if fn allocates more memory than a few responses within the limits take.
+// allocates fails the test if fn allocates more memory than a few responses of the largest allowed size.
 func allocates(t *testing.T, fn func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -243,7 +243,8 @@ func TestClient_AbsurdResponses(t *testing.T) {
 	}
 }
 
-// TestLog_EndlessResponses: responses that this package decodes without kafka-go have a bounded size, too.
+// TestLog_EndlessResponses: if a response that this package decodes itself claims a size of 2 GiB, the Log allocates
+// little memory, and continues once the responses are correct again.
 func TestLog_EndlessResponses(t *testing.T) {
 	for _, key := range []protocol.ApiKey{protocol.Fetch, protocol.Metadata} {
 		t.Run(key.String(), func(t *testing.T) {

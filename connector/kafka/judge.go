@@ -10,15 +10,16 @@ import (
 	"sluice/reliability/hold"
 )
 
-// suspicion is a suspected position that is to be compared with its log now.
+// suspicion is a position that may be unreadable, and that is due to be compared with its log.
 type suspicion struct {
 	c        *cursor
 	seq      uint64
 	position connector.Position
 }
 
-// judging compares suspected positions with their logs until ctx ends. It is needed because a broker that refuses a
-// position can be wrong or have old metadata, and an old broker serves a position without comparing its epoch.
+// judging compares suspected positions with their logs until ctx ends. A suspicion alone is not enough for a hold: the
+// broker that refused the position may have old metadata. Some old brokers even serve a position without comparing its
+// epoch, so such a position is suspected, too.
 func (l *Log) judging(ctx context.Context) error {
 	for {
 		due, next := l.dueSuspicions(time.Now())
@@ -65,9 +66,10 @@ func (l *Log) dueSuspicions(now time.Time) (due []suspicion, next time.Time) {
 	return due, next
 }
 
-// decide applies a reading to a suspected position. If the reading failed, it is repeated later; a finding becomes a
-// result once it is confirmed. If the log has the position, it is fetched again, and if brokers still refuse it after
-// the time of confirm, the partition gets the hold truncated. The caller holds the lock.
+// decide handles r, what the log says about a suspected position. If reading the log failed, it is read again later. If
+// the position is not in the log, this is a finding, which becomes the result once a second reading confirms it. If the
+// position is in the log, it is fetched again; if brokers still refuse it after the time of confirm, the partition gets
+// the hold truncated. The caller holds the lock.
 func (l *Log) decide(c *cursor, r reading) {
 	switch {
 	case r.err != nil:

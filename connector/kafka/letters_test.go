@@ -26,8 +26,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// lettersConformance lists the behaviour of a writer of dead letters on every cluster: the in-process one in virtual
-// time, and a real one in the lab.
+// lettersConformance lists tests of a writer of dead letters that must pass on every cluster. TestLetters runs them on
+// the in-process cluster in virtual time, TestLettersLab on a real one.
 var lettersConformance = []struct {
 	name string
 	run  func(*testing.T, *cluster)
@@ -76,7 +76,7 @@ func (s *shelf) Put(_ context.Context, key string, object []byte) error {
 	return s.err
 }
 
-// desk is a writer of dead letters in a cluster. The dead letters of a topic go to the topic "<topic>-dlq".
+// desk is a writer of dead letters in a cluster. It writes dead letters of a topic to the topic "<topic>-dlq".
 type desk struct {
 	*DeadLetters
 	w     *cluster
@@ -138,7 +138,7 @@ func (d *desk) write(letters ...deadletter.Letter) {
 	}
 }
 
-// holds writes letters, and expects an error that is a hold whose detail contains all words.
+// holds writes dead letters, and fails the test unless Write returns a hold whose detail contains all words.
 func (d *desk) holds(letters []deadletter.Letter, words ...string) {
 	d.w.t.Helper()
 	err := d.Write(d.w.t.Context(), letters)
@@ -218,9 +218,9 @@ func (w *cluster) same(want, got []deadletter.Letter) {
 	}
 }
 
-// testLettersCreatedOnRequest: the first dead letter creates the dead-letter topic, with cleanup.policy=delete, the
-// configured retention, as many partitions as the source topic, and a limit that admits the largest record of the
-// source. Key, value, headers and timestamp of the dead letter are those of the source record.
+// testLettersCreatedOnRequest: if dead_letters.create is true, the first dead letter creates its topic, with
+// cleanup.policy=delete, the configured retention, as many partitions as the source topic, and a size limit that admits
+// the largest record of the source. The dead letter has the key, value, headers and timestamp of its record.
 func testLettersCreatedOnRequest(t *testing.T, w *cluster) {
 	w.createWith("s", 3, "max.message.bytes", "2000000")
 	w.createWith("wide", 20)

@@ -17,8 +17,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// onProduce calls fn for the n-th produce request after this call. If fn returns answer = true, the response has code
-// for all partitions and the request takes no effect. Otherwise the cluster handles the request.
+// onProduce calls fn for every produce request from now on; n counts them from 1. If fn returns answer = true, the
+// cluster does nothing and responds with code for all partitions. Otherwise it handles the request.
 func (w *cluster) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16, answer bool)) {
 	n := 0
 	w.fake.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
@@ -44,7 +44,8 @@ func (w *cluster) onProduce(fn func(n int, req *kmsg.ProduceRequest) (code int16
 	})
 }
 
-// TestLettersCodes: each error code of a produce request has the wanted effect: a retry, different batches, or a hold.
+// TestLettersCodes: for each error code of a produce request, the writer does what the table wants: it sends the same
+// batch again, sends a different batch, or returns a hold.
 func TestLettersCodes(t *testing.T) {
 	const again, another, hold = "again", "another", "hold"
 	want := map[*kerr.Error]string{
@@ -328,7 +329,8 @@ func TestLettersWritten(t *testing.T) {
 	}
 }
 
-// TestLettersAreSentInParts: no request exceeds the size limit of a batch, nor that of a round.
+// TestLettersAreSentInParts: dead letters of 16 MB are written with requests of at most letterRoundBytes, and in
+// batches of at most letterBatchBytes.
 func TestLettersAreSentInParts(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.createWith("s-dlq", 8)

@@ -30,14 +30,14 @@ type letterTopic struct {
 }
 
 const (
-	// pollEvery is the interval at which the settings of a topic are read again.
+	// pollEvery is the interval at which the settings of a dead-letter topic are read again.
 	pollEvery = 5 * time.Minute
 	// defaultLimit is Kafka's default of max.message.bytes.
 	defaultLimit = 1_048_588
 	// maxLetterPartitions bounds the partitions of a new dead-letter topic. A few are enough: the order of dead letters
 	// does not depend on their number, dead letters are rare, and each partition costs the cluster.
 	maxLetterPartitions = 16
-	// letterOverhead is more than a dead letter adds to the size of its record.
+	// letterOverhead is an upper bound for the bytes by which a dead letter is larger than its record.
 	letterOverhead = 64 << 10
 	// createdPolls bounds how often the metadata of a new topic are requested until its leaders are known.
 	createdPolls = 8
@@ -54,8 +54,8 @@ func (t *letterTopic) leader(partition int32) int32 {
 	return t.leaders[partition]
 }
 
-// wouldExpire reports whether the topic would delete a dead letter with this timestamp before half of its retention
-// is over. Kafka counts from the timestamp, not from the time of writing.
+// wouldExpire reports whether Kafka would delete a dead letter with this timestamp within the first half of the topic's
+// retention. Kafka counts from the timestamp of a record, and not from the time when it was written.
 func (t *letterTopic) wouldExpire(ms int64) bool {
 	return t.retention >= 0 && ms < time.Now().Add(-t.retention/2).UnixMilli()
 }
@@ -190,7 +190,7 @@ func (t *letterTopic) compacted() error {
 		"set cleanup.policy=delete", t.Name)
 }
 
-// asHold returns the hold for an error, with what to do about it.
+// asHold returns the hold for an error of writing to the topic. Its detail says what the operator can do.
 func (t *letterTopic) asHold(err error) error {
 	if h, ok := errors.AsType[*hold.Error](err); ok && h.Reason == hold.DeadLettersUnavailable {
 		return err

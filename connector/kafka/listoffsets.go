@@ -30,7 +30,8 @@ var (
 	endHighWatermark = end{timestamp: -1}
 )
 
-// ledPartition is a partition with its leader epoch in the metadata. A leader in another epoch refuses the request.
+// ledPartition is a partition together with the leader epoch that the metadata name. If the broker's leader epoch
+// differs, it refuses the request.
 type ledPartition struct {
 	topic       string
 	id          int32
@@ -78,8 +79,9 @@ func (c *Client) offsetsForEpochs(ctx context.Context, broker int32, parts []led
 	})
 }
 
-// requestOffsets sends a request in the form that the two APIs share. head writes the fields before the topics,
-// question those of parts[i], and answer reads one partition of the response.
+// requestOffsets sends a ListOffsets or OffsetForLeaderEpoch request, which have the same form, and returns the answers
+// in the order of parts. head encodes the fields before the topics, question the fields of parts[i], and answer decodes
+// one partition of the response.
 func (c *Client) requestOffsets(ctx context.Context, broker int32, key protocol.ApiKey, version int16, parts []ledPartition,
 	head func(*encoder), question func(*encoder, int), answer func(*decoder) (int32, offsetAt),
 ) ([]offsetAt, error) {

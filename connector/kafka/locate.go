@@ -19,7 +19,8 @@ import (
 // errOldMetadata means that the metadata in a response are older than metadata that another broker sent before.
 var errOldMetadata = errors.New("metadata of an older leader epoch")
 
-// locating finds the leaders of unlocated partitions and starts fetchers for them in g, until ctx ends.
+// locating finds the leaders of the partitions whose leader must be looked up, and starts missing fetchers in g. It
+// runs until ctx ends.
 func (l *Log) locating(ctx context.Context, g *errgroup.Group) error {
 	for failures := 0; ; {
 		names, next := l.dueTopics(time.Now())
@@ -70,9 +71,9 @@ func (l *Log) dueTopics(now time.Time) (names []string, next time.Time) {
 	return slices.Compact(names), next
 }
 
-// place takes the leaders of unlocated partitions from m, and queues the partitions for their fetchers. For a partition
-// without a leader, place schedules another lookup. For a partition that is gone, it records the finding, which a
-// second reading must confirm.
+// place takes from m the leader of each partition whose leader must be looked up, and queues the partition for the
+// fetcher of that broker. If a leader is not known, place schedules another lookup. If the partition is gone, that is a
+// finding, which a second reading must confirm.
 func (l *Log) place(ctx context.Context, g *errgroup.Group, m *clusterMetadata) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,9 +114,9 @@ type leaderEpochs struct {
 	of map[connector.Partition]int32
 }
 
-// newest records the leader epoch of a partition from metadata. It returns false if a newer one was seen before: then
-// the broker that sent the metadata is not up to date, and the leader that it names is deposed, perhaps without
-// knowing it.
+// newest records the leader epoch that metadata name for a partition, and returns true. If other metadata have named a
+// newer epoch before, it returns false: the broker that sent these is not up to date, and the leader that it names no
+// longer leads the partition.
 func (e *leaderEpochs) newest(p connector.Partition, epoch int32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,15 +127,16 @@ func (e *leaderEpochs) newest(p connector.Partition, epoch int32) bool {
 	return true
 }
 
-// forget drops a partition that no longer exists.
+// forget drops what is known of a partition that no longer exists.
 func (e *leaderEpochs) forget(p connector.Partition) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.of, p)
 }
 
-// leaderOf finds a partition in the metadata of its topic. h is the finding that the partition no longer exists; it
-// needs a second reading, because a broker can have old metadata. err is transient: the leader is not known now.
+// leaderOf returns a partition as the metadata m and t of its topic show it. If it is not there any more, h is the
+// finding that says so; a second reading must confirm it, because the broker may have old metadata. If only the leader
+// is not known now, err is a transient error.
 func leaderOf(p connector.Partition, m *clusterMetadata, t *topicMetadata) (led partitionMetadata, h, err error) {
 	switch {
 	case p.Cluster != "" && m.Cluster != p.Cluster:

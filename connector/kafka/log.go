@@ -44,12 +44,13 @@ type LogConfig struct {
 }
 
 const (
-	// confirm is how long after the first reading of a finding a second one must show the same. Only then the finding
-	// becomes a result.
+	// confirm is the time between the two readings of a finding. A finding becomes a result only if both readings show
+	// it.
 	confirm = 5 * time.Second
-	// boundsRetryFor is how long Bounds retries while the cluster answers and some leaders do not.
+	// boundsRetryFor is how long Bounds retries if the cluster answers but some leaders do not.
 	boundsRetryFor = 5 * time.Second
-	// The pauses between attempts after a transient error of a partition.
+	// retryFirst and retryMax are the first and the longest pause before a partition with a transient error is tried
+	// again. Chance makes a pause longer or shorter by at most the share retryJitter.
 	retryFirst  = 100 * time.Millisecond
 	retryMax    = 5 * time.Second
 	retryJitter = .25
@@ -81,8 +82,8 @@ type Log struct {
 	logger  *slog.Logger
 	fetched chan connector.Fetched
 
-	// A signal on one of these channels wakes a goroutine of Run: that which finds leaders, judges suspected positions
-	// or delivers results. A channel holds one signal; wake drops further ones.
+	// Each channel wakes one goroutine of Run: the one that finds leaders, the one that compares suspected positions
+	// with their logs, or the one that delivers results. A channel holds one signal; wake drops further ones.
 	locate, judge, deliver chan struct{}
 
 	mu          sync.Mutex
@@ -93,8 +94,8 @@ type Log struct {
 	old         map[int32]int16 // the brokers too old for topic ids in Fetch, with the version of Fetch that is used with them
 }
 
-// questions sends those requests about partitions that need no fetcher: for bounds, topics, the offsets of a time, and
-// one record batch.
+// questions sends the requests of a Log that need no fetcher: for bounds, topics, the offsets at a time, and one record
+// batch.
 type questions struct {
 	client  *Client
 	cfg     LogConfig
@@ -144,7 +145,7 @@ func (l *Log) Run(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases the results that were not delivered.
+// releaseAll returns the memory of the results that were not delivered.
 func (l *Log) releaseAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,9 +154,9 @@ func (l *Log) releaseAll() {
 	}
 }
 
-// Fetch requests the next result of a partition; see [connector.Log]. It replaces an earlier request of the partition
-// and drops the result of that request if it was not delivered. Every result ends its request, even a result with only
-// bounds.
+// Fetch requests the next result of a partition; see [connector.Log]. It replaces an earlier request of the partition;
+// if the result of that one was not delivered yet, it is dropped. After a result, even one without records, the
+// partition is not read until the next Fetch.
 func (l *Log) Fetch(req connector.FetchRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,9 +262,9 @@ func (l *Log) enqueueResult(c *cursor, a connector.Fetched) {
 	wake(l.deliver)
 }
 
-// Trouble is a problem that currently prevents reading: the cluster, a broker or a partition does not answer, denies
-// access, or is too old. The Log repeats its requests and stops no claim. The status nevertheless lists the claims as
-// held, with Reason.
+// Trouble is a problem that now prevents reading: the cluster, a broker or a partition does not answer, denies access,
+// or is too old. The Log retries, and holds no claim for it. But the member's status lists the claims concerned as
+// held, with this Reason.
 type Trouble struct {
 	Broker    int32               // the id of the broker; -1 if the trouble is not about one broker
 	Partition connector.Partition // zero if the trouble is not about one partition
@@ -321,8 +322,8 @@ func (l *Log) TroubleOf(p connector.Partition) (Trouble, bool) {
 	return Trouble{}, false
 }
 
-// trouble records an error about a scope. It logs the error if the scope had no trouble before, or a trouble with
-// another reason. The caller holds the lock.
+// trouble records an error about a scope, which is a partition, a broker or the cluster. It logs the error if the scope
+// had no trouble before, or a trouble with another reason. The caller holds the lock.
 func (l *Log) trouble(where troubleScope, err error) {
 	reason := hold.KafkaDown
 	if h, ok := errors.AsType[*hold.Error](AsHold("reading", err)); ok {
@@ -339,9 +340,9 @@ func (l *Log) trouble(where troubleScope, err error) {
 	t.Reason, t.Err = reason, err
 }
 
-// troublePartition records an error about one partition once it has failed four times in a row, or at once if access is
-// denied. Most other errors, such as those during the move of a leader, end before the fourth failure. The caller holds
-// the lock.
+// troublePartition records a trouble about one partition once four requests in a row have failed, or at once if access
+// is denied. Most other errors, such as those while a leader moves, end before the fourth request. The caller holds the
+// lock.
 func (l *Log) troublePartition(c *cursor, err error) {
 	if c.failures >= 4 || isRefusal(err) {
 		l.trouble(troubleScope{broker: noBroker, partition: c.req.Partition}, err)
@@ -358,8 +359,8 @@ func (l *Log) endTrouble(where troubleScope) {
 	l.logger.Info("reading from Kafka works again", append(where.attrs(), "after", time.Since(t.Since))...)
 }
 
-// prune removes troubles that concern no wanted partition, and ends fetchers from whose broker no partition is read.
-// The caller holds the lock.
+// prune removes the troubles that concern no wanted partition, and ends the fetchers of brokers from which no partition
+// is read any more. The caller holds the lock.
 func (l *Log) prune() {
 	brokers := map[int32]bool{noBroker: true}
 	for _, c := range l.cursors {
@@ -386,8 +387,8 @@ func wake(ch chan struct{}) {
 	}
 }
 
-// wait returns nil after a signal on ch or at the time until; the zero time never comes. It returns the error of ctx if
-// ctx ends first.
+// wait returns nil once there is a signal on ch, or at the time until. If until is zero, it waits for the signal alone.
+// If ctx ends first, it returns the error of ctx.
 func wait(ctx context.Context, ch <-chan struct{}, until time.Time) error {
 	var due <-chan time.Time
 	if !until.IsZero() {

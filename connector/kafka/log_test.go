@@ -51,8 +51,8 @@ func answer(req *kmsg.FetchRequest, fill func(kmsg.FetchRequestTopicPartition, *
 	return resp
 }
 
-// logConformance lists the behaviour of a Log on every cluster: the in-process one in virtual time, and a real one in
-// the lab.
+// logConformance lists tests of a Log that must pass on every cluster. TestLog runs them on the in-process cluster in
+// virtual time, TestLogLab on a real one.
 var logConformance = []struct {
 	name string
 	run  func(*testing.T, *cluster)
@@ -220,7 +220,8 @@ func testLogTransactions(t *testing.T, w *cluster) {
 	}
 }
 
-// ends returns positions of -1: Bounds returns the bounds of their partitions without a judgement of the position.
+// ends returns a position with Next -1 for each partition. For such a position, Bounds returns the bounds of the
+// partition and does not check the position.
 func ends(partitions []connector.Partition) (positions []connector.Position) {
 	for _, p := range partitions {
 		positions = append(positions, connector.Position{Partition: p, Next: -1, Epoch: -1})
@@ -285,7 +286,8 @@ func (d decompressor) Decompress(src []byte, codec kgo.CompressionCodecType) ([]
 	return z.DecodeAll(src, nil)
 }
 
-// TestLogCompacted: reading passes the holes of a compacted log and reaches its end.
+// TestLogCompacted: if compaction has removed records, reading continues after the missing offsets and reaches the end
+// of the log.
 func TestLogCompacted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		policy := "compact"
@@ -317,8 +319,8 @@ func TestLogCompacted(t *testing.T) {
 	})
 }
 
-// TestLogIdlePartitions: a newly requested partition does not wait until the long poll of the idle partitions ends.
-// Idle partitions cost few requests.
+// TestLogIdlePartitions: while other partitions are idle, a newly requested partition is read at once; it does not wait
+// until the long poll of the idle ones ends. The idle partitions cause few requests.
 func TestLogIdlePartitions(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 40)
@@ -355,7 +357,7 @@ func TestLogIdlePartitions(t *testing.T) {
 	})
 }
 
-// TestLogTellsBounds: a new end of the log is reported even without new records, at most once per second.
+// TestLogTellsBounds: if only the end of the log changes, a result without records reports it, at most once per second.
 func TestLogTellsBounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)

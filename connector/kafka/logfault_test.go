@@ -103,7 +103,8 @@ func (s *stage) refuse(yes bool) {
 	}
 }
 
-// readStaged starts a reader whose connections go through a stage, with a session timeout of 6 s.
+// readStaged starts a reader with a session timeout of 6 s. It also returns the stage, by which the test can stop
+// brokers.
 func (w *cluster) readStaged(cfg LogConfig) (*reader, *stage) {
 	s := &stage{dial: w.dial, stopped: map[string]bool{}}
 	return w.read(cfg, func(c *Config) { c.Dial, c.Session = s.connect, 6*time.Second }), s
@@ -113,8 +114,8 @@ func (w *cluster) leader(p connector.Partition) (address string) {
 	return w.addrs[w.fake.LeaderFor(p.Topic, p.ID)]
 }
 
-// TestLogHungBroker: a broker that hangs delays only the partitions that it leads, by the timeout of a request. Status
-// shows it as trouble.
+// TestLogHungBroker: if a broker hangs, only the partitions that it leads wait, until the request times out. Meanwhile
+// Status shows the trouble.
 func TestLogHungBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 4)
@@ -162,8 +163,8 @@ func TestLogHungBroker(t *testing.T) {
 	})
 }
 
-// TestLogKafkaDown: while no broker is reachable, for an hour, Status shows trouble with a hold reason that ends
-// without an operator.
+// TestLogKafkaDown: while no broker can be reached, which lasts an hour, Status shows trouble with the reason
+// kafka_down, and there are few log lines. Once the brokers are back, reading continues without an operator.
 func TestLogKafkaDown(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -227,8 +228,8 @@ func TestLogDenied(t *testing.T) {
 	})
 }
 
-// TestLogCorruptBatch: if a record batch is damaged at each reading, its partition is held at the batch's first offset,
-// after the records before it were delivered. The other partitions continue.
+// TestLogCorruptBatch: if a record batch is damaged at both readings, the Log delivers the records before it, and holds
+// the partition at the batch's first offset. The other partitions continue.
 func TestLogCorruptBatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 2)
@@ -372,8 +373,8 @@ func TestLogLargeBatches(t *testing.T) {
 	})
 }
 
-// TestLogThrottle: the fetchers for partitions behind their end and at their end send no request as long as the broker
-// throttles.
+// TestLogThrottle: if a response says that the broker throttles this client, the client sends that broker no fetch
+// request until the throttle time is over.
 func TestLogThrottle(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -451,7 +452,8 @@ func TestLogFollowsReplica(t *testing.T) {
 }
 
 // TestLogReplicaLags: if the replica that the leader names lags or cannot be reached, the partition is read from the
-// leader. Between requests to the leader and to the replica there is a pause, and no record is missing.
+// leader without a missing record. While leader and replica send the client back and forth, there are pauses between
+// requests.
 func TestLogReplicaLags(t *testing.T) {
 	for _, code := range []*kerr.Error{kerr.OffsetNotAvailable, kerr.OffsetOutOfRange, kerr.NotLeaderForPartition, nil} {
 		name := "away"
@@ -526,8 +528,9 @@ func TestLogCancel(t *testing.T) {
 	})
 }
 
-// TestBounds: Bounds returns the ends of logs from their leaders. It is tested with an open transaction, with positions
-// outside of the log, and with partitions of another topic id.
+// TestBounds: Bounds returns the start, the last stable offset and the end of each log, also with an open transaction.
+// It needs only one reading, also for a position outside of the log. A partition of another topic id, or one that does
+// not exist, is missing in the result.
 func TestBounds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 3)
@@ -571,8 +574,8 @@ func TestBounds(t *testing.T) {
 		if err != nil || len(got) != 2 || got[parts[0]].DivergedAt != -1 || got[parts[1]].DivergedAt != -1 || time.Since(began) > time.Second {
 			t.Fatal(got, err, time.Since(began))
 		}
-		// A position outside of the log does not delay Bounds. A partition of another topic id has no bounds in the
-		// result.
+		// For a position outside of the log, Bounds returns the bounds without delay. It returns none for a partition
+		// of another topic id.
 		for name, p := range map[string]connector.Position{
 			"before":  {Partition: parts[1], Next: 9, Epoch: -1},
 			"behind":  {Partition: parts[0], Next: 21, Epoch: -1},
@@ -647,7 +650,7 @@ func TestBounds_PartitionWithoutLeader(t *testing.T) {
 	})
 }
 
-// naming returns a metadata response in which partition 0 has a former leader, with its older epoch.
+// naming returns metadata in which the leader of partition 0 is a broker that led it before, with its old leader epoch.
 func naming(req kmsg.Request, p connector.Partition, leader int32) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
 	resp.ClusterID = &p.Cluster

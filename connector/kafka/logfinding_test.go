@@ -190,7 +190,8 @@ func testLogOutOfRange(t *testing.T, w *cluster) {
 	r.until(time.Minute, func() bool { return len(r.got[parts[1]]) == 1 })
 }
 
-// TestLogFindingHasToStand: a single response in which a position is out of range holds no partition.
+// TestLogFindingHasToStand: if fetch responses say that a position is out of range, but the log contains it and a later
+// request succeeds, the partition is not held.
 func TestLogFindingHasToStand(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *cluster) {
 		w.create("t", 1)
@@ -203,7 +204,7 @@ func TestLogFindingHasToStand(t *testing.T) {
 		if r.held[p] != nil {
 			t.Fatal(r.held[p])
 		}
-		// If the broker always refuses a position, the partition is held, although the log contains the position.
+		// If a broker refuses a position each time although the log contains it, the partition is held after all.
 		w.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.OffsetOutOfRange, Count: -1})
 		r.session++
 		r.from(p, 5, 0)

@@ -131,8 +131,8 @@ func (r *reader) raw(p connector.Partition) []byte {
 	return resp.parts[0].records
 }
 
-// testLogLongerThanTheLog: brokers refuse a position after the end in different ways with and without a known epoch.
-// Both are holds.
+// testLogLongerThanTheLog: a position after the end of the log holds the partition. Brokers refuse such a position in
+// one way if its leader epoch is known, and in another way if not.
 func testLogLongerThanTheLog(t *testing.T, w *cluster) {
 	w.create("t", 2)
 	w.produce("t", 0, 4, "v")
@@ -151,7 +151,8 @@ func testLogLongerThanTheLog(t *testing.T, w *cluster) {
 	r.holds(time.Minute, parts[1], hold.Truncated)
 }
 
-// testLogCompactionHoles: compaction leaves holes at the end of batches and of the log; the Log passes them.
+// testLogCompactionHoles: if compaction has removed the records at the end of batches and at the end of the log, the
+// Log continues after these offsets.
 func testLogCompactionHoles(t *testing.T, w *cluster) {
 	w.createWith("t", 1, "cleanup.policy", "compact", "segment.ms", "100", "segment.bytes", "1048576",
 		"min.cleanable.dirty.ratio", "0.001", "max.compaction.lag.ms", "100", "min.compaction.lag.ms", "0")

@@ -23,9 +23,11 @@ import (
 // membership is one kafka-go ConsumerGroup, from joining to leaving, through any number of generations.
 type membership struct {
 	group *Group
-	// names are the subscribed topics, with room for more: unused places repeat the first name. For each join, kafka-go
-	// asks the balancer for its user data and then reads this very slice, on the same goroutine, so onJoin can rewrite
-	// the slice in between. To leave the group and join with another subscription would give the claims away meanwhile.
+	// names are the subscribed topics. The slice has room for more: its unused elements repeat the first name.
+	//
+	// onJoin rewrites the slice before each join. This works because kafka-go asks the balancer for its user data and
+	// then reads this very slice, on the same goroutine. The alternative is to leave the group and join it again with
+	// another subscription, but then this member would lose its claims meanwhile.
 	names []string
 	conns *groupConns
 	inner *kafka.ConsumerGroup
@@ -36,7 +38,8 @@ type membership struct {
 	mu   sync.Mutex
 	base topics // see known; the leader of the group may have assigned partitions that are newer than these topics
 
-	// live is true during a generation. Only then does closing kafka-go's group reliably leave the group.
+	// live is true during a generation. If it is false, kafka-go may close its group without leaving, so leave must
+	// remove this member itself.
 	live atomic.Bool
 
 	// stale is a member id that kafka-go no longer uses but for which the coordinator may still wait; "" if there is
@@ -83,7 +86,8 @@ func (g *Group) join(ctx context.Context, topics topics) (*membership, error) {
 	return m, nil
 }
 
-// roomToMatch is how many topics may begin to match before this member must leave the group and join again.
+// roomToMatch is the number of unused elements in a new subscription. If more topics than that begin to match the
+// configured pattern, this member must leave the group and join it again.
 const roomToMatch = 8
 
 // fill writes the names of the topics in base into names, the subscription.
@@ -95,8 +99,9 @@ func (m *membership) fill() {
 	}
 }
 
-// resubscribe stores the given topics as those that the next join subscribes to. It returns false and changes nothing
-// if no topic is left, or if the subscription has no room for all of them: then this member must leave the group first.
+// resubscribe sets the topics that the next join subscribes to, and returns true. It returns false and changes nothing
+// if there are no topics, or if the subscription has no room for all of them. Then this member must leave the group and
+// join it again.
 func (m *membership) resubscribe(seen topics) bool {
 	if len(seen) == 0 || len(seen) > len(m.names) {
 		return false
@@ -113,13 +118,15 @@ func (m *membership) resubscribe(seen topics) bool {
 	return true
 }
 
-// onJoin runs before each join: it polls the topics, writes them into the subscription and returns what this member
-// owned last. An error ends the attempt.
+// onJoin runs before each join. It polls the topics, writes them into the subscription, and returns the last claims of
+// this member. An error ends the attempt to join.
 //
-// The poll is older than the leader's assignment, so the watcher sees a partition that is added in between as a new
-// one. New topics are subscribed here, because a join of one member makes all members join. If only the watcher
-// subscribed to them, the first member to notice them would be their only subscriber: it would get all their
-// partitions, and give claims away to keep the balance.
+// The leader assigns the partitions a little later than this poll. So if a partition is added in between, the watcher
+// of this member still sees it as new.
+//
+// New topics must be in the subscription already at this join, because the join of one member makes all members join.
+// If only the watcher subscribed to them, the member that notices them first would be their only subscriber. It would
+// get all their partitions, and would lose other claims for balance.
 func (m *membership) onJoin() (owned, error) {
 	ctx, cancel := context.WithTimeout(m.joining, m.group.client.timeout())
 	defer cancel()
@@ -213,8 +220,9 @@ func (m *membership) next(ctx context.Context) (*kafka.Generation, error) {
 	}
 }
 
-// receive calls kafka-go's Next. Meanwhile it removes the stale member from the group, for which the coordinator would
-// make all others wait until its session expires.
+// receive returns the next generation from kafka-go. If the coordinator still has a member id that kafka-go no longer
+// uses (the field stale), it would wait for that member until its session expires; so receive removes that member
+// meanwhile.
 func (m *membership) receive(ctx context.Context) (*kafka.Generation, error) {
 	for m.stale != "" {
 		short, cancel := context.WithTimeout(ctx, m.group.cfg.Session/30)
@@ -231,8 +239,8 @@ func (m *membership) receive(ctx context.Context) (*kafka.Generation, error) {
 	return m.inner.Next(ctx)
 }
 
-// leave leaves the group within the configured time. If the coordinator does not answer, it removes the member when the
-// member's session expires.
+// leave leaves the group, within the configured time even if the coordinator does not answer. In that case the
+// coordinator removes the member later, when its session expires.
 func (m *membership) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.group.cfg.Leave)
 	defer cancel()

@@ -11,7 +11,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// requestMemory is the memory of one fetch request: first a reservation, then the buffer of the response.
+// requestMemory is the memory of one fetch request in the pool: at first a reservation for the response, and then the
+// buffer with the response.
 type requestMemory struct {
 	pool *bytepool.Pool
 
@@ -21,12 +22,13 @@ type requestMemory struct {
 	given    bool // true after close; a later call of buffer returns an error
 }
 
-// sizeError means that a response of this size does not fit into memory. It is an errResponseSize.
+// sizeError means that there is no memory for a response; its value is the size of the response. It counts as
+// errResponseSize.
 type sizeError struct{ bytes int }
 
 func (e *sizeError) Error() string { return fmt.Sprintf("%v: %d bytes", errResponseSize, e.bytes) }
 
-// Is makes it an errResponseSize.
+// Is makes errors.Is(e, errResponseSize) true.
 func (e *sizeError) Is(target error) bool { return target == errResponseSize }
 
 // buffer returns the buffer for a response of n bytes. The goroutine of the connection calls it, perhaps after the
@@ -45,7 +47,7 @@ func (r *requestMemory) buffer(n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// keep returns all of the reservation except n bytes to the pool.
+// keep reduces the reservation to at most n bytes. The bytes above n go back to the pool.
 func (r *requestMemory) keep(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,8 +57,9 @@ func (r *requestMemory) keep(n int) {
 	}
 }
 
-// close returns the reservation and the buffer to the pool. If the request failed with err, the connection may still
-// write into the buffer. Then the pool gets back only the bytes, and not the buffer itself.
+// close returns the memory to the pool. err is the error of the request. If it is not nil, the connection may still
+// write into the buffer; so the pool gets the bytes of the buffer to count as free, and does not lend the buffer itself
+// again.
 func (r *requestMemory) close(err error) {
 	r.keep(0)
 	r.mu.Lock()
@@ -71,8 +74,8 @@ func (r *requestMemory) close(err error) {
 	r.raw, r.given = nil, true
 }
 
-// lender is the [recordbatch.Memory] for opening a response: it lends first from the reservation of the request, then
-// from the pool.
+// lender lends buffers for the decompressed records of one response. It takes them from the reservation of the request
+// while that lasts, and then from the pool.
 type lender struct {
 	pool *bytepool.Pool
 	room *requestMemory
@@ -83,8 +86,9 @@ type lender struct {
 
 var _ recordbatch.Memory = (*lender)(nil)
 
-// Lend implements [recordbatch.Memory]. Of the callers that may wait, only one at a time waits, because a waiting
-// caller keeps its memory. The others get ErrNoRoom, so that their results are delivered and later released.
+// Lend implements [recordbatch.Memory]. A caller that waits keeps the memory that it already has, so only one waits at
+// a time. Another caller gets ErrNoRoom, so that the records that it has opened so far are delivered, decoded and
+// released.
 func (l *lender) Lend(n, held int, may bool) ([]byte, error) {
 	b, left, ok := l.pool.Draw(n, l.room.reserved)
 	l.room.reserved = left

@@ -55,10 +55,9 @@ func (g *Group) Offsets(ctx context.Context, topic string) (map[int32]connector.
 	return offsets, nil
 }
 
-// CommitOffsets commits offsets of the group as a member of the newest generation. The coordinator decides whether that
-// generation is still valid; the error is Fenced if it is not, or if there was none yet. It is part of
-// [connector.Group]. Partitions that are not claims of that generation are skipped without an error, because their
-// new owner commits them.
+// CommitOffsets commits offsets of the group; see [connector.Group]. It skips partitions that are no claims of this
+// member in the newest generation, because their new owner commits them. The error is Fenced if the coordinator says
+// that the generation is over, or if this member has not joined any.
 func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partition]connector.GroupOffset) error {
 	last := g.newest()
 	if last.member == "" {
@@ -85,7 +84,7 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
 	defer cancel()
 	doing := "writing the offsets of group " + g.cfg.Group
-	// kafka-go's Client.OffsetCommit cannot be used: it sends leader epoch 0, which consumers take for true.
+	// kafka-go's Client.OffsetCommit cannot be used: it sends leader epoch 0, and consumers would believe it.
 	answer, err := g.client.transport.RoundTrip(ctx, g.client.addr, request)
 	if err != nil {
 		return AsHold(doing, fmt.Errorf("commit offsets of group %s: %w", g.cfg.Group, err))
@@ -105,8 +104,8 @@ func (g *Group) CommitOffsets(ctx context.Context, offsets map[connector.Partiti
 	return AsHold(doing, refused)
 }
 
-// remove asks the coordinator to remove a member from the group. If the coordinator does not know the member, it is
-// removed already, so every response is accepted.
+// remove asks the coordinator to remove a member from the group. It ignores error codes in the response, because a
+// member that the coordinator does not know is removed already. An error means that there was no response.
 func (g *Group) remove(ctx context.Context, member string) error {
 	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
 	defer cancel()

@@ -11,9 +11,9 @@ import (
 	"sluice/connector"
 )
 
-// OffsetsAt requests from the leaders the first committed record of each partition whose timestamp is not before at;
-// see [connector.Log]. It does not retry. Timestamps come from producers or brokers, to the millisecond. They need
-// not grow with offsets, so older records may follow (KIP-79).
+// OffsetsAt implements [connector.Log]. It sends each request once. Timestamps of records have milliseconds, and come
+// from producers or brokers. A later record may have a smaller timestamp, so records before at may follow the offset
+// (KIP-79).
 func (q *questions) OffsetsAt(ctx context.Context, partitions []connector.Partition, at time.Time) (map[connector.Partition]int64, error) {
 	var names []string
 	for _, p := range partitions {

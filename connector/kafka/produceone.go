@@ -11,9 +11,9 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// ProduceOne sends a record once to any partition of a topic that has a leader. It returns the record's partition and
-// offset when all in-sync replicas have it. The error has a class; after a Transient one the record may still be
-// there.
+// ProduceOne sends a record once, to any partition of the topic that has a leader. It returns the partition and offset
+// of the record once all in-sync replicas have it. The error has a class; if it is Transient, the topic may have the
+// record nevertheless.
 func (c *Client) ProduceOne(ctx context.Context, topic string, r deadletter.Record) (partition int32, offset int64, err error) {
 	m, err := c.metadata(ctx, topic)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Producer appends records to partitions of topics, in their order. It repeats requests that fail, so a record may be in
-// the topic more than once.
+// Producer appends records to partitions of topics, in their order. It repeats requests that fail, so the topic may
+// have a record more than once.
 type Producer struct {
 	client *Client
 	guard  *reliability.Guard
@@ -23,8 +23,9 @@ type Producer struct {
 // NewProducer returns a producer. The guard retries requests; nothing below it does.
 func NewProducer(client *Client, guard *reliability.Guard) *Producer { return &Producer{client, guard} }
 
-// Produce appends records to a partition and returns once all in-sync replicas have them. After an error some of the
-// records, the first ones, may be there. It refuses a topic that was created again. The error has a class.
+// Produce appends records to a partition and returns nil once all in-sync replicas have them. After an error the
+// partition may have the first few of the records. It is an error if the topic was created again. The error has a
+// class.
 func (p *Producer) Produce(ctx context.Context, to connector.Partition, records []connector.Record) error {
 	limit := letterBatchBytes
 	for len(records) > 0 {

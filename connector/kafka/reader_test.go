@@ -154,7 +154,8 @@ func (r *reader) within(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// take fails the test if a result breaks the contract of connector.Log, and sends the next request.
+// take handles one result: it fails the test if the result breaks the contract of connector.Log, keeps the records, and
+// sends the next request unless the result has an error.
 func (r *reader) take(a connector.Fetched) {
 	r.t.Helper()
 	p := a.Partition
@@ -231,7 +232,7 @@ func (r *reader) reason(p connector.Partition) hold.Reason {
 	return ""
 }
 
-// holds waits until a partition is held, and compares the reason.
+// holds waits until a partition is held, and fails the test if the reason differs from want.
 func (r *reader) holds(limit time.Duration, p connector.Partition, want hold.Reason) {
 	r.t.Helper()
 	r.until(limit, func() bool { return r.held[p] != nil })

@@ -16,8 +16,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// listedBeyond is the largest number of excess topics that are shown as holds, because a cluster with a hundred
-// thousand topics must not cause as many holds and metric series. The detail of each hold has the total number.
+// listedBeyond is how many topics beyond a limit are shown as holds; a cluster with a hundred thousand topics must not
+// cause as many holds and metric series. The detail of each hold says how many topics there are in total.
 const listedBeyond = 100
 
 // limit removes the excess topics from seen. Topics with committed offsets come first, so that a new topic never
@@ -56,7 +56,7 @@ func (g *Group) limit(ctx context.Context, seen *pollResult) error {
 	return nil
 }
 
-// committed returns the topics for which the group has an offset.
+// committed returns the names of the topics for which the group has a committed offset.
 func (g *Group) committed(ctx context.Context) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.client.timeout())
 	defer cancel()

@@ -8,8 +8,9 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// transport is kafka-go's transport with a record of its connections. When kafka-go's transport is closed, connections
-// that are being dialed or used stay open, and a later request revives its pool, which then dials for ever.
+// transport is kafka-go's transport, except that close really closes it. kafka-go's own close leaves connections open
+// that are being dialed or used, and after it a request makes its pool dial for ever. So transport keeps a list of all
+// connections.
 type transport struct {
 	kafka *kafka.Transport
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)

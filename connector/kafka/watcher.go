@@ -32,8 +32,9 @@ const (
 	nothing          reason = ""
 )
 
-// changed compares the topics that a generation was built on with the current ones. It returns why the generation must
-// end, "" if it need not. doubtful means that a broker with old metadata could have caused the difference.
+// changed compares the topics base, on which a generation is built, with those that a poll found now. It returns why
+// the generation must end, "" if it need not. doubtful is true if a broker with old metadata could cause the
+// difference.
 func changed(base, now topics) (why reason, doubtful bool) {
 	for name := range base {
 		if _, still := now[name]; !still {
@@ -56,9 +57,9 @@ func changed(base, now topics) (why reason, doubtful bool) {
 	return why, doubtful
 }
 
-// newer returns base with the changes that a poll has shown. A topic keeps partitions that the poll does not have,
-// because a broker with old metadata may not know them yet; if the topic was created again, its partitions are those of
-// the poll.
+// newer returns the topics that are known after a poll: those of base, with the changes that the poll shows. A topic
+// that only base has stays. If the poll shows fewer partitions of a topic, the broker may have old metadata, so the
+// partitions of base stay. But if the topic was created again, it gets the partitions of the poll.
 func newer(base, now topics) topics {
 	merged := maps.Clone(base)
 	for name, is := range now {
@@ -70,7 +71,7 @@ func newer(base, now topics) topics {
 	return merged
 }
 
-// pollResult is the state of the topics that this member wants to read.
+// pollResult is what one poll found out about the topics that this member is to read.
 type pollResult struct {
 	topics  topics
 	refused map[string]error  // a hold.Error for each topic that must not be read
@@ -128,8 +129,8 @@ func (g *Group) names() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(g.cfg.Topics, g.cfg.Optional()))))
 }
 
-// note stores the result of a poll and the absent topics. It logs each cause for which topics are absent, as often as
-// the failure log of that cause allows, and once when no topic is absent any more.
+// note stores the result of a poll and the absent topics. It logs why topics are absent, again and again but at the
+// limited rate of a failure log for each cause. When no topic is absent any more, it logs that once.
 func (g *Group) note(ctx context.Context, seen pollResult, absent []Absent) {
 	g.metrics.missing.Set(float64(len(absent) - len(seen.held()) + len(seen.beyond)))
 	g.mu.Lock()
@@ -256,14 +257,14 @@ func (m *clusterMetadata) selectTopics(want func(*topicMetadata) bool) (pollResu
 	return seen, nil
 }
 
-// watch waits for the end of a generation, and ends it if the topics change. It returns the reason. If ctx has ended,
-// the reason means nothing. In that case, and with [topicsOutgrown], the generation continues until the caller leaves
-// the group.
+// watch waits until the generation ends, and returns the reason. It ends the generation itself if the topics change.
+// There are two cases in which it returns although the generation continues until the caller leaves the group: ctx has
+// ended, and then the reason means nothing; or the reason is [topicsOutgrown].
 func (m *membership) watch(ctx context.Context, gen *kafka.Generation) reason {
 	live, over := context.WithCancel(ctx)
 	again := make(chan struct{})
-	// kafka-go waits for every function that it started before it joins again, so this one ends with the generation.
-	// If it ended with ctx, kafka-go would join once more before it leaves.
+	// kafka-go joins again only after every function started here has returned, so this function returns when the
+	// generation ends. If it returned when ctx ends, kafka-go would join once more before it leaves the group.
 	m.live.Store(true)
 	gen.Start(func(ended context.Context) {
 		defer over()

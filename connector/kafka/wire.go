@@ -27,7 +27,7 @@ func (e *encoder) i32(v int32)                { e.b = be.AppendUint32(e.b, uint3
 func (e *encoder) i64(v int64)                { e.b = be.AppendUint64(e.b, uint64(v)) }
 func (e *encoder) uuid(v idempotency.TopicID) { e.b = append(e.b, v[:]...) }
 
-// size writes a number of bytes or milliseconds as 32 bits.
+// size writes a number of bytes or milliseconds as 32 bits, and the largest such number if n is larger.
 func (e *encoder) size(n int) { e.i32(int32(min(n, math.MaxInt32))) }
 
 // request completes the request: it writes the length of the other bytes into the first four.

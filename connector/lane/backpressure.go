@@ -7,13 +7,13 @@ import (
 	"sluice/connector"
 )
 
-// slots is the number of counters for keys. Keys whose hashes have the same slot share one counter, and so the bound of
-// one key. A counter for each key in a map would grow with the keys that producers choose.
+// slots is the number of counters for keys. The hash of a key selects its counter, so keys can share a counter; then
+// the limit for one key applies to all of them together. A map with a counter for each key would grow without a limit.
 const slots = 4096
 
-// Backpressure bounds the queued records: those enqueued to the lanes and not yet decoded. The reader reserves
-// before it enqueues, lanes release after decoding. While it is active the reader enqueues nothing; group
-// membership and heartbeats continue.
+// Backpressure limits the number of queued records: those that the reader has enqueued and the lanes have not decoded
+// yet. The reader calls Reserve before it enqueues, the lanes call Release after they have decoded. While backpressure
+// is active the reader enqueues nothing; group membership and heartbeats continue.
 type Backpressure struct {
 	pauseAt, resumeAt, perKey int64
 	seed                      maphash.Seed
@@ -28,7 +28,7 @@ func NewBackpressure(q connector.QueueConfig) *Backpressure {
 	return &Backpressure{pauseAt: q.PauseAt, resumeAt: q.ResumeAt, perKey: q.PerKey, seed: maphash.MakeSeed()}
 }
 
-// Slot returns the counter of a record: that of its key, or of its partition if the key is null.
+// Slot returns the number of the counter for a record: by its key, or by its partition if the key is null.
 func (b *Backpressure) Slot(p connector.Partition, key []byte) uint16 {
 	if key == nil {
 		return uint16(maphash.Comparable(b.seed, p) % slots)
@@ -51,7 +51,7 @@ func (b *Backpressure) Reserve(slot uint16) bool {
 // KeyFull reports whether the slot has as many queued records as one key may have.
 func (b *Backpressure) KeyFull(slot uint16) bool { return int64(b.keys[slot].Load()) >= b.perKey }
 
-// Release releases the places of records that were decoded or dropped.
+// Release subtracts records that were decoded or dropped from the counters; taken has the slot of each.
 func (b *Backpressure) Release(taken []uint16) {
 	for _, s := range taken {
 		b.keys[s].Add(-1)
@@ -59,8 +59,8 @@ func (b *Backpressure) Release(taken []uint16) {
 	b.Queued.Add(-int64(len(taken)))
 }
 
-// IsOpen reports whether the reader may enqueue. Backpressure starts at pauseAt and ends at resumeAt. Only the
-// reader calls it.
+// IsOpen reports whether the reader may enqueue. Once pauseAt records are queued, the reader must pause until the
+// number falls to resumeAt. Only the reader calls IsOpen.
 func (b *Backpressure) IsOpen() bool {
 	queued := b.Queued.Load()
 	b.active = queued >= b.pauseAt || b.active && queued > b.resumeAt

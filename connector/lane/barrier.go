@@ -25,8 +25,8 @@ func NewBarrier(id string, claims map[connector.Partition]plan.Span, lanes int) 
 	return &Barrier{ID: id, Began: time.Now(), Claims: claims, Parts: make(chan Part, lanes)}
 }
 
-// Sweep releases the parts of a barrier that no writer took. Call it after the lanes have ended. A nil barrier has no
-// parts.
+// Sweep releases the parts that no writer took from a barrier. Call it after the lanes have ended. The barrier may be
+// nil.
 func (b *Barrier) Sweep(pool *bytepool.Pool) {
 	for b != nil && len(b.Parts) > 0 {
 		p := <-b.Parts
@@ -48,7 +48,7 @@ type Part struct {
 	Failed     *plan.Failure // if set, the sealed batch cannot be committed
 }
 
-// AllocatedBy returns the bytes of candidates and origins in the batch pool.
+// AllocatedBy returns how many bytes of the batch pool candidates and origins have.
 func AllocatedBy(candidates []plan.Candidate, origins []plan.Origin) (n int64) {
 	for i := range candidates {
 		n += candidates[i].Allocated

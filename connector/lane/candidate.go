@@ -13,11 +13,12 @@ const (
 	// candidateBytes is the memory of a candidate without the bytes of its record: its struct, its error and its dead
 	// letter. headerBytes is what each header takes in the record and in the dead letter.
 	candidateBytes, headerBytes = 1112, 88
-	// pageBytes is the unit to which Go rounds up large allocations. For small ones, rounding adds at most an eighth.
+	// pageBytes is the unit to which Go rounds up the size of a large allocation. A small one grows by an eighth at
+	// most.
 	pageBytes = 8 << 10
 )
 
-// Weight returns the memory in bytes that a record takes as a candidate.
+// Weight returns the memory in bytes that a candidate with a copy of the record takes.
 func Weight(r *connector.Record) int64 {
 	bytes := len(r.Key) + len(r.Value)
 	names := 0

@@ -31,8 +31,8 @@ func NewHealthFilter(topic string, h connector.HealthRecords, logger *slog.Logge
 	}
 }
 
-// drops reports whether the record is a health check that must be dropped, and counts and logs it. A record that claims
-// to be a health check without the secret is not dropped, but counted and logged as such.
+// drops reports whether the record is a health check to be dropped; if so, drops counts and logs it. A record that
+// claims to be a health check but does not prove the secret is not dropped. It is counted and logged separately.
 func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	if !connector.ClaimsHealthCheck(r.Headers) {
 		return false
@@ -53,8 +53,8 @@ func (f *HealthFilter) drops(p connector.Partition, r *connector.Record) bool {
 	return true
 }
 
-// drop counts a health-check record of a session. The record extends the last range of the session, or begins a new one
-// if the lane has kept a candidate for the table since then: see [plan.Dropped].
+// drop counts a dropped health-check record. If the lane has kept no candidate for the table since the session's last
+// range in o.dropped, that range is extended to this record. Otherwise a new range begins: see [plan.Dropped].
 func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	if i, ok := o.lastDropped[session]; ok && o.dropped[i].Candidates == len(o.candidates) {
 		o.dropped[i].Last = offset
@@ -68,6 +68,6 @@ func (o *openPart) drop(p connector.Partition, session uint64, offset int64) {
 	o.dropped = append(o.dropped, plan.Dropped{Partition: p, Session: session, First: offset, Last: offset, Count: 1, Candidates: len(o.candidates)})
 }
 
-// healthLogInterval is the shortest interval between two log lines about a topic's dropped records. There must be such
-// lines, because an operator must be able to see that a producer marks all of its records.
+// healthLogInterval is the shortest time between two INFO lines about dropped records of a topic. These lines exist so
+// that an operator notices a producer that marks all of its records as health checks.
 const healthLogInterval = time.Minute

@@ -19,11 +19,12 @@ const decoding = "decode"
 const (
 	// BlockRecords is the maximum number of records in a block.
 	BlockRecords = 1000
-	// A chunk is sealed at this number of rows or bytes, and becomes one row group. The number is no power of two,
-	// because offset buffers need one entry more than there are rows and would double.
+	// chunkRows and chunkBytes are the sizes at which a chunk is sealed and becomes one row group. chunkRows is a
+	// little below a power of two: offset buffers have one entry more than there are rows, and their capacity is
+	// rounded up to a power of two.
 	chunkRows  = 65_000
 	chunkBytes = 16 << 20
-	// A record with a larger value may get a chunk without other records.
+	// largeRecord is the smallest size of a value for which a record can get a chunk of its own.
 	largeRecord = 2 << 20
 	// QueueLength is how many blocks and barriers the queue of a lane takes. Backpressure bounds the records in them.
 	QueueLength = 64
@@ -73,7 +74,8 @@ type Lane struct {
 	open map[*Table]*openPart
 }
 
-// openPart is a lane's part of the open batch of a table: sealed chunks, the open chunk in builder, and candidates.
+// openPart is what one lane has of the open batch of a table: sealed chunks, the open chunk (in builder), and
+// candidates.
 type openPart struct {
 	schema     connector.Schema
 	builder    connector.Builder
@@ -83,7 +85,7 @@ type openPart struct {
 	candidates []plan.Candidate
 	dropped    []plan.Dropped
 	origins    []plan.Origin
-	// lastDropped has, for each session, the index of its newest element of dropped.
+	// lastDropped maps a session to the index of its newest element in dropped.
 	lastDropped map[uint64]int
 	// sealedRows, sealedBytes and sealedAllocated are the sums over chunks.
 	sealedRows, sealedBytes, sealedAllocated int64
@@ -93,10 +95,11 @@ type openPart struct {
 	failed                                   *plan.Failure
 	ignored                                  plan.IgnoredNames
 	breakRun                                 bool // true if the next row must begin a run, because a bad record or an origin is before it
-	// stopped has the sessions with a bad record that cannot become a dead letter. The lane skips their later records,
-	// because Decide would leave them out.
+	// stopped has the sessions whose claim must stop at a bad record, because that record cannot become a dead letter.
+	// The lane skips the later records of such a session, because Decide would not commit them.
 	stopped map[uint64]bool
-	// counted is what this lane has added to the table's OpenBatch.
+	// counted is what this lane has added to the totals in the table's OpenBatch, so that it can subtract the same
+	// later.
 	counted struct{ rows, bytes, bad, allocated int64 }
 }
 
@@ -109,8 +112,8 @@ func (o *openPart) count(t *Table, rows, bytes, bad int64) {
 	t.OpenBatch.bad.Add(bad)
 }
 
-// openBatch has the totals of the open batch of a table over all lanes. The reader uses them to decide when the batch
-// is due.
+// openBatch has the totals over all lanes for the open batch of a table. From them the reader decides when to seal the
+// batch.
 type openBatch struct {
 	Rows, Bytes atomic.Int64 // Bytes counts columns and bad records
 	bad         atomic.Int64 // the number of bad records
@@ -121,8 +124,8 @@ type openBatch struct {
 	ratio       ratio
 }
 
-// Estimate returns the bytes of the batch pool that rows will take, given the total size of their values. It learns
-// from the table's sealed chunks.
+// Estimate returns how many bytes of the batch pool a number of rows will probably take; values is the total size of
+// their values. The estimate follows the sealed chunks of the table.
 func (f *openBatch) Estimate(values, rows int) int64 { return f.ratio.estimate(values, rows) }
 
 // Records returns the number of records in the batch, as rows or as candidates.
@@ -160,11 +163,11 @@ func (l *Lane) Enqueue(b *Block) bool {
 	}
 }
 
-// SealBatch enqueues a barrier: the lane adds to it what it has of the table from all blocks enqueued before. It
-// blocks while the queue is full.
+// SealBatch enqueues a barrier. When the lane reaches it, the lane adds to it what it has made for the table from all
+// blocks enqueued before. SealBatch blocks while the queue is full.
 func (l *Lane) SealBatch(t *Table, barrier *Barrier) { l.in <- laneWork{table: t, barrier: barrier} }
 
-// Discard enqueues a barrier that drops what the lane has of the table from all blocks enqueued before.
+// Discard enqueues a command to the lane to drop what it has made for the table from all blocks enqueued before.
 func (l *Lane) Discard(t *Table) { l.in <- laneWork{table: t} }
 
 // Sweep releases the blocks left in the queue. Call it only after Run has returned.
@@ -237,7 +240,7 @@ func (l *Lane) drop(t *Table) {
 	l.wakeReader()
 }
 
-// freeBuilder removes the builder of a table. The bytes of the buffers that are left in it go back to the batch pool.
+// freeBuilder removes the builder of a table from the lane, and returns the bytes of its buffers to the batch pool.
 func (l *Lane) freeBuilder(t *Table, o *openPart) {
 	delete(l.open, t)
 	t.OpenBatch.Allocated.Add(-o.counted.allocated)
@@ -293,7 +296,7 @@ func (l *Lane) decode(ctx context.Context, b *Block) {
 	l.wakeReader()
 }
 
-// wakeReader makes the reader check what it can enqueue.
+// wakeReader wakes the reader, which then checks what it can enqueue.
 func (l *Lane) wakeReader() { Wake(l.progress) }
 
 // Wake sends a value to the channel without blocking. If its buffer is full, the receiver is awake already.
@@ -304,8 +307,9 @@ func Wake(ch chan<- struct{}) {
 	}
 }
 
-// row appends one record as a row, or keeps it as a candidate, or leaves it out. known has the verdicts about records
-// of the partition. The result names what became of the record; it is "" if the record will be read again.
+// row makes a row of a record, keeps the record as a candidate, or leaves it out. known has what earlier readings have
+// found out about records of the partition, by offset. The result says what became of the record; it is "" if the batch
+// has failed and the record will be read again.
 func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]plan.Verdict) (became string) {
 	replayed := len(r.Headers) > 0 && b.Origins != nil && o.keepOrigin(b, r)
 	if len(r.Headers) > 0 && b.Health != nil && b.Health.drops(b.Partition, r) {
@@ -317,8 +321,8 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]p
 		l.metrics.tombstones.Inc()
 		return recordIsTombstone
 	}
-	// A value that would fill most of a chunk gets a chunk without other records, because encoding takes several times
-	// its size.
+	// A value that would fill most of a chunk gets a chunk of its own, because encoding a chunk takes several times its
+	// size in memory.
 	alone := int64(len(r.Value)) > max(l.chunk.Load()/4, largeRecord)
 	if alone {
 		l.sealChunk(b.Table, o)
@@ -367,8 +371,8 @@ func (l *Lane) append(b *Block, r *connector.Record, o *openPart) error {
 	return add(o.builder, b.Partition, r)
 }
 
-// keepCandidate keeps a bad record as a candidate. If pass is true, the claim continues after the record; if not, it
-// stops there.
+// keepCandidate adds a candidate to the lane's part. pass is true if the claim continues after the record, false if the
+// claim stops there.
 func (o *openPart) keepCandidate(b *Block, c *plan.Candidate, pass bool) {
 	o.candidates, o.letterBytes = append(o.candidates, *c), o.letterBytes+c.Allocated
 	o.stopped[b.Session], o.breakRun = !pass, true
@@ -378,8 +382,8 @@ func (o *openPart) keepCandidate(b *Block, c *plan.Candidate, pass bool) {
 	o.count(b.Table, 0, c.Allocated, 1)
 }
 
-// extendRun adds the newest row to the current run. It begins a new run after a bad record, and where the claim or its
-// session changes.
+// extendRun counts the newest row in the current run. After a bad record, or if the row comes from another session or
+// claim than the row before, it begins a new run.
 func (o *openPart) extendRun(b *Block, r *connector.Record) {
 	o.valueBytes += int64(len(r.Value))
 	at := int64(o.builder.Rows())
@@ -396,8 +400,8 @@ func (o *openPart) extendRun(b *Block, r *connector.Record) {
 	o.breakRun = false
 }
 
-// chunkFull reports whether the chunk has enough rows or bytes. Counting bytes visits every column, so chunkFull counts
-// them only after every 16th row and after large records.
+// chunkFull reports whether the chunk must be sealed: it has enough rows or bytes. Counting its bytes is slow with many
+// columns, so chunkFull does it only after every 16th row and after large records.
 func (l *Lane) chunkFull(o *openPart, r *connector.Record) bool {
 	at := o.builder.Rows()
 	return at >= chunkRows || (at%16 == 0 || len(r.Value) > minChunk/64) && o.builder.Bytes() >= l.chunk.Load()
@@ -442,8 +446,8 @@ func sealBuilder(of connector.Builder) (c plan.Chunk, err error) {
 	return c, nil
 }
 
-// probe decodes one record into a chunk without other records, and drops the chunk. It returns the error of this
-// record, nil if there is none or if the record is left out.
+// probe tests whether a record can become a row: it decodes the record into a chunk of its own, which it drops. It
+// returns nil if that works, or if the table leaves the record out.
 func probe(b *Block, r *connector.Record) error {
 	if !b.Table.Nulls && r.Value == nil {
 		return nil // the record is left out
@@ -462,9 +466,9 @@ func probe(b *Block, r *connector.Record) error {
 	return err
 }
 
-// fail gives up the open batch of a table after a decoder failed. The builder may be corrupt, and the records from
-// which it made rows are no longer in memory. So once the batch is sealed, the writer drops it, and all of its records
-// are read again.
+// fail makes the open batch of a table unusable after a decoder failed. The builder may be corrupt, and the records of
+// its rows are no longer in memory. So the writer drops the batch once it is sealed, and all of its records are read
+// again.
 func (l *Lane) fail(b *Block, r *connector.Record, o *openPart, err error) {
 	o.fail(b.Table, plan.Failure{Partition: b.Partition, Session: b.Session, Offset: r.Offset, Err: err, Alone: l.othersPass(b, r), Runs: o.runs})
 }
@@ -475,10 +479,10 @@ func (o *openPart) fail(t *Table, f plan.Failure) {
 	t.OpenBatch.Failed.Add(1)
 }
 
-// othersPass reports whether other records can be decoded, so that only this one is at fault. It returns true if
-// another record of the block can be decoded, and false if others fail, too, with a [connector.LocalError]. If there
-// are no such records in the block, it returns whether any record of the table has become a row since the start of the
-// process.
+// othersPass reports whether only this record is at fault, and not the decoder. It decodes other records of the block
+// one by one: it returns true once one of them becomes a row, and false if some fail with a [connector.LocalError] and
+// none passes. If neither happens, it returns whether any record of the table has become a row since the process
+// started.
 func (l *Lane) othersPass(b *Block, failed *connector.Record) bool {
 	const most = 100 // bounded, because each probe that fails costs a builder
 	failures := 0
@@ -507,7 +511,8 @@ func (o *openPart) size() (rows, bytes int64) {
 	return rows, bytes
 }
 
-// adjustReservation replaces what a block has reserved in the batch pool by what the lane now has for the table.
+// adjustReservation corrects what the table has in the batch pool: reserved is the estimate for a block, which is
+// replaced by the memory that the lane's part really takes now.
 func (l *Lane) adjustReservation(t *Table, o *openPart, reserved int64) {
 	allocated := o.sealedAllocated + o.letterBytes
 	if o.builder != nil {
@@ -519,8 +524,7 @@ func (l *Lane) adjustReservation(t *Table, o *openPart, reserved int64) {
 	l.batch.Adjust(change - reserved)
 }
 
-// sealChunk seals the open chunk. If the builder panics, its rows are lost, and the whole batch must be read again: see
-// fail.
+// sealChunk seals the open chunk. If that panics, its rows are lost, and the whole batch must be read again: see fail.
 func (l *Lane) sealChunk(t *Table, o *openPart) {
 	if o.builder == nil || o.builder.Rows() == 0 {
 		return
@@ -541,8 +545,8 @@ func (l *Lane) sealChunk(t *Table, o *openPart) {
 	o.runs, o.valueBytes = nil, 0
 }
 
-// close ends this lane's part of the open batch. With commit, it returns the part for the sealed batch; without, the
-// caller drops the part. allocated is the size of the part in the batch pool.
+// close ends this lane's part of the open batch, and returns it with its size in the batch pool. commit is true if the
+// part belongs to a sealed batch, false if the caller drops it.
 func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	o := l.open[t]
 	if o == nil {
@@ -556,9 +560,9 @@ func (l *Lane) close(t *Table, commit bool) (p Part, allocated int64) {
 	if o.failed != nil {
 		t.OpenBatch.Failed.Add(-1)
 	}
-	// A builder is freed if it made no rows in this batch, because there may never be more. It is also freed if it
-	// still has the buffers of a bad record: no commit would release them, and a claim that needs the whole pool would
-	// wait for ever.
+	// A builder that made no rows in this batch is freed, because the table may get no more rows. A builder with
+	// buffers of a bad record is freed, too: no commit would free these bytes, and a claim that needs the whole pool
+	// would wait for ever.
 	if p.Chunks == nil || o.failed != nil || o.counted.allocated > 0 {
 		l.freeBuilder(t, o)
 	}

@@ -34,7 +34,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Leaves deletes the series of a topic.
+// Leaves deletes the metric series of a topic that the member no longer reads.
 func (m *Metrics) Leaves(topic string) {
 	for _, v := range []*prometheus.CounterVec{m.health, m.healthUnproven, m.origins} {
 		v.DeletePartialMatch(prometheus.Labels{"topic": topic})

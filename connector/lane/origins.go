@@ -13,7 +13,8 @@ import (
 	"sluice/reliability/origin"
 )
 
-// OriginReader finds the records of a topic that a replay of dead letters has produced again. All lanes share it.
+// OriginReader checks whether a record of a topic was produced again by a replay of dead letters, and by which one. All
+// lanes share it.
 type OriginReader struct {
 	pipeline        string
 	keys            func() origin.Keys
@@ -40,8 +41,8 @@ const (
 	originLogInterval = time.Minute
 )
 
-// of returns the authentic origin of a record of a partition; false if it has none. It counts and logs an origin that is
-// forged, or of another pipeline or partition. Such a record is an ordinary one.
+// of returns the authentic origin of a record; false if it has none. If the origin is forged, or of another pipeline or
+// partition, it counts and logs this and returns false: the record is an ordinary one.
 func (f *OriginReader) of(p connector.Partition, r *connector.Record) (origin.Origin, bool) {
 	i := slices.IndexFunc(r.Headers, func(h connector.Header) bool { return h.Key == origin.Header })
 	if i < 0 {
@@ -69,7 +70,7 @@ func (f *OriginReader) of(p connector.Partition, r *connector.Record) (origin.Or
 	return origin.Origin{}, false
 }
 
-// keepOrigin keeps the authentic origin of a record for Decide. It reports whether there is one: then the record needs a
+// keepOrigin returns true if a record has an authentic origin, and keeps the origin for Decide. Such a record gets a
 // run of its own, so that Decide can leave it out.
 func (o *openPart) keepOrigin(b *Block, r *connector.Record) bool {
 	from, ok := b.Origins.of(b.Partition, r)

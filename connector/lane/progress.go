@@ -12,11 +12,11 @@ import (
 type Progress struct {
 	Began   time.Time
 	Decoded atomic.Int64 // the offset after the last decoded block
-	// Bad is the offset, plus one, of a record that cannot become a dead letter, so that neither it nor a later record
-	// becomes a row; 0 if there is none.
+	// Bad is one more than the offset of the first record that stops the claim, because it cannot become a dead letter.
+	// 0 means that there is none.
 	Bad atomic.Int64
-	// open describes the records of the session that are in the open batch, sealed those in the sealed batch that is
-	// being committed.
+	// open is about the records of the session in the open batch, sealed about those in a sealed batch that is not
+	// committed yet.
 	open, sealed uncommitted
 }
 
@@ -33,8 +33,8 @@ func (u *uncommitted) set(since, oldest int64) {
 	u.oldest.Store(oldest)
 }
 
-// done notes that the lane has decoded a block up to next. some is true if records of the block now wait for a commit.
-// first is true if they are the first of the session in the open batch.
+// done notes that the lane has decoded a block; next is the offset after it. some is true if records of the block now
+// wait for a commit. done returns true if these are the first of the session in the open batch.
 func (p *Progress) done(b *Block, next int64, some bool) (first bool) {
 	if some {
 		since := p.open.since.Load()
@@ -50,16 +50,17 @@ func (p *Progress) done(b *Block, next int64, some bool) (first bool) {
 // stop notes the offset of a record that cannot become a dead letter. Only the first one counts.
 func (p *Progress) stop(offset int64) { p.Bad.CompareAndSwap(0, offset+1) }
 
-// seal notes that the session's records in the open batch are now in the sealed one.
+// seal moves the records of the session from the open batch to the sealed one.
 func (p *Progress) seal() {
 	p.sealed.set(p.open.since.Load(), p.open.oldest.Load())
 	p.open.clear() // cleared last, so that a reader finds the records in at least one of the two
 }
 
-// ClearSealed forgets the records of the sealed batch, which a commit has taken.
+// ClearSealed notes that the sealed batch was committed, so that none of its records waits any more.
 func (p *Progress) ClearSealed() { p.sealed.clear() }
 
-// Since returns when the first of the records that wait for a commit was enqueued, the zero time if none waits.
+// Since returns when the oldest waiting record was enqueued: it is a row or candidate of the open or the sealed batch.
+// It returns the zero time if none waits.
 func (p *Progress) Since() (at time.Time) {
 	open := p.open.since.Load() // read before sealed, because seal moves records from open to sealed
 	if since := plan.Earliest(p.sealed.since.Load(), open); since > 0 {

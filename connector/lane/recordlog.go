@@ -34,10 +34,11 @@ func NewRecordLog(logger *slog.Logger) *RecordLog {
 	return &RecordLog{logger, reliability.NewSparse(recordsPerSecond, time.Second)}
 }
 
-// enabled reports whether lines of log would be written. Lanes ask once for each block.
+// enabled reports whether the logger writes DEBUG lines. Lanes ask once for each block.
 func (l *RecordLog) enabled(ctx context.Context) bool { return l.logger.Enabled(ctx, slog.LevelDebug) }
 
-// log logs what became of a record, unless recordsPerSecond lines were already written in this second.
+// log writes a line about what became of a record. After recordsPerSecond lines it writes none until the second is
+// over.
 func (l *RecordLog) log(ctx context.Context, p connector.Partition, r *connector.Record, became string) {
 	left, ok := l.lines.Next()
 	if !ok {

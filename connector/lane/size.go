@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// Used until the first chunk of a table was sealed: bytes of columns for each byte of a value, plus bytes for each
-	// row.
+	// defaultRatio and defaultRow estimate the memory of a row until the first chunk of its table was sealed:
+	// defaultRatio bytes for each byte of the value, plus defaultRow bytes.
 	defaultRatio, defaultRow = 1.25, 128
-	// minChunk is the smallest value, in bytes, that the size limit of a chunk can have.
+	// minChunk is the smallest limit for the size of a chunk, in bytes.
 	minChunk = 512 << 10
 )
 
-// ChunkLimit is the size at which lanes seal a chunk. All lanes share it, because many open chunks (lanes times
-// tables) must not fill a small pool.
+// ChunkLimit is the size in bytes at which lanes seal a chunk. All lanes share it. If the batch pool is small, the
+// limit is small, too, because each lane can have an open chunk for each table.
 type ChunkLimit struct{ atomic.Int64 }
 
 // Set computes the limit from the size of the pool and the numbers of lanes and tables.

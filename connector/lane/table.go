@@ -5,11 +5,11 @@ import (
 	"sluice/connector/plan"
 )
 
-// Table is the part of a table that lanes use. The reader, the lanes and the table's writer share it.
+// Table is what lanes need to know about a table. The reader, the lanes and the table's writer share it.
 type Table struct {
 	Decoder   connector.Decoder
 	Nulls     bool // true if the decoder takes records without a value
 	OpenBatch openBatch
-	// Verdicts has the records that the writer has found to fail, and the records that lanes must test one by one.
+	// Verdicts has what the writer has found out about bad records, and which records lanes must test one by one.
 	Verdicts plan.Verdicts
 }

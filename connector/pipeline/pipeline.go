@@ -26,15 +26,15 @@ import (
 // key.
 type Config struct {
 	Pipeline string
-	// Topics are the topics known before any assignment; a run until current reads them to their ends. Others come
-	// by assignment.
+	// Topics are the topics that are known before the group assigns any partitions; the assignment may bring more. With
+	// UntilCurrent, the run reads the topics in Topics to the ends that they had at its start.
 	Topics               []string
 	Queue                connector.QueueConfig
 	OffsetCommitInterval time.Duration // how often the group's offsets are committed
 	Drain                time.Duration // the longest time of the drain
 	Lanes                int           // the number of lanes; 0 for one per core
-	// UntilCurrent ends the run once the tables have all records that the topics had at its start. It does not wait for
-	// claims that are held.
+	// UntilCurrent ends the run once the tables have all records that the topics had when the run started. The run does
+	// not wait for claims that are held.
 	UntilCurrent bool
 	// Member is the name of this process in dead letters and batch ids. It must be unique among all members, past
 	// ones included.
@@ -75,8 +75,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.Metrics != nil {
 		p.Metrics.MustRegister(intake.NewLastRecords(p.Status))
 	}
-	// Work in progress continues after ctx has ended: the drain waits for a commit that has begun, and gives it up when
-	// the time of the drain is over.
+	// When ctx ends, the goroutines of the pipeline continue: the drain waits for a commit that has begun, but no
+	// longer than Drain. Then they are canceled.
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var goroutines sync.WaitGroup
 	goroutines.Go(func() { offsets.Run(working) })
@@ -120,7 +120,8 @@ func (p *Pipeline) reader(m *intake.Metrics, offsets *intake.Offsets) (*intake.R
 	})
 }
 
-// member keeps this process in the group until ctx ends. If the cluster refuses it, it tries again after rejoinAfter.
+// member keeps this process in the group until ctx ends. If the cluster refuses the process, it tries again after
+// rejoinAfter.
 func (p *Pipeline) member(ctx context.Context, r *intake.Reader) {
 	deliver := func(a connector.Assignment) { r.Deliver(ctx, a) }
 	var refused reliability.FailureLog
@@ -137,7 +138,7 @@ func (p *Pipeline) member(ctx context.Context, r *intake.Reader) {
 	}
 }
 
-// Status returns the latest status. It never blocks; before the first one it returns the zero value.
+// Status returns the newest status of the member, or the zero value if there is none yet. It never blocks.
 func (p *Pipeline) Status() connector.Status {
 	if s := p.status.Load(); s != nil {
 		return *s

@@ -12,8 +12,8 @@ import (
 	"sluice/idempotency"
 )
 
-// Dropped are Count health-check records of one session of a claim, at offsets [First, Last]. No candidate lies
-// between them, so a plan includes either all or none of them.
+// Dropped is a range of health-check records that a lane has dropped: Count records of one session of a claim, at
+// offsets from First to Last. The lane kept no candidate between them, so a plan passes all of them or none.
 type Dropped struct {
 	Partition   connector.Partition
 	Session     uint64
@@ -23,7 +23,8 @@ type Dropped struct {
 	Candidates int // how many candidates the lane had before it dropped First
 }
 
-// Explained returns the number of health-check records that a plan passes, by claim.
+// Explained returns, for each claim, how many health-check records lie before the position that a plan sets. They
+// explain why the commit has fewer rows and dead letters than offsets.
 func Explained(dropped []Dropped, next map[connector.Partition]Span) map[connector.Partition]int64 {
 	counts := map[connector.Partition]int64{}
 	for _, d := range dropped {
@@ -52,16 +53,16 @@ type Run struct {
 	Session     uint64
 	First, Last int64
 	From, To    int64
-	// Oldest and Newest are the smallest and the largest record timestamp, in milliseconds; not positive if no
-	// record has one.
+	// Oldest and Newest are the smallest and the largest timestamp of the records, in milliseconds. They are not
+	// positive if no record has a timestamp.
 	Oldest, Newest int64
 	// Enqueued is when the first of the records was enqueued, in nanoseconds since 1970.
 	Enqueued int64
 }
 
 // Span is the part of a claim that a sealed batch covers: offsets [From, Next) of one session. Epoch is the leader
-// epoch of the last record batch before Next, -1 if unknown. Earlier lists the epochs before smaller offsets, in
-// ascending order, if they differ.
+// epoch of the last record batch before Next, -1 if it is unknown. If the leader changed within the span, Earlier has
+// the epochs of the smaller offsets, in ascending order.
 type Span struct {
 	Session    uint64
 	From, Next int64
@@ -69,15 +70,15 @@ type Span struct {
 	Earlier    []EpochUntil
 }
 
-// EpochUntil has the leader epoch of the last record batch before a position, for all positions up to and including
-// Until.
+// EpochUntil says that for each position up to and including Until, the last record batch before it has the leader
+// epoch Epoch. In a list, each element applies to the positions after the Until of the element before it.
 type EpochUntil struct {
 	Epoch int32
 	Until int64
 }
 
-// EndAt shortens the span to [From, next) and sets Epoch to the leader epoch of the last record batch before next. If
-// Epoch stayed that of a later record batch, a resume would report a truncation if the log lost only records after
+// EndAt shortens the span to [From, next), and sets Epoch to the leader epoch of the last record batch before next.
+// With the epoch of a later record batch, a resume would report a truncation although the log lost only records after
 // next, which are not in the table.
 func (s *Span) EndAt(next int64) {
 	s.Next = next
@@ -100,14 +101,14 @@ type SealedBatch struct {
 	Dropped    []Dropped
 	// Origins are the authentic origins of records of the claims. Each of these records has a run of its own.
 	Origins []Origin
-	// Seen are the times, in milliseconds, of those fingerprints of the batch's rows that the dedup window already
-	// has.
+	// Seen has the fingerprints of the batch's rows that the dedup window already contains, by claim, each with the
+	// time of that earlier record in milliseconds.
 	Seen     map[connector.Partition]map[idempotency.Fingerprint]int64
 	Ignored  IgnoredNames
 	Failures []Failure // the failures of lanes; if there is one, the batch cannot be committed
 }
 
-// Within reports whether the run belongs to its claim's span in next.
+// Within reports whether next has the run's claim with the same session, and the run lies before the end of that span.
 func (r *Run) Within(next map[connector.Partition]Span) bool {
 	span, ok := next[r.Partition]
 	return ok && span.Session == r.Session && r.First < span.Next
@@ -120,8 +121,8 @@ type Candidate struct {
 	Session   uint64
 	Offset    int64
 	Err       error
-	// Record is a copy, because the memory of the fetch result is released when its block is decoded. It is nil if the
-	// record must stop its claim instead of becoming a dead letter.
+	// Record is a copy of the record, because the memory of the fetch result is released when its block is decoded. If
+	// it is nil, the record cannot become a dead letter and stops its claim.
 	Record *connector.Record
 	// Retries is the number of retries. First and Last are the times of the first and the last failure.
 	Retries     int
@@ -132,7 +133,8 @@ type Candidate struct {
 	Allocated int64 // the bytes reserved in the batch pool
 }
 
-// within reports whether the candidate's offset is in the span that next has for its claim and session.
+// within reports whether next has the candidate's claim with the same session, and the candidate lies before the end of
+// that span.
 func (c *Candidate) within(next map[connector.Partition]Span) bool {
 	span, ok := next[c.Partition]
 	return ok && span.Session == c.Session && c.Offset < span.Next
@@ -156,23 +158,24 @@ func (b *SealedBatch) Entries(p connector.Partition) iter.Seq[idempotency.Entry]
 	}
 }
 
-// Failure is a record at which a lane's decoder failed for an unknown reason, or the first record of a chunk that
-// could not be sealed.
+// Failure says that a lane's decoder failed for an unknown reason. Offset is that of the record at which it failed; if
+// it failed to seal a chunk, of the first record in the chunk.
 type Failure struct {
 	Partition connector.Partition
 	Session   uint64
 	Offset    int64
 	Err       error
-	// Alone is true if other records can be decoded.
+	// Alone is true if the decoder makes rows of other records, so that only this one is at fault.
 	Alone bool
-	// Runs are the rows that were lost with the builder.
+	// Runs are about the rows that were in the builder when it failed, and are lost.
 	Runs []Run
 	// Sealing is true if the chunk of Runs could not be sealed; which of its rows is at fault is unknown.
 	Sealing bool
 }
 
-// FailedAt returns the failures at which only single records are at fault, and the first error of all failures. If
-// there is an error, nothing of the batch is usable, because the rows in the builder that failed are lost.
+// FailedAt returns the failures for which a single record is at fault (Alone), and the first error of all failures. The
+// error is nil if no lane failed. If it is not nil, the whole batch is unusable, because the rows in that builder are
+// lost.
 func (b *SealedBatch) FailedAt() (at []Failure, err error) {
 	for _, f := range b.Failures {
 		if err == nil {
@@ -185,7 +188,7 @@ func (b *SealedBatch) FailedAt() (at []Failure, err error) {
 	return at, err
 }
 
-// RunOf returns the run that a row of the batch belongs to, nil if there is none.
+// RunOf returns the run that contains the first row of a piece, nil if the batch does not have that row.
 func (b *SealedBatch) RunOf(row connector.Piece) *Run {
 	for i := range b.Chunks {
 		if b.Chunks[i].Rows != row.Rows {

@@ -26,27 +26,29 @@ type Plan struct {
 	Next map[connector.Partition]Span
 	// Oldest is the smallest timestamp of the records that become rows, in milliseconds; 0 if none has one.
 	Oldest int64
-	// Arrivals has an element for each run that becomes rows, for the metrics of latency.
+	// Arrivals has one element for each run that becomes rows. The metrics of latency use them.
 	Arrivals []arrival
 	// Newest is the largest record timestamp of each claim that has rows, in milliseconds.
 	Newest map[connector.Partition]int64
-	// HoldTimestamps are the timestamps of the records at which Holds stop, by claim.
+	// HoldTimestamps has, for each claim in Holds, the timestamp of the record that stops it.
 	HoldTimestamps map[connector.Partition]int64
-	// Holds are the claims that a bad record stops, each at the record's offset.
+	// Holds has a hold for each claim that a bad record stops, at the offset of that record.
 	Holds []hold.Hold
-	// Origins count the records of each claim that a replay has produced again; nil without any.
+	// Origins has, for each claim, the counts of the records that a replay has produced again. It is nil if there are
+	// none.
 	Origins map[connector.Partition]OriginCounts
 
-	// These fields are set if the table declares an identity. kept has the entries to store after the commit, Judged
-	// the counts of comparisons with the window, Skipped some of the duplicates that were left out, for the log, and
-	// now the time of the decision.
+	// These fields are set if the table declares an identity. kept has the entries to store after the commit. Judged
+	// has the numbers of identities that were found in the dedup window and that were new. Skipped has some of the
+	// duplicates that were left out, for the log. now is the time of the decision.
 	kept    map[connector.Partition][][]idempotency.Entry
 	Judged  map[connector.Partition]idempotency.Counts
 	Skipped []duplicate
 	now     time.Time
 
 	tableID string
-	// expects has the positions that the precondition requires, by appId; -1 if the table must have none.
+	// expects has the positions that the precondition requires, by appId. -1 means that the table must have no position
+	// for that appId.
 	expects map[string]int64
 	schemas []connector.Schema
 	// initialTopic is set only in the first commit of a topic: the table must then have no position of a topic of this
@@ -134,8 +136,8 @@ func Decide(batch *SealedBatch, s *connector.Snapshot, t Terms) *Plan {
 	return p
 }
 
-// hold ends a claim of the plan at the offset of a hold. It replaces an earlier hold of the claim, because Decide adds
-// floods last, and a flood begins at a smaller offset.
+// hold makes the plan end a claim at the offset of h and hold it there. If the claim has a hold already, h replaces it:
+// Decide adds floods last, and a flood begins at a smaller offset.
 func (p *Plan) hold(h hold.Hold) {
 	span := p.Next[h.Partition]
 	span.EndAt(h.Offset)
@@ -143,9 +145,9 @@ func (p *Plan) hold(h hold.Hold) {
 	p.Holds = append(slices.DeleteFunc(p.Holds, func(later hold.Hold) bool { return later.Partition == h.Partition }), h)
 }
 
-// add adds a claim to the commit: the txn of its new position, the txn of the leader epoch of the last record before
-// that position, its range, and the position that the precondition requires. With the epoch in the table, a resume can
-// compare it with the log even if the group's committed offset is lost.
+// add adds a claim to the commit: the txn with its new position, the txn with the leader epoch of the last record
+// before that position, and the range. It also adds to the precondition that the position must be from. A resume
+// compares the epoch with the log, even if the group's committed offset is lost.
 func (p *Plan) add(partition connector.Partition, from int64, span Span, rows, letters int64) {
 	appID := partition.AppID(p.pipeline)
 	p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: appID, Version: span.Next}, connector.Txn{AppID: partition.EpochAppID(p.pipeline), Version: int64(span.Epoch)})
@@ -163,7 +165,8 @@ func (p *Plan) Precondition(s *connector.Snapshot) error {
 	if s.TableID != p.tableID {
 		return hold.New(hold.TableReplaced, fmt.Sprintf("the table has id %s, it was %s when its claims resumed", s.TableID, p.tableID), nil)
 	}
-	// It is not enough that the table id equals that of the snapshot, which may come from a resume of other claims.
+	// The table id is not enough: the plan may have taken it from a snapshot that was loaded after the table was
+	// replaced.
 	if detail := Replaced(s, p.pipeline); detail != "" && !p.accepts {
 		return hold.New(hold.TableReplaced, detail, nil)
 	}
@@ -189,8 +192,9 @@ func (p *Plan) Precondition(s *connector.Snapshot) error {
 	return nil
 }
 
-// unmasked returns the rows of a chunk that belong to the plan, without duplicates, and counts them by partition. A run
-// belongs to the plan as a whole or not at all, because a bad record that stops its claim ends a run.
+// unmasked returns the rows of a chunk that the plan commits, and adds their numbers to rows, by partition. It leaves
+// out duplicates, and runs that the plan does not reach. No run is cut: a bad record at which a claim ends also ends a
+// run.
 func (p *Plan) unmasked(c Chunk, d *deduction, rows map[connector.Partition]int64) []connector.Piece {
 	var pieces []connector.Piece
 	for _, r := range c.Runs {

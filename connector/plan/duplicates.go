@@ -9,20 +9,20 @@ import (
 	"sluice/idempotency"
 )
 
-// duplicate is a record that was left out because an earlier record of its partition has the same fingerprint.
+// duplicate is a record that becomes no row because an earlier record of its partition has the same fingerprint.
 type duplicate struct {
 	idempotency.Coordinates
 	Fingerprint idempotency.Fingerprint
 }
 
-// deduction finds the duplicates of a sealed batch.
+// deduction decides which rows of a sealed batch are duplicates.
 type deduction struct {
 	judges map[connector.Partition]*idempotency.Judge
 	kept   int // how many duplicates to keep for the log at most
 }
 
-// deduct returns the deduction for the rows of a plan, and prepares the plan's fields for duplicates. It returns nil if
-// the table declares no identity.
+// deduct prepares to leave out duplicates from a plan. It returns nil if the table declares no identity; then no row is
+// a duplicate.
 func deduct(batch *SealedBatch, p *Plan, s *connector.Snapshot, t *Terms) *deduction {
 	if t.Window == 0 {
 		return nil
@@ -48,8 +48,8 @@ func deduct(batch *SealedBatch, p *Plan, s *connector.Snapshot, t *Terms) *deduc
 	return d
 }
 
-// rows yields the parts of a run that become rows. It adds the entries to be stored and the duplicates to the plan.
-// Runs of a claim must come in the order of their offsets.
+// rows yields the parts of a run that become rows, without the duplicates. It adds to the plan the entries to store and
+// the duplicates to log. The caller must pass the runs of a claim in the order of their offsets.
 func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
 	return func(yield func(from, to int64) bool) {
 		if d == nil || c.Entries == nil {
@@ -81,8 +81,8 @@ func (d *deduction) rows(p *Plan, c *Chunk, r Run) iter.Seq2[int64, int64] {
 	}
 }
 
-// done adds to the plan how many identities were found in the window and how many were new. For each partition whose
-// newest timestamp has grown, it adds a txn with that timestamp.
+// done adds to the plan, for each claim, how many identities were in the dedup window and how many were new. If the
+// newest timestamp of a claim has grown, done also adds a txn with it.
 func (d *deduction) done(p *Plan, s *connector.Snapshot) {
 	if d == nil {
 		return
@@ -103,8 +103,8 @@ func (d *deduction) done(p *Plan, s *connector.Snapshot) {
 	}
 }
 
-// Remembered yields the entries of a claim to remember once the plan is committed: those of rows with an identity, each
-// with its effective time.
+// Remembered yields the entries of a claim that the store must keep once the plan is committed: one for each row with
+// an identity, at the time that counts for the window (see [idempotency.Effective]).
 func (p *Plan) Remembered(partition connector.Partition) iter.Seq[idempotency.Entry] {
 	return func(yield func(idempotency.Entry) bool) {
 		now := p.now.UnixMilli()

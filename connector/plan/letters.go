@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// floodMin is how many bad records a topic must have in a sealed batch before they can be a flood. Fewer are none,
-	// even if all records of the topic are bad.
+	// floodMin is the smallest number of bad records of a topic in a sealed batch that can be a flood. Fewer bad
+	// records are never a flood, even if the batch has no good ones.
 	floodMin = 100
 	// detailBytes and traceBytes bound the error texts in a dead letter.
 	detailBytes, traceBytes = 500, 500
@@ -37,8 +37,9 @@ type Terms struct {
 	Duplicates int
 }
 
-// stops returns, for each claim, its first bad record that cannot become a dead letter, because its candidate has no
-// copy of the record. The claim stops there. The result is in the order of the claims.
+// stops returns the bad record at which each claim must stop: the first one whose candidate has no copy of the record,
+// so that it cannot become a dead letter. A claim without such a record is missing. The result is in the order of the
+// claims.
 func stops(batch *SealedBatch) []Candidate {
 	first := map[connector.Partition]Candidate{}
 	for _, c := range batch.Candidates {
@@ -66,9 +67,9 @@ func lettered(batch *SealedBatch, next map[connector.Partition]Span) []*Candidat
 	return all
 }
 
-// floods checks the share of bad records of each topic before any dead letter is written: a large share usually means
-// that the producer or the schema is wrong, not single records. If the share of a topic is too large and no operator
-// allows the flood, it returns a hold for each claim of the topic that has bad records, at the first bad one.
+// floods returns the holds of a flood: one for each claim of the topic that has bad records, at the first of them. A
+// topic has a flood if its share of bad records is too large and no operator has allowed it, because then usually the
+// producer or the schema is wrong, and not single records. Without a flood it returns nil.
 func floods(batch *SealedBatch, next map[connector.Partition]Span, bad []*Candidate, t Terms) []hold.Hold {
 	records, spoiled := map[string]int64{}, map[string]int64{}
 	for _, c := range bad {

@@ -9,7 +9,7 @@ import (
 	"sluice/idempotency"
 )
 
-// Move sets the position of a partition.
+// Move is the new position for one partition.
 type Move struct {
 	Partition connector.Partition
 	// From is the position that the command showed to the operator, -1 for none. Next is the new position.
@@ -24,11 +24,11 @@ type Moves struct {
 	// TableID is the id of the table that the command showed, "" if the table did not exist.
 	TableID string
 	Moves   []Move
-	// Others are the txns of other programs from which the moves were computed, by appId, -1 for none. They must be
-	// unchanged at the commit.
+	// Others are versions of other programs' txns, by appId; -1 means no txn. The new positions were computed from
+	// them, so the commit fails if one of them has changed.
 	Others map[string]int64
-	// Accept marks the table as the pipeline's own. Without it the commit to an unmarked table fails: see
-	// [hold.TableReplaced].
+	// Accept also marks the table as the pipeline's own. If it is false, the commit to a table without this mark fails:
+	// see [hold.TableReplaced].
 	Accept bool
 }
 
@@ -54,8 +54,8 @@ func (m *Moves) Plan(s *connector.Snapshot) *Plan {
 	return p
 }
 
-// Precondition checks the moves like [Plan.Precondition]; if the table was replaced since the command showed it, the
-// error is Fenced.
+// Precondition returns nil if p, the plan of the moves, may extend the log prefix that s shows; see
+// [Plan.Precondition]. If the table was replaced since the command showed it to the operator, the error is Fenced.
 func (m *Moves) Precondition(p *Plan, s *connector.Snapshot) error {
 	if s.TableID != p.tableID {
 		return classify.Mark(fmt.Errorf("the table has id %s, but the command showed id %s", s.TableID, p.tableID), classify.Fenced)

@@ -8,8 +8,8 @@ import (
 	"sluice/reliability/origin"
 )
 
-// Origin is the authentic origin of a record: a replay has produced the record to its topic again. Its pipeline and its
-// partition are those of the claim, and its key is one of the pipeline's.
+// Origin is what a record says about the replay that has produced it to its topic again. It is authentic: it is signed
+// with a key of this pipeline, and names this pipeline and the partition of the claim.
 type Origin struct {
 	Partition connector.Partition
 	Session   uint64
@@ -19,10 +19,10 @@ type Origin struct {
 	Intent, Number int64 // see [origin.Origin]
 }
 
-// OriginBytes is the memory of an origin in a lane's part, with that of the run that it needs for itself.
+// OriginBytes is the memory, in bytes, that an origin takes in a lane's part, including the run that its record has.
 const OriginBytes = 320
 
-// OriginCounts count the origins of a claim that a plan passes.
+// OriginCounts are the numbers of origins of a claim before the position that a plan sets, by verdict.
 type OriginCounts struct {
 	Accepted int64 // the record becomes what any other record becomes
 	Repeated int64 // the record is left out: it is a repeat, or its intent was closed
@@ -30,7 +30,7 @@ type OriginCounts struct {
 	Unknown  int64 // the table does not know the intent, so the record is an ordinary one
 }
 
-// LeftOut returns the number of records that the plan leaves out.
+// LeftOut returns how many records with an origin the plan leaves out.
 func (n OriginCounts) LeftOut() int64 { return n.Repeated + n.Missing }
 
 // verdict is what Decide found about the origin of one record.
@@ -43,7 +43,8 @@ const (
 	unknown
 )
 
-// judgedOrigin is the verdict about the origin at an offset. Accepted is the number of accepted origins after it.
+// judgedOrigin is the verdict about the record at an offset. The field accepted is the number of origins of the open
+// intent that are accepted once this record is passed.
 type judgedOrigin struct {
 	offset   int64
 	verdict  verdict
@@ -53,9 +54,12 @@ type judgedOrigin struct {
 // judgedOrigins has the verdicts about the origins of a sealed batch, by claim in the order of offsets.
 type judgedOrigins map[connector.Partition][]judgedOrigin
 
-// judgeOrigins compares the origins of a sealed batch with the table. Which origins of an intent the table has accepted is
-// one number: the first so many. So it accepts only the next one. A verdict depends on earlier records of the claim
-// alone, so it stays right if the plan ends the claim before the batch does.
+// judgeOrigins gives each origin in a sealed batch a verdict. The table keeps, for each claim, the open intent (the
+// replay that now produces) and how many of its origins were accepted. Origins are numbered from 1 and accepted only in
+// this order, so judgeOrigins accepts an origin only if it is the next one.
+//
+// A verdict depends only on earlier records of the claim. So it stays right if the plan ends the claim earlier than the
+// batch.
 func judgeOrigins(batch *SealedBatch, s *connector.Snapshot, pipeline string) judgedOrigins {
 	if len(batch.Origins) == 0 {
 		return nil
@@ -94,7 +98,8 @@ func (j judgedOrigins) leavesOut(p connector.Partition, offset int64) bool {
 	return found && (j[p][i].verdict == repeated || j[p][i].verdict == missing)
 }
 
-// without returns the batch without the records that are left out. It shares everything else with the batch.
+// without returns the batch without the records that are left out because of their origin. It shares the memory of the
+// rest with batch.
 func (j judgedOrigins) without(batch *SealedBatch) *SealedBatch {
 	if len(j) == 0 {
 		return batch
@@ -106,7 +111,7 @@ func (j judgedOrigins) without(batch *SealedBatch) *SealedBatch {
 	rest.Chunks = slices.Clone(batch.Chunks)
 	for i := range rest.Chunks {
 		c := &rest.Chunks[i]
-		// A record with an origin has a run of its own.
+		// The run of a record with an origin has no other record.
 		left := func(r Run) bool {
 			return r.Within(batch.Claims) && r.First == r.Last && j.leavesOut(r.Partition, r.First)
 		}
@@ -117,9 +122,9 @@ func (j judgedOrigins) without(batch *SealedBatch) *SealedBatch {
 	return &rest
 }
 
-// pass adds to a plan what it needs for the origins of a claim that it passes, and counts them: the txn with the accepted
-// ones, and the condition that the table has accepted the same origins as when these were judged, because any change of
-// them may change the verdicts.
+// pass counts the origins of a claim before the position that the plan sets. If there are any, it also adds two things
+// to the plan: the txn with the number of accepted origins, if that has grown, and to the precondition that the table
+// still has the txn that s shows, because the verdicts depend on it.
 func (j judgedOrigins) pass(p *Plan, s *connector.Snapshot, partition connector.Partition) (n OriginCounts) {
 	next, newest := p.Next[partition].Next, int64(-1)
 	for _, o := range j[partition] {
@@ -158,8 +163,8 @@ func (j judgedOrigins) pass(p *Plan, s *connector.Snapshot, partition connector.
 	return n
 }
 
-// OpenedSince reports whether the batch has an origin of an intent that the snapshot does not know yet. A newer snapshot
-// may know it.
+// OpenedSince reports whether the batch has an origin of a replay that was opened after the snapshot. Then the caller
+// must load a newer snapshot, which may show the replay.
 func (b *SealedBatch) OpenedSince(s *connector.Snapshot, pipeline string) bool {
 	return slices.ContainsFunc(b.Origins, func(o Origin) bool {
 		intent, _ := origin.Accepted(s.Positions[o.Partition.OriginsAppID(pipeline)])

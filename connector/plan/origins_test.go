@@ -15,8 +15,9 @@ import (
 	"sluice/reliability/origin"
 )
 
-// copies returns a sealed batch of partition 0 from an offset on: one record for each origin. A bad record becomes a
-// candidate; with letters it has a copy of its record.
+// copies returns a sealed batch of partition 0 with one record for each of the origins; the first one has the offset
+// from. The records at the offsets in bad are candidates, which have a copy of their record if letters is true. The
+// others are rows.
 func copies(from int64, letters bool, bad map[int64]bool, all ...Origin) *SealedBatch {
 	p := connectortest.Partition(0)
 	b := &SealedBatch{Claims: map[connector.Partition]Span{p: {1, from, from + int64(len(all)), 0, nil}}, Chunks: []Chunk{{Schema: &connectortest.Schema{}}}}
@@ -43,7 +44,9 @@ func copies(from int64, letters bool, bad map[int64]bool, all ...Origin) *Sealed
 
 func from(intent, number int64) Origin { return Origin{TableID: "T", Intent: intent, Number: number} }
 
-// TestDecide_Origins: which records with an origin become rows, and what the commit says about them.
+// TestDecide_Origins: for each kind of origin, the record becomes a row, a dead letter or nothing as the table wants,
+// the commit sets the txn to the number of accepted origins, and a changed txn in the table makes the precondition
+// fail.
 func TestDecide_Origins(t *testing.T) {
 	p := connectortest.Partition(0)
 	live := Origin{}
@@ -101,7 +104,9 @@ func TestDecide_Origins(t *testing.T) {
 	}
 }
 
-// TestDecide_WithoutOrigins: a batch without origins does not depend on them.
+// TestDecide_WithoutOrigins: if a batch has no origins, a changed txn of accepted origins does not make the
+// precondition fail. OpenedSince returns true only if the batch has an origin of an intent that the snapshot does not
+// show.
 func TestDecide_WithoutOrigins(t *testing.T) {
 	p := connectortest.Partition(0)
 	s := connectortest.Snapshot(map[string]int64{p.AppID("pipe"): 10, idempotency.TableAppID("pipe", "T"): 0})
@@ -121,8 +126,9 @@ func TestDecide_WithoutOrigins(t *testing.T) {
 	}
 }
 
-// TestDecide_OriginsInAnyBatches: however a topic with repeats and gaps is cut into batches, the same records become rows:
-// for each origin the first one that comes after the row of the one before it.
+// TestDecide_OriginsInAnyBatches: a topic has origins in any order, with repeats and gaps. The same records become
+// rows, wherever the topic is cut into batches: of each origin, the first one that comes after the origin before it was
+// accepted.
 func TestDecide_OriginsInAnyBatches(t *testing.T) {
 	p := connectortest.Partition(0)
 	rapid.Check(t, func(r *rapid.T) {
@@ -163,7 +169,8 @@ func TestDecide_OriginsInAnyBatches(t *testing.T) {
 	})
 }
 
-// TestReplay_Origins: a commit that opens or closes intents sets their txns, and requires those that it saw.
+// TestReplay_Origins: the commit that opens an intent sets the txn of accepted origins of each partition to the new
+// intent with no accepted origin. If a member has accepted another origin meanwhile, the precondition fails.
 func TestReplay_Origins(t *testing.T) {
 	p, q := connectortest.Partition(0), connectortest.Partition(1)
 	r := &Replay{Pipeline: "pipe", TableID: "T", Intent: 12, After: 7, Origins: map[connector.Partition]int64{p: origin.Txn(7, 3), q: 0}}

@@ -10,7 +10,7 @@ import (
 	"sluice/reliability/hold"
 )
 
-// Past is a txn of any Sluice pipeline that proves earlier work on a topic.
+// Past is a txn in the table that proves that a Sluice pipeline, this or another one, has worked on a topic.
 type Past struct {
 	appID string
 	idempotency.AppID
@@ -27,8 +27,9 @@ func History(s *connector.Snapshot, topic string) []Past {
 	return all
 }
 
-// Replaced says why the table is not the one that the pipeline wrote, or returns "": the pipeline has txns in the
-// table, but no mark with its present id.
+// Replaced returns a text that explains it if another table has taken the place of the one that the pipeline wrote: the
+// table has txns of the pipeline, but not the pipeline's mark with the present id of the table. Otherwise it returns
+// "".
 func Replaced(s *connector.Snapshot, pipeline string) string {
 	if _, marked := s.Positions[idempotency.TableAppID(pipeline, s.TableID)]; marked {
 		return ""
@@ -103,10 +104,10 @@ func Finding(at connector.Position, b connector.Bounds, there bool) *hold.Hold {
 	}
 }
 
-// RowsBefore returns the rows of which the table must have none when the partitions without a position make their
-// initial commit. For a topic without any position these are all rows of the topic. If other partitions of the topic
-// have positions, these are only the partition's own rows: the other positions prove that the topic was started, not
-// that this partition is new, because txns expire one by one.
+// RowsBefore returns which rows the table must not have, so that the partitions without a position may make their
+// initial commit. For a topic of which no partition has a position, these are all rows of the topic. Otherwise they are
+// only the rows of the partition itself. Positions of other partitions prove that the topic was started, but not that
+// this partition is new, because its txn may have expired.
 func RowsBefore(s *connector.Snapshot, pipeline, topic string, partitions []connector.Partition) (all []connector.RowsOf) {
 	known := History(s, topic)
 	for _, p := range partitions {
@@ -117,8 +118,8 @@ func RowsBefore(s *connector.Snapshot, pipeline, topic string, partitions []conn
 	return slices.Compact(all)
 }
 
-// BlockingRows returns the rows that forbid the initial commit of a partition if the table has any of them. added says
-// that other partitions of its topic have positions: see [Added].
+// BlockingRows returns which rows the table must not have, so that a partition may make its initial commit. added is
+// true if other partitions of its topic have positions: see [Added].
 func BlockingRows(p connector.Partition, added bool) connector.RowsOf {
 	if added {
 		return connector.RowsOf{Topic: p.Topic, Partition: p.ID}
@@ -126,7 +127,7 @@ func BlockingRows(p connector.Partition, added bool) connector.RowsOf {
 	return connector.RowsOf{Topic: p.Topic, Partition: connector.AnyPartition}
 }
 
-// RowsDetail explains to the operator how to continue if the table has rows but no position.
+// RowsDetail is the text for the operator if the table has such rows but no position: it says how to continue.
 func RowsDetail(of connector.RowsOf) string {
 	if of.Partition != connector.AnyPartition {
 		return fmt.Sprintf("the table has rows of partition %d of topic %q and no position for it, so its records would become rows twice: "+
@@ -141,8 +142,8 @@ func CompareRows(a, b connector.RowsOf) int {
 	return connector.Partition{Topic: a.Topic, ID: a.Partition}.Compare(connector.Partition{Topic: b.Topic, ID: b.Partition})
 }
 
-// Follows reports whether the table has a position of the pipeline for any topic. Then the table has kept the
-// pipeline's txns, unless it drops single ones.
+// Follows reports whether the table has any position of the pipeline. If so, the table as a whole has kept the
+// pipeline's txns, although single ones may have expired.
 func Follows(s *connector.Snapshot, pipeline string) bool {
 	for appID := range s.Positions {
 		if id, err := idempotency.ParseAppID(appID); err == nil && id.Pipeline == pipeline && id.TableID == "" {
@@ -152,11 +153,12 @@ func Follows(s *connector.Snapshot, pipeline string) bool {
 	return false
 }
 
-// Derive returns the hold of a partition if a member resumed it now, computed from the table and Kafka alone; nil
-// if it would read. A partition without a position that may make its initial commit has no hold. offsets are the
-// group's committed offsets of the topic, bounds the log ends that Kafka returned; a partition without bounds is
-// gone. rows are those of [RowsBefore] that the table has: see [connector.Table]. It changes nothing, so tools may
-// call it.
+// Derive returns the hold that a partition would get if a member resumed it now, or nil if the member would read it. It
+// uses only what the table and Kafka show, and changes nothing, so tools may call it.
+//
+// offsets are the group's committed offsets of the topic. bounds are the ends of the logs that Kafka returned; a
+// partition that is missing there no longer exists. rows says which rows of [RowsBefore] the table has: see
+// [connector.Table]. A partition without a position that may make its initial commit has no hold.
 func Derive(s *connector.Snapshot, pipeline string, p connector.Partition, offsets map[int32]connector.GroupOffset, bounds map[connector.Partition]connector.Bounds, rows map[connector.RowsOf]bool) *hold.Hold {
 	if detail := Replaced(s, pipeline); detail != "" {
 		return &hold.Hold{Partition: p, Reason: hold.TableReplaced, Detail: detail, Offset: -1}

@@ -12,23 +12,25 @@ import (
 	"sluice/reliability/origin"
 )
 
-// Replay is a commit that adds the rows of dead letters, whose records the positions have passed, or that opens or closes a
-// replay through the topic. It moves no position.
+// Replay is a commit of a replay of dead letters. Either it adds the rows of dead letters whose records the positions
+// have already passed, or it opens or closes a replay that produces the records to their topic again. It moves no
+// position.
 type Replay struct {
 	Pipeline string
 	TableID  string // of the table for which the rows were built
-	// Intent is the seq of the commit's intent in the operations log. It becomes the version of the table's txn for
-	// replays, so the table shows which intents took effect.
+	// Intent is the number of the commit's intent in the operations log. The commit makes it the version of the table's
+	// txn for replays, so the table shows which intent took effect last.
 	Intent int64
-	// After is the version that this txn must have, 0 if the table must have none. Of several intents with the same
-	// After only one can be committed.
+	// After is the version that this txn must have before the commit; 0 means that the table must have no such txn.
+	// Therefore, of several intents with the same After, only one can be committed.
 	After  int64
 	Schema connector.Schema // for which the rows were built; nil without rows
 	// Passed is the smallest position that each partition with replayed records may have.
 	Passed  map[connector.Partition]int64
 	Letters []connector.Replayed
-	// Origins are the partitions of which the commit opens or closes an intent to replay through the topic: see ADR 20.
-	// Each has the version that the txn of its accepted origins must have, 0 if it must have none.
+	// Origins has the partitions for which the commit opens or closes a replay through the topic: see ADR 20. The value
+	// is the version that the partition's txn of accepted origins must have before the commit; 0 means that there must
+	// be none.
 	Origins map[connector.Partition]int64
 }
 
@@ -46,9 +48,9 @@ func (r *Replay) Commit(batch string, staged *connector.Staged) *connector.Commi
 	return c
 }
 
-// Precondition returns nil if the replay may extend the log prefix that s shows. Otherwise the error is Fenced, or a
-// [hold.Error] with hold.TableReplaced. If it is nil, no other replay of the table was committed since After, and no
-// position stands before a replayed record, whose record would then be read again.
+// Precondition returns nil if the replay may extend the log prefix that s shows: no other replay was committed since
+// After, and all positions have passed the replayed records, which would otherwise be read again. Else the error is
+// Fenced, or a [hold.Error] with hold.TableReplaced.
 func (r *Replay) Precondition(s *connector.Snapshot) error {
 	if detail := Replaced(s, r.Pipeline); detail != "" {
 		return hold.New(hold.TableReplaced, detail, nil)

@@ -9,23 +9,24 @@ import (
 	"sluice/connector"
 )
 
-// Verdict says why the record at some offset cannot become a row. The writer found it when the record failed; the lane
-// uses it when the record is read again.
+// Verdict says why a record cannot become a row. The writer found this out when the record failed the first time; lanes
+// use it when the record is read again.
 type Verdict struct {
 	Err         error // has class Poison
 	Retries     int
 	First, Last time.Time // when the record failed first and last
 }
 
-// Verdicts has the verdicts about records of a table, and the records that lanes test one by one. The table's writer
-// writes them, lanes read them. The maps are never changed, only replaced.
+// Verdicts has what the writer has found out about records of a table: verdicts, and suspects, which lanes test one by
+// one. Lanes read it while the writer changes it, so the writer never changes a map but replaces it.
 type Verdicts struct {
 	of        atomic.Pointer[map[connector.Partition]map[int64]Verdict]
 	suspected atomic.Pointer[map[connector.Partition]Suspects]
 }
 
-// Suspects are the offsets [from, to) of a partition whose rows a lane could not seal together. Lanes test each of
-// these records by itself before they make a row of it. The zero value has none.
+// Suspects are the offsets [from, to) of a partition in which a record makes it impossible to seal a chunk; which
+// record that is, is unknown. So lanes test each of these records by itself before they make a row of it. The zero
+// value has no offsets.
 type Suspects struct{ from, to int64 }
 
 // Has reports whether the offset is a suspect.
@@ -39,7 +40,7 @@ func (i *Verdicts) Suspects(p connector.Partition) Suspects {
 	return Suspects{}
 }
 
-// Suspect adds the records of the chunks that could not be sealed, so that lanes test each of them. Only the writer
+// Suspect makes the records of all chunks that could not be sealed suspects. It ignores other failures. Only the writer
 // calls it.
 func (i *Verdicts) Suspect(failures []Failure) {
 	failures = slices.DeleteFunc(slices.Clone(failures), func(f Failure) bool { return !f.Sealing })

@@ -43,7 +43,8 @@ const (
 	insteadOfJSON    = "string, if the producer sends the JSON as text"
 )
 
-// instead maps types of other systems and of later versions to the text about what to write instead.
+// instead has types that ParseDDL does not know, because they are of other systems or too new. The value is the text
+// about what to write instead.
 var instead = map[string]string{
 	"decimal": insteadOfDecimal, "dec": insteadOfDecimal, "numeric": insteadOfDecimal, "binary": "string, for text such as base64",
 	"timestamp_ntz": insteadOfLocal, "timestamp_ltz": "timestamp", "datetime": insteadOfLocal, "timestamptz": "timestamp",
@@ -59,7 +60,7 @@ type parser struct {
 	at   int // position of the token that peek found
 }
 
-// fail returns an error at the current position.
+// fail returns an error that quotes the text at the current position.
 func (p *parser) fail(format string, args ...any) error { return p.failAt(p.at, format, args...) }
 
 func (p *parser) failAt(at int, format string, args ...any) error {
@@ -73,13 +74,13 @@ func (p *parser) failAt(at int, format string, args ...any) error {
 	return fmt.Errorf("schema%s: %s", where, fmt.Sprintf(format, args...))
 }
 
-// notDDL reports whether DDL has this character only in names and comments.
+// notDDL reports whether a character has no place in DDL outside of names and comments.
 func notDDL(r rune) bool {
 	return r == utf8.RuneError || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsSpace(r) && !strings.ContainsRune("_,<>():`", r)
 }
 
-// around returns a few words before and after a position in a text, for errors. A column number would not help,
-// because YAML joins the lines of a schema.
+// around returns the few words before and after a position in a text, to show the place in an error. The number of a
+// column would not help, because YAML joins the lines of a schema.
 func around(text string, at int) string {
 	const before, behind = 30, 24
 	from, to := 0, len(text)
@@ -92,7 +93,8 @@ func around(text string, at int) string {
 	if at+behind < len(text) {
 		to = at + max(0, strings.LastIndexFunc(text[at:at+behind], unicode.IsSpace))
 	}
-	// A word with characters that DDL does not have may be a URL with a password, or a comment: it is left out.
+	// A word with characters that DDL does not have is not quoted in an error: it may be a URL with a password, or a
+	// comment.
 	if odd := strings.LastIndexFunc(text[from:at], notDDL); odd >= 0 {
 		from += odd
 		_, n := utf8.DecodeRuneInString(text[from:])
@@ -132,7 +134,7 @@ func (p *parser) peek() byte {
 	return 0
 }
 
-// take skips c if it comes next.
+// take skips the byte c and returns true if c comes next. Otherwise it skips nothing and returns false.
 func (p *parser) take(c byte) bool {
 	if p.peek() != c {
 		return false
@@ -141,7 +143,8 @@ func (p *parser) take(c byte) bool {
 	return true
 }
 
-// word returns the letters, digits and underscores that come next, and the position after them.
+// word returns the letters, digits and underscores that come next, and the position after them. It skips only white
+// space. If none come next, the word is "".
 func (p *parser) word() (string, int) {
 	p.peek()
 	end := p.at
@@ -155,7 +158,7 @@ func (p *parser) word() (string, int) {
 	return p.text[p.at:end], end
 }
 
-// keyword skips a word if it comes next, in any case.
+// keyword skips a word and returns true if the word comes next, in any case. Otherwise it returns false.
 func (p *parser) keyword(word string) bool {
 	w, end := p.word()
 	if !strings.EqualFold(w, word) {
@@ -165,7 +168,7 @@ func (p *parser) keyword(word string) bool {
 	return true
 }
 
-// found describes the next token, for errors.
+// found returns the word or character that comes next, in quotes, for errors.
 func (p *parser) found() string {
 	if p.end() {
 		return "the end"

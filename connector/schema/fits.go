@@ -30,7 +30,8 @@ func (s *Schema) Fits(built connector.Schema) error {
 	return fieldsFit(s.fields, writtenFields(rows.fields), "")
 }
 
-// fieldsFit compares all fields of the table with the fields of the rows.
+// fieldsFit returns nil if rows with these fields can be committed to a table with those fields, else a conflict. above
+// is the path of the struct that the fields are in, "" for columns.
 func fieldsFit(table, rows []Field, above string) error {
 	byName := make(map[string]Field, len(table))
 	for _, f := range table {
@@ -77,9 +78,9 @@ func typeFits(table, rows Type, path string) error {
 	return typeFits(*table.Element, *rows.Element, path+"[]")
 }
 
-// Unsupported returns a hold.Error with hold.TableUnsupported if this version must not write a table of this schema.
-// It names column and feature: a NOT NULL column of a type that is not written, value constraints that this version
-// does not enforce, column mapping, table partitions.
+// Unsupported returns nil if this version may write a table with this schema. Otherwise it returns a hold.Error with
+// hold.TableUnsupported that names the column and the reason. The reasons are: a NOT NULL column of a type that this
+// version does not write, value constraints that it does not enforce, column mapping, and table partitions.
 func (s *Schema) Unsupported() error {
 	if len(s.partitions) > 0 {
 		return unsupported("the table is partitioned by (%s)", strings.Join(s.partitions, ", "))
@@ -111,7 +112,8 @@ func typeUnsupported(t Type, path string) error {
 	return fieldsUnsupported(t.Fields, path+".") // types other than structs have no fields
 }
 
-// feature names a requirement in the field's metadata that this version does not meet, "" if there is none.
+// feature returns the name of a feature that the field's metadata require and that this version does not have, "" if
+// there is none. written is true if this version writes the field.
 func (f Field) feature(written bool) string {
 	var metadata map[string]json.RawMessage
 	if f.Metadata == nil || json.Unmarshal(f.Metadata, &metadata) != nil {

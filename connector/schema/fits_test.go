@@ -11,8 +11,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// checkHold fails the test unless err is a hold with this reason and its text contains part. If part is "", err must be
-// nil.
+// checkHold fails the test unless err is a hold with this reason, and its text contains part. If part is "", err must
+// be nil instead.
 func checkHold(t *testing.T, err error, reason hold.Reason, part string) {
 	t.Helper()
 	if part == "" {

@@ -16,8 +16,8 @@ import (
 // WithFingerprint returns the schema of a table whose rows store their fingerprint, in an additional Kafka column.
 func (s *Schema) WithFingerprint() *Schema { return s.withOptional(KafkaFingerprint) }
 
-// Identifier computes the fingerprints of rows only from columns of the table. So rows have the same fingerprints when
-// they are built and when they are read back. It is for one goroutine.
+// Identifier computes the fingerprints of rows. It reads only columns of the table and not the Kafka record, so a row
+// has the same fingerprint when it is built and when it is read back from the table. Only one goroutine may use it.
 type Identifier struct {
 	path   []string
 	stored bool
@@ -29,12 +29,13 @@ type Identifier struct {
 	id      []byte // the id of the current row
 }
 
-// KeepIDs makes the Identifier add ids to entries, too: the value of the identity column as text. The identities
-// header and content have none in the table.
+// KeepIDs makes the Identifier also set the id in each entry: the value of the identity column as text. If the identity
+// comes from a header or from the whole content, no column has such a value, and the entries get no ids.
 func (i *Identifier) KeepIDs() { i.keepIDs = !i.stored }
 
-// Identifier returns the Identifier for an identity, nil for none. The error is a hold.Error with hold.SchemaConflict
-// if the table lacks the identity's column, or if the column's type cannot be compared.
+// Identifier returns the Identifier for an identity, or nil and no error for idempotency.ByNone. The error is a
+// hold.Error with hold.SchemaConflict if the table lacks the column of the identity, or if values of its type cannot be
+// an identity.
 func (s *Schema) Identifier(id idempotency.Identity) (*Identifier, error) {
 	i := &Identifier{path: []string{KafkaFingerprint}, stored: id.Stored(), hasher: idempotency.NewHasher(id)}
 	switch {
@@ -79,7 +80,8 @@ func identifies(k Kind) bool {
 // Path returns the path of the identity column: its names from the table's column down.
 func (i *Identifier) Path() []string { return i.path }
 
-// Of appends an entry for each row of a batch that has the columns of the table.
+// Of appends one entry for each row of a record batch, and returns all entries. The error means that the record batch
+// lacks a column that the Identifier reads, or that values of its type cannot be an identity.
 func (i *Identifier) Of(rows arrow.RecordBatch, to []idempotency.Entry) ([]idempotency.Entry, error) {
 	find := func(name string) arrow.Array {
 		if at := rows.Schema().FieldIndices(name); len(at) == 1 {
@@ -115,8 +117,8 @@ func (i *Identifier) Of(rows arrow.RecordBatch, to []idempotency.Entry) ([]idemp
 	return to, err
 }
 
-// Entries appends an entry for each row of three columns: the one that [Identifier.Path] names, offsets and
-// timestamps. A row without a timestamp has time -1.
+// Entries appends an entry for each row. The three arrays are columns of the same rows: the one that [Identifier.Path]
+// names, the offsets, and the timestamps. A row without a timestamp gets an entry with time -1.
 func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idempotency.Entry) ([]idempotency.Entry, error) {
 	at, isOffset := offsets.(*array.Int64)
 	stamps, isTime := timestamps.(*array.Timestamp)
@@ -152,7 +154,7 @@ func (i *Identifier) Entries(values, offsets, timestamps arrow.Array, to []idemp
 	return to, nil
 }
 
-// appendID appends a value of a column as text, so that equal fingerprints have equal texts.
+// appendID appends a value of the identity column as text. Values with equal fingerprints get equal texts.
 func appendID(to []byte, values arrow.Array, row int) []byte {
 	text := func(s string) []byte {
 		if len(s) > idempotency.MaxIDBytes {
@@ -196,8 +198,8 @@ func entryTime(micros int64) int64 {
 	return micros / 1000
 }
 
-// prints returns a function that computes the fingerprint of a row from values. The error means that values of their
-// type cannot be an identity.
+// prints returns a function that computes the fingerprint of a row from the column values. The error means that values
+// of this type cannot be an identity.
 func (i *Identifier) prints(values arrow.Array) (func(row int) idempotency.Fingerprint, error) {
 	h := i.hasher
 	text := func(s string) idempotency.Fingerprint { return h.Text([]byte(s)) }

@@ -15,8 +15,9 @@ const (
 	KafkaPartition = "_kafka_partition"
 	KafkaOffset    = "_kafka_offset"
 	KafkaTimestamp = "_kafka_timestamp"
-	// KafkaTopicID is an optional column: the topic id as Kafka's tools print it. It tells rows of a topic from those of
-	// a topic that was created again under the same name. Rows from before the column was added have null.
+	// KafkaTopicID is an optional column: the topic id in the form in which Kafka's tools print it. If a topic was
+	// deleted and created again under its name, it shows which of the two a row comes from. Rows written before the
+	// table had the column have null.
 	KafkaTopicID = "_kafka_topic_id"
 	// KafkaFingerprint is an optional column: the fingerprint of a row whose identity is in no other column, as 32
 	// hexadecimal digits.
@@ -49,9 +50,8 @@ func kafkaColumn(name string, k Kind, comment string) Field {
 	return Field{Name: name, Type: Type{Kind: k}, Nullable: true, Metadata: json.RawMessage(`{"comment":"` + comment + `"}`)}
 }
 
-// WithKafkaColumns returns the schema of a new table: the Kafka columns come first, so that statistics always cover
-// them. Existing columns of these names are dropped from their old place. The optional ones stay if the schema has
-// them, as the last of them.
+// WithKafkaColumns returns the schema of a new table: the Kafka columns, and then the other columns of s. The Kafka
+// columns come first so that statistics always cover them. Of the optional ones it has only those that s has.
 func (s *Schema) WithKafkaColumns() *Schema {
 	first := kafkaColumns()
 	for _, f := range optionalColumns() {
@@ -67,7 +67,7 @@ func (s *Schema) WithKafkaColumns() *Schema {
 // column.
 func (s *Schema) WithTopicID() *Schema { return s.withOptional(KafkaTopicID) }
 
-// withOptional returns the schema with one of the optional Kafka columns.
+// withOptional returns the schema with this optional Kafka column at its end, or s itself if it has the column.
 func (s *Schema) withOptional(name string) *Schema {
 	for _, f := range optionalColumns() {
 		if f.Name == name && !s.has(name) {
@@ -84,8 +84,8 @@ func (s *Schema) has(name string) bool {
 	return slices.ContainsFunc(s.fields, func(f Field) bool { return f.Name == name })
 }
 
-// Accepts is [Schema.Fits] for the configured columns of the table. A table without the column for topic ids is
-// accepted, because it may be older than the column: its rows have no topic id then.
+// Accepts returns nil if rows of the configured schema can be committed to this table: see [Schema.Fits]. The table may
+// lack the column for topic ids, because it may be older than that column; its rows then have no topic id.
 func (s *Schema) Accepts(configured *Schema) error {
 	if !s.HasTopicID() {
 		fields := slices.DeleteFunc(slices.Clone(configured.fields), func(f Field) bool { return f.Name == KafkaTopicID })

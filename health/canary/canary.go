@@ -29,7 +29,8 @@ type Config struct {
 	// Every is the interval at which records are sent. A record is sent only once the one before is seen or given up,
 	// so a late record delays the next one.
 	Every time.Duration
-	// Deadline is how long a record may take, from before it is sent until it is seen.
+	// Deadline is the longest time that a record may take from before it is sent until it is found. A record that takes
+	// longer has failed.
 	Deadline time.Duration
 	// Poll is the interval at which the table is searched for a record that was sent and not seen yet.
 	Poll time.Duration
@@ -49,7 +50,8 @@ const (
 	stageVisible = "visible"
 )
 
-// A Canary sends the canary records of one member. Its failures hold no claim and stop nothing.
+// A Canary sends the canary records of one member and searches the table for them. If they fail, no claim is held and
+// nothing is stopped.
 type Canary struct {
 	Config
 	took     prometheus.Histogram
@@ -117,7 +119,8 @@ func (k *Canary) Run(ctx context.Context) {
 	}
 }
 
-// send sends one canary and waits until it is visible. If that fails, stage names the failed step.
+// send sends one canary record and waits until it is visible; then it returns "" and nil. If it fails, stage is the
+// stage in which it failed.
 func (k *Canary) send(ctx context.Context, n int64, sent time.Time) (stage string, err error) {
 	ctx, cancel := context.WithDeadline(ctx, sent.Add(k.Deadline))
 	defer cancel()
@@ -147,7 +150,8 @@ func (k *Canary) send(ctx context.Context, n int64, sent time.Time) (stage strin
 	}
 }
 
-// note records the result of a canary record in the state, the metrics and the log. stage and err are those of send.
+// note puts the result of a canary record into the state, the metrics and the log. stage and err are what send
+// returned.
 func (k *Canary) note(ctx context.Context, sent time.Time, stage string, err error) {
 	now := time.Now()
 	k.mu.Lock()

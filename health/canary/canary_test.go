@@ -53,7 +53,8 @@ func (p *pond) visible(_ context.Context, n int64, at canary.Place) (bool, error
 	return p.denied == nil && p.landing >= 0 && time.Since(p.sent[n]) >= p.landing, p.denied
 }
 
-// run runs a canary in virtual time until the test ends.
+// run runs a canary with the fake p in virtual time until the test ends. It returns the canary, its metrics and its
+// log.
 func run(t *testing.T, p *pond) (*canary.Canary, *prometheus.Registry, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -72,7 +73,7 @@ func run(t *testing.T, p *pond) (*canary.Canary, *prometheus.Registry, *bytes.Bu
 	return k, reg, &log
 }
 
-// wantMetrics compares the numbers of failures in the stages produce and visible.
+// wantMetrics fails the test unless the metric has counted these numbers of failures in the stages produce and visible.
 func wantMetrics(t *testing.T, reg *prometheus.Registry, produce, visible float64) {
 	t.Helper()
 	families, err := reg.Gather()
@@ -154,7 +155,7 @@ func TestACanaryFails(t *testing.T) {
 					t.Fatal("the first did not arrive")
 				}
 				p.set(c.fail)
-				// The time for four records, or for two that are not seen before their deadline.
+				// This is the time for four records that are seen, or for two that are not seen before their deadline.
 				time.Sleep(3*time.Minute + 40*time.Second)
 				synctest.Wait()
 				s := k.State()
@@ -168,7 +169,7 @@ func TestACanaryFails(t *testing.T) {
 				if s := k.State(); s.Failing != nil || s.Error != "" || s.Seen == seen {
 					t.Errorf("afterwards: %+v", s)
 				}
-				// The failure is logged at once and once more after a minute.
+				// A failure is logged at once, and once more after a minute.
 				if n := strings.Count(log.String(), "UNHEALTHY"); n != 2 || !strings.Contains(log.String(), "arrive again") {
 					t.Errorf("said %d times:\n%s", n, log)
 				}

@@ -16,9 +16,9 @@ func (p Position) Pending(offset int64) bool {
 	return offset >= p.Next && offset >= p.Log.Start && offset < p.Log.End
 }
 
-// Counts reports whether a dead letter about an offset counts as unresolved. resolved reports whether an operator
-// discarded or acknowledged it. row reports whether the table has a row with this offset and topic id. It matters only
-// if the table is past the record. A row at or after the position means that the position was set back, and that the
+// Counts reports whether a dead letter about an offset counts as unresolved. resolved says that an operator discarded
+// or acknowledged it. row says that the table has a row with this offset and topic id; Counts uses row only if the
+// table is past the record. A row at or after the position does not count, because the position was set back and the
 // record may get another result.
 func (p Position) Counts(offset int64, row, resolved bool) bool {
 	if resolved || p.Pending(offset) {

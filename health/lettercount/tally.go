@@ -16,7 +16,8 @@ import (
 //
 // It keeps the dead letters in slices of the dead-letter log. When retention deletes the start of a slice, the Tally
 // drops the whole slice, and [Tally.Missing] returns its remaining offsets to read again; the other slices stay. A
-// letter is judged once its record is known to have a row or none: see [Tally.Unjudged].
+// letter is judged as soon as the caller has said whether its record has a row: see [Tally.Unjudged] and
+// [Tally.Judged].
 type Tally struct {
 	max     int64 // largest allowed value of bytes
 	bytes   int64 // estimated memory of slices and sources
@@ -30,15 +31,16 @@ var ErrFull = errors.New("more dead letters than are kept in memory")
 const (
 	// perSlice is the number of letters with which a slice is full.
 	perSlice = 1 << 16
-	// maxFresh is how many fresh letters of a source may wait to be judged one by one. With more, all letters from the
-	// first fresh one on are judged again. A letter is fresh if it is new and about an offset whose letters were judged
-	// before.
+	// maxFresh is how many fresh letters of a source may wait to be judged one by one. If there are more, the Tally
+	// makes all letters about offsets from the lowest fresh one on unjudged. A letter is fresh if it is new and about
+	// an offset whose letters were judged before.
 	maxFresh = 1 << 12
-	// The estimated memory of an entry of a slice and of a source in bytes, without their offsets.
+	// entryBytes and sourceBytes are the estimated memory of an entry in a slice, without its offsets, and of a source.
 	entryBytes, sourceBytes = 160, 512
 )
 
-// New returns an empty Tally that uses about most bytes of memory at most.
+// New returns an empty Tally. Once its letters take more than most bytes, [Tally.Passed] and [Tally.Full] return
+// [ErrFull].
 func New(most int64) *Tally {
 	return &Tally{max: most, dead: map[idempotency.Partition]*deadPartition{}, sources: map[idempotency.Partition]*source{}}
 }
@@ -47,12 +49,13 @@ func New(most int64) *Tally {
 type deadPartition struct {
 	slices []*slice
 	open   *slice // the slice that Add extends; nil before Begin
-	// The letters at all lower offsets of the dead-letter topic were read at least once; a letter that is read again is
-	// not fresh.
+	// seen is the offset of the dead-letter topic below which all letters were read at least once. A letter that is
+	// read again is not fresh.
 	seen int64
 }
 
-// slice has the letters at offsets [from, to) of a dead-letter partition: in pending while it may grow, then in sets.
+// slice has the letters at offsets [from, to) of a dead-letter partition. They are in the field pending while the slice
+// may grow, and in the field sets once it is sealed.
 type slice struct {
 	from, to int64
 	letters  int
@@ -157,7 +160,8 @@ func (t *Tally) Begin(p idempotency.Partition, from int64) {
 	d.slices = slices.Insert(d.slices, i, d.open)
 }
 
-// Add adds a dead letter of the span that Begin started. at is its own offset; about and class are those of its record.
+// Add adds a dead letter of the span that Begin started. at is the offset of the dead letter, about the coordinates of
+// its record, class the class of its error.
 func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordinates, class classify.Class) {
 	d := t.dead[p]
 	if d == nil || d.open == nil {
@@ -290,8 +294,8 @@ func (t *Tally) setVoid(s *source, v offsets.Set) {
 	s.void, s.last = v, nil
 }
 
-// cursors returns a cursor for each set of letters about offsets of s from `from` on. The tag of a cursor is the class
-// of its set.
+// cursors returns a cursor for each set of letters about the source s. The cursors begin at offset `from`, and the tag
+// of a cursor is the class of its set.
 func (t *Tally) cursors(s *source, from int64) (all []offsets.Cursor) {
 	for _, d := range t.dead {
 		for _, part := range d.slices {
@@ -315,7 +319,8 @@ func (t *Tally) cursors(s *source, from int64) (all []offsets.Cursor) {
 
 var classes = [...]classify.Class{classify.Transient, classify.Poison, classify.Fatal, classify.Fenced, classify.Canceled}
 
-// Part is a group of letters about one partition that the caller judges: see [Tally.Unjudged].
+// Part is a group of letters about one partition. [Tally.Unjudged] returns it, and the caller finds out which of their
+// records have rows.
 type Part struct {
 	Source  idempotency.Partition
 	Offsets []int64 // in ascending order
@@ -323,7 +328,7 @@ type Part struct {
 	next int64
 }
 
-// Has reports whether a letter is one of the part.
+// Has reports whether the offset is in p.Offsets.
 func (p *Part) Has(offset int64) bool {
 	_, ok := slices.BinarySearch(p.Offsets, offset)
 	return ok
@@ -358,9 +363,9 @@ func (t *Tally) last(of *source) int64 {
 	return last
 }
 
-// Unjudged returns up to most letters about a topic that are not judged yet and whose records are before the position.
-// If a position was set back, the letters after it become unjudged. position returns the next offset to read of a
-// partition, 0 if the table has none.
+// Unjudged returns letters about a topic that are not judged yet and whose records are before the position. most is the
+// largest number of letters that it returns. If a position was set back, it first makes the letters after it unjudged.
+// position returns the next offset to read of a partition, 0 if the table has none.
 func (t *Tally) Unjudged(topic string, position func(idempotency.Partition) int64, most int) (parts []Part) {
 	for _, s := range t.of(topic) {
 		if most <= 0 {
@@ -419,8 +424,8 @@ func (t *Tally) Judged(part Part, void []int64) {
 	t.setVoid(s, offsets.Union(s.void, offsets.Of(void...)))
 }
 
-// HasRows records that dead letters of a partition are void, because a replay added the rows of their records.
-// [Tally.Recount] still has the position of the last count.
+// HasRows records that dead letters of a partition are void, because a replay added the rows of their records. at has
+// the offsets of these records. [Tally.Recount] can still count afterwards.
 func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
 	s := t.sources[p]
 	if s == nil {
@@ -435,8 +440,8 @@ func (t *Tally) HasRows(p idempotency.Partition, at offsets.Set) {
 
 // Count counts the unresolved letters about a topic by class: see [Position.Counts]. resolved returns the letters of a
 // partition that operators discarded or acknowledged. A record with letters of several classes counts once, for the
-// lowest class. Letters that are not judged count as letters without a row, so call it when [Tally.Unjudged] returns
-// none.
+// class with the lowest number. Letters that are not judged count as letters without a row, so call Count when
+// [Tally.Unjudged] returns none.
 func (t *Tally) Count(topic string, position func(idempotency.Partition) Position, resolved func(idempotency.Partition) offsets.Set) map[classify.Class]int64 {
 	counts := make(map[classify.Class]int64)
 	for _, s := range t.of(topic) {
@@ -450,9 +455,9 @@ func (t *Tally) Count(topic string, position func(idempotency.Partition) Positio
 	return counts
 }
 
-// Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators and the rows
-// of replays since. ok is false if there was no such Count, or if the letters of the topic or what was judged about them
-// have changed since.
+// Recount is [Tally.Count] at the positions of the last Count of the topic, with new decisions of operators and the
+// rows of replays since. ok is false if the topic has letters and there was no such Count, if letters were added or
+// deleted since, or if Judged or Again changed which letters are void.
 func (t *Tally) Recount(topic string, resolved func(idempotency.Partition) offsets.Set) (counts map[classify.Class]int64, ok bool) {
 	at := map[idempotency.Partition]Position{}
 	for _, s := range t.of(topic) {

@@ -112,8 +112,8 @@ func (w *simulation) beyond(of idempotency.Partition) bool {
 	return false
 }
 
-// look brings a tally up to date with the simulation, as the watch of a member does. It reads the dead-letter log in
-// parts of answer letters, and judges at most as many letters in one step as most says.
+// look brings a tally up to date with the simulation, as a member does. It reads the dead-letter log in parts of answer
+// letters. most is the largest number of letters that it judges at once.
 func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
 	tally.Keep(func(p idempotency.Partition) bool { _, there := w.dead[p]; return there })
 	for p, all := range w.dead {
@@ -344,7 +344,8 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 	}
 }
 
-// TestTallyIsFull: memory stays bounded for any content of dead letters.
+// TestTallyIsFull: if letters are about very many partitions, Passed returns ErrFull once they take more memory than
+// the tally may use. Once the letters are deleted, the tally is no longer full.
 func TestTallyIsFull(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
@@ -419,8 +420,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestTallyOfDecisions: after an operator resolves or reopens letters, Recount returns the new count at the known
-// positions. After a replay it does, too.
+// TestTallyOfDecisions: Recount returns the right count after an operator resolves or reopens letters, and after a
+// replay. It needs no new positions and judges no letter again.
 func TestTallyOfDecisions(t *testing.T) {
 	p, of := partition("dlq", 0), partition("a", 0)
 	w := &simulation{

@@ -9,7 +9,7 @@ import (
 // dumpBytes limits the goroutine dump in the log.
 const dumpBytes = 1 << 20
 
-// Goroutines returns the stacks of all goroutines as Go prints them, at most about most bytes. It removes the arguments
+// Goroutines returns the stacks of all goroutines as Go prints them, cut to about most bytes. It removes the arguments
 // of functions, because parts of records may be among them.
 func Goroutines(most int) []byte {
 	buf := make([]byte, 2*most) // about half of it is removed afterwards

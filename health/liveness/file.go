@@ -116,9 +116,9 @@ func (f *File) End() error {
 	return f.Remove()
 }
 
-// Fresh returns nil if the file at path shows a living process, else an error with the reason. A time too far in the
-// future is not fresh: after the clock was set back, the file of a dead process would look alive for long. A living
-// process has rewritten it by then.
+// Fresh returns nil if the file at path shows a living process, else an error with the reason. The file is not fresh
+// either if its time is more than Stale after now. Then the clock was set back: a living process rewrites the file
+// within Touched, a dead process does not.
 func Fresh(path string, now time.Time) error {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -24,7 +24,7 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// wantError fails the test unless err contains all of words, or is nil if there are none.
+// wantError fails the test unless err contains all of words. Without words, err must be nil.
 func wantError(t *testing.T, err error, words ...string) {
 	t.Helper()
 	switch {
@@ -147,7 +147,7 @@ func TestALink(t *testing.T) {
 	}
 	f := liveness.NewFile(link)
 	wantError(t, f.Begin(time.Now()), "is a symbolic link: name the file itself")
-	// A symbolic link at the path of the temporary file.
+	// The temporary file, too, is a symbolic link to target: Touch must not write target.
 	if err := os.Symlink(target, filepath.Join(dir, ".alive.new")); err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,9 @@
 // Package liveness decides whether the process still works or should be restarted. It reports that to a probe over
 // HTTP, in a file for probes that run a command, and in the log. docs/liveness.md says the same for operators.
 //
-// A loop is stalled if it has work, waits for nothing outside of the process and has not turned for [Stalled]. Then the
-// process is not alive. Lag, Kafka, the store, databases and holds never count: a restart fixes none of them.
+// A loop turns whenever it makes progress; the table says when. A loop is stalled if it has work, waits for nothing
+// outside of the process and has not turned for [Stalled]. Then the process is not alive. Lag, Kafka, the store,
+// databases and holds never count: a restart fixes none of them.
 //
 //	loop           works                                 waits on purpose                     turns
 //	reader         while it handles an event             (committed offsets, while it drains) with each event, twice a second at least
@@ -37,7 +38,7 @@ const (
 	Stalled = time.Minute
 	// Every is the interval in which to call [Watch.Check].
 	Every = time.Second
-	// missed is the most time that one check adds, even if it comes later.
+	// missed is the most time that one check counts as passed, even if the check before it was longer ago.
 	missed = 2 * Every
 )
 

@@ -59,7 +59,7 @@ func TestAPause(t *testing.T) {
 			t.Fatalf("stalled by a pause: %v", got)
 		}
 	}
-	// A clock that is set back, which cannot happen with a monotonic clock.
+	// If the clock is set back, which a monotonic clock never is, no loop counts as stalled.
 	if got := w.Check(now.Add(-time.Hour), busy); got != nil {
 		t.Fatalf("stalled by a clock that was set back: %v", got)
 	}

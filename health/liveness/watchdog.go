@@ -133,7 +133,7 @@ func (w *Watchdog) dumpGoroutines(ctx context.Context) {
 const reportWithin = 1500 * time.Millisecond
 
 // Enforce ends a process that got a signal to stop and does not end: a stalled loop must not need a SIGKILL. Once stop
-// has ended, it waits for ended, at most for within. Then it writes the stacks of all goroutines, deletes the file and
+// has ended, it waits for ended, at most for within. Then it deletes the file, writes the stacks of all goroutines and
 // calls exit. A blocked log may be why the process hangs, so Enforce waits for it only a short time.
 func (w *Watchdog) Enforce(stop context.Context, within time.Duration, ended <-chan struct{}, exit func()) {
 	select {

@@ -52,8 +52,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestTheLifeOfALoop: the log reports a stalled loop once, with the stacks of all goroutines; the probe fails and the
-// file is absent until the loop turns.
+// TestTheLifeOfALoop: when a loop is stalled, the log reports it once, with the stacks of all goroutines. Until the
+// loop turns again, Live returns an error and the file is absent.
 func TestTheLifeOfALoop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "alive")
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,8 @@ func TestTheLifeOfALoop(t *testing.T) {
 	})
 }
 
-// TestAFileThatCannotBeWritten: the log reports the file once, and the process continues.
+// TestAFileThatCannotBeWritten: while the file cannot be written, the process stays alive and logs the failure again
+// and again, but not each time. Once the file can be written, the log says so.
 func TestAFileThatCannotBeWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mount")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// MaxAddress is the largest size of a registered address in bytes. A name of DNS has 253.
+// MaxAddress is the largest size of a registered address in bytes. The name of a host in it has 253 at most.
 const MaxAddress = 300
 
-// errAddress says how an address looks. It does not quote the text, which may have come from another program.
+// errAddress says which form an address must have. It does not quote the address, which may have come from another
+// program.
 var errAddress = errors.New("it is not http://host:port")
 
 // CheckAddress returns why an address must not be registered or requested, nil if it may be: it is a scheme, a host and
-// a port, and nothing else, and the host is not this machine. A name of DNS may still stand for any host, so the caller
-// also checks each IP address that it connects to with [Dialable].
+// a port, and nothing else, and the host is neither localhost nor an IP address that fails [Dialable]. A name of DNS
+// may still resolve to any address, so the caller also checks each IP address that it connects to with [Dialable].
 func CheckAddress(address string) error {
 	if len(address) > MaxAddress {
 		return fmt.Errorf("it has more than %d bytes", MaxAddress)

@@ -20,14 +20,15 @@ const (
 	Idling = 5 * time.Minute
 	// Stopping is the time in the status SHUTTING_DOWN after which a member is reported.
 	Stopping = 2 * time.Minute
-	// Forget is how long a missing member stays in the list of members.
+	// Forget is how long after its last heartbeat a member without a registration stays in the list of members.
 	Forget = time.Hour
 )
 
 // named is the largest number of members that the reason of the health report names.
 const named = 20
 
-// Judge computes the health of the members of a scope from the store's response at now.
+// Judge computes the health of the members of a scope. members is a response of the store, and now the time at which it
+// was requested.
 func Judge(members []Member, now time.Time) health.Members {
 	h := health.Members{Status: health.MembersOK, Members: []health.Member{}, Findings: []health.MemberFinding{}}
 	active := 0

@@ -33,8 +33,8 @@ type Config struct {
 	// Poll returns how long ago this member last fetched a record, negative if never, and its lag, -1 if unknown. It
 	// does not block.
 	Poll func() (idle time.Duration, lag int64)
-	// Address returns the address to register, "" for none; see [Beat]. It is called before each heartbeat, and ends with
-	// ctx; nil registers none.
+	// Address returns the address to register, "" for none; see [Beat]. The Keeper calls it before each heartbeat, and
+	// it must return when ctx ends. If Address is nil, no address is registered.
 	Address    func(ctx context.Context) string
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil registers no metrics
@@ -68,7 +68,8 @@ type pollResult struct {
 	err     error     // error of the last poll, which may be newer than the response; nil if that poll succeeded
 }
 
-// NewKeeper returns a keeper that does nothing before Run. The caller closes the store.
+// NewKeeper returns a keeper that does nothing before Run. The caller closes the store. It returns an error if the id
+// is too long or the metrics cannot be registered.
 func NewKeeper(s Store, c Config) (*Keeper, error) {
 	if len(c.ID) > MaxID {
 		return nil, fmt.Errorf("the id of this member has %d bytes: shorten the name of the host, %d are the most", len(c.ID), MaxID)

@@ -514,7 +514,8 @@ func TestNewKeeper_LongID(t *testing.T) {
 	}
 }
 
-// TestOldAnswer: after the process was suspended, the keeper treats the last response of the store as outdated.
+// TestOldAnswer: if the last response of the store is too old, as after the process was suspended, the status of the
+// members is unknown. It is also unknown before the first response.
 func TestOldAnswer(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.stop()
@@ -549,8 +550,8 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// TestBoundedSeries: the number of series is small, even if there are thousands of other members or their ids are long.
-// The series of missing members are among them.
+// TestBoundedSeries: at most MaxSeries members have series, even if there are thousands of other members or their ids
+// are long. This member and the missing members are among them.
 func TestBoundedSeries(t *testing.T) {
 	keep(t, func(b *bench) {
 		b.other("oldest", membership.Running, time.Second)
@@ -569,7 +570,7 @@ func TestBoundedSeries(t *testing.T) {
 			b.Errorf("%d series; oldest %v, own %v", len(ages), oldest, own)
 		}
 		b.wantGauges("sluice_members", map[string]float64{"running": 3003, "shutting_down": 0, "missing": 1})
-		// If all of these members are silent, few lines say so.
+		// If all of these members are silent, each poll logs at most LinesPerPoll of them by name.
 		b.pass(20 * time.Second)
 		b.pass(10 * time.Second)
 		if lines := b.log.take("count"); len(lines) > 2*(membership.LinesPerPoll+1)+1 || !strings.HasPrefix(lines[len(lines)-1], "WARN more consumers have not sent heartbeat count=") {

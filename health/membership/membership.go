@@ -18,7 +18,7 @@ const (
 	ShuttingDown Status = "SHUTTING_DOWN"
 )
 
-// Scope identifies the members that belong together.
+// Scope is the pipeline and the consumer group of a member. Members of different scopes do not see one another.
 type Scope struct {
 	Pipeline string
 	Group    string
@@ -31,9 +31,9 @@ type Beat struct {
 	Status Status
 	// Idle is how long ago the member last fetched a record, negative if it never did.
 	Idle time.Duration
-	// Lag is the sum over its partitions in offsets, -1 if unknown.
+	// Lag is the sum of the lags of the member's partitions in offsets, -1 if unknown.
 	Lag int64
-	// TTL is how long the registration is valid without another heartbeat. Stores keep milliseconds.
+	// TTL is how long the registration is valid without another heartbeat. Stores keep it in whole milliseconds.
 	TTL time.Duration
 	// Address is where other machines reach the member's /health, as http://host:port; "" if they do not. What a store
 	// returns has passed [CheckAddress].
@@ -42,7 +42,7 @@ type Beat struct {
 
 // Member is a member as the store knows it at the time of its answer. Durations are by the store's clock.
 type Member struct {
-	// Beat is the member's last heartbeat. Only Idle is as of now: it grows with Age.
+	// Beat is the member's last heartbeat. Its field Idle is not that of the heartbeat but as of now: it includes Age.
 	Beat
 	// Registered is true while its registration exists. It is false once the TTL is over or the registration was
 	// removed: the Member then comes from the last-seen index.
@@ -62,8 +62,8 @@ const (
 	// MaxID is the largest size of a member's id in bytes. The ids that Sluice makes are a host's name, which has at
 	// most 64 on Linux, and two numbers.
 	MaxID = 1 << 10
-	// MaxRegistration is the largest size of a registration in bytes. A registration that Sluice wrote has some
-	// hundred.
+	// MaxRegistration is the largest size of a registration in bytes. A registration that Sluice wrote has some hundred
+	// bytes.
 	MaxRegistration = 4 << 10
 	// MaxMembers is how many members a store lists: the most recently seen ones, because a crash loop may leave many
 	// behind.
@@ -71,8 +71,8 @@ const (
 )
 
 // Store keeps the registrations of one [Scope], and an index of when each member was last seen. The index outlives the
-// registrations, so that a missing member can still be seen. All calls end with ctx and may fail at any time, without
-// retries; no record waits for one. A Store is safe for concurrent use.
+// registrations, so that a missing member can still be seen. All calls end with ctx. They may fail at any time and do
+// not retry, because no record waits for them. A Store is safe for concurrent use.
 //
 // Names of scopes and members are UTF-8 without NUL and come back as they were.
 type Store interface {

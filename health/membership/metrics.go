@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxSeries is the largest number of members with series of their own: this one, and those with the oldest heartbeats.
-// sluice_members counts all of them.
+// maxSeries is the largest number of members with series of their own. If there are more, this member and those with
+// the oldest heartbeats have series. The metric sluice_members counts all members.
 const maxSeries = 256
 
 // maxLabel is the largest size in bytes of an id that becomes a label value: a host's name has 64 on Linux.

@@ -232,7 +232,7 @@ type Cursor struct {
 	left int64 // number of offsets of the run after At
 }
 
-// From returns a cursor at the first offset of a set that is not below offset.
+// From returns a cursor at the lowest offset of the set that is at least offset. OK is false if the set has none.
 func (s Set) From(offset int64) Cursor {
 	c := Cursor{data: s.data, At: -1, OK: true}
 	for c.Next(); c.OK && c.At+c.left < offset; c.Next() {
@@ -270,8 +270,8 @@ func (c *Cursor) Has(offset int64) bool {
 	return c.OK && c.At == offset
 }
 
-// Merge calls each with the offsets of all cursors, ascending and once, and with the lowest tag among the cursors that
-// have the offset, until each returns false.
+// Merge calls each once for every offset that at least one cursor has, in ascending order. tag is the lowest Tag of the
+// cursors that have the offset. Merge stops early if each returns false.
 func Merge(cursors []Cursor, each func(offset int64, tag int) bool) {
 	for {
 		low, tag := int64(math.MaxInt64), -1

@@ -17,8 +17,8 @@ var secondSchema string
 // schemaOf returns the schema that a URL of [own] names.
 func schemaOf(url string) string { return url[strings.LastIndex(url, "=")+1:] }
 
-// poor creates a user who may only use the schema of url and the tables that it has now. It returns a URL with that
-// user and the user's name.
+// poor creates a user who may use the schema of url and the tables that it has now, but not create tables. It returns a
+// URL with that user, and the user's name.
 func poor(t *testing.T, url string) (plain, user string) {
 	t.Helper()
 	user = "poor_" + schemaOf(url)

@@ -140,8 +140,8 @@ func TestFirstSchemaLab(t *testing.T) {
 		t.Errorf("event_id %s and %s, want null and evt-5", before, now)
 	}
 
-	// At its start, a member of the first version runs the script of its tables. Its first query is then refused with a
-	// hold.
+	// At its start, a member of the first version runs the script that creates its tables. Its first query then fails
+	// with an error of class fatal.
 	ask(t, url, firstSchema)
 	_, err := s.pool.Exec(t.Context(), "SELECT through FROM processed_scopes WHERE scope = $1", scope.String())
 	if class := classify.Of(postgres.Classified(err)); class != classify.Fatal {

@@ -67,7 +67,8 @@ type Store struct {
 
 var _ idempotency.Store = (*Store)(nil)
 
-// Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
+// Open returns a store without connecting to the server. It returns an error for a mistake in the options; the error
+// does not quote the URL.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := postgres.Config(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext}, connections, statementTimeout/3)
 	if err != nil {
@@ -88,8 +89,9 @@ func open(ctx context.Context, config *pgxpool.Config, retry Retry) (*Store, err
 	return &Store{pool: pool, tables: tables, retry: retry, ready: new(atomic.Bool)}, nil
 }
 
-// tables describes the tables of a store. Tables that exist without goose have the columns of the first version. A row
-// without a scope is another program's: it shares the table and would take our records for events of its own.
+// tables describes the tables of a store. Tables that exist without goose have the columns of the first version. If a
+// row has no scope, another program uses the table, and the store refuses it: that program would take the records of
+// Sluice for events of its own.
 func tables() (*postgres.Tables, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -109,7 +111,7 @@ func tables() (*postgres.Tables, error) {
 // Close ends the connections.
 func (s *Store) Close() { s.pool.Close() }
 
-// For implements [idempotency.Store]. The result shares the connections of s: only s is closed.
+// For implements [idempotency.Store]. The result shares the connections of s, so it is not closed itself.
 func (s *Store) For(batch string) idempotency.Store {
 	of := *s
 	of.about = []any{"batch_id", batch}
@@ -257,8 +259,8 @@ func (s *Store) Remember(ctx context.Context, scope idempotency.Scope, from, nex
 	})
 }
 
-// locked returns the id and the position of a scope, which it creates if it is new, and locks it until the transaction
-// ends, so that no other member can move it.
+// locked returns the id and the position of a scope. It creates the scope if it is new, and locks it until the
+// transaction ends, so that no other member can move its position.
 func locked(ctx context.Context, tx pgx.Tx, scope idempotency.Scope) (id, through int64, err error) {
 	const find = "SELECT id, next_offset FROM processed_scopes WHERE scope = $1 FOR UPDATE"
 	err = tx.QueryRow(ctx, find, scope.String()).Scan(&id, &through)

@@ -166,8 +166,8 @@ func (f *AdoptRequest) fromIngest(l *inspection) (*adoptedPositions, error) {
 	return &adoptedPositions{next: found[name], from: from, what: "after the last record of kafka-delta-ingest's " + name}, nil
 }
 
-// adopt adds the first position of each partition of the topic to the plan: the one in a or, without one, the start of
-// its log.
+// adopt adds the first position of each partition of the topic to the plan. If a has no position for a partition, the
+// partition begins at the start of its log.
 func (p *MovePlan) adopt(l *inspection, a *adoptedPositions) error {
 	for _, id := range slices.Sorted(maps.Keys(a.next)) {
 		if _, ok := l.partition(id); !ok {

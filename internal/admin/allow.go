@@ -12,7 +12,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// LongestAllowance bounds the duration of one allowance of a flood: a permanent allowance would disable the protection.
+// LongestAllowance is the longest time for which an operator may allow a flood: so many dead letters that the topic
+// would otherwise be held. A permanent allowance would disable this protection.
 const LongestAllowance = 30 * 24 * time.Hour
 
 // PlanAllow plans to allow any number of a topic's records to become dead letters until a time.

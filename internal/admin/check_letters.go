@@ -9,8 +9,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// letters checks the dead-letter topics of the topics in names. It checks a dead-letter topic that several topics share
-// once.
+// letters checks the dead-letter topics of the topics in names. If several topics share a dead-letter topic, it is
+// checked once.
 func (k *checks) letters(ctx context.Context, queries *kafkaQueries, names []string) {
 	seen := map[string]bool{}
 	for _, name := range names {

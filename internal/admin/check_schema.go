@@ -21,7 +21,8 @@ func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 	}
 }
 
-// topicIDs warns of a table without the column for topic ids that metadata_columns names: it is older than the column.
+// topicIDs warns if metadata_columns names a column for topic ids and the table lacks it. Such a table was created
+// before Sluice had this column.
 func (k *checks) topicIDs(t *checkedTable, snapshot *connector.Snapshot) {
 	table, ok := snapshot.Schema.(*schema.Schema)
 	if !ok || table.HasTopicID() || !t.table.HasTopicID() || t.table.IsLetters() {

@@ -20,8 +20,8 @@ type checkedTable struct {
 	known    bool // true if the table was read; if not, snapshot is empty
 }
 
-// storage runs the self-test of the store, and reports whether later checks can read from it, which they can if it is
-// only unsafe for commits. A local directory that does not exist yet counts as an empty store.
+// storage runs the self-test of the store, and reports whether later checks can read from the store. They can also read
+// from a store that is unsafe for commits. A local directory that does not exist yet counts as an empty store.
 func (k *checks) storage(ctx context.Context) (usable bool) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
@@ -46,8 +46,8 @@ func (k *checks) storage(ctx context.Context) (usable bool) {
 	return true
 }
 
-// storageFailed adds a finding about a store that cannot be used. The hint is that of the error, or else the text
-// otherwise.
+// storageFailed adds a finding about a store that cannot be used. The finding has the hint of the error, or the
+// argument otherwise if the error has none.
 func (k *checks) storageFailed(url string, err error, otherwise string) {
 	text, hint := objstore.Explain(err)
 	if errors.Is(err, objstore.ErrUnsafe) {

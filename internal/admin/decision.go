@@ -49,8 +49,9 @@ func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 }
 
 // Record writes a decision to the operations log and returns its entry, the last one if it takes several. It returns
-// [ErrNothingToDo] if the log has got the same effect since the plan. A decision with a key must take one entry. If a later
-// one of several entries fails, the earlier ones stay in force; the same command then decides the rest.
+// [ErrNothingToDo] if the log has got the same effect since the plan. If by has an Idempotency-Key, Record refuses a
+// decision that takes several entries. If a later one of several entries fails, the earlier ones stay in force; the
+// same command then decides the rest.
 func Record(ctx context.Context, a *Access, d *Decision, by By) (RecordedEntry, error) {
 	if n := len(d.bodies); n > 1 && by.Once != (opslog.Once{}) {
 		return RecordedEntry{}, fail.Refused(fmt.Errorf("the decision takes %d entries of the operations log, and an Idempotency-Key is for one: select at most %d dead letters at a time, or send no key", n, opslog.MaxLetters))

@@ -118,8 +118,8 @@ func windowsOf(o *Table, info *delta.Info, operations *opslog.State) windows {
 	return all
 }
 
-// fill reads the rows whose timestamps are within the bounds of a window, for all windows, and adds their fingerprints
-// to memory. topicIDs says that the table has a column for topic ids.
+// fill adds to memory the fingerprints of the rows that belong to the windows. It reads the rows of all windows in one
+// scan. topicIDs says that the table has a column for topic ids.
 func (all windows) fill(ctx context.Context, o *Table, identifier *schema.Identifier, topicIDs bool, memory *idempotency.Memory) error {
 	q := scan.Query{Columns: append([][]string{identifier.Path()}, kafkaPaths...)}
 	if topicIDs {

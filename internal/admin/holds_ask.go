@@ -203,7 +203,7 @@ func (q *kafkaQueries) tooMany(cfg *config.Config, topic string, found *held) er
 	return nil
 }
 
-// tableRead is what reading one table gave.
+// tableRead is the result of reading one table: its snapshot and the hold of the whole table, or an error.
 type tableRead struct {
 	*Table
 	snapshot *connector.Snapshot

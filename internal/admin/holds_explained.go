@@ -6,9 +6,9 @@ import (
 	"sluice/reliability/hold"
 )
 
-// hides reports whether the hold cause explains the hold reason of the same partition, so that reports leave out
-// reason. For example, a member knows that the table it wrote was deleted; a command sees only the table and Kafka, and
-// takes this for lost positions.
+// hides reports whether a hold with the reason in cause explains another hold of the same partition, which has the
+// reason in reason. Reports leave out the explained hold. For example, a member knows that the table it wrote was
+// deleted; a command sees only the table and Kafka, and takes this for lost positions.
 func hides(cause, reason hold.Reason) bool {
 	if cause != hold.TableReplaced {
 		return false

@@ -29,7 +29,7 @@ const (
 	quotedError     = 300             // bytes of an error about a member that are shown
 )
 
-// MemberState is what is known of a registered member's own holds.
+// MemberState says whether the holds that only a registered member knows are shown and, if not, why.
 type MemberState string
 
 // The states of a member in a [HoldReport].
@@ -55,9 +55,9 @@ type registeredResult struct {
 	missed  []error
 }
 
-// requestRegistered requests the holds of all active members in the store of registrations. A member that does not
-// respond in time costs its own time alone, and the whole ends within the timeout. A response of a member has only what
-// the member itself knows, so no request leads to another one.
+// requestRegistered requests the holds of all active members in the store of registrations. It gives up a member that
+// does not respond within registeredTime, and ends within the time limit. A member reports only the holds that it knows
+// itself: it asks no other member.
 func requestRegistered(ctx context.Context, a *Access, within time.Duration, transport http.RoundTripper) *registeredResult {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -150,7 +150,7 @@ func requestRegisteredMember(ctx context.Context, m membership.Member, pipeline 
 }
 
 // registeredTransport returns the transport of requests to registered members. It uses no proxy, and connects to no
-// address of this machine or its link, also if a name resolves to one.
+// loopback or link-local address, also if a name resolves to one.
 func registeredTransport() http.RoundTripper {
 	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)

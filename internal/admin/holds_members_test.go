@@ -20,8 +20,8 @@ import (
 	"sluice/reliability/hold"
 )
 
-// machines are other machines by host:port. Each answers a request for /health once, and a request must not have
-// anything that is only for one member.
+// machines is an HTTP transport that answers for other machines, by host:port. It fails the test if a request is not a
+// plain GET of /health, or has a header, which could hold credentials.
 type machines struct {
 	*testing.T
 	answers map[string]answering
@@ -64,7 +64,7 @@ func says(status int, body string) answering {
 	return func(context.Context) (int, string, error) { return status, body, nil }
 }
 
-// never answers before the request ends.
+// never gives no answer: it returns an error when the request ends.
 func never(ctx context.Context) (int, string, error) {
 	<-ctx.Done()
 	return 0, "", ctx.Err()
@@ -81,8 +81,8 @@ func active(id, host string) membership.Member {
 
 const oneHold = `"holds":[{"topic":"orders","partition":3,"reason":"store_down","detail":"no route","since":"2026-01-31T08:00:00Z","offset":-1}]`
 
-// TestRequestEach: each member is asked once, without credentials, and no redirect is followed. What is no response of
-// that member is shown as such, and hides no hold of others.
+// TestRequestEach: each active member is asked once, without credentials, and no redirect is followed. If a response is
+// not a report of that member, the member is listed as failed, and the holds of the other members are still shown.
 func TestRequestEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machines{T: t, seen: map[string]int{}, answers: map[string]answering{
@@ -185,7 +185,8 @@ func TestRequestEach_Time(t *testing.T) {
 	})
 }
 
-// TestRequestEach_Budget: all members together may report a bounded number of holds.
+// TestRequestEach_Budget: if the reports of all members together exceed the memory for them, some members are left out,
+// with an error for each.
 func TestRequestEach_Budget(t *testing.T) {
 	m := &machines{T: t, seen: map[string]int{}, answers: map[string]answering{}}
 	one := `{"topic":"orders","reason":"flood","detail":"` + strings.Repeat("x", 1<<20) + `"}`
@@ -202,7 +203,8 @@ func TestRequestEach_Budget(t *testing.T) {
 	}
 }
 
-// TestRegisteredTransport: nothing on this machine gets a request, also if a name stands for it.
+// TestRegisteredTransport: requests to loopback addresses fail and do not arrive, also if a name resolves to such an
+// address or HTTP_PROXY names a proxy.
 func TestRegisteredTransport(t *testing.T) {
 	var got atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))

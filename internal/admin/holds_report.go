@@ -28,7 +28,7 @@ func (e *notAMemberError) Error() string {
 }
 
 // readReport requests the /health of a member, of at most limit bytes. It sends no credentials and follows no redirect.
-// The parts that it returns take from budget.
+// It subtracts the memory of the returned holds and dependencies from budget.
 func readReport(ctx context.Context, transport http.RoundTripper, url string, limit int64, budget *atomic.Int64) (*memberReport, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
@@ -66,8 +66,8 @@ var errBudget = errors.New("the members report more holds than one answer may ha
 // overhead is the memory of a hold or dependency beside its texts, in bytes.
 const overhead = 256
 
-// decodeReport reads a report without keeping the parts that have no holds: those of a member with thousands of
-// partitions are large.
+// decodeReport reads a report and keeps only the fields of memberReport. The other fields are large if a member has
+// thousands of partitions.
 func decodeReport(r io.Reader, budget *atomic.Int64) (*memberReport, error) {
 	d, report := json.NewDecoder(r), &memberReport{}
 	err := object(d, func(key string) error {
@@ -96,7 +96,8 @@ func decodeReport(r io.Reader, budget *atomic.Int64) (*memberReport, error) {
 	return report, err
 }
 
-// spend takes the memory of one element from the budget. It returns err if that is not nil.
+// spend subtracts the memory of one element with these texts from the budget. It returns errBudget if the budget is
+// used up. If err is not nil, it only returns err.
 func spend(budget *atomic.Int64, err error, texts ...string) error {
 	if err != nil {
 		return err

@@ -54,8 +54,8 @@ func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadlet
 	return o.find(ctx, s, scope)
 }
 
-// find reads the dead-letter topics in scope and returns the newest dead letter about the record of the search. It
-// returns an error of [fail.KindFound] if there is none.
+// find reads the dead-letter topics in scope and returns the newest dead letter about the record of the search. If
+// there is none, it returns an error, which has the kind [fail.KindFound].
 func (o *LetterSearch) find(ctx context.Context, s *letterReader, scope *letterScope) (*deadletter.Letter, []string, error) {
 	r := s.reader
 	var found *deadletter.Letter

@@ -51,7 +51,7 @@ type ListedLetter struct {
 	Letter      LetterPlace `json:"letter"`
 }
 
-// OfOthers reports whether another program wrote the dead letter, in words of its own.
+// OfOthers reports whether another program wrote the dead letter, so that it has no reason code of Sluice.
 func (l *ListedLetter) OfOthers() bool { return l.Reason == string(deadletter.Unspecified) }
 
 // LetterPlace has the coordinates of the newest copy of a dead letter.
@@ -115,7 +115,7 @@ func DeadLetters(ctx context.Context, a *Access, q LetterQuery) (*LetterList, er
 	return list, book.show(ctx, s, list, shown)
 }
 
-// selects reports whether a query without its states selects a dead letter.
+// selects reports whether the fields Since and Reason of the query select a dead letter. It ignores the other fields.
 func (q *LetterQuery) selects(l *deadletter.Letter) bool {
 	return !l.LastFailure.Before(q.Since) && (q.Reason == "" || string(l.Reason) == q.Reason)
 }
@@ -194,7 +194,8 @@ func (b *letterBook) list(scope *letterScope, o LetterQuery) (*LetterList, []let
 	return list, shown
 }
 
-// show lists dead letters with their facts, which it reads again from Kafka.
+// show adds dead letters to the list, with the data in the book and the data that it reads again from the dead-letter
+// topics or the letter tables. A dead letter that neither has any more is listed with the data in the book alone.
 func (b *letterBook) show(ctx context.Context, s *letterReader, list *LetterList, shown []letterRef) error {
 	type at struct {
 		idempotency.Coordinates
@@ -260,7 +261,7 @@ func (list *LetterList) note(format string, args ...any) {
 	list.Notes = append(list.Notes, fmt.Sprintf(format, args...))
 }
 
-// shown returns a dead letter with the facts that the book has.
+// shown returns a dead letter with the data in the book; [ListedLetter.add] adds the rest.
 func (b *letterBook) shown(ref letterRef) ListedLetter {
 	s, l := ref.of, ref.l
 	is, dead := b.verdict(l), b.dead[l.dead]
@@ -271,7 +272,7 @@ func (b *letterBook) shown(ref letterRef) ListedLetter {
 	}
 }
 
-// add adds the other facts about a dead letter. It copies texts, which share the memory of the fetch result.
+// add sets the fields that the book does not have. It copies texts, which share the memory of the fetch result.
 func (l *ListedLetter) add(of *deadletter.Letter) {
 	l.Class, l.Detail, l.Retries = of.Class.String(), strings.Clone(of.Detail), of.Retries
 	l.Member, l.Correlation, l.Batch = strings.Clone(of.Member), strings.Clone(of.Correlation), strings.Clone(of.Batch)

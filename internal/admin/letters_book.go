@@ -16,8 +16,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// letterBook has the dead letters of some dead-letter topics, without repeats. It keeps foundBytes of each, so a million
-// dead letters take 40 MiB. What else a command shows of a dead letter, it reads again from Kafka.
+// letterBook has the dead letters of some dead-letter topics, without repeats. It keeps foundBytes of each, so a
+// million dead letters take 40 MiB. A command that shows more of a dead letter reads it again.
 type letterBook struct {
 	sources  map[idempotency.Partition]*sourceLetters
 	dead     []connector.Partition // partitions of dead-letter topics, in the order in which they were read
@@ -39,7 +39,8 @@ type sourceLetters struct {
 	next    int64         // position of the partition in its table; judge sets it
 }
 
-// foundLetter is the entry of a dead letter. It stands for all copies, and has the facts of the newest.
+// foundLetter is the entry of a dead letter in a book. All copies of a dead letter share one entry, which has the data
+// of the newest copy.
 type foundLetter struct {
 	record  int64  // offset of the record
 	offset  int64  // of the newest copy
@@ -74,7 +75,8 @@ type interned[T comparable] struct {
 	at  map[T]uint32
 }
 
-// index returns the index of a value. A new one is kept as own returns it.
+// index returns the index of a value. If the value is new, it stores the result of own, a copy that does not share the
+// memory of a fetch result.
 func (i *interned[T]) index(v T, own func(T) T) uint32 {
 	if at, ok := i.at[v]; ok {
 		return at
@@ -128,7 +130,8 @@ func (b *letterBook) grow(s *sourceLetters) {
 	}
 }
 
-// take accounts for memory of which a part is free again at once.
+// take subtracts bytes from the free memory, and marks the book as full if these are too many. Then it adds back to the
+// free memory, because that part was only needed for a moment.
 func (b *letterBook) take(bytes, back int64) {
 	b.free -= bytes
 	b.full = b.full || b.bounded && b.free < 0
@@ -258,7 +261,7 @@ func (f *firstLetters) add(r letterRef) {
 	}
 }
 
-// sorted returns the first ones in their order.
+// sorted sorts the kept dead letters, drops all but the first n, and returns them.
 func (f *firstLetters) sorted() []letterRef {
 	slices.SortFunc(f.kept, f.order)
 	if f.n > 0 && len(f.kept) > f.n {

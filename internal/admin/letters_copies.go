@@ -21,8 +21,8 @@ type LetterAt struct {
 
 func (p LetterPlace) String() string { return fmt.Sprintf("%s:%d@%d", p.Topic, p.Partition, p.Offset) }
 
-// LettersAt returns the dead letters that have an offset in a dead-letter topic: of one partition, or at most one of each
-// partition if it is negative. The search names the dead-letter topic. It returns [ErrNoLetter] if there are none.
+// LettersAt returns the dead letters at the offset o.Offset of the dead-letter topic o.Topic: the one in o.Partition,
+// or one in each partition that has one if o.Partition is negative. It returns [ErrNoLetter] if there are none.
 func LettersAt(ctx context.Context, a *Access, o LetterSearch) (found []LetterAt, err error) {
 	scope, err := letterScopeOf(ctx, a, o.Topic)
 	if err != nil {

@@ -100,9 +100,9 @@ func planLetters(ctx context.Context, a *Access, q LetterSelection, k letterDeci
 	return d.decide(ctx, a)
 }
 
-// withdrawAfter is the age from which an open intent of a replay counts as abandoned, so that it can be withdrawn. The
-// commit of a running replay takes seconds. If the replay still runs, its commit fails once, and the replay tries
-// again.
+// withdrawAfter is the age from which a replay counts as abandoned if the operations log has its intent and no outcome;
+// then it can be withdrawn. The commit of a running replay takes seconds. If the replay still runs, its commit fails
+// once, and the replay tries again.
 const withdrawAfter = time.Minute
 
 // withdrawable returns an error if one of the dead letters is part of a replay that probably still runs.

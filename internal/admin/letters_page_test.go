@@ -65,7 +65,8 @@ func TestLetterList_Pages(t *testing.T) {
 	}
 }
 
-// TestRecord_KeyOfSeveralEntries: a decision with a key is one entry, or it is refused before any is written.
+// TestRecord_KeyOfSeveralEntries: if a decision with an Idempotency-Key takes several entries, Record refuses it and
+// writes none.
 func TestRecord_KeyOfSeveralEntries(t *testing.T) {
 	written := &Decision{bodies: []opslog.Body{opslog.Discard{}, opslog.Discard{}}}
 	_, err := Record(t.Context(), nil, written, By{Operator: "ada", Reason: "r", Once: opslog.Once{Key: "k", Request: "r"}})
@@ -74,7 +75,8 @@ func TestRecord_KeyOfSeveralEntries(t *testing.T) {
 	}
 }
 
-// TestLetterBook_Bound counts the memory of dead letters. Copies take none.
+// TestLetterBook_Bound: copies of one dead letter take no memory. A book is full once the entries of different dead
+// letters reach its bound.
 func TestLetterBook_Bound(t *testing.T) {
 	const bound = 4000
 	book := newLetterBook(bound)
@@ -155,7 +157,7 @@ func TestLetterBook_EqualsMap(t *testing.T) {
 	}
 }
 
-// TestFirstLetters compares the first ones with those of a sorted list.
+// TestFirstLetters: firstLetters keeps the first n of many dead letters, as a sort of all of them would.
 func TestFirstLetters(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	of := &sourceLetters{letters: make([]foundLetter, 10_000)}
@@ -178,8 +180,8 @@ func TestFirstLetters(t *testing.T) {
 	}
 }
 
-// TestChosenLetters_Entries divides very many dead letters into entries of the operations log: each is in one of them,
-// and no entry has more than it may have.
+// TestChosenLetters_Entries: if very many dead letters are divided into entries of the operations log, each is in one
+// entry, and no entry has more than opslog.MaxLetters.
 func TestChosenLetters_Entries(t *testing.T) {
 	c := &chosenLetters{letterBook: newLetterBook(0)}
 	want, n := map[idempotency.Partition][]int64{}, 0

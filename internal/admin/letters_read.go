@@ -68,8 +68,8 @@ func (b *letterBook) parse(p connector.Partition, offset int64, l *deadletter.Le
 }
 
 // read calls do with the newest copies of some dead letters, in the order in which they are in the dead-letter topics:
-// those of one source partition come in the order of their offsets. It leaves out those that retention has deleted since
-// the book was read. offset is the one in the dead-letter topic. The letter is valid until do returns.
+// those of one source partition come in the order of their offsets. It leaves out those that neither the topic nor the
+// letter table has any more. offset is the one in the dead-letter topic. The letter is valid until do returns.
 func (b *letterBook) read(ctx context.Context, s *letterReader, letters iter.Seq[letterRef], do func(l *deadletter.Letter, offset int64) error) error {
 	at := make([][]int64, len(b.dead))
 	for ref := range letters {

@@ -47,7 +47,7 @@ func (q *LetterSelection) selects(l *deadletter.Letter) bool {
 	return q.LetterQuery.selects(l) && (q.Until.IsZero() || l.LastFailure.Before(q.Until))
 }
 
-// chosenLetters are selected dead letters with the states that an action accepts.
+// chosenLetters has those of the selected dead letters that are in a state which the action accepts.
 type chosenLetters struct {
 	*letterBook
 	n         int
@@ -56,8 +56,8 @@ type chosenLetters struct {
 }
 
 // choose reads the selected dead letters with their states, and returns those in an accepted state. If the selection
-// names records, it refuses a record without a dead letter, and one whose dead letter is in another state. A dead
-// letter in the state already, which the action itself would set, is only left out.
+// names records, choose returns an error if one of them has no dead letter, or a dead letter in another state. Only the
+// state in already, which the action would set, causes no error: such a dead letter is left out.
 func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reader, already LetterState, accepted ...LetterState) (*chosenLetters, error) {
 	scope, err := q.scope(ctx, a)
 	if err != nil {
@@ -101,8 +101,8 @@ func (q *LetterSelection) choose(ctx context.Context, a *Access, r *lookup.Reade
 	return c, nil
 }
 
-// checkNamed returns an error if a record that the selection names has no dead letter, or one in a state that is neither
-// accepted nor already the one that the action would set.
+// checkNamed checks the records that the selection names. It returns an error if one has no dead letter, or if its dead
+// letter is in a state that is neither accepted nor the one in already.
 func (q *LetterSelection) checkNamed(b *letterBook, already LetterState, accepted []LetterState, accepts func(LetterState) bool) error {
 	if len(q.Records) == 0 {
 		return nil

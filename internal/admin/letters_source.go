@@ -21,8 +21,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// eachLetter gets the dead letters of a partition of a dead-letter topic, by their own offset. If the record there is no
-// dead letter, l is nil and notOne says why. The letter is valid until the call returns.
+// eachLetter is called for each record of a partition of a dead-letter topic; offset is the offset of that record. If
+// the record is no dead letter, l is nil and notOne says why. The letter is valid until the call returns.
 type eachLetter func(offset int64, l *deadletter.Letter, notOne error) error
 
 // letterSource holds records of dead-letter topics.
@@ -32,7 +32,7 @@ type letterSource interface {
 	letters(ctx context.Context, p connector.Partition, from, next int64, each eachLetter) error
 }
 
-// topicLetters is the source of what Kafka still has. It calls each in the order of the offsets.
+// topicLetters reads dead letters from a dead-letter topic, in the order of their offsets.
 type topicLetters struct{ r *lookup.Reader }
 
 func (s topicLetters) letters(ctx context.Context, p connector.Partition, from, next int64, each eachLetter) error {
@@ -48,7 +48,7 @@ func (s topicLetters) letters(ctx context.Context, p connector.Partition, from, 
 	}, func(int64) error { return nil })
 }
 
-// archivedLetters is the source of what a letter table has. It calls each in the order of the table's files.
+// archivedLetters reads dead letters from a letter table, in the order of the table's files.
 type archivedLetters struct {
 	pipeline string
 	store    objstore.Store
@@ -120,8 +120,9 @@ func (s *letterReader) close() {
 	}
 }
 
-// each calls each for every record of [from, next) of a partition of a dead-letter topic, first for those that retention
-// has deleted. Records that it deletes during the read come from the letter table, too, mostly as the last.
+// each calls the function each for every record of [from, next) of a partition of a dead-letter topic. The records that
+// retention has deleted come first, from the letter table. Records that it deletes during the read also come from the
+// letter table, after other records.
 func (s *letterReader) each(ctx context.Context, p connector.Partition, from, next int64, each eachLetter) error {
 	defer s.reader.Log.Forget(p)
 	bounds, err := s.reader.Bounds(p)
@@ -177,7 +178,8 @@ func (s *letterReader) each(ctx context.Context, p connector.Partition, from, ne
 	return fill()
 }
 
-// maxGaps is the number of gaps in a topic after which its bounds are requested.
+// maxGaps is how many gaps between offsets [letterReader.each] collects before it asks which of them retention has
+// deleted, and reads those from the letter table.
 const maxGaps = 1000
 
 func kafkaFailed(p connector.Partition, err error) error {
@@ -232,7 +234,7 @@ func (s *letterReader) at(ctx context.Context, p connector.Partition, sorted []i
 	return s.expiredAt(ctx, p, skipped[:gone], each)
 }
 
-// expiredAt is expired for some offsets, which are sorted.
+// expiredAt is [letterReader.expired] for some offsets, in ascending order, instead of a range.
 func (s *letterReader) expiredAt(ctx context.Context, p connector.Partition, sorted []int64, each eachLetter) error {
 	if len(sorted) == 0 {
 		return nil
@@ -314,5 +316,5 @@ func (s *letterReader) note(format string, args ...any) {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
 
-// toEnd is the end of each partition.
+// toEnd as the end of a range means the end of the partition.
 const toEnd = math.MaxInt64

@@ -47,7 +47,8 @@ func (s *memoryLetters) letters(_ context.Context, p connector.Partition, from, 
 	return nil
 }
 
-// letterAt returns dead letter number i of a test. Its record differs in each byte that could be mistaken.
+// letterAt returns dead letter number i of a test. Among the keys, values and headers are absent, empty and binary
+// ones, which a source could confuse.
 func letterAt(i int) *deadletter.Letter {
 	at := time.Date(2026, 3, 1, 12, 0, i, 123_456_000, time.UTC)
 	l := &deadletter.Letter{
@@ -242,7 +243,8 @@ func TestLetterReader_At(t *testing.T) {
 	}
 }
 
-// movingStart is a topicLetters whose log start moves during a read: the records from moves on below start are gone by then.
+// movingStart is a letterSource like topicLetters. Once the records before the offset moves were read, it calls move,
+// and then continues at start: retention has deleted the records between the two.
 type movingStart struct {
 	letterSource
 	moves, start int64

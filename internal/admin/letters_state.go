@@ -81,8 +81,9 @@ func (b *letterBook) judge(ctx context.Context, cfg *config.Config, r *lookup.Re
 	return nil
 }
 
-// judgeTopic sets the states of the dead letters about one topic. It fetches the log bounds after it has read the table
-// and the dead letters: so each of their records was produced before, and one after the end was lost.
+// judgeTopic sets the states of the dead letters about one topic. It fetches the log bounds last, after the table and
+// the dead letters were read. So all records of the dead letters were produced before, and one at or after the end of
+// its log was lost.
 func (b *letterBook) judgeTopic(ctx context.Context, cfg *config.Config, r *lookup.Reader, topic string, sources []*sourceLetters, decisions *opslog.State) error {
 	tables, end, err := openAll(ctx, cfg, []string{topic})
 	if err != nil {

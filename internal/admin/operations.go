@@ -89,8 +89,8 @@ func failedOperation(e opslog.Entry, err error) error {
 	return fail.Dependency(err)
 }
 
-// append writes an operation if pre accepts the state of the log. Its errors have a kind, except for an error of pre:
-// the caller must use the error that pre returned, without the kind.
+// append writes an operation if pre accepts the state of the log. The returned error has a kind. If pre refused the
+// operation, this kind is wrong: the caller then uses the error that pre returned.
 func (o *operationsLog) append(ctx context.Context, by By, body opslog.Body, pre func(*opslog.State) error) (opslog.Entry, error) {
 	if err := o.exclusive(ctx); err != nil {
 		return opslog.Entry{}, err

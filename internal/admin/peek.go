@@ -51,8 +51,9 @@ func shownBytes(b []byte) (text *string, encoding string) {
 	return new(base64.StdEncoding.EncodeToString(b)), "base64"
 }
 
-// Peek returns the record at an offset of a partition. Its Problem says why the record cannot become a row, "" if it can.
-// If there is no such record, or it cannot be read, the error is of [fail.KindFound].
+// Peek returns the record at an offset of a partition. Its Problem says why the record cannot become a row, "" if it
+// can. The error has the kind [fail.KindFound] if there is no such record, or if a member would be held there because
+// it cannot read the record.
 func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*PeekedRecord, error) {
 	cfg := a.Config
 	if _, meant, _ := cfg.Route(place.Topic); !meant {
@@ -100,7 +101,7 @@ func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*P
 	return shown, nil
 }
 
-// recordOf returns the record at an offset.
+// recordOf returns the committed record at an offset. It returns an error of [fail.KindFound] if there is none.
 func (q *kafkaQueries) recordOf(l *inspection, id int32, offset int64) (*connector.Record, error) {
 	p, ok := l.partition(id)
 	if !ok {

@@ -33,7 +33,8 @@ type ReplayQuery struct {
 	LetterSelection
 	// Value, unless nil, replaces the value of the one selected record. The dead letter keeps the old value.
 	Value []byte
-	// Mode is how rows are made: by a commit of the replay, or through the topic.
+	// Mode says how rows are made: directly, by a commit of the replay, or through the topic: the replay produces the
+	// records to their topic again, and members make the rows.
 	Mode opslog.ReplayMode
 	// Rate is the largest number of dead letters per second, 0 for no limit.
 	Rate float64
@@ -54,7 +55,7 @@ type ReplayPlan struct {
 	chosen *chosenLetters
 }
 
-// ReplayOutcome counts the dead letters with one reason and one expected outcome.
+// ReplayOutcome counts the dead letters of one topic with one reason, by what a replay would make of them.
 type ReplayOutcome struct {
 	Topic   string `json:"topic"`
 	Reason  string `json:"reason"`
@@ -100,7 +101,8 @@ func PlanReplay(ctx context.Context, a *Access, q ReplayQuery) (*ReplayPlan, err
 	return p, p.rehearse(ctx, a, r)
 }
 
-// originKeys returns the keys that sign the records of a replay through the topic; none for a direct one.
+// originKeys returns the keys with which a replay through the topic signs the records that it produces. For a direct
+// replay it returns none.
 func originKeys(a *Access, mode opslog.ReplayMode) (origin.Keys, error) {
 	if mode == opslog.Direct {
 		return origin.Keys{}, nil
@@ -218,8 +220,8 @@ func newRehearsal(ctx context.Context, a *Access, tables []*Table, topic string)
 	return r, nil
 }
 
-// tryRow reports whether a record becomes a row, or why it cannot. Without a row and an error, the topic makes no rows
-// of such records.
+// tryRow reports whether a record becomes a row; err says why it cannot. If row is false and err is nil, the topic
+// makes no rows of such records.
 func (h *rehearsal) tryRow(r *replay.Record) (row bool, err error) {
 	row, err = h.topic.TryRow(h.builder, r)
 	if h.builder.Rows() >= 1000 || errors.Is(err, connector.ErrChunkFull) {
@@ -289,11 +291,11 @@ type ReplayProgress struct {
 }
 
 const (
-	// How long a commit that has begun may take after its replay was interrupted. Without its outcome, the dead letters
-	// would be undecided until a later replay finds it.
+	// finishCommit is how long a commit that has begun may still take after its replay was interrupted. If the outcome
+	// of the commit were not known, its dead letters would be undecided until a later replay finds the outcome.
 	finishCommit = 5 * time.Second
 
-	// The bounds of one commit of a replay, in records and in bytes.
+	// maxReplayRecords and maxReplayBytes bound one commit of a replay.
 	maxReplayRecords = 5_000
 	maxReplayBytes   = 16 << 20
 )

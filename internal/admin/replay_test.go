@@ -58,7 +58,8 @@ func TestReplay_Interrupted(t *testing.T) {
 	l.Has("orders", map[string][]int64{"orders:0": {0, 1, 2, 4}})
 }
 
-// TestOutlast: the work of an interrupted replay has five seconds to end.
+// TestOutlast: the context of outlast ends finishCommit after its parent ended, with the cause of the parent. It ends
+// at once if the caller calls end.
 func TestOutlast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithCancelCause(t.Context())

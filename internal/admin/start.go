@@ -145,8 +145,8 @@ func (p *MovePlan) acceptsAll(l *inspection, names []string) error {
 }
 
 // start adds to the plan where each chosen partition begins: at the offset that start means or, with keep, at its
-// present position. With keep, a partition without a position gets only a note, if the table has rows of it or the
-// topic has other positions. Otherwise start refuses the plan.
+// present position. With keep, a partition without a position gets only a note if the table has rows of it, or if other
+// partitions of the topic have positions. Otherwise start returns an error for it.
 func (p *MovePlan) start(view *topicsView, l *inspection, chosen []connector.Partition, start connector.Start, keep bool) error {
 	bounds := map[connector.Partition]connector.Bounds{}
 	for _, of := range chosen {

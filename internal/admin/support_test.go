@@ -18,7 +18,7 @@ func newLake(t *testing.T, sections string) *lake {
 	return &lake{*laketest.New(t, sections)}
 }
 
-// run runs a member until it is current.
+// run runs a member until its tables have all records of the topics.
 func (l *lake) run() {
 	l.T.Helper()
 	m, err := app.New(l.T.Context(), laketest.Load(l.T, l.Config), app.Options{UntilCurrent: true}, l.Logger)

@@ -10,9 +10,9 @@ import (
 	"sluice/sink/opslog"
 )
 
-// ParseTargets parses TOPIC and TOPIC:PARTITION texts; without texts it returns the whole pipeline. Without anyTopic it
-// refuses topics that the configuration does not cover; a resume accepts them, because a pause outlives its entry in
-// the configuration. The errors have [fail.KindUsage].
+// ParseTargets parses TOPIC and TOPIC:PARTITION texts; without texts it returns the whole pipeline. Unless anyTopic is
+// set, it refuses topics that the configuration does not cover. A resume sets anyTopic, because a topic stays paused
+// after it was removed from the configuration. The errors have [fail.KindUsage].
 func ParseTargets(cfg *config.Config, texts []string, anyTopic bool) (targets []opslog.Target, err error) {
 	if len(texts) == 0 {
 		return []opslog.Target{opslog.All()}, nil

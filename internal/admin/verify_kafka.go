@@ -85,7 +85,8 @@ func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition
 	}
 	c := newTopicCheck(rows, bounds.LogStart)
 	c.nulls = nulls
-	// A row at or after the last stable offset has no committed record; the last call of pass finds such a row.
+	// If a row is at or after the last stable offset, no committed record exists for it: the last call of pass counts
+	// such rows.
 	for at := bounds.LogStart; at < min(position, bounds.LastStable); {
 		f, err := r.Fetch(ctx, p, at)
 		// Retention has deleted these records during the comparison.

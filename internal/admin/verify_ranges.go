@@ -287,11 +287,11 @@ func (r *rowCheck) addRow(id string, offset int64) {
 	of.add(offset)
 }
 
-// only reports whether all commits are of one topic id: then rows without an id have it, too.
+// only reports whether all commits are of this one topic id: then rows without an id have it, too.
 func (r *rowCheck) only(id string) bool { return len(r.ids) == 1 && r.ids[id] != nil }
 
-// of returns the check of the rows of a topic id. It is the one of all rows if they are checked together, and nil if
-// some rows may be of this id or of another one.
+// of returns the check of the rows of a topic id. If the rows of all ids are checked together, it returns r. If some
+// rows have no topic id and may be of this id or of another one, it returns nil.
 func (r *rowCheck) of(id string) *rowCheck {
 	switch {
 	case r.byID == nil || r.only(id):
@@ -304,7 +304,8 @@ func (r *rowCheck) of(id string) *rowCheck {
 	return r.byID[id]
 }
 
-// rowsOf returns the number of rows of a topic id, or of all rows if some may be of this id or of another one.
+// rowsOf returns the number of rows of a topic id. If some rows may be of this id or of another one, it returns the
+// number of all rows.
 func (r *rowCheck) rowsOf(id string) int64 {
 	if of := r.of(id); of != nil {
 		return of.rows
@@ -341,8 +342,8 @@ func (r *rowCheck) again(offset int64) bool {
 }
 
 // findings returns the contradictions between rows and commits. If altered is set, other programs changed the table, so
-// missing rows are no contradiction. Each chain, of which there are several for two pipelines or a topic that was
-// created again and whose rows have no topic id, may have one row of an offset.
+// missing rows are no contradiction. If rows are checked against several chains, of two pipelines or of a topic that
+// was created again, repeated offsets are no contradiction either.
 func (r *rowCheck) findings(at source, altered bool) []VerifyFinding {
 	var all []VerifyFinding
 	find := func(kind, format string, args ...any) {

@@ -148,8 +148,8 @@ func TestRowCheck(t *testing.T) {
 	}
 }
 
-// TestTwoChains: two pipelines may each have a row of the same offset. More rows than both have committed are a
-// finding.
+// TestTwoChains: two pipelines may each have a row of the same offset. A row at an offset that neither has committed is
+// a finding.
 func TestTwoChains(t *testing.T) {
 	r := rowCheck{chains: []*covered{followRanges(t, "0 -1 0 0\n1 0 3 3"), followRanges(t, "4 -1 2 0\n5 2 5 3")}}
 	for _, o := range []int64{0, 1, 2, 2, 3, 4} {
@@ -196,7 +196,7 @@ func TestTopicIDs(t *testing.T) {
 	if r := of("A0 A1 -1 B0"); r.of("A") != nil || r.rowsOf("A") != 4 {
 		t.Error("a row without a topic id may be of either topic")
 	}
-	// With one topic id, rows from before the table had the column are of this id.
+	// If all commits are of one topic id, rows without an id count as rows of this id: so offset 0 is a duplicate.
 	r := &rowCheck{chains: []*covered{first}, ids: map[string][]*covered{"A": {first}}}
 	for _, id := range []string{"", "A", "A", ""} {
 		r.addRow(id, r.rows%3)
@@ -204,7 +204,8 @@ func TestTopicIDs(t *testing.T) {
 	if d := cmp.Diff([]string{"duplicate: orders:3: 1 rows repeat an offset, the first one 0"}, texts(r.findings(source{"orders", 3}, false))); d != "" || r.of("A") != r {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	// The log no longer has the commits of the earlier topic, only its position.
+	// If the log has the position of the earlier topic, but no longer its commits, the rows of that topic are no
+	// finding.
 	r = &rowCheck{chains: []*covered{second}, ids: map[string][]*covered{"A": {{next: 3}}, "B": {second}}}
 	for _, row := range []string{"A0", "A2", "B0", "B1"} {
 		r.addRow(row[:1], int64(row[1]-'0'))

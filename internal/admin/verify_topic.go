@@ -117,8 +117,8 @@ func (c *topicCheck) letter(offset int64) bool {
 	return false
 }
 
-// deleted removes lost records from the findings, at most as many as rows, because other programs deleted that many
-// rows. It returns how many it removed.
+// deleted removes lost records from the findings, because other programs deleted this number of rows. It returns how
+// many it removed, which is at most rows.
 func (c *topicCheck) deleted(rows int64) int64 {
 	n := min(c.lost, max(rows, 0))
 	c.lost -= n
@@ -126,7 +126,8 @@ func (c *topicCheck) deleted(rows int64) int64 {
 	return n
 }
 
-// findings returns the contradictions between rows and topic. In a compacted topic rows may outlive their records.
+// findings returns the contradictions between rows and topic. If the topic is compacted, a row without a record is no
+// contradiction.
 func (c *topicCheck) findings(at source, compacted bool) []VerifyFinding {
 	var all []VerifyFinding
 	dropped := int64(0)

@@ -37,7 +37,7 @@ func (b scope) targets(s *Server, anyTopic bool) ([]opslog.Target, error) {
 	return admin.ParseTargets(s.config, b.Targets, anyTopic)
 }
 
-// plan is the Plan function of a decision.
+// plan plans a decision with a function of package admin, such as [admin.PlanPause].
 type plan func(ctx context.Context, a *admin.Access) (*admin.Decision, error)
 
 func (s *Server) pause(r *request) (answer, error)   { return s.pausing(r, false, admin.PlanPause) }

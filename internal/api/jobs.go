@@ -149,7 +149,8 @@ func (js *jobs) withKey(once opslog.Once) (*job, error) {
 	return nil, nil
 }
 
-// keyed reports whether start would return a job with the key. The error is that of another request with the same key.
+// keyed reports whether start would return an existing job for the key. It returns an error if the key belongs to
+// another request.
 func (js *jobs) keyed(once opslog.Once) (bool, error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -157,7 +158,7 @@ func (js *jobs) keyed(once opslog.Once) (bool, error) {
 	return j != nil, err
 }
 
-// end ends a job that ran with ctx.
+// end records that a job has ended, and logs it. err is the result of its work, ctx the context with which it ran.
 func (js *jobs) end(ctx context.Context, j *job, err error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -205,7 +206,8 @@ func (js *jobs) progressed(j *job, p admin.ReplayProgress) {
 	j.commits, j.view.jobProgress = len(p.Result.Commits), next
 }
 
-// addCommits returns the tables with further commits.
+// addCommits returns a copy of tables to which commits are added: each table once, with its newest version and the sum
+// of its rows.
 func addCommits(tables, commits []admin.ReplayCommit) []admin.ReplayCommit {
 	tables = slices.Clone(tables)
 	for _, c := range commits {
@@ -254,7 +256,7 @@ type numberedJob struct {
 	jobView
 }
 
-// find returns the job with an id.
+// find returns the job with an id. The error is a problem, not_found, if this member does not know such a job.
 func (js *jobs) find(id string) (*job, error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -298,7 +300,7 @@ type jobAnswer struct {
 	Entry *admin.RecordedEntry `json:"entry"`
 }
 
-// answerJob answers with a job: 202 and its location while it is running.
+// answerJob answers with a job and its location. The status is 202 while the job is running, then 200.
 func answerJob(v jobView, dryRun bool) (answer, error) {
 	a, err := jsonAnswer(jobAnswer{DryRun: dryRun, Job: &v})
 	a.header = map[string]string{"Location": prefix + "jobs/" + v.ID}

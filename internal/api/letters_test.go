@@ -15,7 +15,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// newLetters returns a world with dead letters of orders:0@1 to orders:0@5, of orders:1@1, and a good record before them.
+// newLetters returns a world with dead letters about orders:0@1 to orders:0@5 and orders:1@1. All records of orders
+// have rows, so these dead letters are void.
 func newLetters(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, "topics: {orders: {bad_records: dead_letter}, users: {}}", withTokens)
@@ -35,7 +36,8 @@ func newLetters(t *testing.T) *world {
 	return w
 }
 
-// TestDeadLetters_Pages walks the list in pages, in the order of records. Counts are those of all pages.
+// TestDeadLetters_Pages: the pages together list each dead letter once, in the order of records. Each page has the
+// counts of all pages. Wrong parameters are refused.
 func TestDeadLetters_Pages(t *testing.T) {
 	w := newLetters(t)
 	var got []string
@@ -90,7 +92,8 @@ func TestDeadLetters_Memory(t *testing.T) {
 	}
 }
 
-// TestDeadLetter shows a dead letter by both of its coordinates. The log names the reader.
+// TestDeadLetter: a request can name a dead letter by the coordinates of its record or by its own. The response has the
+// content of the record, and the log names the reader.
 func TestDeadLetter(t *testing.T) {
 	w := newLetters(t)
 	show := func(path string) reply {
@@ -123,7 +126,8 @@ func TestDeadLetter(t *testing.T) {
 	}
 }
 
-// TestDeadLetters_Decisions covers what the table of routes cannot: what is refused, and what changes nothing.
+// TestDeadLetters_Decisions: a wrong selection of dead letters is refused with the right code. A decision that is
+// already in force succeeds and writes no entry.
 func TestDeadLetters_Decisions(t *testing.T) {
 	w := newMatrix(t)
 	send := func(action, body string) reply {
@@ -166,7 +170,8 @@ func TestDeadLetters_Decisions(t *testing.T) {
 	}
 }
 
-// TestDeadLetters_DiscardAt discards a dead letter by its own offset, which several partitions may have.
+// TestDeadLetters_DiscardAt: DELETE of an offset in a dead-letter topic discards the dead letter there, if only one
+// partition has one. Wrong requests are refused and write no entry.
 func TestDeadLetters_DiscardAt(t *testing.T) {
 	w := newMatrix(t)
 	first := w.send(try{method: http.MethodGet, path: prefix + "deadletters?topic=users", token: "viewer"})
@@ -198,7 +203,8 @@ func TestDeadLetters_DiscardAt(t *testing.T) {
 	}
 }
 
-// TestDeadLetters_Ambiguous lists the dead letters that an offset may mean.
+// TestDeadLetters_Ambiguous: if several partitions have a dead letter at the offset, the request is refused with 409
+// and the response lists these dead letters.
 func TestDeadLetters_Ambiguous(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {bad_records: dead_letter}}", withTokens)
 	w.Create("orders", 2)

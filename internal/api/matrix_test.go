@@ -169,8 +169,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// refused sends variants of a good request that the API must refuse, and fails the test if one is accepted or has an
-// effect.
+// refused sends variants of a good request, such as one without a token. Each must be refused with the right code and
+// have no effect.
 func (w *world) refused(good try, row row, role tokens.Role) {
 	w.T.Helper()
 	state := func() string {
@@ -237,7 +237,7 @@ func withoutReason(r try) try {
 	return r
 }
 
-// dryRun returns a change as a dry run without a reason.
+// dryRun returns the same change as a dry run. It leaves out the reason, which a dry run does not need.
 func dryRun(r try) try {
 	r = withoutReason(r)
 	if r.body == "" {
@@ -256,7 +256,8 @@ func forOtherReason(r try) try {
 	return r
 }
 
-// accepted sends a request with the role that it needs: as a dry run, as it is, and repeated.
+// accepted sends a request with the role that it needs, which must succeed. As a dry run it must have no effect;
+// repeated with its Idempotency-Key it must have no second effect and get the same entry.
 func (w *world) accepted(good try, row row, role tokens.Role) {
 	w.T.Helper()
 	status := max(row.status, http.StatusOK)
@@ -310,7 +311,8 @@ func (w *world) accepted(good try, row row, role tokens.Role) {
 	}
 }
 
-// acceptedJob sends a request that starts a job: as a dry run, as it is, and repeated.
+// acceptedJob sends a request that starts a job, which must succeed. As a dry run it must write no entry; repeated with
+// its Idempotency-Key it must get the same job.
 func (w *world) acceptedJob(good try, role tokens.Role) {
 	w.T.Helper()
 	good.token = role.String()

@@ -43,7 +43,8 @@ func (s *Server) profiles(*request) (answer, error) {
 	}{profileNames()})
 }
 
-// profile takes a profile as a file for go tool pprof or go tool trace, or as text with debug.
+// profile takes the named profile and answers with a file for go tool pprof or, for the profile trace, for go tool
+// trace. With the parameter debug above 0 it answers with text instead. CPU profile and trace ignore debug.
 func (s *Server) profile(r *request) (answer, error) {
 	name := r.PathValue("profile")
 	seconds, err := r.number("seconds", defaultProfile, 1, longestProfile)
@@ -82,7 +83,8 @@ func (s *Server) profile(r *request) (answer, error) {
 	return answer{body: file.Bytes(), media: media}, nil
 }
 
-// record calls start, waits for some seconds or until ctx ends, and calls stop.
+// record calls start, waits for so many seconds, and calls stop. It returns an error if start fails, or if ctx ends
+// before the time is over.
 func record(ctx context.Context, seconds int, start func() error, stop func()) error {
 	if err := start(); err != nil {
 		return newProblem(codeRefused, "the profile cannot be taken now: %v", err)
@@ -94,8 +96,8 @@ func record(ctx context.Context, seconds int, start func() error, stop func()) e
 	return nil
 }
 
-// number returns an integer parameter of the query, value if the parameter is missing. A number outside of [low, high]
-// is a problem.
+// number returns the value of an integer parameter of the query. If the parameter is missing, it returns the argument
+// value. If the number is outside of [low, high], or the text is no number, the error is a problem.
 func (r *request) number(name string, value, low, high int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -11,7 +11,8 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// access returns access for one request; the caller closes it.
+// access returns what package admin needs to reach Kafka, the store and the configuration, for one request. The caller
+// closes it.
 func (s *Server) access(readOnly bool) *admin.Access {
 	return &admin.Access{Config: s.config, Version: s.Version, ReadOnly: readOnly, LetterBytes: letterBytes}
 }
@@ -29,7 +30,8 @@ func (s *Server) flushes(r *request) (answer, error) {
 	}{s.Member, page, next})
 }
 
-// topic returns the topic to which a list is limited, "" for all.
+// topic returns the parameter topic, which limits a list to one topic; "" if the list is to have all topics. It
+// returns a problem if the configuration does not cover the topic.
 func (s *Server) topic(r *request) (string, error) {
 	topic := r.URL.Query().Get("topic")
 	if topic == "" {
@@ -77,7 +79,8 @@ func (s *Server) holds(r *request) (answer, error) {
 	}
 	a := s.access(true)
 	defer a.Close()
-	// Holds gives Kafka and the store half of Within each, so that one that does not respond hides no other.
+	// Holds waits for Kafka for half of the time Within, and for the store for the other half. So if one of them does not
+	// respond, the holds that the other one shows are still found.
 	found := admin.Holds(r.Context(), a, admin.HoldQuery{Topic: topic, Within: s.within * 2 / 3})
 	page, next, err := pageOf(r, found.Holds, func(h *admin.Hold) string { return placeKey(h.Topic, h.Partition, string(h.Reason)) })
 	if err != nil {

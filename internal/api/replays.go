@@ -11,8 +11,8 @@ import (
 	"sluice/sink/opslog"
 )
 
-// A job keeps the first shownRecords records of its request, and refuses texts that are longer than longestText. So the
-// jobs that a member remembers take little memory.
+// These bounds keep the jobs that a member remembers small. A job keeps only the first shownRecords records of its
+// request. A request whose code or topic_id has more than longestText bytes is refused.
 const (
 	shownRecords = 10
 	longestText  = 1000
@@ -27,7 +27,9 @@ type replaySelection struct {
 	Count   int      `json:"record_count,omitempty"`
 	Topic   string   `json:"topic,omitempty"`
 	TopicID string   `json:"topic_id,omitempty"`
-	// Partition and Offset, with Topic, name one dead letter: by its record, or by its own place in a dead-letter topic.
+	// Partition and Offset together with Topic name one dead letter. If Topic is a dead-letter topic, they are the place
+	// of the dead letter in it, and Partition may be nil; otherwise they are the place of its record in Topic. Both are
+	// nil if the replay selects in another way.
 	Partition *int32   `json:"partition,omitempty"`
 	Offset    *int64   `json:"offset,omitempty"`
 	Code      string   `json:"code,omitempty"`
@@ -39,7 +41,7 @@ type replaySelection struct {
 	Edited    bool     `json:"edited,omitempty"` // with another value
 }
 
-// filter are the fields of a replay that select by more than the topic.
+// filter has the fields of the body that both kinds of replay requests accept beside the topic.
 type filter struct {
 	Code   string   `json:"code"`
 	Since  string   `json:"since"`
@@ -49,11 +51,11 @@ type filter struct {
 	Mode   string   `json:"mode"`
 }
 
-// finding returns the dead letters to replay. It may read Kafka.
+// finding is a function that returns the dead letters to replay. It may read Kafka.
 type finding func(ctx context.Context, a *admin.Access) (admin.LetterSelection, error)
 
-// replay replays the dead letters that the body selects, as a job. It waits for the end of the job as long as the deadline
-// of requests allows.
+// replay replays the dead letters that the body selects, as a job. It waits for the end of the job for at most two
+// thirds of the time that a request may take; see startReplay.
 func (s *Server) replay(r *request) (answer, error) {
 	var body struct {
 		common
@@ -115,7 +117,9 @@ func (s *Server) replayAll(r *request) (answer, error) {
 	return s.startReplay(r, body.common, asked, selects, find, nil, false)
 }
 
-// decodeValue returns the bytes of an edited value, nil without one.
+// decodeValue returns the bytes of an edited value: text itself or, with the encoding base64, the bytes that it
+// encodes. It returns nil if the request has neither a value nor an encoding, and a problem if they do not fit
+// together.
 func decodeValue(text *string, encoding string) ([]byte, error) {
 	switch {
 	case text == nil && encoding == "":
@@ -134,7 +138,8 @@ func decodeValue(text *string, encoding string) ([]byte, error) {
 	return value, nil
 }
 
-// finding returns how to find the selected dead letters.
+// finding returns the function that finds the dead letters which b selects. It returns a problem if the fields of b do
+// not fit together.
 func (b *replaySelection) finding(s *Server) (finding, error) {
 	of := letters{Records: b.Records, Topic: b.Topic, TopicID: b.TopicID, Code: b.Code, Since: b.Since, Until: b.Until, States: b.States}
 	if b.Offset == nil && b.Partition == nil {
@@ -168,10 +173,12 @@ func (b *replaySelection) finding(s *Server) (finding, error) {
 	}, nil
 }
 
-// startReplay starts the job of a replay, and answers with the job. With wait it waits for the end of the job first, but at
-// most for two thirds of the time that a request may take. The error of a job that ended in that time without any effect is
-// the error of the request. A request that repeats an earlier one under the same Idempotency-Key gets the job of the earlier
-// one, or its entry in the operations log if the job is unknown here.
+// startReplay starts the job of a replay, and answers with the job. If wait is true, it first waits for the end of the
+// job, for at most two thirds of the time that a request may take; if the job fails in that time without an effect, it
+// returns the error of the job.
+//
+// If an earlier request had the same Idempotency-Key, startReplay starts no job. It answers with the job of that
+// request or, if this member does not know that job, with the entry that it wrote to the operations log.
 func (s *Server) startReplay(r *request, c common, body any, selects replaySelection, find finding, value []byte, wait bool) (answer, error) {
 	by := admin.By{Operator: r.who.name, Reason: c.Reason}
 	if err := by.Check(); err != nil && !c.DryRun {
@@ -227,8 +234,8 @@ func (s *Server) startReplay(r *request, c common, body any, selects replaySelec
 	return a, err
 }
 
-// performedElsewhere returns the entry of a request with the same key whose job this member does not know, nil if there is
-// none.
+// performedElsewhere returns the entry of the operations log that an earlier request with the same Idempotency-Key
+// wrote. It returns nil if there is no such entry, or if this member knows the job of that request.
 func (s *Server) performedElsewhere(ctx context.Context, once opslog.Once) (*admin.RecordedEntry, error) {
 	if once == (opslog.Once{}) {
 		return nil, nil

@@ -41,7 +41,7 @@ func (w *world) replays(path, body, key string) reply {
 	return w.send(r)
 }
 
-// until waits until a job shows what the test waits for.
+// until waits until want returns true for a job. It fails the test if the job ends before.
 func (w *world) until(id string, want func(jobView) bool) {
 	w.T.Helper()
 	j, err := w.s.jobs.find(id)
@@ -56,7 +56,8 @@ func (w *world) until(id string, want func(jobView) bool) {
 	}
 }
 
-// slowly starts a replay of all dead letters of orders that waits for 1000 s after its first commit.
+// slowly starts a replay of all dead letters of orders, and returns its job after the first commit. The rate of the
+// replay makes it wait 1000 s before the next one.
 func (w *world) slowly(key string) jobView {
 	w.T.Helper()
 	got := w.replays("replay-all?topic=orders", `{"rate": 0.001, "reason": "slowly"}`, key)
@@ -68,7 +69,8 @@ func (w *world) slowly(key string) jobView {
 	return *a.Job
 }
 
-// TestReplay follows an operator from a dry run to the rows.
+// TestReplay: an operator makes a dry run, then replays one record, one dead letter, and all. Each becomes one row,
+// and the job counts it. A dead letter that fails three times is parked, until the operator corrects its value.
 func TestReplay(t *testing.T) {
 	w := newReplays(t)
 	plan := w.ended(w.replays("replay-all?topic=orders-dlq", `{"dry_run": true}`, "")).Plan
@@ -82,18 +84,19 @@ func TestReplay(t *testing.T) {
 	}
 	w.Has("orders", map[string][]int64{"orders:0": {0, 2, 4}})
 
-	// One record, by its coordinates. The response has the job at its end.
+	// A replay of one record by its coordinates: the response has the job after its end.
 	got := w.replays("replay", `{"topic": "orders", "partition": 0, "offset": 3, "reason": "fixed"}`, "")
 	if v := w.ended(got); got.status != http.StatusOK || v.State != jobDone || v.Rows != 1 || v.Operation != 1 || v.Selects.Topic != "orders" || *v.Selects.Offset != 3 {
 		t.Errorf("%d %s", got.status, got.text)
 	}
-	// The dead letter at an offset of the dead-letter topic.
+	// A replay of the dead letter that is at offset 0 of the dead-letter topic.
 	if v := w.ended(w.replays("replay", `{"topic": "orders-dlq", "offset": 0, "mode": "direct", "reason": "fixed"}`, "")); v.Rows != 1 {
 		t.Errorf("%+v", v)
 	}
 	w.Has("orders", map[string][]int64{"orders:0": {0, 1, 2, 3, 4}})
 
-	// All others: one still cannot become a row. The third time it is parked.
+	// A replay of all others: the record at offset 6 still cannot become a row. When it fails for the third time, its
+	// dead letter is parked, and later replays leave it out.
 	v := w.ended(w.replays("replay-all?topic=orders", `{"reason": "all"}`, ""))
 	if v.State != jobDone || v.Rows != 1 || v.Handled != 2 || v.Failed["type_mismatch"] != 1 || v.Parked != 0 || v.First["type_mismatch"].Record != "orders:0@6" {
 		t.Errorf("%+v", v)
@@ -114,7 +117,8 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%d entries, before %d", n, entries)
 	}
 
-	// A corrected value, in base64. A request that changed nothing has left its key free.
+	// An operator replays the parked dead letter with a corrected value, in base64. The request may use the same
+	// Idempotency-Key as the one before, because that one changed nothing.
 	got = w.replays("replay", `{"records": ["orders:0@6"], "value": "eyJuIjogNn0=", "value_encoding": "base64", "reason": "by hand"}`, "key")
 	if v := w.ended(got); v.Rows != 1 || !v.Selects.Edited || strings.Contains(got.text, "eyJuIjogNn0=") {
 		t.Errorf("%d %s", got.status, got.text)
@@ -129,7 +133,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplay_Refused covers requests that start no replay, or one that ends without an effect.
+// TestReplay_Refused: a request whose fields do not fit together is refused, and one that fails has no effect: no row
+// and no entry in the operations log.
 func TestReplay_Refused(t *testing.T) {
 	w := newReplays(t)
 	for _, c := range []struct {
@@ -166,7 +171,7 @@ func TestReplay_Refused(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.path, c.body, got.status, got.text)
 		}
 	}
-	// What only the job finds out is in the job.
+	// This mistake is found only when the job runs: the request succeeds, and the job has the error.
 	if v := w.ended(w.replays("replay-all?topic=nope", `{"reason": "x"}`, "")); v.State != jobFailed || v.Error == nil || v.Error.Code != codeInvalid || v.Ended == nil {
 		t.Errorf("%+v", v)
 	}
@@ -176,8 +181,8 @@ func TestReplay_Refused(t *testing.T) {
 	w.Has("orders", map[string][]int64{"orders:0": {0, 2, 4}})
 }
 
-// TestReplay_Cancel: a cancelled job makes no further row. While it was running, no other job started. A later replay goes
-// on where it ended.
+// TestReplay_Cancel: while a job runs, no other job starts. After it is cancelled, it makes no further rows. A later
+// replay makes those that are missing.
 func TestReplay_Cancel(t *testing.T) {
 	w := newReplays(t)
 	j := w.slowly("")
@@ -265,10 +270,10 @@ func TestServer_Draining(t *testing.T) {
 	}
 }
 
-// jobsOf returns the jobs of a member that logs nothing.
+// jobsOf returns the jobs of a member that has had none yet. They log nothing.
 func jobsOf() *jobs { return &jobs{logger: slog.New(slog.DiscardHandler)} }
 
-// TestJobs_Bound: a member remembers a bounded number of jobs.
+// TestJobs_Bound: a member remembers the last keptJobs jobs, and forgets older ones.
 func TestJobs_Bound(t *testing.T) {
 	js := jobsOf()
 	var first *job
@@ -290,7 +295,8 @@ func TestJobs_Bound(t *testing.T) {
 	}
 }
 
-// TestJobs_Ends covers how jobs end: with an error, with a panic, cancelled, and done although they were cancelled late.
+// TestJobs_Ends: a job that returns an error or panics has failed, without the text of the error. A job that ends
+// because of a cancellation is cancelled. A job that succeeds although it was cancelled is done.
 func TestJobs_Ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		js := jobsOf()

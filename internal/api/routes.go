@@ -9,7 +9,8 @@ import (
 
 const prefix = "/internal/v1/"
 
-// kind says what a request costs. The number of requests at a time is bounded for each kind.
+// kind groups requests by what they need: only memory, Kafka or the store, a write, a job, or a profile. places bounds
+// how many requests of each kind run at a time.
 type kind int
 
 const (
@@ -24,7 +25,8 @@ const (
 // places returns how many requests of each kind may run at the same time.
 func places() [kinds]int { return [kinds]int{light: 32, heavy: 4, change: 2, starting: 2, profile: 1} }
 
-// route is a method and a path of the API. Each constructor below names a role, so that no route is without one.
+// route is a method and a path of the API, with what serves it. Each constructor below sets a role, so no route can
+// lack one.
 type route struct {
 	method, path string // below prefix
 	role         tokens.Role

@@ -34,7 +34,7 @@ const (
 	connectionLimit = 64
 )
 
-// Options has what the API shows and changes beside the configuration.
+// Options has the configuration, and the parts of the member that the API shows or changes.
 type Options struct {
 	Config  *config.Config
 	Version string               // of this program
@@ -65,7 +65,7 @@ type Server struct {
 	within   time.Duration    // deadline of a request; shorter in tests
 }
 
-// New returns a server. The error is that of an unusable file.
+// New returns a server. It returns an error if the tokens file or the web configuration cannot be used.
 func New(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
 		Options: o, config: o.Config, origins: http.NewCrossOriginProtection(), logins: newLogins(), now: time.Now, within: requestDeadline, jobs: jobs{logger: o.Logger},

@@ -255,7 +255,7 @@ func TestServer_Canaries(t *testing.T) {
 	letter.Key, letter.Headers = bad.Key, []deadletter.Header{{Key: canary, Value: []byte(canary)}}
 	w.Create("orders-dlq", 1)
 	w.WriteLetters(deadletter.Form{Pipeline: "p"}, "orders-dlq", letter)
-	// Another program quotes the record in its message.
+	// A dead letter that another program wrote, with a part of the record in its error message.
 	w.produce("orders-dlq", `{"original_topic": "orders", "original_partition": 0, "original_offset": 1, "error_message": "bad value `+canary+`"}`)
 	held := func() {
 		for id, op := range operations(w.doc) {
@@ -332,7 +332,8 @@ func TestServer_RegisteredMembers(t *testing.T) {
 	}
 }
 
-// TestServer_Pages walks a list in pages, and refuses the cursor of another list.
+// TestServer_Pages: the pages of a list together have all its items, in order, and no page has more than limit. A
+// cursor of another list, or a limit that is not allowed, is refused.
 func TestServer_Pages(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", withTokens)
 	for i := range 5 {
@@ -387,7 +388,8 @@ func TestServer_Pages(t *testing.T) {
 	}
 }
 
-// TestDecisions covers decisions that are refused, decisions that change nothing, and unusual Idempotency-Keys.
+// TestDecisions: a decision that changes nothing succeeds without an entry. A decision with an invalid target, reason,
+// duration or Idempotency-Key is refused, and also leaves no entry.
 func TestDecisions(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}, users: {bad_records: dead_letter}}", withTokens)
 	send := func(path, body, key string) reply {
@@ -459,7 +461,8 @@ func TestDecisions_KeysOfOthers(t *testing.T) {
 	}
 }
 
-// TestServer_Metrics counts requests by route and status, and puts unknown paths together.
+// TestServer_Metrics: requests are counted by route and status. Requests to paths without a route are counted together
+// as other.
 func TestServer_Metrics(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", withTokens)
 	for range 2 {
@@ -476,7 +479,8 @@ func TestServer_Metrics(t *testing.T) {
 	}
 }
 
-// TestServer_Flushes lists what this member did about requests to flush.
+// TestServer_Flushes: the list has, for each table, what became of the newest request to flush it: the batch that this
+// member sealed for it, or the state nothing if there was nothing to seal.
 func TestServer_Flushes(t *testing.T) {
 	w := newWorld(t, "topics: {orders: {}}", withTokens)
 	got := w.send(try{method: http.MethodGet, path: prefix + "flush", token: "viewer"})

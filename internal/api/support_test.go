@@ -46,7 +46,7 @@ const canary = "s3cr3tCanary"
 // secretOf returns the token of a name in the tokens file.
 func secretOf(name string) string { return canary + "-" + name }
 
-// tokenLines has a token of each role, and an expired one of each.
+// tokenLines returns the content of a tokens file with two tokens of each role, one of them expired.
 func tokenLines() string {
 	var b strings.Builder
 	for role := tokens.Viewer; role <= tokens.Admin; role++ {
@@ -58,7 +58,8 @@ func tokenLines() string {
 	return b.String()
 }
 
-// newWorld returns the API of a member, with tokens or read-only. sections are those of [laketest.New].
+// newWorld returns the API of a member. sections are the other sections of config.yaml, as for [laketest.New]; ops is
+// the section ops, without a tokens file for a read-only API.
 func newWorld(t *testing.T, sections, ops string) *world {
 	t.Helper()
 	w := &world{Lake: laketest.New(t, sections), doc: loadDocument(t)}
@@ -120,7 +121,7 @@ func (w *world) run() {
 	}
 }
 
-// try is a request.
+// try is a request that a test sends.
 type try struct {
 	method, path, body string
 	token              string // name in the tokens file; "" for none
@@ -156,7 +157,7 @@ func (r reply) code() string {
 	return string(p.Code)
 }
 
-// send sends a request and checks the response against the document.
+// send sends a request and checks the response against the OpenAPI document.
 func (w *world) send(try try) reply {
 	w.T.Helper()
 	w.sent++
@@ -191,8 +192,8 @@ func (w *world) send(try try) reply {
 	return reply
 }
 
-// conforms checks a response against the schema that the document has for its status. The response to a request without
-// an operation in the document must be a problem.
+// conforms fails the test unless a response matches the schema that the OpenAPI document has for its status. If the
+// document has no operation for the request, the response must be a problem.
 func (w *world) conforms(try try, got reply) {
 	w.T.Helper()
 	path, _, _ := strings.Cut(try.path, "?")
@@ -229,7 +230,7 @@ func (w *world) conforms(try try, got reply) {
 	}
 }
 
-// operation returns the operation of the document for a request, nil if there is none.
+// operation returns the operation of the OpenAPI document that describes a request, nil if there is none.
 func operation(doc *openapi3.T, method, path string) *openapi3.Operation {
 	item := doc.Paths.Value(path)
 	for template, other := range doc.Paths.Map() {
@@ -243,7 +244,7 @@ func operation(doc *openapi3.T, method, path string) *openapi3.Operation {
 	return item.GetOperation(strings.Replace(method, http.MethodHead, http.MethodGet, 1))
 }
 
-// fits reports whether a path is one of a template such as /debug/pprof/{profile}.
+// fits reports whether a path matches a path template such as /debug/pprof/{profile}.
 func fits(template, path string) bool {
 	want, got := strings.Split(template, "/"), strings.Split(path, "/")
 	for i := range want {

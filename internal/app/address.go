@@ -24,8 +24,8 @@ type advertiser struct {
 	logged bool
 }
 
-// address returns the address to register, "" while none is known, or if there is none. It never returns an address of
-// this machine alone, because it would mean another host to each reader.
+// address returns the address to register. It returns "" if the member has none, or has not found it yet. It never
+// returns an address such as 127.0.0.1: a reader on another host would reach itself there.
 func (a *advertiser) address(ctx context.Context) string {
 	set := a.config.Members.Address
 	switch {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// minCanaryDeadline is the shortest time after which a canary record counts as late, even if the next one is sent
-	// earlier. A rebalance or the election of a leader may delay a record for a while, which is not a fault.
+	// minCanaryDeadline is the shortest time after which a canary record counts as late, also if canary records are sent
+	// more often. A rebalance or the election of a leader may delay a record for a while, which is not a fault.
 	minCanaryDeadline = 60 * time.Second
 	// maxCanaryPoll and minCanaryPoll bound the pause between two searches of the table for a sent canary record.
 	maxCanaryPoll = time.Second
@@ -24,8 +24,8 @@ const (
 	canaryRetention = 24 * time.Hour
 )
 
-// newCanary returns the canary that this member runs. The canary creates its topic before the first record if the topic
-// does not exist. It finds each record in the table by its coordinates and by the id in its value.
+// newCanary returns the canary that this member runs. If its topic does not exist, the canary creates it before the
+// first record. It finds the row of each record by the record's coordinates and by the id in its value.
 func (s *Member) newCanary() (*canary.Canary, error) {
 	c, member := s.config.Health.Canary, s.pipeline.Member
 	topic, _ := s.config.Canary(c.Topic)

@@ -14,8 +14,8 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// TestCanary: the member creates the topic of its canary records, which become rows of a table of their own. A pattern
-// that matches all names matches neither this topic nor the canary topic of another pipeline.
+// TestCanary: the member creates the topic of its canary records, which become rows of a table of their own. The
+// pattern .* covers neither this topic nor the canary topic of another pipeline.
 func TestCanary(t *testing.T) {
 	l := newLake(t, "topics: {all: {pattern: \".*\", deny: []}}\ndefaults: {schema: \"n int\", commit: {every: 200ms}}")
 	l = l.as("health: {enabled: false}", "health: {enabled: false, canary: {topic: p-canary, every: 1s}}")

@@ -141,9 +141,9 @@ func (w *lossWatch) topic(ctx context.Context, name string) (kafka.TopicSettings
 	return s, err
 }
 
-// claim returns the deadline of a claim, and false if it is unknown. failure is the error of reading the topic's
-// settings, or nil. While Kafka does not respond, claim returns the deadline of the last poll, because an outage does
-// not postpone the loss.
+// claim returns the deadline of a claim; the zero deadline if records are lost already, and false if it is unknown.
+// failure is the error of reading the topic's settings, or nil. While Kafka does not respond, claim returns the
+// deadline of the last poll, because an outage does not postpone the loss.
 func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.TopicSettings, failure error) (deadline, bool) {
 	switch {
 	case c.Hold != nil && c.Hold.Reason == hold.BehindLogStart:
@@ -172,10 +172,10 @@ func (w *lossWatch) claim(ctx context.Context, c connector.ClaimStatus, s kafka.
 	return w.before(c.Partition)
 }
 
-// before returns the deadline of a claim from the last poll, to be used while the current one is unknown. Positions
-// only advance, so the current deadline is not earlier. It returns false if the last poll found no deadline. It also
-// returns false if the last poll found no unread record although retention is limited, because records produced since
-// then can be lost.
+// before returns the deadline of a claim from the last poll, for use while the current one is unknown. Positions only
+// advance, so the current one is not earlier. It returns false if the last poll found no deadline. If the last poll
+// found all records in the table, it also returns false, unless the topic keeps records for ever: newer ones may be
+// lost.
 func (w *lossWatch) before(p connector.Partition) (deadline, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // heldSecrets holds the secrets of the health-check records, by file.
 type heldSecrets map[string]*reload.File[string]
 
-// openSecret reads a secret file and returns it for watching. It logs when the secret changes.
+// openSecret reads a secret file. The returned File rereads it while its Watch runs, and logs when the secret changes.
 func openSecret(ctx context.Context, path string, logger *slog.Logger) (*reload.File[string], error) {
 	read := func(path string) (*string, error) {
 		secret, err := dial.ReadSecret(path)
@@ -67,7 +67,7 @@ func (s heldSecrets) watch(ctx context.Context) {
 }
 
 // of returns how the pipeline treats the health-check records of a topic. It drops no record of a dead-letter topic: a
-// dead letter has the headers of its record, so it can have that of a health-check record.
+// dead letter has the headers of its record, so the header that marks a health-check record may be one of them.
 func (s heldSecrets) of(t config.Topic) connector.HealthRecords {
 	h := connector.HealthRecords{Drop: t.HealthRecords.Drop && t.Format != "dead_letter"}
 	if held := s[t.HealthRecords.SecretFile]; held != nil {

@@ -18,7 +18,8 @@ const (
 	// this time has no end offset in this poll. It is half of the default interval, because in an outage of Kafka these
 	// requests must open the breaker: five of them must fail within a minute.
 	endsTimeout = 5 * time.Second
-	// statusAge is longer than the time by which the published status of the pipeline may be out of date.
+	// statusAge is a part of the time that a poll waits between the end offsets and the positions. The status that the
+	// pipeline publishes is never older, so it then has the positions of a later moment.
 	statusAge = time.Second
 	// lagLogEvery is the time between two log lines while the lag stays unhealthy.
 	lagLogEvery = 5 * time.Minute
@@ -185,8 +186,8 @@ func (w *lagWatch) found() *lagFindings {
 }
 
 // of returns the progress of a claim in its table, with the verdict of the last poll. The end offset is the greater one
-// of two: that of the last poll and that of the claim's last fetch. A held claim does not fetch, so for a held claim
-// that of the poll counts alone, if it is known.
+// of two: the newest one that a poll has fetched, and that of the claim's last fetch. A held claim does not fetch, so
+// its end offset is that of the polls, or that of its last fetch if no poll has one.
 func (f *lagFindings) of(c connector.ClaimStatus) health.Partition {
 	p := health.Partition{Topic: c.Partition.Topic, ID: c.Partition.ID, Position: c.Position, End: c.End, Table: c.Table}
 	if f == nil {

@@ -46,9 +46,9 @@ var deadBrokers = map[string]func(t *testing.T) dialer{
 	},
 }
 
-// TestLagWatch_OutageOpensTheBreaker: in each kind of outage of Kafka, the polls of the lag watch open the breaker of
-// Kafka within a minute. Adapter and guard have the default settings of a member. The lag report then contains the last
-// error of the guard.
+// TestLagWatch_OutageOpensTheBreaker: in each kind of outage of Kafka, the polls of the lag watch alone open the
+// breaker of Kafka within a minute, with the default settings. The lag report then says that the breaker is open, and
+// names the last failure.
 func TestLagWatch_OutageOpensTheBreaker(t *testing.T) {
 	for name, dial := range deadBrokers {
 		t.Run(name, func(t *testing.T) {

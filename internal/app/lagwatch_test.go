@@ -276,8 +276,8 @@ func serveScenario(t *testing.T, name string, reports []health.Report) {
 	}
 }
 
-// TestLagWatchOutages compares what the watch logs and reports: while some leaders do not respond, while none does, and
-// after a partition was revoked.
+// TestLagWatchOutages: while some leaders, or all, do not respond, the watch keeps the last lag of their partitions
+// and logs the failure now and then. A revoked partition no longer counts.
 func TestLagWatchOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLagScene(t, "")

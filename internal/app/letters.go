@@ -21,7 +21,7 @@ type letterWriter struct {
 	rate  *lettercount.Rate
 }
 
-// Write implements [connector.DeadLetters]. It adds the written dead letters to the rate.
+// Write implements [connector.DeadLetters]. It also counts the written dead letters for the rate that health shows.
 func (w *letterWriter) Write(ctx context.Context, all []deadletter.Letter) error {
 	err := w.DeadLetters.Write(ctx, all)
 	if err == nil {

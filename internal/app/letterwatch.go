@@ -49,16 +49,16 @@ const (
 	// 1/keepShare of memory.limit.
 	keepLetters = 32 << 20
 	keepShare   = 16
-	// maxStrange bounds the number of counted topics that Kafka does not have: dead letters name such a topic, and a
-	// pattern matches its name.
+	// maxStrange bounds how many topics the watch counts that Kafka does not have. Dead letters name such a topic, and
+	// its name matches a pattern of the configuration.
 	maxStrange = 100
 	// retryAfter is the pause before the watch reads a table again that could not show which records have rows.
 	retryAfter = 10 * time.Minute
-	// riseEvery is the shortest interval between two log lines about more dead letters of a topic that already has
-	// some. riseLines bounds the lines about all topics in that time.
+	// riseEvery is the shortest interval between two log lines which say that a topic has more unresolved dead letters
+	// than before. riseLines bounds the number of such lines about all topics together in this interval.
 	riseEvery = 10 * time.Minute
 	riseLines = 100
-	// followAgain is the pause after the commits of replays could not be read.
+	// followAgain is the pause after which rest tries again to read commits of replays that it could not read.
 	followAgain = 10 * time.Second
 )
 
@@ -168,8 +168,8 @@ func (w *letterWatch) run(ctx context.Context) {
 	}
 }
 
-// rest waits between two polls. When operators decide about dead letters or replay some meanwhile, it counts again. It
-// returns false when ctx ends.
+// rest waits until the next poll is due. When operators decide about dead letters or replay some in this time, it
+// counts again at once. It returns true once the pause is over, and false if ctx ends before.
 func (w *letterWatch) rest(ctx context.Context, pause time.Duration) bool {
 	over, again := time.NewTimer(pause), time.NewTicker(followAgain)
 	defer over.Stop()
@@ -249,8 +249,8 @@ func (w *letterWatch) scope(ctx context.Context, o *outlook) {
 	}
 }
 
-// sourcesOf returns the topics that write to a dead-letter topic, as far as their names follow from the configuration
-// alone. It leaves out a pattern whose topics all share the dead-letter topic.
+// sourcesOf returns the names of the topics that write to a dead-letter topic. It returns only names that the
+// configuration alone shows: if all topics of a pattern share the dead-letter topic, it leaves them out.
 func (w *letterWatch) sourcesOf(dead string) (names []string) {
 	for _, s := range w.config.Sources(dead) {
 		if s.Name != "" {
@@ -320,9 +320,9 @@ func (w *letterWatch) publish(ctx context.Context, o *outlook) {
 		"topics", failed[:min(len(failed), 10)], "err", trouble)
 }
 
-// recount repeats the last count if operators have decided about dead letters since, or replayed some. For replays it
-// reads the new commits of their tables, and nothing else takes a request. It leaves out topics that the last poll could
-// not count.
+// recount repeats the last count if operators have decided about dead letters since then, or have replayed some. It
+// sends no request, except that after replays it reads the new commits of their tables. It leaves out topics that the
+// last poll could not count.
 func (w *letterWatch) recount(ctx context.Context) {
 	state := w.decisions()
 	followed := w.followReplayed(ctx, state)
@@ -349,9 +349,9 @@ func resolvedBy(state *opslog.State) func(idempotency.Partition) offsets.Set {
 	}
 }
 
-// rise says when the next log line about a topic is due: once the topic has more than n unresolved dead letters and
-// riseEvery has passed since at. at is the time of the last line. n is the number in that line, or a smaller one that
-// was counted since.
+// rise holds off the next log line about a topic: it is due once the topic has more than n unresolved dead letters,
+// and riseEvery has passed since at. The field at is the time of the last line. The field n is the count in that line,
+// or a smaller count since then.
 type rise struct {
 	n  int64
 	at time.Time

@@ -15,7 +15,7 @@ import (
 
 const lettersAgain = "topics: {orders: {dead_letters: {archive: none}}}\ndefaults:\n  schema: n int not null\n  commit: {every: 100ms}\n  dead_letters: {hold_above: 100%}"
 
-// lettersUnnamed is lettersAgain for a table whose rows have no topic id.
+// lettersUnnamed is lettersAgain for tables without the column topic_id.
 const lettersUnnamed = lettersAgain + "\n  metadata_columns: [topic, partition, offset, timestamp]"
 
 // badOrders produces n records to partition 0 of topic orders. Every second one is bad.
@@ -147,7 +147,8 @@ func TestLettersOfATableThatWasDeleted(t *testing.T) {
 		t.Error(got)
 	}
 
-	// A position before the start of the log does not make them pending.
+	// If the position is set back to before the start of the log, the dead letters of records 1 and 3 are not pending:
+	// Kafka has deleted these records, so no member reads them again.
 	l.SetPosition("orders", 0, 0)
 	l.counts("set back", w, 2, 0, 3)
 	l.CreateAgain("orders")

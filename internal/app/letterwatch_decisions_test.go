@@ -262,9 +262,9 @@ func TestLetterWatch_ReplayReadsNoTable(t *testing.T) {
 	}
 }
 
-// TestLetterWatch_ReplayOfAnotherTopicID: if a table cannot show of which topic id its rows are, a replay does not make
-// dead letters void. This holds in a member that follows the table and in one that just started. Rows with
-// a topic id show it.
+// TestLetterWatch_ReplayOfAnotherTopicID: a table has positions of two topic ids of one name. If its rows have no
+// topic id, replayed rows make no dead letters void, because they may be of either topic. If they have a topic id,
+// they do. A member that follows the table and one that just started count the same.
 func TestLetterWatch_ReplayOfAnotherTopicID(t *testing.T) {
 	for config, want := range map[string]int{lettersUnnamed: 5, lettersAgain: 3} {
 		replayOfAnotherTopicID(t, config, want)
@@ -294,8 +294,9 @@ func replayOfAnotherTopicID(t *testing.T, config string, want int) {
 	}
 }
 
-// TestLetterWatch_DecisionsCountAtOnce: a decision changes gauge and health without another poll. A member that has not
-// read the operations log yet counts all dead letters as unresolved, and no replays.
+// TestLetterWatch_DecisionsCountAtOnce: a decision changes gauge and health without another poll. Until a member has
+// read the operations log, it counts all dead letters as unresolved, and the counter of replayed dead letters has no
+// series.
 func TestLetterWatch_DecisionsCountAtOnce(t *testing.T) {
 	l := newLake(t, lettersAgain)
 	l.Create("orders", 1)

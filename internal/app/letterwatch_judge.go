@@ -91,8 +91,8 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 			}
 		}
 		counts := w.tally.Count(topic, func(p idempotency.Partition) lettercount.Position { return logs.Position(p, position(p)) }, resolvedBy(o.state))
-		// If only dead letters name a topic, a count of 0 makes no series for it. But if it has a series, this stays,
-		// because its 0 ends the alert at once.
+		// A topic that only dead letters name gets no series while its count is 0. But if it has a series already, this
+		// shows the 0, which ends the alert at once.
 		if _, ours := o.topics[topic]; ours || len(counts) > 0 || w.counted[topic] != nil {
 			o.counts[topic] = counts
 		}
@@ -104,8 +104,8 @@ func (w *letterWatch) judgeTable(ctx context.Context, o *outlook, table string, 
 }
 
 // logs fetches the log bounds of partitions of one topic. The caller must have read the dead letters and the table
-// before: then the records of all these dead letters were produced before the bounds are fetched, so a record after the
-// end of its log is lost. If the request fails for one partition, logs fails for all of them.
+// before, so that a record whose offset is after the end of the log was lost, and not produced later. If the request
+// fails for one partition, logs fails for all of them.
 func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partition) (*lookup.Logs, error) {
 	if len(partitions) > 0 {
 		if err := w.stands(""); err != nil {
@@ -179,10 +179,11 @@ func (w *letterWatch) followReplayed(ctx context.Context, state *opslog.State) (
 	return followed
 }
 
-// followReplays makes those dead letters void for which a replay added rows; it learns them from the commits, without a
-// read of the table. As in judgeParts, rows count only if the table proves that they have this topic id: rows have it
-// themselves if the table has a column for it. If another program has changed rows or this column, too, those of the
-// replays may be gone or without one: then all dead letters are judged again.
+// followReplays makes the dead letters void for which a replay has added rows. It takes these rows from the new
+// commits and does not read the table. As in judgeParts, a row counts only if the table proves its topic id.
+//
+// If another program has changed the table in these commits, too, followReplays does nothing: followTable has then
+// made the tally drop its judgements, so the next poll reads the table.
 func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) {
 	if change.Others {
 		return
@@ -201,9 +202,9 @@ func (w *letterWatch) followReplays(state *deltalog.State, change delta.Change) 
 	}
 }
 
-// judgeParts finds which dead letters have rows of their records, and makes them void in the tally. As in deadletters
-// list, a dead letter is unresolved unless the table proves that it has such a row with the same topic id. If the table
-// lacks the columns for that, all of them are unresolved, and w.unlogged gets the topic.
+// judgeParts searches the table for rows of dead letters, and makes those void in the tally whose row it finds. As in
+// deadletters list, a row counts only if the table proves that it has the topic id of the dead letter. If the table
+// lacks the columns to find rows, all of these dead letters count as unresolved, and w.unlogged gets the topic.
 func (w *letterWatch) judgeParts(whole context.Context, f *delta.Follower, topic string, parts []lettercount.Part) error {
 	ctx, cancel := context.WithTimeout(whole, judgeLetters)
 	defer cancel()

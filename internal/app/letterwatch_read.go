@@ -68,7 +68,8 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	}
 }
 
-// missed returns why the bounds of a partition are unknown: err, or errMoved if there was no error.
+// missed returns the reason why the bounds of a partition are unknown: err, or errMoved if err is nil, since Kafka
+// then no longer has the partition.
 func missed(err error) error {
 	if err == nil {
 		return errMoved

@@ -9,8 +9,8 @@ import (
 	"sluice/internal/open"
 )
 
-// register opens the membership store and makes the keeper of this member's registration. Without members in the
-// configuration, both stay nil.
+// register opens the store of registrations, and makes the keeper, which writes the registration of this member to it.
+// If the configuration has no such store, s.registrations and s.keeper stay nil.
 func (s *Member) register(ctx context.Context) error {
 	var err error
 	if s.registrations, err = open.Members(ctx, s.config); err != nil || s.registrations == nil {

@@ -36,7 +36,7 @@ type followedLog struct {
 	log *opslog.Log
 }
 
-// Entries yields the entries from a seq on, in order.
+// Entries yields the entries of the operations log whose seq is at least from, in order.
 func (l followedLog) Entries(ctx context.Context, from int64) iter.Seq2[opslog.Entry, error] {
 	return l.log.Entries(ctx, from)
 }
@@ -52,9 +52,9 @@ func (s *Member) awaitOperations(ctx context.Context) error {
 	}
 }
 
-// unknownPauses returns the hold of all partitions if this member has not read the operations log yet and cannot read
-// it now, so that it does not know the pauses. It returns nil once the log was read. Before that it also returns nil
-// unless the follower reports trouble or the breaker is open.
+// unknownPauses returns the hold of all partitions while this member cannot read the operations log, and so does not
+// know which partitions are paused. It returns nil once the log was read. Before that, it returns nil until the
+// follower reports trouble or the breaker opens.
 func (s *Member) unknownPauses() *hold.Hold {
 	if s.operations.State() != nil {
 		return nil

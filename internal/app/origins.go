@@ -9,8 +9,9 @@ import (
 	"sluice/secure/reload"
 )
 
-// openOrigins reads the keys of records that replays produce to their topic, and keeps them for watching. Without
-// ops.replay_secret_file it does nothing: then no record has an origin that counts.
+// openOrigins reads the keys that sign and verify the origins of records which a replay produces to their topic.
+// Without ops.replay_secret_file, s.originKeys stays nil, and members treat a record with an origin as an ordinary
+// one.
 func (s *Member) openOrigins(ctx context.Context) (err error) {
 	path := s.config.Ops.ReplaySecretFile
 	if path == "" {
@@ -27,7 +28,9 @@ func (s *Member) openOrigins(ctx context.Context) (err error) {
 	return nil
 }
 
-// originsOf returns the keys of a topic for [connector.TopicConfig]. Nothing replays dead letters of a dead-letter topic.
+// originsOf returns the function that returns the current keys for the origins in a topic; see
+// [connector.TopicConfig]. It returns nil if there are no keys, and for a dead-letter topic, to which no replay
+// produces records.
 func (s *Member) originsOf(topic config.Topic) func() origin.Keys {
 	if s.originKeys == nil || topic.IsLetters() {
 		return nil

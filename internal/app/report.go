@@ -13,9 +13,9 @@ import (
 
 // This file turns the status of the pipeline into a report of the package health.
 
-// blocked returns the hold that the status shows for a claim if a commit of its table or a request of the claim waits
-// for a dependency; nil if none waits. The state of such a claim is not held: the requests wait in a guard, and
-// continue without a check once the dependency responds.
+// blocked returns the hold that the status shows for a claim while a request of the claim, or a commit of its table,
+// waits for a dependency. It returns nil if none waits. The pipeline does not hold such a claim: the request waits in
+// its guard, and continues once the dependency responds.
 func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 	if t := s.tables.get(table); t != nil {
 		if h, undecided := t.Undecided(); undecided {
@@ -33,8 +33,8 @@ func (s *Member) blocked(table string, p connector.Partition) *hold.Hold {
 			return h
 		}
 	}
-	// The trouble of a broker or of a claim takes precedence over the open breaker of Kafka. Trouble stays while the
-	// breaker lets a probe pass, and it has the exact start of the failures.
+	// If a broker or the claim itself is in trouble, show that instead of the open breaker of Kafka. Trouble does not end
+	// while the breaker lets a probe pass, and it says exactly when the failures began.
 	trouble, ok := s.log.TroubleOf(p)
 	if ok && (trouble.Reason != hold.KafkaDown || time.Since(trouble.Since) >= troubling) {
 		return &hold.Hold{Reason: trouble.Reason, Detail: trouble.Err.Error(), Since: trouble.Since}

@@ -133,9 +133,9 @@ func (s *Member) Run(ctx context.Context) error {
 	return s.result(ctx, logger)
 }
 
-// untilSaid returns a context that ends once ctx has ended and say has returned after that. So the log shows the signal
-// to stop before all lines that the signal causes. The caller calls end, which releases the context and waits for a
-// running say.
+// untilSaid returns a context that outlives ctx until say has returned. When ctx ends, untilSaid calls say, which logs
+// the signal to stop; then the returned context ends. So the line about the signal precedes all lines that the signal
+// causes. The caller calls end, which waits for a running say and ends the returned context.
 func untilSaid(ctx context.Context, say func(context.Context)) (_ context.Context, end func()) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	said := make(chan struct{})

@@ -132,7 +132,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	// The store of fingerprints comes first.
+	// The store of fingerprints, which the tables need.
 	if err := s.remember(ctx); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,8 @@ func (c *Canary) keys() []key {
 	}
 }
 
-// canaryName accepts a topic name that no pattern of any pipeline matches.
+// canaryName returns an error unless a name is "" or a valid name of a canary topic. No pattern of any pipeline
+// matches such a name.
 func canaryName(s string) error {
 	if s == "" {
 		return nil

@@ -210,8 +210,8 @@ func (l *loader) beside(path string) string {
 	return filepath.Join(filepath.Dir(l.file), path)
 }
 
-// checkKeys checks that the S3 credentials have either both parts or none, and that either both are texts or both are
-// files.
+// checkKeys checks the two parts of the S3 credentials, and reads those that are in files. It reports a problem if
+// only one part is given, or if one is a text and the other a file.
 func (l *loader) checkKeys() {
 	s3 := &l.config.Storage.S3
 	given := func(name string, key Secret, file *string) (at string) {
@@ -249,7 +249,8 @@ func (l *loader) checkKeys() {
 	}
 }
 
-// checkPairs checks pairs of values of which one must be less than, or at most, the other.
+// checkPairs reports a problem for each pair of values that contradict each other, for example a queue.resume_at that
+// is not below queue.pause_at.
 func (l *loader) checkPairs() {
 	c := l.config
 	l.pair(c.Queue.ResumeAt < c.Queue.PauseAt, "queue.resume_at", "must be below", "queue.pause_at")
@@ -259,8 +260,8 @@ func (l *loader) checkPairs() {
 	l.pair(c.Kafka.Fetch.MaxWait < c.Kafka.Session/2, "kafka.fetch.max_wait", "must be below half of", "kafka.session")
 }
 
-// pair reports a problem, unless ok, about the values of the keys a and b: a must be as the text must says in relation
-// to b. The problem is at the value that comes later in the file.
+// pair reports a problem with the values of the keys a and b, unless ok is true. must says what a must be in relation
+// to b, for example "must be below". The problem is reported at the one of them that is later in the file.
 func (l *loader) pair(ok bool, a, must, b string) {
 	if ok || l.failed(a) || l.failed(b) {
 		return

@@ -42,7 +42,8 @@ func (d *DeadLetters) keys() []key {
 	}
 }
 
-// letterTemplate accepts a template that makes a valid name of another topic.
+// letterTemplate returns an error unless a template for dead-letter topics makes a valid name that differs from the
+// name of the topic.
 func letterTemplate(s string) error {
 	if _, err := deadletter.TopicName(s, "t"); err != nil {
 		return fmt.Errorf("%q makes no name of another topic: write one of letters, digits, '.', '_', '-' and {topic}, such as {topic}-dlq", s)
@@ -123,7 +124,7 @@ func (l *loader) checkLetters() {
 	}
 }
 
-// checkRetention warns of a retention that has no effect.
+// checkRetention warns if an entry with class: financial sets dead_letters.retention, which has no effect.
 func (l *loader) checkRetention(name string, t *Topic) {
 	if at := l.set(name, "dead_letters.retention"); t.DeadLetters.Class == "financial" && l.has(at) {
 		l.warning(l.at(at), "has no effect with class: financial, whose dead letters are kept for ever: remove it")
@@ -132,7 +133,7 @@ func (l *loader) checkRetention(name string, t *Topic) {
 
 const day = 24 * time.Hour
 
-// days returns a value for a duration, which may be written in days.
+// days returns the [value] of a key that takes a duration from low to high. The unit d for days is allowed.
 func days(p *time.Duration, low, high time.Duration) value {
 	allowed := "duration from " + FormatDays(low) + " to " + FormatDays(high)
 	return one(p, allowed, "!!str", func(s string) (time.Duration, error) {
@@ -157,7 +158,7 @@ func parseDays(s string, example time.Duration) (time.Duration, error) {
 	return parseDuration(s, example)
 }
 
-// FormatDays formats a duration in days if it is a whole number of days.
+// FormatDays formats a duration: in days if it is a whole number of days, otherwise as [FormatDuration] does.
 func FormatDays(d time.Duration) string {
 	if d > 0 && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"

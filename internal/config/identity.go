@@ -57,9 +57,9 @@ func (t *Topic) ProducerIdentity() idempotency.Identity {
 // HasTopicID reports whether a new table of the topic gets a column for the topic id.
 func (t *Topic) HasTopicID() bool { return slices.Contains(t.MetadataColumns, topicIDColumn) }
 
-// Columns returns the columns of a topic's table without those of the Kafka coordinates that each table has. If the
-// identity is stored in the table, the fingerprint column is one of them, and so is that of the topic id by
-// metadata_columns.
+// Columns returns the columns of a new table of the topic: those of the schema, the column for fingerprints if the
+// table stores them, and the column topic_id unless metadata_columns leaves it out. It leaves out the other columns
+// for Kafka's coordinates, which every table has.
 func (t *Topic) Columns() (*schema.Schema, error) {
 	columns, err := schema.ParseDDL(t.Schema)
 	if err != nil {
@@ -115,7 +115,8 @@ func (c *Config) fingerprintNeed(l *loader) (bytes int64, at string, identities 
 	return bytes, at, identities
 }
 
-// checkFingerprints checks that fingerprints.store and fingerprints.url_file fit each other, and the URL in the file.
+// checkFingerprints checks the section fingerprints: store: postgres needs url_file, store: memory must not have one,
+// and the URL in the file must be valid.
 func (l *loader) checkFingerprints() {
 	f, at := &l.config.Fingerprints, "fingerprints.url_file"
 	switch {
@@ -130,8 +131,9 @@ func (l *loader) checkFingerprints() {
 	}
 }
 
-// reserve returns b with memory for fingerprints, if memory stores the fingerprints and a topic declares an identity: a
-// fifth of the limit, or more if the declared rates need more. It reports a problem if less than minMemory is left.
+// reserve returns b with memory for fingerprints: a fifth of the limit, or more if the declared rates need more. It
+// returns b unchanged if no topic declares an identity, or if Postgres stores the fingerprints. It reports a problem
+// if less than minMemory would be left for everything else.
 func (l *loader) reserve(b Budget) Budget {
 	need, at, identities := l.config.fingerprintNeed(l)
 	if !identities || l.config.Fingerprints.Store != "memory" {

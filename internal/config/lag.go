@@ -31,8 +31,8 @@ func (c *Lag) keys() []key {
 	}
 }
 
-// LagRules returns the rules of the lag monitor. They have the topic if the configuration names exactly one and no
-// pattern.
+// LagRules returns the rules of the lag monitor. Their field Topic is set only if the configuration has exactly one
+// topic and no pattern.
 func (c *Config) LagRules() health.LagRules {
 	lag := c.Health.Lag
 	rules := health.LagRules{Max: lag.Max, Every: lag.Every, Window: lag.Window, Rises: lag.Rises}

@@ -28,8 +28,8 @@ func (t *Topic) Archives() bool {
 // IsLetters reports whether the topic is a dead-letter topic.
 func (t *Topic) IsLetters() bool { return t.Format == decode.FormatDeadLetters }
 
-// readsLetters turns t into the settings of a dead-letter topic, and keeps only table, start and commit. A record of a
-// dead-letter topic that is bad holds its partition, because a dead letter cannot become another dead letter.
+// readsLetters replaces all settings of t, except table, start and commit, by those of a topic whose records are dead
+// letters. A bad record of such a topic holds its partition, because a dead letter cannot become another dead letter.
 func (t *Topic) readsLetters() {
 	d := Default().Defaults
 	d.Table, d.Start, d.StartAt, d.Commit = t.Table, t.Start, t.StartAt, t.Commit
@@ -47,7 +47,7 @@ func ofLetters(key string) bool {
 	return false
 }
 
-// LetterSource is an entry of topics, seen from the dead-letter topic to which its dead letters go.
+// LetterSource is an entry of topics whose dead letters go to a given dead-letter topic.
 type LetterSource struct {
 	entry string
 	Name  string // the topic whose dead letters these are; "" if all topics of a pattern share the dead-letter topic
@@ -103,8 +103,8 @@ func fills(template, topic, text string) bool {
 		text[len(before):len(before)+len(topic)] == topic
 }
 
-// unfill returns the topic with which the template becomes text; "" if there is no such topic. The template must
-// contain {topic}.
+// unfill is the reverse of filling a template: it returns the topic with which the template becomes text, "" if there
+// is none. The template must contain {topic}.
 func unfill(template, text string) string {
 	n := strings.Count(template, TopicPlaceholder)
 	before := strings.Index(template, TopicPlaceholder)
@@ -119,8 +119,9 @@ func unfill(template, text string) string {
 	return topic
 }
 
-// letters returns the settings of a dead-letter topic that has no entry in topics. dead reports whether name is such a
-// topic, archived whether its dead letters become rows. err says why the path of the letter table is not valid.
+// letters returns the settings by which members read a dead-letter topic that has no entry in topics. dead reports
+// whether name is such a topic. archived reports whether its dead letters become rows; if not, t has no settings. err
+// says why the path of the letter table is not valid.
 func (c *Config) letters(name string) (t Topic, archived, dead bool, err error) {
 	for _, s := range c.Sources(name) {
 		dead = true
@@ -135,8 +136,8 @@ func (c *Config) letters(name string) (t Topic, archived, dead bool, err error) 
 	return t, false, dead, nil
 }
 
-// archiveIn returns the path of the letter table of a dead-letter topic. In the template, {topic} stands for the topic
-// of the records, or for the dead-letter topic if several topics share it.
+// archiveIn returns the path of the letter table of a dead-letter topic. It replaces {topic} in the template by the
+// topic of the records or, if several topics share the dead-letter topic, by the dead-letter topic.
 func (s *LetterSource) archiveIn(deadLetters string) (string, error) {
 	topic := s.Name
 	if !strings.Contains(s.DeadLetters.Topic, TopicPlaceholder) {
@@ -169,8 +170,8 @@ func (c *Config) letterTopics() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// lettersHave returns an error if the path of a table is that of a letter table, or if one of the two paths is inside
-// the other.
+// lettersHave returns an error if the table at a path would be a letter table, or if one of the two would be inside
+// the other. It returns nil if the path is free.
 func (c *Config) lettersHave(table string) error {
 	taken := func(topic, letters string) error {
 		if !strings.HasPrefix(table+"/", letters+"/") && !strings.HasPrefix(letters+"/", table+"/") {
@@ -230,8 +231,8 @@ func (c *Config) archiveNote(name string, t *Topic) string {
 	return ": topic " + topic + " feeds table " + table
 }
 
-// LettersOf returns the dead-letter topic to which a topic writes, or the topic itself if it is a dead-letter topic. It
-// returns nil if the topic writes no dead letters or the configuration does not cover it.
+// LettersOf returns the dead-letter topic to which a topic writes, or the topic itself if it is a dead-letter topic.
+// The result has one name; it is nil if the topic writes no dead letters or the configuration does not cover it.
 func (c *Config) LettersOf(topic string) []string {
 	t, meant, err := c.Route(topic)
 	switch {

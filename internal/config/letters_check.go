@@ -72,8 +72,8 @@ func (l *loader) checkLetterTopics() {
 	}
 }
 
-// letterFeeders returns a feeder for each letter table: the name of the entry whose dead letters it has, and the
-// settings of the dead-letter topic.
+// letterFeeders returns one feeder for each letter table. Its name is the entry whose dead letters the table gets, and
+// its topic has the settings of the dead-letter topic.
 func (l *loader) letterFeeders() (all []feeder) {
 	c := l.config
 	for _, name := range c.letterTopics() {

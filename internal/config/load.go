@@ -110,7 +110,7 @@ func (l *loader) loadFile() (*Config, []Problem) {
 	return l.load(data)
 }
 
-// readFile reads a file of at most maxConfigSize bytes.
+// readFile reads a file. It returns an error if the file has more than maxConfigSize bytes.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -139,7 +139,7 @@ type loader struct {
 	topics   map[string]*yaml.Node
 	// places has the lines of sections and topics, for problems with missing keys.
 	places map[string]int
-	// filled has the texts that problems must not show.
+	// filled has the values of variables and the credentials that the texts of problems must not show.
 	filled []filled
 
 	withoutSecrets bool
@@ -241,7 +241,7 @@ func tabNear(data []byte, line int) int {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// follow returns the node that an alias refers to.
+// follow returns the node that an alias refers to, or n itself if it is no alias.
 func follow(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
@@ -443,7 +443,8 @@ func (l *loader) field(f key, shown string, line int, n *yaml.Node) {
 	l.config.origins[shown] = origin
 }
 
-// pairs returns the texts of a mapping of scalars, each as "key: value".
+// pairs returns the entries of a mapping, each as the text "key: value". If a key or a value is not a single text, it
+// reports a problem and returns false.
 func (l *loader) pairs(f key, shown string, n *yaml.Node, origin *Origin) (texts []string, ok bool) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -476,7 +477,8 @@ func splitList(t string) []string {
 	return texts
 }
 
-// scalar returns the text of a scalar with its variables filled in. It adds the variables to origin.
+// scalar returns the text of a scalar with its variables filled in, and adds the variables to origin. It returns false
+// if there is no usable text; it has then reported why.
 func (l *loader) scalar(f key, shown string, n *yaml.Node, origin *Origin) (string, bool) {
 	switch tag := n.ShortTag(); {
 	case tag == "!!binary":
@@ -501,7 +503,8 @@ func (l *loader) scalar(f key, shown string, n *yaml.Node, origin *Origin) (stri
 	return t, true
 }
 
-// withoutValue records that a key has no value because a variable is not set. A secret gets a placeholder as its value.
+// withoutValue records that a key has no value because a variable is not set. It returns false, so that the key keeps
+// its default. For a secret it returns a placeholder and true instead.
 func (l *loader) withoutValue(f key, shown string, n *yaml.Node, origin *Origin, unset *unsetError) (string, bool) {
 	origin.Variables = append(origin.Variables, unset.variable)
 	l.notChecked(Problem{File: l.file, Line: n.Line, Key: shown}, "the variable %s is not set", unset.variable)

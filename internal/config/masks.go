@@ -23,8 +23,8 @@ var (
 // hidden replaces credentials.
 const hidden = "***"
 
-// shortValue is the length up to which the value of a variable is hidden only where it is the whole of a quoted text.
-// To replace each "1" would make texts unreadable and protect nothing.
+// shortValue is the largest length of a short value of a variable. A short value is hidden only where a quoted text
+// consists of nothing else: to replace each "1" would make texts unreadable and protect nothing.
 const shortValue = 3
 
 // filled is a text that problems must not show: a value that a variable put into a key, or credentials that the file
@@ -122,8 +122,8 @@ func (f filled) hide(text string) string {
 	return text
 }
 
-// shows reports whether a text still has a word of the value after hide, because the text may quote a part of the
-// value.
+// shows reports whether a text still has a word of the value after hide has replaced the whole value: the text may
+// quote only a part of it.
 func (f filled) shows(text string) bool {
 	text = strings.ReplaceAll(text, "${"+f.variable+"}", "")
 	for word := range strings.FieldsFuncSeq(f.value, func(r rune) bool { return !strings.ContainsRune(letters+digits, r) }) {

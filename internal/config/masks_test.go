@@ -20,7 +20,8 @@ func leaks(text string) bool {
 	return strings.Contains(text, secretCanary) || strings.Contains(text, userCanary) || strings.Contains(text, "Canary")
 }
 
-// keyPaths returns all keys that a configuration can have. Each kind of topic entry has a name of its own in the path.
+// keyPaths returns the paths of all keys. Those of a topic's entry begin with topics.users, those of a pattern with
+// topics.some.
 func keyPaths() []string {
 	var paths []string
 	for _, k := range Default().keys() {
@@ -134,7 +135,8 @@ func TestMasks_Problems(t *testing.T) {
 	}
 }
 
-// TestMasks_Files has broken URLs in files, and secrets where the names of files belong.
+// TestMasks_Files: if a file has a broken URL, or the configuration has a secret in place of the name of a file, the
+// problems show no part of the credentials.
 func TestMasks_Files(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
@@ -191,7 +193,8 @@ func TestMasks_Files(t *testing.T) {
 	}
 }
 
-// TestMasks_SeedVariables puts credentials into the environment variables of the systems that Sluice replaces.
+// TestMasks_SeedVariables: if an environment variable of the systems that Sluice replaces has credentials in it, the
+// problems do not show them.
 func TestMasks_SeedVariables(t *testing.T) {
 	file, problems := write(t, withKey("log.format", "auto")), 0
 	for _, variable := range []string{

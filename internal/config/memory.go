@@ -24,7 +24,7 @@ const (
 	perTable = 160 << 10
 )
 
-// configured is the source of a limit that the file sets.
+// configured is the value of the field source of a Budget whose limit config.yaml sets.
 const configured = "configured"
 
 // Budget is the division of memory.limit, in bytes. The memory outside of the pools is for encoding, for the rest of
@@ -56,8 +56,8 @@ func divide(limit, cgroup int64) (Budget, error) {
 	return b.beside(0), nil
 }
 
-// beside returns the budget with this much memory for fingerprints. Of the memory that fingerprints and [Budget.spared]
-// leave, the fetch pool gets 15% and the batch pool 40%.
+// beside returns the budget with this much memory for fingerprints, and with new pools: the fetch pool gets 15% of the
+// limit, the batch pool 40%, both after the memory for fingerprints and [Budget.spared] are subtracted.
 func (b Budget) beside(fingerprints int64) Budget {
 	const page = 64 << 10
 	b.Fingerprints = fingerprints
@@ -71,8 +71,8 @@ func (b Budget) beside(fingerprints int64) Budget {
 // process needs a larger part of a small limit for itself.
 func (b Budget) spared() int64 { return max(256<<20-b.Limit, 0) / 3 }
 
-// rest returns the memory that encoders and tables share: the part of the limit that pools, fingerprints and the
-// process itself leave. It excludes 55% of the spared memory: the part that the pools would otherwise have got.
+// rest returns the memory that encoders and tables share. It is what pools, fingerprints and the process itself leave
+// of the limit. Of the spared memory, it includes 45%: the other 55%, which the pools would have got, stay free.
 func (b Budget) rest() int64 {
 	return b.Limit - b.spared()*55/100 - b.Fingerprints - b.fetch - b.batch - besides
 }
@@ -110,8 +110,8 @@ func (b Budget) Pools() connector.Pools {
 	return connector.Pools{Fetch: bytepool.New(b.fetch), Batch: bytepool.New(b.batch)}
 }
 
-// Encoders returns how many row groups all tables together may encode at the same time: one for each core, if the
-// memory outside of the pools is enough for two chunks of rows for each.
+// Encoders returns how many row groups all tables together may encode at the same time. It is the number of cores, or
+// less if the memory outside of the pools is too small for two chunks of rows for each; at least 1.
 func (b Budget) Encoders(cores int) int {
 	chunk := min(max(b.batch/int64(4*cores), 512<<10), 16<<20)
 	return int(min(max(b.rest()/(2*chunk), 1), int64(cores)))
@@ -132,8 +132,9 @@ func (b Budget) forTables(n int) int64 {
 	return b.Limit
 }
 
-// runtime returns the memory limit for the garbage collector. It is below the budget's: the collector does not count
-// the resident pages of the binary, some 50 MiB, and it frees garbage late. A small limit leaves it more room.
+// runtime returns the memory limit for the garbage collector. It is below the limit of the budget, because the
+// collector does not count the resident pages of the binary, some 50 MiB, and frees garbage late. If the limit is
+// below 256 MiB, the difference is larger.
 func (b Budget) runtime() int64 { return b.Limit - 32<<20 - b.spared()/8 }
 
 // LimitRuntime sets the memory limit of the garbage collector, unless the variable GOMEMLIMIT is set. It logs the

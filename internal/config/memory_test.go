@@ -60,8 +60,8 @@ func TestEncoders(t *testing.T) {
 	}
 }
 
-// TestRoomForTables compares the number of tables for which a limit has room, and the limit that a greater number
-// needs.
+// TestRoomForTables: a limit has room for the expected number of tables, and forTables returns the limit that more
+// tables need. The loader warns of a limit that is too small for the configured topics.
 func TestRoomForTables(t *testing.T) {
 	for _, tt := range []struct {
 		limit, fingerprints int64
@@ -97,7 +97,8 @@ func TestRoomForTables(t *testing.T) {
 	}
 }
 
-// TestRuntime_SmallLimit: a limit below 256 MiB leaves the pages of the binary and late garbage more room than others.
+// TestRuntime_SmallLimit: the memory limit of the garbage collector is 32 MiB below memory.limit, and by some MiB more
+// if memory.limit is below 256 MiB.
 func TestRuntime_SmallLimit(t *testing.T) {
 	for limit, want := range map[int64]int64{128: 37, 256: 32, 512: 32} {
 		b, err := divide(limit<<20, 0)

@@ -38,8 +38,9 @@ var defaultNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"auto_offset_reset": "start", "offset": "start", "columns": "schema",
 }
 
-// nearest returns the key that the operator probably meant: one at the same place with a similar name, or else one
-// elsewhere whose last part is this name or which has this name in another tool. It returns "" if there is none.
+// nearest returns the key that the operator probably meant. It prefers a key at the same place with a similar name.
+// Otherwise it returns a key elsewhere that another tool calls by this name, or whose last part is this name. It
+// returns "" if there is none.
 func nearest(name string, here, everywhere []string) string {
 	lower := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
 	best, least := "", max(1, len(name)/3)+1
@@ -70,7 +71,8 @@ func nearest(name string, here, everywhere []string) string {
 	return ""
 }
 
-// Distance returns the number of inserted, deleted, replaced and swapped bytes between two names.
+// Distance returns how many bytes must be inserted, deleted, replaced or swapped to make one name from the other. If a
+// name is longer than 64 bytes, it returns 64.
 func Distance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64

@@ -55,7 +55,8 @@ const replaySecretFile = "ops.replay_secret_file" //nolint:gosec // name of a ke
 // maxOriginKeys bounds the file of keys, in bytes.
 const maxOriginKeys = 64 << 10
 
-// ReadOriginKeys reads the keys of records that replays produce to their topic. The error does not quote them.
+// ReadOriginKeys reads the file with the keys that sign and verify records of replays through the topic. Its errors
+// quote no key.
 func ReadOriginKeys(path string) (*origin.Keys, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -95,7 +96,8 @@ func opsAddress(s string) error {
 	return listenAddress(s)
 }
 
-// checkMirror checks the database of the copies of the operations log, also for a password without TLS.
+// checkMirror checks the keys for the copies of the operations log. The URL must be valid, and must not send a
+// password without TLS unless mirror_insecure_plaintext is set.
 func (l *loader) checkMirror() {
 	const at = "ops.mirror_url_file"
 	m := &l.config.Ops.Mirror

@@ -18,7 +18,8 @@ const (
 	maxPauses              = 100
 )
 
-// pauses returns a value for a list of durations. The list may be empty, and may have equal durations.
+// pauses returns the [value] of a key that takes a list of durations. The list may be empty, and durations in it may
+// be equal.
 func pauses(p *[]time.Duration) value {
 	allowed := fmt.Sprintf("list of durations from %s to %s", FormatDuration(minPause), FormatDuration(longestPause))
 	return value{
@@ -54,8 +55,8 @@ func pauses(p *[]time.Duration) value {
 	}
 }
 
-// checkRecordRetry checks the keys of record_retry against each other. A schedule in defaults applies only to topics
-// with backoff: schedule.
+// checkRecordRetry reports a problem if keys of a topic's record_retry contradict each other. A schedule in defaults
+// is no contradiction: it applies only to topics with backoff: schedule.
 func (l *loader) checkRecordRetry(name string, t *Topic) {
 	r := &t.RecordRetry
 	key := func(name2 string) string { return l.set(name, "record_retry."+name2) }

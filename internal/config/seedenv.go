@@ -84,7 +84,7 @@ func (l *loader) seedVariables() {
 }
 
 // resumeAt sets queue.resume_at to half of queue.pause_at if only pause_at is set. A resume_at in the file stays,
-// unless a variable sets a pause_at that is not greater, because the file's value was meant for the file's pause_at.
+// unless a variable sets pause_at to its value or less: it was meant for the pause_at in the file.
 func (l *loader) resumeAt() {
 	queue, pause, resume := &l.config.Queue, l.config.origins["queue.pause_at"], l.config.origins["queue.resume_at"]
 	byVariable := len(pause.Variables) > 0
@@ -98,8 +98,8 @@ func (l *loader) resumeAt() {
 	l.config.origins["queue.resume_at"] = Origin{Note: "half of queue.pause_at"}
 }
 
-// seedTopic replaces all topics by the one that the variable names. If the file has an entry of this name, its keys
-// stay.
+// seedTopic replaces all topics and patterns by the one topic that the variable names. If the file has an entry of
+// this name, the topic keeps the settings of that entry; otherwise it gets those of defaults.
 func (l *loader) seedTopic() {
 	name := l.seed(SeedTopic)
 	if name == "" {
@@ -117,7 +117,7 @@ func (l *loader) seedTopic() {
 	l.config.Topics, l.config.Patterns = map[string]Topic{name: topic}, nil
 }
 
-// environment stands for the file in problems with variables.
+// environment is what a problem with a variable shows in place of the file.
 const environment = "environment"
 
 func (l *loader) seed(variable string) string {

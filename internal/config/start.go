@@ -113,8 +113,8 @@ func (a *StartAt) node() *yaml.Node {
 	return n
 }
 
-// checkStart checks the keys start and start_at of a topic against each other. A start_at in defaults applies only to
-// topics whose start needs it.
+// checkStart reports a problem if start and start_at of a topic contradict each other. A start_at in defaults is no
+// contradiction: it applies only to topics whose start needs it.
 func (l *loader) checkStart(name string, t *Topic) {
 	at, start := l.set(name, "start_at"), l.set(name, "start")
 	if l.failed(at) || l.failed(start) {

@@ -45,9 +45,9 @@ func (l *loader) feeders() (all []feeder) {
 	return all
 }
 
-// checkTables compares each entry with all earlier ones that may feed the same table: they must agree on the settings
-// of the table. It also refuses a table inside of another one. It compares with all earlier entries, because a pattern
-// may share tables with two entries that share none.
+// checkTables compares each entry with all earlier ones. Entries that may feed the same table must agree on the
+// settings of the table, and no table may be inside another one. A pattern may share tables with two entries that have
+// no table in common, so a comparison with one of them is not enough.
 func (l *loader) checkTables() {
 	all := l.feeders()
 	differs := make([]bool, len(all))
@@ -64,8 +64,9 @@ func (l *loader) checkTables() {
 	}
 }
 
-// perhaps reports whether a and b, a letter table and the table of a pattern, are equal only for a topic with the name
-// of the letter table. Then the dead letters get the table, and [Config.Route] refuses the topic once it exists.
+// perhaps reports whether a and b are a letter table and the tables of a pattern which are equal only if a topic has
+// the name of the letter table. Such a pair is no problem: the dead letters get the table, and [Config.Route] refuses
+// the topic if it ever exists.
 func perhaps(a, b feeder) bool {
 	if b.letters {
 		a, b = b, a
@@ -92,7 +93,7 @@ func (c *Config) meet(a, b feeder, inside bool) bool {
 	return true
 }
 
-// alike reports whether two parts of table paths can be equal for some topics of the entries.
+// alike reports whether two parts of table paths can be equal, each for some topic of its entry.
 func (c *Config) alike(a, b feeder, x, y string) bool {
 	varies := func(part string) bool { return strings.Contains(part, "{topic}") }
 	switch {
@@ -106,8 +107,8 @@ func (c *Config) alike(a, b feeder, x, y string) bool {
 	return x == y
 }
 
-// canName reports whether the pattern covers a topic with which a part of a template becomes text. The template must
-// contain {topic}.
+// canName reports whether a template can become text: there is a topic that makes text of it, and the pattern covers
+// this topic. The template must contain {topic}.
 func (c *Config) canName(p *Pattern, template, text string) bool {
 	n := strings.Count(template, "{topic}")
 	before := strings.Index(template, "{topic}")
@@ -120,7 +121,7 @@ func (c *Config) canName(p *Pattern, template, text string) bool {
 	return strings.ReplaceAll(template, "{topic}", topic) == text && !own && p.standsFor(topic)
 }
 
-// unify reports whether two parts with {topic} can become equal for two topics.
+// unify reports whether two parts of table paths, both with {topic}, can become equal for some two topics.
 func unify(a, b string) bool {
 	ends := func(s string) (before, after string) {
 		return s[:strings.Index(s, "{topic}")], s[strings.LastIndex(s, "{topic}")+len("{topic}"):]

@@ -29,8 +29,9 @@ func scalar(tag, text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
 }
 
-// one returns a value of a single scalar. tag is the YAML tag of its node, because of which the encoder quotes a text
-// that would otherwise be read as another type.
+// one returns the value of a key that takes a single scalar. It parses the text with parse into p, and formats p with
+// format. tag is the YAML tag of the formatted scalar: it makes the encoder quote a text such as "1", which would
+// otherwise be read as another type.
 func one[T any](p *T, allowed, tag string, parse func(string) (T, error), format func(T) string) value {
 	return value{
 		allowed: allowed,

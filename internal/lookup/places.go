@@ -18,9 +18,9 @@ import (
 // the records in between.
 const apart = 100_000
 
-// AddPlace adds an offset to the ranges of a scan: it extends the last range if that is of the same partition and the
-// offset is not [apart] from it, else it begins a new one. The caller adds the offsets of a partition in ascending order;
-// those of another topic id begin anew.
+// AddPlace adds an offset to the ranges that a scan will read. It extends the last range if that is of the same
+// partition and ends less than [apart] before the offset; otherwise it begins a new range. The caller adds the offsets
+// of a topic id in ascending order; if the next topic id has lower ones, they get a new range.
 func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []scan.Where {
 	if n := len(all); n > 0 && all[n-1].Topic == topic && all[n-1].Partition == partition && all[n-1].From <= offset && offset-all[n-1].Next < apart {
 		all[n-1].Next = max(all[n-1].Next, offset+1)
@@ -29,7 +29,7 @@ func AddPlace(all []scan.Where, topic string, partition int32, offset int64) []s
 	return append(all, scan.Where{Topic: topic, Partition: partition, From: offset, Next: offset + 1})
 }
 
-// Owner says whether a row is of a certain partition.
+// Owner says whether a row was made from a record of a certain partition with a certain topic id.
 type Owner int8
 
 // The values of Owner.
@@ -39,8 +39,8 @@ const (
 	UnknownRow              // the row has no topic id, and the table has positions of several
 )
 
-// OwnerOf returns whether a row is of a partition, if topic name and partition number are the same. only is the result
-// of [HasItsRows]: it decides about rows without a topic id.
+// OwnerOf returns whether a row is of partition p or of a partition with the same name and another topic id. only is
+// the result of [HasItsRows] for p: if it is true, a row without a topic id is of p, otherwise it is unknown.
 func OwnerOf(row scan.Place, p idempotency.Partition, only bool) Owner {
 	switch {
 	case row.Topic != p.Topic || row.Partition != p.ID:

@@ -237,10 +237,12 @@ func (t *Table) intent(r *plan.Replay, rows *rows) opslog.ReplayIntent {
 	return body
 }
 
-// announce appends the intent of a commit. state is the operations log as of the time before the records were compared
-// with the table. It returns errAgain if since then positions of a topic were moved, a dead letter was resolved or
-// produced to its topic, an intent to withdraw was closed, or if the intent that this one continues has no recorded
-// outcome yet. While a move of positions is open, it returns a [RefusedError].
+// announce appends the intent of a commit to the operations log. state is the operations log before the records were
+// compared with the table.
+//
+// It returns errAgain if another operation came first: positions of a topic were moved since then; a dead letter of
+// the intent was resolved, or is being replayed through the topic; the replay that the intent withdraws has ended; or
+// an open intent has the seq After of this one. It returns a [RefusedError] while a move of positions is open.
 func (t *Table) announce(ctx context.Context, body opslog.ReplayIntent, state *opslog.State) (opslog.Entry, error) {
 	return t.appendOwn(ctx, body, func(now *opslog.State) error {
 		if slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == body.After }) {
@@ -299,8 +301,9 @@ func (t *Table) closeOpen(ctx context.Context, intent int64, o opslog.Outcome, v
 	return err
 }
 
-// recordFailures counts failed replays in the operations log, and returns how many of the dead letters are parked by it.
-// Later tries of the Add leave these records out.
+// recordFailures counts one more failed replay for each of these dead letters in the operations log. It returns how
+// many of them are parked from now on, because they have failed too often. Later tries of the same Add leave their
+// records out.
 func (t *Table) recordFailures(ctx context.Context, failures []Failure) (parked int, err error) {
 	at := map[idempotency.Partition][]int64{}
 	for _, f := range failures {

@@ -44,7 +44,7 @@ func partition(id int32) idempotency.Partition {
 	return idempotency.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}, ID: id}
 }
 
-// lake is a store with the table, whose positions are at passed.
+// lake is a store with one table. Its positions in both partitions are at offset passed.
 type lake struct {
 	t     *testing.T
 	store objstore.Store
@@ -95,7 +95,7 @@ func table(t *testing.T, store objstore.Store) *delta.Table {
 	return tab
 }
 
-// replayer is one process that replays.
+// replayer returns a Table as a process that replays has one.
 func (l *lake) replayer(store objstore.Store) *replay.Table {
 	tab := table(l.t, store)
 	l.t.Cleanup(tab.Close)
@@ -218,7 +218,8 @@ func TestAdd(t *testing.T) {
 	l.has(slices.Concat(names(0, 3, 9), names(1, 7, 8))...)
 }
 
-// TestAdd_LeavesOut replays records that must not become rows.
+// TestAdd_LeavesOut: records whose dead letters are resolved, that members will read, or that are tombstones do not
+// become rows. The result says why.
 func TestAdd_LeavesOut(t *testing.T) {
 	l := newLake(t)
 	r := l.replayer(l.store)

@@ -78,8 +78,9 @@ func (t *Table) choose(ctx context.Context, s *connector.Snapshot, state *opslog
 	}), nil
 }
 
-// present returns the records that the table has a row of, and those for which it has a row that may be of another topic
-// of the same name, with the reason to leave them out.
+// present returns which of the records must be left out because of rows in the table: HasRow if the table has a row of
+// the record, Unproven if it has one that may be of another topic with the same name. A record without such a row is
+// not in the result.
 func (t *Table) present(ctx context.Context, s *connector.Snapshot, records []Record) (map[idempotency.Coordinates]Why, error) {
 	type place struct {
 		topic     string
@@ -132,7 +133,8 @@ func (r *rows) release() {
 	r.pieces = nil
 }
 
-// decode makes rows of records. The rows of a partition keep the order of its offsets.
+// decode makes rows of records. It adds records that cannot become rows to result.Failed, and tombstones to
+// result.Left. The rows of a partition keep the order of its offsets.
 func (t *Table) decode(s *connector.Snapshot, records []Record, result *Result) (*rows, error) {
 	r := &rows{letters: map[idempotency.Partition]offsets.Set{}}
 	for len(records) > 0 {
@@ -190,8 +192,9 @@ func (t *Table) decodePartition(s *connector.Snapshot, records []Record, into *r
 	return nil
 }
 
-// TryRow appends a record to the open chunk of a builder. row is false without an error if the value is null and the
-// topic accepts such records, which make no rows. A panic of the decoder is a [connector.LocalError].
+// TryRow makes a row of a record in the open chunk of a builder. It returns true if there is a row, an error if the
+// record cannot become one, and false without an error for a null value that the topic accepts, which makes no row. A
+// panic of the decoder is returned as a [connector.LocalError].
 func (t *Topic) TryRow(b connector.Builder, r *Record) (row bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -31,9 +31,9 @@ func Moving(s *opslog.State, topic string) error {
 	return nil
 }
 
-// Settle records the outcomes of the table's open intents, as far as they are decided, and closes the replays through the
-// topic of which the table has accepted all records. It returns the newest snapshot with the state of the operations log
-// that it was compared with.
+// Settle closes the table's open intents whose outcome the table shows, and the replays through the topic of which the
+// table has accepted all records. It returns the newest snapshot, and the state of the operations log that it compared
+// with this snapshot. Intents that are not decided stay open.
 //
 // It reads the operations log before the table. So if the txn for replays is neither the seq of an open intent nor the
 // version that the intent continues, the intent was not committed: a later intent is announced only after the outcome
@@ -87,10 +87,11 @@ func (t *Table) outcome(s *connector.Snapshot, open opslog.OpenReplay) (o opslog
 	return opslog.Conflict, true
 }
 
-// Withdraw settles the table's open intents. While one that is not decided is older than the given time, it commits an
-// empty replay, after which the table refuses the commits of all of them. It also withdraws replays through the topic that
-// are older: records of them that members have not accepted will not become rows any more. It returns the intents that stay
-// open.
+// Withdraw ends all replays of the table that began longer ago than older: their commits, and produced records that
+// members have not accepted yet, cannot become rows any more. It first settles the open intents. It returns the
+// intents that stay open, which are not that old.
+//
+// For intents it commits an empty replay, after which the table refuses the commits of all earlier ones.
 func (t *Table) Withdraw(ctx context.Context, older time.Duration) ([]opslog.OpenReplay, error) {
 	old := func(o opslog.OpenReplay) bool { return time.Since(o.Since) > older }
 	for {
@@ -114,9 +115,9 @@ func (t *Table) Withdraw(ctx context.Context, older time.Duration) ([]opslog.Ope
 	}
 }
 
-// withdraw commits a replay without rows that continues a snapshot, so that the table refuses all earlier intents that are
-// not decided. Unless topical is nil, it also closes that replay through the topic. A conflict is no error: the caller looks
-// again.
+// withdraw commits a replay without rows that continues snapshot s, so that the table refuses all earlier intents that
+// are not decided. Unless topical is nil, it also closes that replay through the topic. If another operation came
+// first, it returns nil and has withdrawn nothing: the caller settles and checks again.
 func (t *Table) withdraw(ctx context.Context, s *connector.Snapshot, state *opslog.State, topical *opslog.OpenReplay) error {
 	r := &plan.Replay{Pipeline: t.Pipeline, TableID: s.TableID, After: s.Positions[idempotency.ReplayAppID(t.Pipeline, s.TableID)]}
 	body := opslog.ReplayIntent{Table: t.Path, TableID: r.TableID, After: r.After}

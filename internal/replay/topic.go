@@ -23,10 +23,11 @@ type Producer interface {
 }
 
 const (
-	// pollEvery is the pause between two looks at the table while members accept records.
+	// pollEvery is the pause between two reads of the table while members accept records.
 	pollEvery = time.Second
-	// abandonedAfter and quietFor tell when another process's replay through the topic counts as abandoned: it is so old,
-	// and while this process watched it for so long, members have accepted none of its records.
+	// abandonedAfter and quietFor decide when the replay through the topic of another process counts as abandoned. It
+	// must have begun longer ago than abandonedAfter, and members must have accepted none of its records for quietFor
+	// while this process watched.
 	abandonedAfter, quietFor = time.Minute, 20 * time.Second
 	// patience is how long members may accept none of the records of a replay before Reproduce gives up.
 	patience = 10 * time.Minute
@@ -182,7 +183,8 @@ func (t *Table) produce(ctx context.Context, open opslog.OpenReplay, tableID str
 	return nil
 }
 
-// replays returns how often the record of a dead letter was replayed through its topic, the coming time included.
+// replays returns how often the record of a dead letter will have been replayed through its topic after this replay:
+// one more than the origin in its headers says, or 1 if it has no genuine origin.
 func (t *Table) replays(r *Record) int64 {
 	header, ok := origin.Of(r.Record.Headers, func(h *connector.Header) (string, []byte) { return h.Key, h.Value })
 	if !ok {
@@ -195,8 +197,8 @@ func (t *Table) replays(r *Record) int64 {
 	return from.Replays + 1
 }
 
-// vacant waits until no replay through the topic is open for any partition of the records. It withdraws those that were
-// abandoned.
+// vacant waits until no replay through the topic is open for any partition of the records, and returns the snapshot
+// and the operations log that show it. It withdraws replays that were abandoned.
 func (t *Table) vacant(ctx context.Context, records []Record) (*connector.Snapshot, *opslog.State, error) {
 	concerned := func(open opslog.OpenReplay) bool {
 		return slices.ContainsFunc(open.Letters, func(l opslog.Letters) bool {
@@ -268,7 +270,8 @@ func (w *progress) quiet(s *connector.Snapshot, pipeline string, open *opslog.Op
 	return time.Since(w.since)
 }
 
-// versions returns the versions of the txns of accepted origins, for the partitions of dead letters.
+// versions returns, for each partition of the dead letters, the version of the txn that counts its accepted origins; 0
+// if the table has no such txn.
 func versions(s *connector.Snapshot, pipeline string, letters []opslog.Letters) map[connector.Partition]int64 {
 	all := map[connector.Partition]int64{}
 	for _, l := range letters {
@@ -277,9 +280,11 @@ func versions(s *connector.Snapshot, pipeline string, letters []opslog.Letters) 
 	return all
 }
 
-// accepted returns the dead letters of an open replay through the topic whose records the table has accepted, and whether
-// these are all. A table that was replaced has accepted none. If a table has lost the txn, because its txns expire, all
-// count as accepted, since another replay could make second rows.
+// accepted returns the dead letters of an open replay through the topic whose records the table has accepted. all is
+// true if these are all dead letters of the replay. If the table was replaced, it has accepted none.
+//
+// If the table has lost a txn that counts them, because txns expire, accepted returns all dead letters of that
+// partition, since a second replay could make second rows. But all is then false.
 func accepted(s *connector.Snapshot, pipeline string, open *opslog.OpenReplay) (done []opslog.Letters, all bool) {
 	if open.TableID != s.TableID {
 		return nil, false

@@ -78,7 +78,8 @@ func (f *topic) from(p int32, offset int64) []connector.Record {
 	return nil
 }
 
-// member reads the topic and commits to the table as a member does, with the decision of the product.
+// member reads the topic and commits to the table as a member does. The package plan decides, as in the connector,
+// which records become rows.
 type member struct {
 	l     *lake
 	store objstore.Store
@@ -176,7 +177,8 @@ func (l *lake) member(f *topic, most int) *member {
 	return &member{l, l.store, f, func() int { return most }}
 }
 
-// byLetter returns how many rows each dead letter has, at its own offset or through the topic. Their values differ.
+// byLetter returns how many rows each dead letter has. A row at an offset from passed on was made through the topic;
+// the value of its record names the offset of the dead letter.
 func (l *lake) byLetter(f *topic) map[string]int {
 	l.t.Helper()
 	all := map[string]int{}
@@ -209,7 +211,7 @@ func (l *lake) hasLetters(f *topic, id int32, want ...int64) {
 	}
 }
 
-// reproducer is a process that replays through the topic.
+// reproducer returns a Table as a process that replays through the topic has one.
 func (l *lake) reproducer(store objstore.Store) *replay.Table {
 	r := l.replayer(store)
 	r.Keys = keys(l.t)
@@ -327,7 +329,8 @@ func TestReproduce_Killed(t *testing.T) {
 		if at := l.state().Letters(partition(0)).Replaying.String(); at != "1-4" {
 			t.Errorf("replaying %s", at)
 		}
-		// A direct replay leaves them alone; a decision about them is refused while they may be accepted.
+		// A direct replay leaves out the records that the killed replay may have produced. A decision about their dead
+		// letters is refused while members may still accept them.
 		if result := add(t, l.replayer(l.store), good(0, 1, 4, 5)...); result.Rows != 1 || len(result.Left) != 2 || result.Left[0].Why != replay.InTopic {
 			t.Errorf("%+v", result)
 		}
@@ -460,7 +463,8 @@ func topicDiesAt(t *testing.T, n int, effect objstoretest.Effect) (ended bool) {
 	beside(t, l.member(f, 2), func() {
 		_, err := l.reproducer(faulty).Reproduce(dying, good(0, 3, 9), f)
 		ended = err == nil && dying.Err() == nil
-		// Another process, once with the effect of the last operation still to come.
+		// Another process replays the same records. With the effect Late, the last operation of the first process takes
+		// effect only 90 seconds later.
 		if _, err := l.reproducer(l.store).Reproduce(t.Context(), good(0, 3, 9), f); err != nil {
 			t.Error(err)
 		}

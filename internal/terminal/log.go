@@ -16,7 +16,7 @@ func NewLogger(c config.Log, w io.Writer) (*slog.Logger, error) {
 	return logger, err
 }
 
-// NewVarLogger is [NewLogger] with the level, which may change while the process runs.
+// NewVarLogger is [NewLogger], but also returns the level. The caller may change the level while the process runs.
 func NewVarLogger(c config.Log, w io.Writer) (*slog.Logger, *slog.LevelVar, error) {
 	level := &slog.LevelVar{}
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {

@@ -11,10 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// Screen escapes text so that it cannot control a terminal or change what a person sees. It escapes control characters,
-// bidirectional overrides and invisible characters as \x1b or \u202e, and bytes that are not UTF-8 as \x9b. It passes
-// line feeds and tabs; [Printf] escapes those in values. JSON keeps its meaning: only its strings have such characters,
-// and only those that become \u202e, which JSON reads as the same character. Any goroutine may write.
+// Screen escapes text so that it cannot control a terminal or change what a person sees. It escapes control
+// characters, bidirectional overrides and invisible characters as \x1b or \u202e, and bytes that are not UTF-8 as
+// \x9b. It does not escape line feeds and tabs; [Printf] escapes those in values.
+//
+// JSON keeps its meaning: of these characters, it has only those that become \u202e, and only inside of strings, where
+// \u202e means the same character. Any goroutine may write.
 type Screen struct {
 	w        io.Writer
 	terminal *terminal // nil if w is not a terminal

@@ -171,7 +171,8 @@ func (l *Letter) disposition() string {
 	return "CLIENT_REJECTED"
 }
 
-// holds returns the value of linkHoldsHeader.
+// holds returns the value of linkHoldsHeader, which says what the dead letter lacks: "record" for key, value and
+// headers, "value" for the value alone.
 func (k Link) holds() string {
 	if k.Record {
 		return "record"

@@ -95,10 +95,11 @@ func (r Reason) Level() slog.Level {
 // EndsBy returns what ends a hold, for operators; "" for an unknown reason.
 func (r Reason) EndsBy() string { return rules[r].ends }
 
-// Dependency returns whose failure the reason means, "" for an unknown reason.
+// Dependency returns the dependency whose failure causes the hold; "" for a reason that has nothing to do with a
+// dependency, and for an unknown reason.
 func (r Reason) Dependency() Dependency { return rules[r].dependency }
 
-// EndsByRecord reports whether only reading a record ends the hold.
+// EndsByRecord reports whether only reading a record ends the hold, because no check can see that its cause is gone.
 func (r Reason) EndsByRecord() bool { return rules[r].endsByRecord }
 
 // Command returns the command line that ends a hold, "" if no command does or if it needs a partition or an offset that

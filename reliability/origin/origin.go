@@ -184,7 +184,8 @@ const (
 // Txn returns the version of the txn for an intent and the number of its accepted origins.
 func Txn(intent, accepted int64) int64 { return intent<<numberBits | accepted }
 
-// Accepted returns the intent and the number of its accepted origins from the version of the txn.
+// Accepted returns what Txn has put into the version of a txn: the intent, and the number of its accepted origins.
+// Both are 0 if the version is negative.
 func Accepted(version int64) (intent, accepted int64) {
 	if version < 0 {
 		return 0, 0

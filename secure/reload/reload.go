@@ -13,8 +13,8 @@ import (
 // if the file can be used after the change.
 const Every = 5 * time.Second
 
-// File holds the parsed content of a file, of other files that it names included. The last usable content stays in
-// force while the file is broken, for example while another process writes it.
+// File holds the parsed content of a file, including that of other files that it names. While the file is broken, for
+// example while another process writes it, the last usable content stays in force.
 type File[T any] struct {
 	path   string
 	read   func(path string) (*T, error)
@@ -26,8 +26,11 @@ type File[T any] struct {
 	broken string     // the text of the error that was logged last; an equal one is not logged again
 }
 
-// Open reads a file; the error is that of an unusable one. read must not quote secrets in its errors: they are logged.
-// notice is called after each read of a usable file, with the content before, nil at first, and the new content.
+// Open reads a file with read. It returns an error if the file cannot be used. read must not quote secrets in its
+// errors, because they are logged.
+//
+// notice is called after each read of a usable file: with the content before, which is nil at first, and with the new
+// content.
 func Open[T any](ctx context.Context, path string, read func(string) (*T, error), notice func(ctx context.Context, before, now *T), logger *slog.Logger) (*File[T], error) {
 	f := &File[T]{path: path, read: read, notice: notice, logger: logger}
 	return f, f.Refresh(ctx)
@@ -36,7 +39,8 @@ func Open[T any](ctx context.Context, path string, read func(string) (*T, error)
 // Value returns the content in force. Any goroutine may call it.
 func (f *File[T]) Value() *T { return f.value.Load() }
 
-// Refresh reads the file again. It returns an error only if the file has never been usable.
+// Refresh reads the file again. It returns an error only if the file has never been usable; later it logs the error
+// and keeps the last content.
 func (f *File[T]) Refresh(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

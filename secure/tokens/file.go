@@ -45,8 +45,8 @@ func Read(path string) (*Set, error) {
 	return s, nil
 }
 
-// Open reads a file and returns it for watching. It logs when the tokens change, and warns if the mode of the file
-// gives rights to its group or to everyone.
+// Open reads a file. The returned File rereads it while its Watch runs. It logs when the tokens change, and warns if
+// the mode of the file gives rights to its group or to everyone.
 func Open(ctx context.Context, path string, logger *slog.Logger) (*reload.File[Set], error) {
 	return reload.Open(ctx, path, Read, func(ctx context.Context, before, now *Set) {
 		if before != nil && !before.equal(now) {

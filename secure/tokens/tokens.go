@@ -148,8 +148,8 @@ func (s *Set) fits(t Token) error {
 // Len returns the number of tokens, expired ones included.
 func (s *Set) Len() int { return len(s.all) }
 
-// Find returns the token of a secret. It compares the secret with every token in constant time, so that the time of an
-// answer does not show which one is near. The token may have expired.
+// Find returns the token whose secret this is, even if it has expired. ok is false if there is none. Find compares the
+// secret with every token in constant time, so that the time of the answer shows nothing about the tokens.
 func (s *Set) Find(secret string) (found Token, ok bool) {
 	hash := sha256.Sum256([]byte(secret))
 	at := -1

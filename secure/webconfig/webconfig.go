@@ -99,8 +99,8 @@ func readFile(path string) ([]byte, error) {
 	return content, err
 }
 
-// Open reads a file and returns it for watching, so that new certificates come into force. A later version that adds or
-// removes TLS counts as unusable.
+// Open reads a file. While the Watch of the returned File runs, new certificates in the file come into force. A change
+// that adds or removes TLS is refused, and the content before it stays in force.
 func Open(ctx context.Context, path string, logger *slog.Logger) (*reload.File[Config], error) {
 	first, err := Read(path)
 	if err != nil {

@@ -28,8 +28,8 @@ func (w watched) Put(ctx context.Context, key string, body io.ReadSeeker, mode o
 	return w.Store.Put(ctx, key, body, mode)
 }
 
-// TestPulse_Stage: the goroutine reports progress for each row group that is encoded, staged or rehearsed. It counts as
-// waiting while a data file is put, and while it waits for a share to encode.
+// TestPulse_Stage: during Stage and Rehearse, the goroutine reports progress for each row group. It counts as waiting
+// while a data file is put, and while it waits for a share to encode.
 func TestPulse_Stage(t *testing.T) {
 	var loops pulse.Loops
 	var puts []pulse.State

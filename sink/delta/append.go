@@ -120,8 +120,8 @@ func (t *Table) readBack(ctx context.Context, version int64) (string, error) {
 	return c.Info().TxnID, err
 }
 
-// outcomeUnknown records that the outcome of p is unknown: at once in a metric and for [Table.Undecided], which shows it as
-// a hold after a minute; after a minute also in the log.
+// outcomeUnknown records that the outcome of p is unknown. It counts p in a metric once, and stores a hold that
+// [Table.Undecided] returns after a minute. After a minute it also logs the cause, once.
 func (t *Table) outcomeUnknown(ctx context.Context, p *proposal, cause error) {
 	if !p.outcomeWasUnknown {
 		p.outcomeWasUnknown = true

@@ -124,8 +124,8 @@ func replaced(format string, args ...any) error {
 	return hold.New(hold.TableReplaced, "another table is in the place of the one that was written: "+fmt.Sprintf(format, args...), nil)
 }
 
-// committed makes our new version the head and stores it as the last version of our own. It also stores the time of the
-// commit for turn, and updates the metrics.
+// committed makes our new version the head, and remembers it as our last own version. It also remembers the time of
+// the commit, by which the field turn chooses when to put the next one, and updates the metrics.
 func (t *Table) committed(p *proposal, c *connector.Commit, files *staged) error {
 	s, err := t.head.After(deltalog.Commit{Version: p.version, Bytes: int64(len(p.Body)), Actions: p.heads})
 	if err != nil {

@@ -27,8 +27,9 @@ func removeAll(t *testing.T, store objstore.Store) {
 	}
 }
 
-// TestTable_DeletedAndCreatedAgain: if the table is deleted and another one is created in its place, the member must
-// not take this for an overwritten commit, no matter how many versions the new table has.
+// TestTable_DeletedAndCreatedAgain: the table is deleted and another one is created in its place. However many versions
+// the new table has, the member must continue with it and log once that the table was replaced. It must not take this
+// for an overwritten commit.
 func TestTable_DeletedAndCreatedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		looks bool // the member reads the log while the folder is empty

@@ -55,7 +55,8 @@ type recordedStore struct {
 	ops []objstore.Op // all operations so far, in order
 }
 
-// newRecordedStore returns a store that is empty, or, if exists, has a table with a checkpoint every two commits.
+// newRecordedStore returns an empty store if exists is false. Otherwise the store has a table that gets a checkpoint
+// every two commits.
 func newRecordedStore(t *testing.T, exists bool, fault func(n int, op objstore.Op) objstoretest.Fault) *recordedStore {
 	w := &recordedStore{mem: objstore.NewMem()}
 	if exists {
@@ -207,7 +208,8 @@ func everyStep(t *testing.T, exists bool, n int, fault stepFault, crash bool, ta
 	return where
 }
 
-// checkCleaned is check for a log that was cleaned up. It also fails if a removed version was written again.
+// checkCleaned checks a table whose log was cleaned up. It compares the rows as the function check does, and fails if
+// the remaining versions have a gap or if a removed version was written again.
 func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
 	t.Helper()
 	s := stateOf(t, mem)

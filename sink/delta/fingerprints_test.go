@@ -54,8 +54,8 @@ func openRecallTable(tb testing.TB, store objstore.Store) *recallTable {
 	return t
 }
 
-// add commits the records [from, next) of a partition, in row groups of chunk rows, and returns their entries. The
-// record at offset o has the timestamp at(o).
+// add commits the records [from, next) of a partition in row groups of at most chunk rows, and returns the fingerprint
+// entries of the rows. The record at offset o has the timestamp at(o).
 func (t *recallTable) add(id int32, from, next int64, chunk int, at func(int64) int64) (entries []idempotency.Entry) {
 	t.tb.Helper()
 	p := t.topic
@@ -115,8 +115,8 @@ func (t *recallTable) recalled(id int32, q connector.FingerprintQuery) (entries 
 	return entries
 }
 
-// TestReadFingerprints_CreatedAgain: rows of an earlier topic of the same name are not in the window of the new one, if
-// they have a topic id. Rows without one are.
+// TestReadFingerprints_CreatedAgain: a topic was deleted and created again under the same name. If the rows have a
+// topic id, the rows of the earlier topic are not in the window of the new one. If they have none, they are in it.
 func TestReadFingerprints_CreatedAgain(t *testing.T) {
 	for _, named := range []bool{true, false} {
 		store := objstore.NewMem()
@@ -148,7 +148,8 @@ func TestReadFingerprints_CreatedAgain(t *testing.T) {
 	}
 }
 
-// TestPlaces_TopicIDs: places and offsets have the topic id of a row, also of rows from before the table had the column.
+// TestPlaces_TopicIDs: places and offsets have the topic id of a row. They have none for rows from before the table had
+// the column.
 func TestPlaces_TopicIDs(t *testing.T) {
 	store := objstore.NewMem()
 	table := openRecallTable(t, store)

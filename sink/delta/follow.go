@@ -36,15 +36,15 @@ type Change struct {
 	// Others is true if rows may have changed otherwise than by an append of a member: another program added rows, a
 	// commit removed some, the protocol was set, or the table gained or lost a Kafka column.
 	Others bool
-	// Back maps each appId whose position was moved back to its lowest position since.
+	// Back has the appIds whose position was moved back, each with the lowest position that it was moved back to.
 	Back map[string]int64
-	// Replayed are the dead letters whose rows were added by replays. Others is true instead if a commit names more
-	// than maxReplayed allows, or in a form that this program does not write.
+	// Replayed are the dead letters whose rows were added by replays. If a commit names too many of them (see
+	// maxReplayed), or names them in a form that this program does not write, they are left out and Others is true.
 	Replayed []connector.Replayed
 }
 
-// maxReplayed bounds the cost of [Change.Replayed]: about its memory in bytes, plus one for each offset, because callers
-// iterate over the offsets.
+// maxReplayed is the limit for [Change.Replayed] in one call of Follow: for its memory in bytes plus the number of its
+// offsets. The offsets count because callers iterate over them.
 const maxReplayed = 4 << 20
 
 // maxFollowed is the largest number of commits that are read one by one. Beyond it the table is loaded anew.
@@ -115,8 +115,8 @@ func (f *Follower) stands(ctx context.Context) (bool, error) {
 	return before.Key == "" || now.Object.Size == before.Size && now.Object.Modified.Equal(before.Modified), nil
 }
 
-// end makes s the newest state if the log still holds the version of s. Otherwise the next version, which was found
-// missing at the given time, may have existed, and the follower starts anew.
+// end makes s the newest state. The version after s was not found at the given time. If the log no longer holds the
+// version of s, a log cleanup may have removed the version after it, too, so the follower starts anew.
 func (f *Follower) end(ctx context.Context, s *deltalog.State, at time.Time, change Change) (Change, error) {
 	last, err := deltalog.End(ctx, f.store, f.state, s, at)
 	switch {
@@ -169,8 +169,8 @@ func (c *Change) note(s *deltalog.State, commit deltalog.Commit, left *int64) {
 	}
 }
 
-// replay adds the dead letters that a commit replayed. It returns false and adds none if they are too many, or if this
-// program cannot have written their names.
+// replay adds the dead letters that a commit replayed, and returns true. It adds none and returns false if they are too
+// many, or if they are named in a form that this program does not write.
 func (c *Change) replay(all []connector.Replayed, left *int64) bool {
 	letters, cost := int64(0), int64(0)
 	for _, r := range all {
@@ -195,15 +195,15 @@ func hasKafkaColumns(m deltalog.Metadata) bool {
 	return err == nil && columns.HasKafkaColumns() == nil
 }
 
-// State returns the table as of the last call, nil if there is none.
+// State returns the table as of the last call of Follow, nil if the follower knows no table.
 func (f *Follower) State() *deltalog.State { return f.state }
 
 // errNoState means that a follower knows no table whose rows it could read.
 var errNoState = errors.New("no table is known: Follow has found none, or has to start anew")
 
-// Places calls [Places] with the state of the last call; it is an error if there is none. bytes bounds the memory for data
-// files. If a checkpoint or commit of that state is gone, it returns the error, and the next call of [Follower.Follow]
-// starts anew.
+// Places calls [Places] with the state of the last call of [Follower.Follow]; without a state it returns an error.
+// bytes bounds the memory for data files. If a checkpoint or commit of that state is gone, it returns an error, too,
+// and the next call of Follow starts anew.
 func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(scan.Place) error) error {
 	if f.state == nil {
 		return errNoState

@@ -106,7 +106,8 @@ func TestFollower(t *testing.T) {
 	changed("and that is all", delta.Change{})
 }
 
-// TestFollower_PlacesWithoutTable: a follower that knows no table returns an error, before and after it has found none.
+// TestFollower_PlacesWithoutTable: Places returns an error before the first call of Follow, and after a call that has
+// found no table. Once Follow has found a table, Places returns no error.
 func TestFollower_PlacesWithoutTable(t *testing.T) {
 	store := objstore.NewMem()
 	f := delta.NewFollower(store, guard())

@@ -120,7 +120,7 @@ func rowsOf(s connector.Schema, topic string, partition int32, from, next int64)
 	return connector.Piece{Rows: b.NewRecordBatch(), From: 0, To: next - from}
 }
 
-// rowRange is a commit of the records of one partition from the position from to next.
+// rowRange describes a commit of the records [from, next) of one partition.
 type rowRange struct {
 	partition  int32
 	from, next int64

@@ -40,13 +40,14 @@ type Info struct {
 
 	Files int64
 	Bytes int64
-	// Rows is the sum over the files with statistics; FilesWithoutRows counts the files without.
+	// Rows is the number of rows in the files whose statistics have that number. FilesWithoutRows is the number of all
+	// other files.
 	Rows             int64
 	FilesWithoutRows int64
 
 	Txns []deltalog.Txn // sorted by appId
-	// Positions maps appIds to the versions of Txns, as in a [connector.Snapshot]: without leader epochs that belong to
-	// an earlier position.
+	// Positions maps appIds to the versions of Txns, as in a [connector.Snapshot]. It lacks the leader epoch of a
+	// partition if that epoch belongs to an earlier position.
 	Positions map[string]int64
 	// Refusal is the reason why this version would not write the table, nil if it would.
 	Refusal error
@@ -90,8 +91,8 @@ func Inspect(ctx context.Context, store objstore.Store) (Info, error) {
 const recentCommits = 20
 
 // IgnoredFields returns, by topic, the names of record fields that the table has no column for. It reads them from
-// commitInfo of the given version and of those before it, [recentCommits] in all. since is the oldest version that it
-// read: it stops at a commit that is missing or cannot be parsed.
+// commitInfo of [recentCommits] versions: the given one and those before it. It stops at a commit that is missing or
+// cannot be parsed. since is the oldest version that it has read.
 func IgnoredFields(ctx context.Context, store objstore.Store, version int64) (all []connector.IgnoredFields, since int64, err error) {
 	names, more := map[string][]string{}, map[string]bool{}
 	since = version

@@ -38,8 +38,8 @@ func txnRetention(m deltalog.Metadata) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// retained returns a hold.Error with hold.TableUnsupported if the table drops txns sooner than Kafka deletes the
-// records of its topics.
+// retained returns nil if the table keeps txns at least as long as Kafka keeps the records of its topics, or if one of
+// these times is not known. Otherwise it returns a hold.Error with hold.TableUnsupported.
 func (t *Table) retained() error {
 	kept, expire := txnRetention(t.head.Metadata)
 	if !expire || t.opt.Retention == nil {

@@ -47,7 +47,8 @@ func places(ctx context.Context, store objstore.Store, state *deltalog.State, by
 	return scan.Run(ctx, store, state, q, func(rows scan.Rows) error { return eachPlace(rows, each) })
 }
 
-// kafkaPlaces returns the columns that [eachPlace] reads. With a nil table it leaves out the topic id.
+// kafkaPlaces returns the columns that [eachPlace] reads: topic, partition and offset, and also the topic id if table
+// is not nil and has it.
 func kafkaPlaces(table *schema.Schema) [][]string {
 	columns := [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}}
 	if table != nil && table.HasTopicID() {
@@ -56,7 +57,7 @@ func kafkaPlaces(table *schema.Schema) [][]string {
 	return columns
 }
 
-// eachPlace calls each with the coordinates of the rows that have at least topic, partition and offset.
+// eachPlace calls each with the coordinates of the rows. It leaves out a row whose topic, partition or offset is null.
 func eachPlace(rows scan.Rows, each func(scan.Place) error) error {
 	// HasKafkaColumns has checked these types.
 	topics := rows.Batch.Column(0).(*array.String)

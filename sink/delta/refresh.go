@@ -10,8 +10,9 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// refresh brings head up to the newest version. store is the table's store, or its variant for a batch if a batch
-// waits, so that retries name the batch. The error is deltalog.ErrNoTable if there is no table and t never saw one.
+// refresh brings head up to the newest version. store is the table's store. If a batch waits, the store is one that
+// names the batch in the log lines of its retries. The error is deltalog.ErrNoTable if there is no table and t never
+// saw one.
 func (t *Table) refresh(ctx context.Context, store retried) error {
 	if t.head == nil {
 		return t.reload(ctx, store)
@@ -53,10 +54,10 @@ func (t *Table) refresh(ctx context.Context, store retried) error {
 	return nil
 }
 
-// headStands reports whether the newest version that we know is still the one that we read. An operator who restores
-// an older copy of the table removes that version or puts another one in its place. Without this check the next
-// commit would follow a gap, and claims would continue from positions that the table no longer has. A version of our own
-// is recognized by its txnId: see ownStands.
+// headStands reports whether the newest version that we know is still the one that we read. An operator who restores an
+// older copy of the table removes that version or puts another one in its place. Without this check the next commit
+// would follow a gap, and claims would continue from positions that the table no longer has. A version of our own is
+// recognized by its txnId: see ownStands.
 func (t *Table) headStands(ctx context.Context, store retried) (bool, error) {
 	if t.own != nil && t.own.version == t.head.Version || t.head.stamp.Key == "" {
 		return true, nil

@@ -86,14 +86,15 @@ func TestTable_HasRows(t *testing.T) {
 		})
 	}
 
-	// In a table that drops txns, a topic may have rows and no txn. So HasRows searches it thoroughly.
+	// In a table that drops txns, a topic may have rows and no txn. So HasRows searches it thoroughly, although
+	// thorough is false.
 	m := stateOf(t, mem).Metadata
 	m.Configuration = map[string]string{"delta.setTransactionRetentionDuration": "interval 40 days"}
 	foreign(t, mem, m)
 	if got, err := delta.HasRows(t.Context(), mem, whole("m"), false); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
-	// Other writers have committed versions since the snapshot was read.
+	// HasRows finds the row of an older snapshot, too: another writer has committed a version since.
 	foreign(t, mem)
 	if got, err := tab.HasRows(t.Context(), s, whole("m"), true); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)

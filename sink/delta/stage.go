@@ -20,11 +20,11 @@ import (
 	"sluice/sink/delta/objstore"
 )
 
-// maxStaged is the largest age of data files at their commit. VACUUM of another engine deletes files that no version
-// names after 7 days; operators can force a shorter retention.
+// maxStaged is how old data files may be when they are committed. VACUUM of another engine deletes files that no
+// version names after 7 days, and operators can force a shorter time.
 const maxStaged = 12 * time.Hour
 
-// staged are data files that were put, and their state.
+// staged are the data files that one call of Stage put into the store, and whether a version names them.
 type staged struct {
 	batch  string         // id of the batch, for log lines
 	table  string         // id of the table for which the files were encoded
@@ -97,7 +97,7 @@ func (t *Table) Rehearse(ctx context.Context, s *connector.Snapshot, pieces []co
 	return nil
 }
 
-// OffsetOf implements connector.Table: it returns the Kafka offset of a row.
+// OffsetOf implements connector.Table: it returns the Kafka offset of a row. ok is false if the row has none.
 func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bool) {
 	at := rows.Schema().FieldIndices(schema.KafkaOffset)
 	if len(at) != 1 {
@@ -134,7 +134,8 @@ func (t *Table) encode(
 	return connector.Local(doing, err)
 }
 
-// statistics returns the statistics of a file as the table's properties want them in the log.
+// statistics returns the statistics of a file for the log. They have only the number of rows if the table's properties
+// ask for no indexed columns.
 func (t *Table) statistics(file datafile.File) string {
 	if t.head.Metadata.Configuration["delta.dataSkippingNumIndexedCols"] == "0" {
 		return `{"numRecords":` + strconv.FormatInt(file.Rows, 10) + `}`

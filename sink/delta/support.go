@@ -80,8 +80,8 @@ func protocolSupported(p deltalog.Protocol) error {
 	return unsupported("its protocol is reader %d, writer %d: %s", p.MinReaderVersion, p.MinWriterVersion, names)
 }
 
-// propertyUnsupported returns the requirement of a table property that this version does not meet, "" if there is
-// none.
+// propertyUnsupported returns what a table property requires of writers, as a text for errors, if this version does not
+// do that. It returns "" if the property is no obstacle.
 func propertyUnsupported(key, value string) string {
 	on := value != "" && !strings.EqualFold(value, "false") && !strings.EqualFold(value, "none")
 	switch {

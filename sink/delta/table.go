@@ -191,9 +191,9 @@ func (t *Table) setHead(s *deltalog.State, stamp objstore.Info) {
 	t.head, t.tableID = h, s.Metadata.ID
 }
 
-// positions returns the txn versions for a snapshot, without stale leader epochs. A program that keeps no epochs
-// moves a position alone; the epoch of the old position would then look like a truncated log. Position and epoch
-// belong together only if both txns have the same time, because one commit sets both.
+// positions returns the txn versions for a snapshot, without stale leader epochs. A program that keeps no epochs moves
+// a position alone; with the old epoch, Kafka's log would then look truncated before the new position. Position and
+// epoch belong together only if both txns have the same time, because one commit sets both.
 func positions(txns map[string]deltalog.Txn) map[string]int64 {
 	all := make(map[string]int64, len(txns))
 	for appID, txn := range txns {

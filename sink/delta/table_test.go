@@ -171,7 +171,8 @@ func TestDeniedLoad(t *testing.T) {
 	})
 }
 
-// TestStatisticsProperties: table properties for statistics decide which statistics a commit has.
+// TestStatisticsProperties: the properties of the table for the number of indexed columns and the length of string
+// bounds decide which statistics a commit has.
 func TestStatisticsProperties(t *testing.T) {
 	for property, want := range map[string]string{
 		"delta.dataSkippingNumIndexedCols":         `{"numRecords":3}`,

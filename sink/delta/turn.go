@@ -9,9 +9,10 @@ import (
 	"sluice/reliability"
 )
 
-// turn shares the log fairly among its writers. A version goes to the writer that puts first, and writers that had a
-// conflict leave no trace in the log. A writer that came back at once would therefore commit again and again, and
-// starve the others. So each writer pauses after a commit, and pauses shorter the more conflicts it had.
+// turn shares the log fairly among its writers. A version goes to the writer that puts first, and the log does not show
+// which writers had a conflict. A writer that tried again right after its own commit would commit again and again, and
+// starve the others. So each writer pauses after a commit. It also pauses after a conflict, and the more conflicts it
+// had, the shorter.
 type turn struct {
 	committed   time.Time     // time of this writer's last commit
 	putDuration time.Duration // duration of the newest put, from its start until its outcome was known
@@ -29,8 +30,8 @@ func (t *turn) yield(ctx context.Context) error {
 	return t.wait(ctx, time.Until(t.committed.Add(took+rand.N(took+1))))
 }
 
-// afterLoss waits after the n-th conflict in a row, counted from 0: up to four times the duration of a put, and
-// shorter with each conflict.
+// afterLoss waits after the n-th conflict in a row, counted from 0. The wait is random; its upper limit is four times
+// the duration of a put for n = 0, at least 100 ms and at most maxPause, and falls with each conflict.
 func (t *turn) afterLoss(ctx context.Context, n int) error {
 	wide := min(max(4*t.putDuration, 4*minPause), maxPause-minPause)
 	return t.wait(ctx, minPause+rand.N(wide/time.Duration(n+1)+1))

@@ -18,14 +18,14 @@ import (
 const (
 	// wholeBytes bounds the memory for one data file while whole rows are read.
 	wholeBytes = 256 << 20
-	// wholeRows is the number of rows in a batch: a row may be as large as a record.
+	// wholeRows is the number of rows in a batch. It is small, because each row may be as large as a record of Kafka.
 	wholeRows = 64
 )
 
-// WholeRows calls each with batches of rows that have the wanted columns, lists and structs included. It reads every data
-// file that has a row in where, so the batches have all these rows and maybe others. A column that a file lacks is missing
-// in its batches; columns come in any order. A batch is valid until each returns. An error of each ends the read and is
-// returned unchanged; other errors are those of [Places].
+// WholeRows calls each with batches of rows that have the wanted columns, lists and structs included. It reads every
+// data file that has a row in where, so the batches have all these rows and maybe others. A column that a file lacks is
+// missing in its batches; columns come in any order. A batch is valid until each returns. An error of each ends the
+// read and is returned unchanged; other errors are those of [Places].
 func WholeRows(
 	ctx context.Context, store objstore.Store, state *deltalog.State, where []scan.Where, columns []string, each func(arrow.RecordBatch) error,
 ) error {

@@ -1,5 +1,6 @@
 // Package logappend appends one object to a log with conditional puts. Exactly one writer gets each name, and every
-// writer learns whether it was its own object. Tables' logs and the operations log are written this way.
+// writer learns whether the object under that name is its own. The logs of tables and the operations log are written
+// this way.
 //
 // A put ends as committed (the object is ours), as conflict (another writer's object has the name), or as unknown.
 // Unknown covers a timeout, a 5xx, a reset, and "exists", which may be our own earlier put. The writer resolves it by

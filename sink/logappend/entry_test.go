@@ -70,8 +70,8 @@ func (p *fixture) put(body string) {
 	}
 }
 
-// want calls Try once. It fails the test unless the result is committed or not, as won says, a returned error has the
-// class, and UnknownSince is set or not, as unresolved says.
+// want calls Try once and returns its error. It fails the test unless Try returns won, an error (if any) has the class,
+// and UnknownSince is set exactly if unresolved is true.
 func (p *fixture) want(won bool, class classify.Class, unresolved bool) error {
 	p.t.Helper()
 	got, err := p.Try(p.t.Context())

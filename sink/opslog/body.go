@@ -143,8 +143,8 @@ type FloodAllow struct {
 	Until time.Time `json:"until"` // by the clock of the writing host
 }
 
-// Forget resets the fingerprints of a topic for rows below the given offsets. Records from those offsets on are
-// fingerprinted as usual.
+// Forget makes the fingerprints of the rows below the given offsets no longer count, so that a record equal to one of
+// these rows is no duplicate. Records from those offsets on are fingerprinted as usual.
 type Forget struct {
 	Topic string  `json:"topic"`
 	Table string  `json:"table"`
@@ -166,17 +166,19 @@ type ForgetMembers struct {
 	More    int      `json:"more,omitempty"` // number of members that the list leaves out
 }
 
-// Recheck asks members to check the holds of the targets now instead of at their next turn.
+// Recheck asks members to check the holds of the targets at once, before their next check is due.
 type Recheck struct {
 	Targets []Target `json:"targets"`
 }
 
-// Flush asks members to commit what they have enqueued of the targets, topics or everything, now instead of when it is due.
+// Flush asks members to commit at once what they have enqueued of the targets, before it is due. Each target is a topic
+// or everything.
 type Flush struct {
 	Targets []Target `json:"targets"`
 }
 
-// Outcome is the result of a commit. The stored words are older than the names of the constants.
+// Outcome is the result of a commit. Its values in the log differ from the names of the constants, because the values
+// are older and must not change.
 type Outcome string
 
 // The outcomes.

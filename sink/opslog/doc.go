@@ -16,7 +16,7 @@
 // # How an entry is added
 //
 // An entry is appended by the rules of a table's log, which package logappend implements. An entry gets a new id for
-// each seq that it is tried at. An answer of 412 may mean our own earlier put. A put with an unknown outcome is read
+// each seq that it is tried at. A response of 412 may mean our own earlier put. A put with an unknown outcome is read
 // back and repeated, the same bytes as the same seq, until an entry exists at that seq. Each put needs a check of the
 // previous entry that is younger than a minute by both clocks. After a conflict the writer refreshes the chain and
 // tries the next seq.

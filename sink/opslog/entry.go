@@ -73,7 +73,7 @@ func (e Entry) Head() Head { return Head{e.Seq, e.hash} }
 // Decode returns the body. The error is [ErrUnknownKind] if the kind comes from a later version.
 func (e Entry) Decode() (Body, error) { return decodeBody(e.Kind, e.Body) }
 
-// Head identifies the last entry of a log by seq and hash. The zero Head stands for the empty log.
+// Head identifies the last entry of a log by seq and hash. An empty log has the zero Head.
 type Head struct {
 	Seq  int64  `json:"seq"`
 	Hash string `json:"hash"`
@@ -192,7 +192,8 @@ func seqOf(s string) (seq int64, ok bool) {
 	return seq, ok && err == nil && 1 <= seq && seq <= maxSeq && name(seq) == s
 }
 
-// compareTargets orders everything before topics, and a topic before its partitions.
+// compareTargets orders targets by topic. The target of everything comes first, and a topic comes before its
+// partitions.
 func compareTargets(a, b Target) int {
 	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }

@@ -142,7 +142,8 @@ func TestFollower_Changed(t *testing.T) {
 	})
 }
 
-// TestFollower_ReadsOnlyNewEntries compares the number of requests of a poll with the expected one.
+// TestFollower_ReadsOnlyNewEntries: a follower sends one request for each poll without new entries, and few more for a
+// new entry. It does not read old entries again.
 func TestFollower_ReadsOnlyNewEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := objstore.NewMem()

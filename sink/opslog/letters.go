@@ -47,24 +47,26 @@ type Reopen struct {
 	Letters []Letters `json:"letters"`
 }
 
-// ReplayFailed counts a failed attempt to replay dead letters: their records still cannot become rows.
+// ReplayFailed records that an attempt to replay dead letters failed, because their records still cannot become rows.
+// Each one counts for [MaxReplays].
 type ReplayFailed struct {
 	Table   string    `json:"table"`
 	Letters []Letters `json:"letters"`
 }
 
-// ReplayIntent is written before a commit of a table adds the rows of dead letters. The commit sets the table's txn
-// for replays (see [idempotency.ReplayAppID]) from After to the seq of this entry, so that the table alone shows whether
-// the intent was committed. An intent without dead letters is committed without rows: it makes sure that no commit of an
-// earlier open intent can still take effect.
+// ReplayIntent is written before a commit of a table adds the rows of dead letters. The commit sets the table's txn for
+// replays (see [idempotency.ReplayAppID]) from After to the seq of this entry, so that the table alone shows whether
+// the intent was committed. An intent without dead letters is committed without rows: it makes sure that no commit of
+// an earlier open intent can still take effect.
 type ReplayIntent struct {
 	Table   string     `json:"table"`
 	TableID string     `json:"table_id"`
 	After   int64      `json:"after"` // version of the table's replay txn that the commit expects, 0 if the table has none
 	Mode    ReplayMode `json:"mode,omitempty"`
 	Letters []Letters  `json:"letters"`
-	// Withdraws is the seq of an open intent with [ByTopic] that the commit closes, 0 if it closes none. Accepted are the
-	// dead letters of that intent whose records the table has accepted; the commit requires that it has accepted no others.
+	// Withdraws is the seq of an open intent with [ByTopic] that the commit closes, 0 if it closes none. Accepted are
+	// the dead letters of the closed intent whose records the table has accepted. The commit requires that the table
+	// has accepted no other records of that intent.
 	Withdraws int64     `json:"withdraws,omitempty"`
 	Accepted  []Letters `json:"accepted,omitempty"`
 	// Edited are the records that are replayed with another value than their dead letter has.
@@ -82,7 +84,8 @@ const (
 	ByTopic ReplayMode = "topic"
 )
 
-// ReplayClosed says that the table has accepted the records of all dead letters of an open [ReplayIntent] with [ByTopic].
+// ReplayClosed says that the table has accepted the records of all dead letters of an open [ReplayIntent] with
+// [ByTopic].
 type ReplayClosed struct {
 	Intent int64  `json:"intent"` // seq of the [ReplayIntent]
 	Table  string `json:"table"`
@@ -180,8 +183,8 @@ func (d ReplayDone) check() error {
 	return nil
 }
 
-// checkLetters returns an error if all has fewer than the given number of partitions, an invalid partition, a partition
-// without offsets, or more than [MaxLetters] dead letters.
+// checkLetters returns an error if the list all names fewer partitions than the given number, an invalid partition, a
+// partition without offsets, or more than [MaxLetters] dead letters.
 func checkLetters(all []Letters, partitions int) error {
 	if len(all) < partitions {
 		return errors.New("it names no dead letter")

@@ -137,8 +137,8 @@ func TestState_LettersImmutable(t *testing.T) {
 	}
 }
 
-// TestState_LetterSets: in every order of entries, those sets of one partition that exclude each other have no offset
-// in common.
+// TestState_LetterSets: after any entries, no dead letter is in two of the sets Discarded, Acknowledged and Replayed,
+// Replayed has lost none, and each one in Failed[i] is also in Failed[i-1].
 func TestState_LetterSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &State{}
@@ -229,7 +229,7 @@ func TestLetters_Refused(t *testing.T) {
 	if err := (Discard{lettersAt(flood[:MaxLetters]...)}).check(); err != nil {
 		t.Error(err)
 	}
-	// Scattered offsets make the longest text; an entry with as many of them as allowed still fits.
+	// Scattered offsets take the most bytes. An entry with the largest allowed number of them must not exceed MaxEntry.
 	for i := range flood {
 		flood[i] = int64(i)*7 + 1_000_000_000_000
 	}

@@ -20,15 +20,16 @@ type LetterStates struct {
 	// Reproduced are those of Replayed whose records a replay produced to their topic again. Their rows have other
 	// coordinates, so a search of the table does not find them.
 	Reproduced offsets.Set
-	// Replaying are the dead letters of a [ReplayIntent] that has no outcome or is open: whether their records become rows is
-	// not decided.
+	// Replaying are the dead letters of a [ReplayIntent] that has no outcome or is open: whether their records become
+	// rows is not decided.
 	Replaying offsets.Set
-	// Failed are the dead letters whose replay failed: Failed[0] once or more often, Failed[1] twice or more often, and so on.
+	// Failed are the dead letters whose replay failed: Failed[0] once or more often, Failed[1] twice or more often, and
+	// so on.
 	Failed [MaxReplays]offsets.Set
 }
 
-// MaxReplays is the number of failed replays after which a dead letter is parked: replays leave it out unless an operator
-// asks for parked ones.
+// MaxReplays is the number of failed replays after which a dead letter is parked: replays leave it out unless an
+// operator asks for parked ones.
 const MaxReplays = 3
 
 // Parked returns the dead letters whose replay failed [MaxReplays] times, and that nothing resolved.
@@ -36,8 +37,9 @@ func (l LetterStates) Parked() offsets.Set {
 	return l.Failed[MaxReplays-1].Without(offsets.Union(l.Replayed, l.Discarded, l.Acknowledged))
 }
 
-// Resolved returns the dead letters that the operations log takes out of the count of unresolved ones: the discarded, the
-// acknowledged and the reproduced ones. Another replayed one does not count because its record has a row.
+// Resolved returns the dead letters that count as resolved because the operations log says so: the discarded, the
+// acknowledged and the reproduced ones. Other replayed ones are left out: they count as resolved because the table has
+// rows with their coordinates.
 func (l LetterStates) Resolved() offsets.Set {
 	return offsets.Union(l.Discarded, l.Acknowledged, l.Reproduced)
 }
@@ -91,8 +93,8 @@ func (s *State) LettersChanged() int64 {
 	return s.letters.changed
 }
 
-// Replayed returns the number of dead letters that replays turned into rows, by the topic of the records. It accepts a nil
-// State.
+// Replayed returns the number of dead letters that replays turned into rows, by the topic of the records. It accepts a
+// nil State.
 func (s *State) Replayed() map[string]int64 {
 	all := map[string]int64{}
 	if s == nil {
@@ -109,8 +111,8 @@ func (s *State) Replayed() map[string]int64 {
 // OpenReplays returns the intents of a table that have no outcome yet, the oldest first.
 func (s *State) OpenReplays(table string) []OpenReplay { return ofTable(s.letters.open, table) }
 
-// TopicReplays returns the intents of a table that are open: members accept the records of their dead letters. The oldest
-// comes first.
+// TopicReplays returns the intents of a table that are open: members accept the records of their dead letters. The
+// oldest comes first.
 func (s *State) TopicReplays(table string) []OpenReplay { return ofTable(s.letters.topical, table) }
 
 func ofTable(intents map[int64]OpenReplay, table string) (all []OpenReplay) {
@@ -122,8 +124,8 @@ func ofTable(intents map[int64]OpenReplay, table string) (all []OpenReplay) {
 	return all
 }
 
-// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. A replay starts over
-// if that seq has changed since it compared its records with the table.
+// LastMove returns the seq of the newest intent to move a position of a topic, 0 if there is none. A replay compares
+// its records with the table. It starts over if LastMove has changed since then.
 func (s *State) LastMove(topic string) int64 { return s.moved[topic] }
 
 // Moving is an [OffsetsIntent] without an [OffsetsDone].

@@ -91,7 +91,8 @@ func (l *Log) Entries(ctx context.Context, from int64) iter.Seq2[Entry, error] {
 	}
 }
 
-// Entry reads one entry, without verifying the chain. The error is a [BrokenError] if it is missing or cannot be parsed.
+// Entry reads one entry, without verifying the chain. The error is a [BrokenError] if it is missing or cannot be
+// parsed.
 func (l *Log) Entry(ctx context.Context, seq int64) (Entry, error) {
 	object, err := l.read(ctx, seq)
 	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
@@ -159,8 +160,8 @@ func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) 
 	}
 }
 
-// afterLoss returns the pause after the n-th conflict in a row, counted from 0: 20 ms to 2 s. The range grows with n,
-// so that writers that had a conflict with the same entry do not meet again.
+// afterLoss returns a random pause after the n-th conflict in a row, counted from 0. It is at least 20 ms. Its upper
+// limit doubles with n, from 80 ms to 2 s, so that writers that had a conflict with the same entry do not meet again.
 func afterLoss(n int) time.Duration {
 	const least, most = 20 * time.Millisecond, 2 * time.Second
 	wide := min(most, least<<min(n+2, 10))

@@ -81,7 +81,7 @@ func (s *State) Under(t Target) []Paused {
 	return s.pausesWhere(func(p Paused) bool { return t.covers(p.Target) })
 }
 
-// Pauses returns all pauses: everything first, then by topic and partition.
+// Pauses returns all pauses: first the pause of everything, then the others by topic and partition.
 func (s *State) Pauses() []Paused {
 	return s.pausesWhere(func(Paused) bool { return true })
 }
@@ -129,7 +129,7 @@ func (s *State) FlushRequested(topic string) (seq int64) {
 	return max(s.flushes[Topic(topic)], s.flushes[All()])
 }
 
-// requestRecheck records an operation that members must act on at once.
+// requestRecheck records seq as the newest operation after which members must check the holds of the targets at once.
 func (s *State) requestRecheck(seq int64, targets ...Target) {
 	s.rechecks = maps.Clone(s.rechecks)
 	if s.rechecks == nil {

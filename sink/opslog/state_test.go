@@ -163,7 +163,8 @@ func TestState_Forgotten(t *testing.T) {
 	}
 }
 
-// TestState_FlushRequested: members learn of the newest flush of a topic.
+// TestState_FlushRequested: FlushRequested returns the seq of the newest flush of the topic or of everything, 0 without
+// one. A flush of one partition is refused.
 func TestState_FlushRequested(t *testing.T) {
 	s := &State{}
 	wants := func(a, b int64) {

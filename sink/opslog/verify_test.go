@@ -34,7 +34,8 @@ func finds(t *testing.T, store objstore.Store, pinned opslog.Head, seq int64, wh
 	}
 }
 
-// TestVerify_ChangedByte changes bytes in each entry, including the newest.
+// TestVerify_ChangedByte: if any byte of an entry is changed, also in the newest entry, Verify names the entry, and a
+// reader of the chain returns a BrokenError.
 func TestVerify_ChangedByte(t *testing.T) {
 	mem, head := written(t, 4)
 	for seq := int64(1); seq <= head.Seq; seq++ {
@@ -160,7 +161,7 @@ func TestVerify_ForeignObject(t *testing.T) {
 	if s, err := open(mem).State(t.Context()); err != nil || s.Head().Seq != 3 {
 		t.Errorf("members read on: %+v %v", s, err)
 	}
-	// An entry at the wrong seq, an object at a far seq, and a large object.
+	// Verify finds an entry at the wrong seq, an object at a far seq, and an object that is too large.
 	put(t, mem, key(4), one)
 	finds(t, mem, opslog.Head{}, 0, "belong")
 	put(t, mem, folder+"00-notes.txt", nil)

@@ -15,8 +15,8 @@ import (
 	"sluice/test/lab"
 )
 
-// sluice returns a function that runs a connector with the given memory.limit until the topic is current, and measures
-// it.
+// sluice returns a function that runs a connector with the given memory.limit, until the table has the whole topic, and
+// returns the figures of the run.
 func (b *bench) sluice(binary, limit string) func(context.Context, string) (result, error) {
 	return func(ctx context.Context, table string) (result, error) { return b.connector(ctx, binary, limit, table) }
 }

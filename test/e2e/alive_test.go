@@ -84,8 +84,8 @@ func TestMember_Frozen(t *testing.T) {
 	frozen(t, 0)
 }
 
-// frozen freezes a member until the probe of its liveness file fails, and then for the further time more. Then it thaws
-// the member, and checks that the member is alive and moves new records into the table.
+// frozen freezes a member, waits until the probe of its liveness file fails, and keeps the member frozen for as long as
+// more says. Then it thaws the member, and checks that the member is alive and moves new records into the table.
 func frozen(t *testing.T, more time.Duration) {
 	t.Helper()
 	s := newScene(t, 4)
@@ -138,7 +138,8 @@ func TestAWedgedMemberEnds(t *testing.T) {
 }
 
 // wedged starts a member that logs to a pipe without a reader. Once the pipe is full and the member blocks, it calls
-// look with the member's URL and the path of its liveness file. Then it sends SIGTERM and checks the end.
+// look with the member's URL and the path of its liveness file. Then it sends SIGTERM: the watchdog must end the member
+// with exit code 1, and a new member must read the rest of the topic.
 func wedged(t *testing.T, look func(s *scene, url, path string)) {
 	t.Helper()
 	s := newScene(t, 4)

@@ -64,7 +64,8 @@ func (a *opsAPI) send(method, path, body string) (status int, text []byte, err e
 	return resp.StatusCode, text, err
 }
 
-// decides sends a decision and expects that ada's name is in its entry of the operations log.
+// decides sends a decision. It fails the test unless the response says that the decision changed something, and has an
+// entry of the operations log with ada as its operator.
 func (a *opsAPI) decides(method, path, body string) {
 	a.s.t.Helper()
 	status, text, err := a.send(method, path, body)
@@ -121,14 +122,15 @@ func (r report) paused(partition int32) bool {
 	return false
 }
 
-// twoMembers are members of which one has a partition. The other one gets the requests.
+// twoMembers are two members. The field owner is the one that has a certain partition. The field other is the one that
+// gets the requests.
 type twoMembers struct {
 	s            *scene
 	owner, other *member
 	api          *opsAPI // of the other one
 }
 
-// startTwo starts two members and waits until both have partitions and one of them has the partition.
+// startTwo starts two members and waits until both have partitions, and exactly one of them has the given partition.
 func (s *scene) startTwo(partition int32) *twoMembers {
 	s.t.Helper()
 	apiA, withA := s.opsAPI()
@@ -210,8 +212,9 @@ func TestAPI_PauseAndResume(t *testing.T) {
 	s.check()
 }
 
-// TestAPI_FinancialLetter produces dead letters of a financial topic. Each must be in /health and let the shipped alert
-// fire in a real Prometheus. An acknowledgement ends the first alert, and a discard the second one.
+// TestAPI_FinancialLetter produces two dead letters of a financial topic, one after the other. /health must count each
+// of them, and the alert of deploy/alerts.yaml must fire for each in a real Prometheus. The first alert must end after
+// an acknowledgement, the second one after a discard.
 func TestAPI_FinancialLetter(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)

@@ -183,8 +183,8 @@ func testBrokerHangs(t *testing.T, c *lab.KafkaCluster) {
 }
 
 // testUncleanElection makes a replica that lacks acknowledged records the leader, and produces other records at their
-// offsets. The member must hold the partition at its position, running or resumed, and must read none of the new
-// records.
+// offsets. The member must hold the partition at its position and read none of the new records. This must hold for a
+// member that runs meanwhile and for one that is started afterwards.
 func testUncleanElection(t *testing.T, c *lab.KafkaCluster) {
 	t.Helper()
 	for name, running := range map[string]bool{"running": true, "resumed": false} {

@@ -97,9 +97,9 @@ func (f *freshness) read(n int) {
 	f.s.await("the freshness was read often enough", func() (bool, error) { return count() >= enough, nil })
 }
 
-// compare expects the median of a phase to be at most twice that of the calm phases before and after it.
-// All phases come from the same run, so the speed of the machine hardly matters. compare does not judge the 99th
-// percentile, because one pause of a busy machine decides it.
+// compare expects the median of a phase to be at most twice that of the calm time, which is the phase named "". Both
+// come from the same run, so the speed of the machine hardly matters. compare does not judge the 99th percentile,
+// because one pause of a busy machine decides it.
 func (f *freshness) compare(phase string) {
 	f.s.t.Helper()
 	calm, busy := f.values[""], f.values[phase]

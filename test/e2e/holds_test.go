@@ -101,7 +101,8 @@ func TestAheadOfLogEnd(t *testing.T) {
 }
 
 // TestTopicRecreated deletes the topic and creates it again, with more or fewer records than before. All partitions
-// must be held and add no row until `offsets start` accepts the new topic. Then its records must become rows.
+// must be held, and the table must get no rows, until `offsets start` accepts the new topic. Then the new topic's
+// records must become rows.
 func TestTopicRecreated(t *testing.T) {
 	t.Parallel()
 	for name, records := range map[string]int64{"more": 8000, "fewer": 1000} { // the topic had 4000 records before
@@ -181,7 +182,8 @@ func TestCorruptBatch(t *testing.T) {
 	s.wants(0, "verify")
 }
 
-// TestPoison has a record that does not fit the schema. The command offsets skip must leave out exactly this record.
+// TestPoison produces a record that does not fit the schema. The partition must be held at that record, and the command
+// `offsets skip` must leave out this record and no other.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4)

@@ -93,7 +93,7 @@ func (spaces) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lines returns a function that returns the lines all, each with a line end, as the body of a log entry.
+// lines returns a function that returns the body of a log entry: the given lines, each with a line end.
 func lines(all ...string) func() []byte {
 	return func() []byte { return []byte(strings.Join(all, "\n") + "\n") }
 }
@@ -227,8 +227,8 @@ func (a *attack) operation(name string, body []byte) {
 	}
 }
 
-// newSchema commits metadata whose schema begins with additional fields, given as JSON. Like checkpoint it returns nil,
-// so that a lake function can return its result.
+// newSchema commits metadata whose schema begins with additional fields, given as JSON. It returns nil, as checkpoint
+// does: the field lake of [hostile] is a function that must return settings.
 func (a *attack) newSchema(fields ...string) []setting {
 	a.t.Helper()
 	commits, err := a.log.Read(a.ctx)
@@ -250,8 +250,8 @@ func (a *attack) newSchema(fields ...string) []setting {
 	return nil
 }
 
-// checkpoint puts the checkpoint file that bomb makes into the table's log, and deletes all earlier log entries. It
-// returns nil.
+// checkpoint puts the checkpoint file that bomb makes into the table's log, and deletes all earlier log entries, so
+// that readers must read the file. It returns nil: see newSchema.
 func (a *attack) checkpoint(page, batch int64) []setting {
 	a.t.Helper()
 	commits := a.next()
@@ -273,8 +273,8 @@ func (a *attack) checkpoint(page, batch int64) []setting {
 	return nil
 }
 
-// bomb returns a small checkpoint file with 1 GiB of application ids. Its Parquet writer ends a data page once that has
-// page bytes, which it checks after each batch of so many values.
+// bomb returns a small checkpoint file that holds 1 GiB of application ids. page is the size in bytes at which its
+// Parquet writer ends a data page. The writer checks the size after every batch values.
 func (a *attack) bomb(page, batch int64) []byte {
 	a.t.Helper()
 	txn := arrow.StructOf(arrow.Field{Name: "appId", Type: arrow.BinaryTypes.String, Nullable: true}, arrow.Field{Name: "version", Type: arrow.PrimitiveTypes.Int64, Nullable: true})

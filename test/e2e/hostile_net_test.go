@@ -29,10 +29,12 @@ type lieTold struct {
 	says        string
 }
 
-// count overwrites the 32-bit number at an offset of a response's body with the largest one, and returns the frame.
+// count changes a response: it overwrites four bytes of the body, from offset at on, with the number 2^31-1. It returns
+// frame, which is the whole response as [lab.Lie] describes it.
 func count(frame []byte, at int) []byte { copy(frame[8+at:], "\x7f\xff\xff\xff"); return frame }
 
-// to returns a lie that changes the responses to requests with this API key.
+// to returns a [lab.Lie] that applies change to the responses to requests with the API key api. Other responses stay
+// unchanged.
 func to(api int16, change func(version int16, frame []byte) []byte) lab.Lie {
 	return func(key, version int16, frame []byte) []byte {
 		if key != api {
@@ -79,8 +81,8 @@ var lies = []lieTold{
 	},
 }
 
-// hostileRedis are responses and values of Redis as the store of registrations. The pipeline never waits for this
-// store.
+// hostileRedis returns hostile replies and values of a Redis in which members register. A member moves records without
+// this Redis, so its tables must continue.
 func hostileRedis() []hostile {
 	replies := func(reply string) func(a *attack) []setting {
 		return func(a *attack) []setting {
@@ -103,7 +105,7 @@ func hostileRedis() []hostile {
 	}
 }
 
-// registersAt makes the member register at a Redis URL.
+// registersAt returns a setting that makes the member register in the Redis at url.
 func (a *attack) registersAt(url string) setting {
 	a.t.Helper()
 	file := filepath.Join(a.dir, "registry-url")
@@ -150,7 +152,8 @@ func (a *attack) lyingRedis(reply string) (addr string) {
 	return l.Addr().String()
 }
 
-// redisCommand reads a command and returns its first word.
+// redisCommand reads a whole command from a client of Redis and returns the first word of the command. It returns an
+// error if the connection ends or the command has another format.
 func redisCommand(in *bufio.Reader) (first string, err error) {
 	number := func(mark string) (int, error) {
 		line, err := in.ReadString('\n')
@@ -179,7 +182,8 @@ func redisCommand(in *bufio.Reader) (first string, err error) {
 	return first, nil
 }
 
-// largeRegistrations adds a member to the store whose registration, status and last state have 300 MiB each.
+// largeRegistrations adds another member to the Redis. Its registration has 300 MiB, its status 300 MiB, and its last
+// state 300 MiB.
 func (a *attack) largeRegistrations() string {
 	a.t.Helper()
 	url, err := os.ReadFile(filepath.Join(a.dir, "registry-url"))
@@ -276,7 +280,8 @@ func (a *attack) flood(text string, n int) {
 	}
 }
 
-// request sends a request with additional headers and returns the status line of the answer.
+// request sends GET /health with additional header lines to the member. It returns the status line of the response, or
+// the text of the error if there is no response.
 func (a *attack) request(headers string) string {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.ctx, patience)

@@ -113,8 +113,8 @@ func (a *attack) manyTopics(n, most int) setting {
 	}
 }
 
-// tooMany waits for a hold too_many_topics, expects its detail to say that n topics are not read, and returns reason
-// and detail.
+// tooMany waits until the attacked topic has a hold too_many_topics whose detail contains max_topics. It expects a
+// metric to count n topics that are not read. It returns the reason and the detail of the hold.
 func (a *attack) tooMany(n float64) string {
 	a.t.Helper()
 	found := a.evidence(hostile{reason: "too_many_topics", says: "max_topics"})

@@ -31,7 +31,7 @@ type hostile struct {
 	// lake tampers with objects in the store while no member runs, after both tables were created. It returns settings
 	// for the member. lake, before and during may each be nil.
 	lake func(a *attack) []setting
-	// before prepares servers and topics before the member starts, and returns settings for it.
+	// before prepares servers and topics before the member starts. It returns settings for the member.
 	before func(a *attack) []setting
 	// during attacks the running member. Its result, if not "", is the reason in the table of results.
 	during func(a *attack) string
@@ -47,7 +47,8 @@ type attack struct {
 	bad string        // name of the attacked topic
 	log *tablelog.Log // of the attacked table
 	m   *member
-	// requests counts the requests to which the function streams has responded, sent the bytes of spaces in the responses.
+	// requests is the number of endless responses that the function streams has sent. sent is the number of spaces in
+	// them.
 	requests, sent atomic.Int64
 }
 
@@ -60,8 +61,8 @@ type result struct {
 
 // TestHostile gives a running member input that only broken or malicious programs produce: objects in the store,
 // responses of Redis and Kafka, connections to its port, topics, records. The process must live, keep within its memory
-// and report the fault. The attacked table is held or continues as the row of [hostile] says, and the other table must
-// get every record.
+// and report the fault. The attacked table must be held if the input's [hostile] has a reason, and must continue if
+// not. The other table must get every record.
 //
 // E2E_HOSTILE names a file that receives the table of results.
 func TestHostile(t *testing.T) {
@@ -105,7 +106,7 @@ func TestHostile(t *testing.T) {
 	})
 }
 
-// cutText returns the first line of a text, shortened to at most most characters.
+// cutText returns the first line of text. A line of more than most characters is cut after most, and "…" is added.
 func cutText(text string, most int) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if r := []rune(text); len(r) > most {
@@ -182,8 +183,8 @@ func (a *attack) awaitBad(n int64) {
 	})
 }
 
-// evidence waits until the member reports the fault as h expects it, and returns the report. It returns "" if h expects
-// no text.
+// evidence waits until the member reports the fault as h.reason and h.says demand, and returns the text of that report.
+// If h.says is "", it does not wait and returns "".
 func (a *attack) evidence(h hostile) (found string) {
 	a.t.Helper()
 	if h.says == "" {
@@ -218,8 +219,8 @@ func (a *attack) evidence(h hostile) (found string) {
 	return found
 }
 
-// held returns the hold of the attacked topic from a report of /health. It returns "" if there is no hold with the
-// expected reason and detail.
+// held returns "REASON: DETAIL" of the hold of the attacked topic in body, a report of /health. It returns "" if h
+// expects no hold, or if no hold has the reason and the detail that h expects.
 func (a *attack) held(h hostile, body []byte) string {
 	var r struct {
 		Holds []struct{ Topic, Reason, Detail string }
@@ -235,8 +236,8 @@ func (a *attack) held(h hostile, body []byte) string {
 	return ""
 }
 
-// shows returns a component of the /health report whose reason contains a text, or else the first line of the log that
-// does. It returns "" if there is neither.
+// shows returns where a member reports text: a component of health, a report of /health, with its reason that contains
+// text; or else the first line of the log that contains text. It returns "" if neither contains text.
 func (m *member) shows(text, health string) (string, error) {
 	var r struct {
 		Components map[string]struct{ Status, Reason string }

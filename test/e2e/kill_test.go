@@ -30,13 +30,14 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	s.check()
 }
 
-// TestKilledWhileCommitting kills members while the PUT of their commit is in flight. A PUT takes effect at once, while
-// the next member works, or never. In the end each record must be one row.
+// TestKilledWhileCommitting kills members while the PUT of their commit is on its way to the store. After the kill the
+// PUT takes effect at once, or later while the next member works, or never. In the end each record must be one row.
 func TestKilledWhileCommitting(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)
 	end := s.stream(2000)
-	// The table must exist before, so that the proxy holds a commit with rows and not the creation of the table.
+	// The first member creates the table. Without it, the proxy below would hold the commit that creates the table,
+	// which has no rows.
 	first := s.start()
 	s.awaitRows(1)
 	first.drain()

@@ -216,8 +216,8 @@ func (m *member) saidOfQueue(msg string) []lagLine {
 	return slices.DeleteFunc(m.said(msg), func(l lagLine) bool { return l.Cause != "queue" })
 }
 
-// awaitHolding waits until a member has read at least one record, and fails the test if the member has read end records
-// or more by then.
+// awaitHolding waits until a member has read at least one record of the hot partition. It fails the test if the member
+// has then read end records or more, because backpressure must stop it before.
 func (m *member) awaitHolding(end int64) {
 	m.s.t.Helper()
 	m.await("it has joined", func(r report) bool { return r.Joined })

@@ -41,7 +41,8 @@ type report struct {
 	}
 }
 
-// canaryReport is the canary component of a report.
+// canaryReport is what /health says about canaries: records that a member produces to Kafka and then searches in the
+// table.
 type canaryReport struct {
 	Seen    *time.Time
 	Seconds float64
@@ -49,7 +50,7 @@ type canaryReport struct {
 	Error   string
 }
 
-// canary returns the canary component, and false if the report has none.
+// canary returns what the report says about canaries. It returns false if the report has no such component.
 func (r report) canary() (c canaryReport, there bool) {
 	details := r.Components["canary"].Details
 	return c, details != nil && json.Unmarshal(details, &c) == nil

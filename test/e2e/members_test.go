@@ -48,8 +48,9 @@ func TestFrozenMemberIsFenced(t *testing.T) {
 	}
 }
 
-// TestJoinAndLeaveDuringCommit lets a member join and leave while a commit of another member is in flight. Both must
-// continue.
+// TestJoinAndLeaveDuringCommit lets a second member join, and later leave, while a commit of the first one is in
+// flight. After the join both must commit. After the second one has left, the first one must own all partitions and
+// commit.
 func TestJoinAndLeaveDuringCommit(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)

@@ -19,8 +19,8 @@ import (
 	"sluice/test/tablelog"
 )
 
-// limited is the memory.limit of most cases below, and mostResident 15 % more, in bytes. leastLimited is the smallest
-// limit that a configuration may have.
+// limited is the memory.limit of most tests in this file. mostResident is the resident memory in bytes that a member
+// with this limit may take: 15 % more. leastLimited is the smallest memory.limit that a configuration may have.
 const (
 	limited      = "256MiB"
 	mostResident = 295 << 20
@@ -32,9 +32,9 @@ func littleMemory(c *settings) {
 	c.memory, c.commit = limited, "{every: 60s}"
 }
 
-// TestMemory expects a member to keep within memory.limit and 15 % with all kinds of records in Kafka and with a slow
-// store, and every record to become a row or a dead letter. The binary's pages take up to half of the smallest limit,
-// as the kernel likes; there the memory without pages of files must be within the limit itself.
+// TestMemory runs members on all kinds of records, and with a slow store. The resident memory of each must be at most
+// 15 % above memory.limit, and every record must become a row or a dead letter. With the smallest limit only the memory
+// that does not hold pages of files counts, and must be within the limit.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	t.Run("backlog with records of 8 MiB", func(t *testing.T) {
@@ -141,7 +141,8 @@ func (s *scene) client() *kgo.Client {
 // largeOrder is the format of a record's value, with a number and a text.
 const largeOrder = `{"order_id":"large-%d","coupon":"%s"}`
 
-// large produces n records of 8 MiB, which compress badly, with values of a format like largeOrder.
+// large produces n records, each with a random text of 8 MiB, which compresses badly. format makes the value of a
+// record from its number and its text, as largeOrder does.
 func (s *scene) large(n int, format string) {
 	s.t.Helper()
 	client := s.client()
@@ -213,7 +214,8 @@ func (s *scene) untilCurrentWithin(change ...setting) {
 	}
 }
 
-// passed returns how many dead letters the ranges of all commits count together.
+// passed returns the number of dead letters that the table has counted: each commit records how many it passes, and
+// passed adds these numbers up.
 func (s *scene) passed() (n int64) {
 	s.t.Helper()
 	for _, c := range s.commits() {
@@ -234,8 +236,8 @@ func (s *scene) passed() (n int64) {
 	return n
 }
 
-// watch waits until a process ends, for at most the time most. It returns the process's peak resident memory, and the
-// most pages of files that it saw in it, both in bytes.
+// watch waits until a process ends, and fails the test if that takes longer than most. It returns the peak of the
+// process's resident memory, and the peak of the part that holds pages of files, in bytes.
 func (s *scene) watch(ctx context.Context, p *lab.Process, most time.Duration) (peak, files int64) {
 	s.t.Helper()
 	tick := time.NewTicker(25 * time.Millisecond)
@@ -263,5 +265,6 @@ func (s *scene) watch(ctx context.Context, p *lab.Process, most time.Duration) (
 	}
 }
 
-// bounded reports whether the memory of the binary is bounded. With the race detector it takes several times as much.
+// bounded reports whether tests judge the memory of the binary. They do not if the binary has the race detector, which
+// takes several times as much memory.
 func bounded() bool { return os.Getenv("E2E_RACE") == "" }

@@ -16,8 +16,8 @@ import (
 	"sluice/test/lab"
 )
 
-// reachable is a setting that makes a member listen for probes at an address of this machine that other machines reach,
-// as in a cluster, and register it: members register no loopback address.
+// reachable returns a setting that makes a member listen for probes at an address that other machines reach, and that
+// address. Members register only such an address, never a loopback address.
 func reachable(t *testing.T) (change setting, listen string) {
 	t.Helper()
 	free, err := lab.FreeAddr()
@@ -42,9 +42,9 @@ func reachable(t *testing.T) (change setting, listen string) {
 	return nil, ""
 }
 
-// TestHoldsOfOtherMembers cuts one of two members off from the store. The command holds, asked with the configuration of
-// the other one, shows the hold that only the first member knows, and on which member it is. After a kill, the member
-// whose registration is still valid is named as one that does not answer.
+// TestHoldsOfOtherMembers runs two members and cuts one of them off from the store, so only that member knows its hold.
+// The command holds, with the configuration of the other member, must show the hold and the id of the member that has
+// it. After that member is killed, the command must say that the member does not answer.
 func TestHoldsOfOtherMembers(t *testing.T) {
 	t.Parallel()
 	for _, r := range registries(t) {

@@ -25,7 +25,7 @@ import (
 	"sluice/test/tablelog"
 )
 
-// strictly returns the configuration keys that have the effect of a policy.
+// strictly returns the part of a table's configuration that makes the records bad which are bad under p.
 func strictly(p gen.Policy) (text string) {
 	if p.Strict {
 		text += "\n  unknown_fields: dead_letter"
@@ -99,8 +99,8 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	return letters
 }
 
-// letterOf reads a dead letter from its headers. The produced records have no headers, so Sluice's headers must be the
-// first ones.
+// letterOf returns the coordinates of the record of a dead letter, and the hash of the record as [gen.Record.Raw]
+// computes it. The produced records have no headers, so the first header must be one that Sluice has added.
 func (s *scene) letterOf(r *kgo.Record) (gen.Coordinates, string) {
 	s.t.Helper()
 	if len(r.Headers) == 0 || r.Headers[0].Key != "sluice.version" {
@@ -406,8 +406,9 @@ func (s *scene) willBeVoid() (n int) {
 	return n
 }
 
-// TestVoidLetters kills a member between letters and their commit. The next member accepts some of the refused records,
-// so the command deadletters list must show their letters as void. Letters that were written twice must count once.
+// TestVoidLetters kills a member after it has written dead letters and before it commits the positions that pass their
+// records. The next member accepts some of these records as rows, and `connector deadletters list` must count their
+// dead letters as void. A dead letter that both members have written must count once.
 func TestVoidLetters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).poisoned()

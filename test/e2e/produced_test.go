@@ -81,8 +81,8 @@ func (s *scene) wantSchema() {
 	}
 }
 
-// TestEveryCodec expects each record to become one row with every codec and without compression. A run until current
-// without new records must make no commit.
+// TestEveryCodec produces records without compression and with every codec. Each must become one row. A second run with
+// --until-current finds no new record and must make no commit.
 func TestEveryCodec(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 3)

@@ -30,9 +30,9 @@ func (s *scene) pair(in []*registry, byProxy bool, change ...setting) (pair []re
 	return pair
 }
 
-// TestRecoveryOfLeftAndKilled stops two members and kills two. Stopped members must unregister. Killed members must
-// become missing, and the other members must take over their partitions. No record may be lost or doubled. Of each two
-// members one registers in Postgres and one in Redis.
+// TestRecoveryOfLeftAndKilled stops two members in an orderly way and kills two others. Stopped members must
+// unregister. Killed members must become missing, and the members that still run must take over their partitions. No
+// record may be lost or doubled. In each pair of members one registers in Postgres, the other in Redis.
 func TestRecoveryOfLeftAndKilled(t *testing.T) {
 	t.Parallel()
 	in := registries(t)

@@ -28,7 +28,8 @@ type registry struct {
 	addr, url         string
 	proxy             *lab.TCPProxy // the proxy in front of the server
 	stop, start, wipe func(context.Context) error
-	// rows returns how many registrations of an id the server has, stale ones included.
+	// rows returns how many registrations with this member id the server has. Expired ones that are not removed yet
+	// count, too.
 	rows func(ctx context.Context, scope membership.Scope, id string) (int, error)
 }
 
@@ -97,8 +98,8 @@ func cleanUp(t *testing.T, end func() error) {
 	})
 }
 
-// ask runs a statement in Postgres on a connection of its own. It scans the row of the result into the values of into,
-// if any.
+// ask opens a connection to Postgres and executes a statement. If the caller gives pointers in into, ask stores the
+// columns of the first row of the result in them.
 func ask(ctx context.Context, url, sql string, into ...any) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -112,7 +113,7 @@ func ask(ctx context.Context, url, sql string, into ...any) error {
 	return err
 }
 
-// member returns the first registration in r whose id is accepts, or nil if there is none.
+// member returns the first registration in r for whose id the function is returns true, or nil if there is none.
 func (r *registry) member(ctx context.Context, s membership.Scope, is func(id string) bool) (*membership.Member, error) {
 	var store membership.Store
 	var err error
@@ -179,7 +180,8 @@ func (m registered) look() (*membership.Member, error) {
 	return m.in.member(m.s.ctx, m.s.scope(), func(id string) bool { return strings.Contains(id, fmt.Sprintf("-%d-", m.Pid())) })
 }
 
-// awaitIn waits until check accepts the member's registration.
+// awaitIn waits until check returns true for the member's registration, and returns the registration. Both are nil
+// while the registry has none. what completes the sentence "wait until".
 func (m registered) awaitIn(what string, check func(*membership.Member) bool) (last *membership.Member) {
 	m.s.t.Helper()
 	defer func() {
@@ -226,7 +228,7 @@ func (m registered) awaitStatus(want health.MembersStatus) {
 	m.await("it reports the members as "+string(want), func(r report) bool { return r.Components["members"].Status == string(want) })
 }
 
-// awaitAll waits until the members together own all partitions.
+// awaitAll waits until the given members, counted together, own as many partitions as partitions says.
 func (s *scene) awaitAll(partitions int, members ...registered) {
 	s.t.Helper()
 	s.await("the other members own all partitions", func() (bool, error) {

@@ -73,8 +73,8 @@ func TestTableReplaced(t *testing.T) {
 		t.Errorf("the table has %d versions, want %d as before", n, before)
 	}
 	s.ends(2, "table_replaced", -1, "start", s.name, "--at", "earliest")
-	// All records were read again, so the log has adds of the same records from before the replacement, and the check of
-	// the order of rows over all versions does not apply.
+	// The log has each record twice: in the old table and, read again, in the new one. So the order of rows over all
+	// versions is not checked.
 	s.checkSets("--no-order")
 }
 

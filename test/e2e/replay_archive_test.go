@@ -4,9 +4,9 @@ package e2e
 
 import "testing"
 
-// TestReplay_Archived deletes dead letters from their topic after members have archived them: of some partitions all, of
-// others half, of the rest none. A replay then makes a row of each record, once. The dead letters came to the letter table
-// by two members, in two versions.
+// TestReplay_Archived deletes dead letters from the dead-letter topic after members have copied them to the letter
+// table: in some partitions all, in others half, in the rest none. `connector deadletters list` must count the same as
+// before. A replay must make one row of each record, and a second replay none.
 func TestReplay_Archived(t *testing.T) {
 	t.Parallel()
 	const n = 3000

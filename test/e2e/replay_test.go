@@ -20,26 +20,29 @@ import (
 )
 
 const (
-	// replayed is the number of dead letters in TestReplay_Killed. One commit of a replay without a rate takes 5000, so no
-	// killed replay reaches the last of them.
+	// replayed is the number of dead letters in TestReplay_Killed. A replay without a rate commits 5000 at a time, so a
+	// killed replay does not reach the last of them.
 	replayed = 20_000
-	// liveRate is the number of records per second beside a replay.
+	// liveRate is the number of new records per second that are produced while a test replays dead letters or connects
+	// slow clients.
 	liveRate = 200
-	// calmScrapes is how often the freshness is read in a phase.
+	// calmScrapes is how many times a test reads the freshness metric before it disturbs the members, and again
+	// afterwards.
 	calmScrapes = 60
 )
 
-// withoutFlood is a setting that makes bad records dead letters, however many they are. Unknown fields are ignored.
+// withoutFlood is a setting that makes bad records dead letters, even if all records of a topic are bad. A record with
+// unknown fields is not bad.
 func withoutFlood(c *settings) { c.bad = "dead_letter\n  dead_letters: {hold_above: 100%}" }
 
-// refusing is withoutFlood with dead letters for unknown fields.
+// refusing is a setting like withoutFlood, except that a record with unknown fields is bad and becomes a dead letter.
 func refusing(c *settings) {
 	withoutFlood(c)
 	c.bad += strictly(gen.Policy{Strict: true})
 }
 
-// correctable returns a producer of n records, all bad while unknown fields are refused. The ledger gets the rows that
-// they become once unknown fields are ignored.
+// correctable returns a producer of n records whose only fault is an unknown field. It adds the rows that they become
+// under withoutFlood to the ledger.
 func (s *scene) correctable(n int64) gen.Producer {
 	p := s.producer(n, "lz4")
 	p.Orders.Bad, p.Orders.Only, p.Corrected = 1000, gen.UnknownField, s.ledger
@@ -104,7 +107,8 @@ func (r *replay) ended(code int) (result replayResult) {
 	return result
 }
 
-// killedAtPut starts a replay, and kills it while its n-th PUT is in flight.
+// killedAtPut starts a replay and kills it while the proxy holds the n-th of its PUTs for which match returns true. It
+// returns the fault that holds this PUT.
 func (s *scene) killedAtPut(n int, match lab.Match, args []string, change ...setting) *lab.Fault {
 	s.t.Helper()
 	proxy, seen := s.proxy(), 0
@@ -127,12 +131,14 @@ func (s *scene) killedAtPut(n int, match lab.Match, args []string, change ...set
 	return fault
 }
 
-// replayPut matches the PUTs of a replay, apart from those that try out the store.
+// replayPut reports whether a request is a PUT of a replay: to the table, or to the operations log. It returns false
+// for the PUTs by which a process tests the store when it starts.
 func (s *scene) replayPut(r *http.Request) bool {
 	return r.Method == http.MethodPut && (strings.Contains(r.URL.Path, "/"+s.log.Table+"/") || strings.Contains(r.URL.Path, "/ops/"))
 }
 
-// replayRows returns the rows that replays have added, and the versions in which they did.
+// replayRows returns the number of rows that replays have added to the table, and the number of versions that added
+// them.
 func (s *scene) replayRows() (rows int64, versions int) {
 	s.t.Helper()
 	for _, c := range s.commits() {
@@ -144,7 +150,8 @@ func (s *scene) replayRows() (rows int64, versions int) {
 	return rows, versions
 }
 
-// intents counts the replays in the operations log by their outcome; "" stands for a replay without a recorded outcome.
+// intents returns the number of replays in the operations log for each outcome. The key "" counts the replays without a
+// recorded outcome.
 func (s *scene) intents() map[string]int {
 	s.t.Helper()
 	path, _ := s.config()
@@ -176,8 +183,8 @@ func (s *scene) intents() map[string]int {
 	return count
 }
 
-// TestReplay_Killed replays dead letters beside live traffic, kills the replay at random moments, and lets two replays end
-// the work together. Each record must have exactly one row.
+// TestReplay_Killed replays dead letters while new records arrive, and kills three replays at random moments. Two
+// further replays run at the same time until no dead letter is left. Each record must have exactly one row.
 func TestReplay_Killed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).strict()
@@ -286,8 +293,9 @@ func (m *member) countsLetters(n int) time.Duration {
 	return time.Since(began).Round(100 * time.Millisecond)
 }
 
-// TestReplay_Parked replays records that still cannot become rows. After three replays they are parked, and those that the
-// corrected configuration accepts become rows once an operator asks for parked ones.
+// TestReplay_Parked replays records that still cannot become rows. After the third replay they must be parked, and a
+// fourth one must leave them out. Then the configuration is corrected. A replay with --state parked must make rows of
+// the records that it accepts, and the others must stay parked.
 func TestReplay_Parked(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 2).strict()
@@ -345,12 +353,13 @@ func TestReplay_Parked(t *testing.T) {
 	s.wants(0, "audit", "verify")
 }
 
-// financial is withoutFlood for dead letters of the class financial.
+// financial is a setting like withoutFlood for a topic whose dead letters have the class financial.
 func financial(c *settings) {
 	c.bad = "dead_letter\n  dead_letters: {hold_above: 100%, class: financial}"
 }
 
-// leftBehind has a running member and a replay that was killed while its commit was in flight.
+// leftBehind is a scene after a replay was killed while the PUT of its commit was on its way. m is a running member.
+// commit is the fault that holds this PUT.
 type leftBehind struct {
 	*scene
 	m      *member
@@ -362,7 +371,8 @@ const (
 	leftOthers    = 300 // dead letters that no replay takes
 )
 
-// leavesReplay kills a replay of the dead letters with unknown fields. become says whether the ledger expects their rows.
+// leavesReplay makes leftReplaying dead letters with unknown fields and leftOthers with syntax errors, and kills a
+// replay of the first kind. If become is true, the ledger gets the rows of the replayed records.
 func leavesReplay(t *testing.T, become bool) *leftBehind {
 	t.Helper()
 	s := newScene(t, 2).strict()
@@ -389,15 +399,17 @@ func leavesReplay(t *testing.T, become bool) *leftBehind {
 	return &leftBehind{s, m, s.killedAtPut(1, ours, []string{"--code", gen.UnknownField}, financial)}
 }
 
-// decides runs a command that decides about dead letters and returns its exit code and output.
+// decides runs a subcommand of `connector deadletters` that changes dead letters, such as discard. It returns the exit
+// code and the output.
 func (s *leftBehind) decides(command string, args ...string) (code int, text string) {
 	s.t.Helper()
 	path, _ := s.config(financial)
 	return s.command(append(s.letterCommand(command, args...), "--config", path)...)
 }
 
-// acknowledges acknowledges the dead letters that are in no replay. The intent without an outcome must not prevent
-// that.
+// acknowledges runs `connector deadletters acknowledge` for the dead letters with syntax errors, which no replay has
+// chosen. The command must succeed although the killed replay has no outcome. Then the member must count left
+// unresolved dead letters.
 func (s *leftBehind) acknowledges(left int) {
 	s.t.Helper()
 	if code, text := s.decides("acknowledge", "--topic", s.name, "--code", "syntax"); code != 0 {
@@ -406,7 +418,8 @@ func (s *leftBehind) acknowledges(left int) {
 	s.t.Logf("%d unresolved dead letters %v after acknowledge", left, s.m.countsLetters(left))
 }
 
-// sound expects n rows, and a table and an operations log without findings.
+// sound expects n rows, the rows of the ledger in the table, and exit code 0 from `connector verify --kafka` and
+// `connector audit verify`.
 func (s *leftBehind) sound(n int64) {
 	s.t.Helper()
 	s.m.drain()
@@ -419,11 +432,12 @@ func (s *leftBehind) sound(n int64) {
 	s.wants(0, "audit", "verify")
 }
 
-// TestReplay_Discard kills a replay before the outcome of its commit is known, and then decides about its dead letters.
+// TestReplay_Discard kills a replay while its commit is on its way to the store, and then discards its dead letters.
+// None of them may be both discarded and a row.
 func TestReplay_Discard(t *testing.T) {
 	t.Parallel()
-	// The commit has not taken effect: discarding is refused for a minute, and then withdraws the replay. Its commit comes
-	// too late.
+	// The PUT of the killed replay has not taken effect. The command discard must be refused until the replay has been
+	// open for a minute, and then it must withdraw the replay. When the PUT arrives later, it must add no row.
 	t.Run("Withdrawn", func(t *testing.T) {
 		t.Parallel()
 		s := leavesReplay(t, false)

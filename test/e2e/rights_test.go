@@ -19,13 +19,13 @@ import (
 	"sluice/test/lab"
 )
 
-// s3Rights are the actions that docs/security.md allows, by the places below storage.url.
+// s3Rights is the table of S3 rights in docs/security.md. Each row allows some actions on the keys that place matches.
 type s3Rights []struct {
 	place   *regexp.Regexp
 	actions []string
 }
 
-// readS3Rights reads the table of rights in S3.
+// readS3Rights reads s3Rights from docs/security.md. It fails the test if the page misses a place.
 func readS3Rights(t *testing.T) (rights s3Rights) {
 	t.Helper()
 	root, err := lab.Root()
@@ -64,7 +64,8 @@ func readS3Rights(t *testing.T) (rights s3Rights) {
 	return rights
 }
 
-// action returns the action that a request needs, and the key or the prefix that it is about.
+// action returns the S3 action that a request needs, such as s3:GetObject. key is the key of the object, or the prefix
+// of a list. For a method that no right is about, name is the method.
 func action(r *http.Request) (name, key string) {
 	_, key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch {
@@ -81,8 +82,9 @@ func action(r *http.Request) (name, key string) {
 	}
 }
 
-// TestS3Rights runs members and commands, and expects each of their requests to need an action that docs/security.md
-// lists for its place, and each listed action to be needed.
+// TestS3Rights runs a member and commands through a proxy that records the action and the key of each request.
+// docs/security.md must list every action for the place of its key. Every listed action must occur, except the deletion
+// of data files, which only a lost commit needs.
 func TestS3Rights(t *testing.T) {
 	t.Parallel()
 	rights := readS3Rights(t)
@@ -107,7 +109,7 @@ func TestS3Rights(t *testing.T) {
 		refused[name+" "+key] = true
 		return false
 	}, 0)
-	// The dead-letter topic takes no large records, so they go into the bucket.
+	// The dead-letter topic accepts no large records, so the member must write the large dead letter to the bucket.
 	if err := shared.kafka.CreateTopic(s.ctx, s.name+"-dlq", 2, map[string]string{"max.message.bytes": "4000"}); err != nil {
 		t.Fatal(err)
 	}

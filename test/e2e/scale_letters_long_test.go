@@ -23,9 +23,10 @@ import (
 // scaleLetters is the number of dead letters in TestScaleLetters.
 const scaleLetters = 1_000_000
 
-// TestScaleLetters makes a million bad records dead letters of every kind. The commands must list, count, export and
-// rehearse exactly the produced ones, within memory.limit and 15 % more, and a member must follow decisions about
-// many of them. E2E_SCALE_LETTERS names a file that receives the figures.
+// TestScaleLetters makes dead letters of a million bad records, of every kind in [gen.Poisons] that is not large. The
+// subcommands of `connector deadletters` must list, count, export, discard and replay exactly the right ones, within
+// memory.limit and 15 % more. A running member must count the dead letters that are still unresolved. E2E_SCALE_LETTERS
+// names a file that receives the figures.
 func TestScaleLetters(t *testing.T) {
 	s := &letterScale{scene: newScene(t, 8).strict()}
 	s.figures.WriteString("| 1 000 000 dead letters | seconds | CPU, s | peak RSS, MiB |\n|---|---|---|---|\n")
@@ -117,7 +118,8 @@ func (s *letterScale) result(to any, command string, change setting) {
 	}
 }
 
-// lists expects a list to have as many dead letters of each reason as were produced, and to show the limit of them.
+// lists runs a list command. It must count as many dead letters of each reason as reasons says, and print 100 of them,
+// the default limit.
 func (s *letterScale) lists(command string, reasons map[string]int, change setting) {
 	s.t.Helper()
 	var list struct {
@@ -147,7 +149,8 @@ func (s *letterScale) lists(command string, reasons map[string]int, change setti
 	}
 }
 
-// rehearses expects a dry run to make rows of the records with unknown fields alone.
+// rehearses runs a dry run of a replay of all dead letters. It must predict a row for each record with unknown fields,
+// and another failure for every other record.
 func (s *letterScale) rehearses(reasons map[string]int, change setting) {
 	s.t.Helper()
 	var plan struct {
@@ -210,7 +213,8 @@ func (s *letterScale) exports(change setting) {
 	}
 }
 
-// decides runs a command that changes dead letters.
+// decides runs a subcommand of `connector deadletters` that changes dead letters, with the flags that such commands
+// need.
 func (s *letterScale) decides(command string, change setting) {
 	s.t.Helper()
 	s.measures(command, change, "--operator", "e2e", "--reason", "a test", "--yes", "--output", "json")

@@ -143,7 +143,8 @@ func (s *scale) bounded(peak int64) {
 	}
 }
 
-// stays starts a member, gives it a round of records, measures it idle for a while, and stops it.
+// stays starts a member and records its figures until it is current, for a round of records, for a minute without
+// records, and for its drain.
 func (s *scale) stays(figures *strings.Builder) {
 	s.t.Helper()
 	m := s.start(s.wide)

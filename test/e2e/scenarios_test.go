@@ -15,8 +15,8 @@ import (
 	"sluice/test/lab"
 )
 
-// These are the four failure scenarios that the guarantees name, step by step. To acknowledge a record means here that
-// the table's position passes it; the group's committed offset follows.
+// The tests below play four scenarios of failures, step by step. In them, to acknowledge a record means that the
+// table's position passes it. The group's committed offset follows later.
 
 // TestTransientS3Outage lets the store fail for a while. Meanwhile no offset may be committed and no record lost, and
 // the member must recover by itself.
@@ -103,7 +103,8 @@ func TestInvalidMessageSchema(t *testing.T) {
 	// 5. The records after them become rows. 3. The position passes the bad records.
 	s.awaitRows(4000)
 	s.awaitPosition(0, s.ledger.Ends()[0])
-	// 2. The error is not retriable: no breaker counted it, and no record was retried, as the dead letters show.
+	// 2. The error is not retriable: no breaker changed its state. The dead letters below show that no record was
+	// retried.
 	if n := m.metric("sluice_breaker_changes_total"); n != 0 {
 		t.Errorf("breakers changed %v times, want none", n)
 	}

@@ -113,7 +113,7 @@ func (s *scene) stream(perSecond int) (end func()) {
 	return s.runs(p)
 }
 
-// runs runs a producer until the caller calls end.
+// runs starts a producer, which produces until the caller calls end.
 func (s *scene) runs(p gen.Producer) (end func()) {
 	stop := make(chan struct{})
 	done := make(chan error, 1)
@@ -152,10 +152,12 @@ type settings struct {
 	ops     string // the keys below ops
 }
 
-// alsoReads adds entries to the topics.
+// alsoReads makes a member read further topics: entries are entries of the configuration key topics, with commas
+// between them.
 func alsoReads(entries string) setting { return func(c *settings) { c.more = ", " + entries } }
 
-// from sets the start of topics that the table does not know; the default is their first record.
+// from sets where a member begins to read a topic for which the table has no position: for example latest. Without this
+// setting it begins at the first record.
 func from(start string) setting { return func(c *settings) { c.start = start } }
 
 // withLetters makes bad records dead letters.
@@ -251,7 +253,8 @@ func (s *scene) command(args ...string) (code int, text string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// wants runs a command with a new configuration, expects the exit code, and returns the output.
+// wants runs a command of the binary with the scene's configuration and returns the output. Another exit code than code
+// fails the test.
 func (s *scene) wants(code int, args ...string) string {
 	s.t.Helper()
 	path, _ := s.config()

@@ -25,11 +25,13 @@ const (
 	slowPause = time.Second
 	// Bounds of connections as in docs/api.md and docs/health.md.
 	apiConnections, healthConnections = 64, 256
-	// spare is how many goroutines and descriptors a member may have more than at another moment, without slow clients.
+	// spare is a tolerance. After the slow clients are gone, a member may have that many more goroutines or descriptors
+	// than before them.
 	spare = 40
 )
 
-// slowClient is a client that connects again and again, and behaves in one of the ways below until ctx ends.
+// slowClient is a client that connects to a member again and again until a context ends. After each connection it calls
+// way, one of sendsNothing, sendsBytes and readsNothing.
 type slowClient struct {
 	address string
 	request string
@@ -68,12 +70,12 @@ func pause(ctx context.Context) {
 	}
 }
 
-// sendsNothing reads until the server closes the connection.
+// sendsNothing waits until the server closes the connection.
 func sendsNothing(_ context.Context, c net.Conn, _ string) {
 	_, _ = c.Read(make([]byte, 1))
 }
 
-// sendsBytes sends a byte of a request now and then.
+// sendsBytes sends a request slowly: it pauses after each byte.
 func sendsBytes(ctx context.Context, c net.Conn, request string) {
 	for i := range request {
 		if _, err := c.Write([]byte{request[i]}); err != nil {
@@ -83,7 +85,8 @@ func sendsBytes(ctx context.Context, c net.Conn, request string) {
 	}
 }
 
-// readsNothing sends requests and never reads a response. Once the server waits for it, it waits for the server.
+// readsNothing sends requests and never reads a response. Once the buffers are full, the server waits for this client,
+// and this client for the server, until one of them closes the connection.
 func readsNothing(ctx context.Context, c net.Conn, request string) {
 	for {
 		if _, err := c.Write([]byte(request)); err != nil {
@@ -93,8 +96,9 @@ func readsNothing(ctx context.Context, c net.Conn, request string) {
 	}
 }
 
-// slowly starts the slow clients. The caller must call end. Those of the API make it wait in the middle of large responses.
-// Those of the health listener do not request /metrics, whose few places they would take from the test.
+// slowly starts the slow clients, half of them for the ops API and half for the health listener. Clients of the API
+// request large pages, so that the API must wait in the middle of a response. No client requests /metrics, because the
+// test needs its few places. connected counts connections, and end stops the clients.
 func (s *scene) slowly(m *member, api *opsAPI) (connected *atomic.Int64, end func()) {
 	const responses = 100 // unread responses of the API: 6 MB
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -121,8 +125,8 @@ func (s *scene) slowly(m *member, api *opsAPI) (connected *atomic.Int64, end fun
 	}
 }
 
-// ordinary sends requests until n of them have succeeded, and logs how many failed and how long the answers took. While
-// many clients connect, some connections of an ordinary one are closed to make room; the client then tries again.
+// ordinary calls send until n responses have status 200. It logs the number of failures and the time that responses
+// took. A failure does not fail the test, since the member may close any connection to make room for a new one.
 func (s *scene) ordinary(what string, n int, send func() (status int, err error)) {
 	s.t.Helper()
 	var took []time.Duration
@@ -147,7 +151,8 @@ func (s *scene) ordinary(what string, n int, send func() (status int, err error)
 	s.t.Logf("%s: %d answers, failures %v; median %v, at most %v", what, n, failures, took[n/2].Round(time.Millisecond), took[n-1].Round(time.Millisecond))
 }
 
-// costs are what connections cost a member, and how many connections it closed to make room for others.
+// costs are the goroutines and descriptors of a member, and how many connections its health listener and its API have
+// closed to make room for others.
 type costs struct{ goroutines, descriptors, ofHealth, ofAPI float64 }
 
 // costs reads the costs of a member from one scrape. It tries again until the member answers, since slow clients may

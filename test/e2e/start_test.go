@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestMembersStartAtOnce starts two members of a new topic at the same time while records arrive. They must make one
-// initial commit for all partitions: a second one could move the start of a partition past records that count already.
+// TestMembersStartAtOnce starts two members of a new topic with start latest at the same time, while records arrive.
+// They must make only one initial commit, for all partitions. A second one could set a position after records that must
+// become rows.
 func TestMembersStartAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8)

@@ -180,7 +180,8 @@ func (o *storeOutage) awaitHeld(began time.Time) {
 	}
 }
 
-// watch checks the member while the store fails: it runs, stays in the group and is alive.
+// watch checks the member until the outage ends. The member must stay in the group, be alive, and report the hold while
+// the breaker is open.
 func (o *storeOutage) watch(from time.Time) {
 	o.s.t.Helper()
 	for time.Since(from) < outageLasts {
@@ -208,9 +209,10 @@ func (o *storeOutage) watch(from time.Time) {
 	}
 }
 
-// checkTrace expects the log to show that the breaker opened, opened again after each failed probe, and closed at last.
-// The first commit, at the time first, must come within o.within after that. ended is when the outage ended, for the
-// message.
+// checkTrace reads the log lines about the breaker before the store. The breaker must have opened at least once, and
+// its last change must be to closed. The first commit, at the time first, must come within o.within after that change.
+// With store_denied the breaker must not have changed at all. ended is the time when the outage ended; only an error
+// message shows it.
 func (o *storeOutage) checkTrace(ended, first time.Time) {
 	o.s.t.Helper()
 	var trace []string

@@ -20,7 +20,7 @@ const (
 	stormWindow = 30 * time.Second
 	// stormCommit is the duration of the PUT of a commit. Only one member can commit successfully in that time.
 	stormCommit = 300 * time.Millisecond
-	// stormFreeze is longer than the session of 6 s plus some commits.
+	// stormFreeze is how long a frozen member does not run: longer than its session of 6 s and some commits.
 	stormFreeze = 12 * time.Second
 	// stormRereads is how often a record may be fetched on average. The uncommitted records of a member that dies are
 	// fetched again.
@@ -31,7 +31,8 @@ const (
 type storm struct {
 	*scene
 	members []*member
-	// Delays the commits of all members equally, because a slower member would lose each race for a version.
+	// slow is the proxy that delays the commits of all members equally. A single slow member would always be fenced by
+	// the others.
 	slow    *lab.S3Proxy
 	frozen  *member
 	thaws   time.Time
@@ -98,7 +99,8 @@ func (s *storm) change() {
 	}
 }
 
-// thaw lets the frozen member continue once its time has come. The member still believes that it owns its partitions.
+// thaw lets the frozen member run again if the time in the field thaws has passed; otherwise it does nothing. The
+// member still believes that it owns its partitions.
 func (s *storm) thaw() {
 	s.t.Helper()
 	if s.frozen != nil && time.Now().After(s.thaws) {

@@ -52,8 +52,8 @@ func (m *member) full() (r fullReport, code int, err error) {
 	return r, resp.StatusCode, json.NewDecoder(resp.Body).Decode(&r)
 }
 
-// look returns the current view. at is how long the outage should have lasted now. If look ends more than 20 s after
-// that, it logs the delay.
+// look returns what an operator sees now. at is how long the outage should have lasted by now. If look ends more than
+// 20 s later than that, it logs the delay.
 func (o *shadow) look(at time.Duration) seen {
 	o.s.t.Helper()
 	x := o.glance()
@@ -179,8 +179,8 @@ func (o *shadow) readProm(x *seen) {
 	x.prom = counted(x.prom)
 }
 
-// counted returns each text once, in the order of their first occurrence, with the number of its occurrences if there
-// are several.
+// counted sorts texts and returns each distinct text once. Texts that occur several times get the number of
+// occurrences, for example "(3×)".
 func counted(texts []string) (all []string) {
 	slices.Sort(texts)
 	for i := 0; i < len(texts); {

@@ -152,7 +152,8 @@ func (o *shadow) play(t *testing.T, lasts time.Duration) {
 		x := o.look(at)
 		o.judge(at, x)
 		if o.stores {
-			// The second table has no identity, so it does not need the store of fingerprints and must continue.
+			// The records of the second topic have no configured identity, so their table does not need the store of
+			// fingerprints and must continue.
 			plain = o.more(plain + 200)
 		}
 	}
@@ -235,8 +236,8 @@ func (o *shadow) open(t *testing.T) {
 	t.Cleanup(func() { _ = o.prom.Stop() })
 }
 
-// more produces records to the second topic until the topic has as many as to says. It waits until the topic's table
-// has a row for each, and returns to.
+// more produces records to the second topic until it has had to records in all, and waits until each is a row of its
+// table. It returns to.
 func (o *shadow) more(to int64) int64 {
 	s := o.s
 	s.t.Helper()
@@ -386,7 +387,8 @@ func (o *shadow) heldFor(at time.Duration) []string {
 	return o.reasons
 }
 
-// row adds a view to the transcript, as a row that begins with at.
+// row adds a row to the transcript: at, which is the time since the outage began or a word for it, and what the
+// operator saw then.
 func (o *shadow) row(at string, x seen) {
 	cell := func(s string) string {
 		return strings.NewReplacer("|", "\\|", "\n", "<br>").Replace(strings.TrimSpace(s))

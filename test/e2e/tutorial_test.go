@@ -79,8 +79,8 @@ var (
 	atLineEnd = regexp.MustCompile(` +\n`)
 )
 
-// asOnPage reports whether a command printed what a page shows. Times, the width of columns and spaces at the end of lines may differ, and "…" on the
-// page stands for any text.
+// asOnPage reports whether a command printed what a page shows. Times, the width of columns and spaces at the end of a
+// line may differ. "…" on the page matches any text.
 func asOnPage(page, printed string) bool {
 	normal := func(s string) string {
 		return strings.TrimSpace(runOfGaps.ReplaceAllString(atLineEnd.ReplaceAllString(variable.ReplaceAllString(s, "TIME"), "\n"), " "))
@@ -93,8 +93,9 @@ func asOnPage(page, printed string) bool {
 	return regexp.MustCompile(`\A` + pattern + `\z`).MatchString(normal(printed))
 }
 
-// TestTutorialReplay follows docs/tutorial-replay.md on real servers: it writes the files, executes the commands, and
-// compares what they print with what the page shows. The servers of Docker Compose are those of the lab.
+// TestTutorialReplay follows docs/tutorial-replay.md: it writes the files and executes the commands of the page. Each
+// command must print what the page shows. The commands use the servers of the test lab instead of those that Docker
+// Compose would start.
 func TestTutorialReplay(t *testing.T) {
 	t.Parallel()
 	s := newSceneAt(t, shared.kafka.Addr)
@@ -194,7 +195,8 @@ func (s *shell) shows(command, page string) {
 	}
 }
 
-// TestKafkaCommandsInDocs executes the commands of Kafka's own tools that docs/alerts.md names.
+// TestKafkaCommandsInDocs executes the commands of Kafka's own tools that docs/alerts.md names. Each must succeed and
+// say that it has changed the topic.
 func TestKafkaCommandsInDocs(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 1)

@@ -4,8 +4,8 @@ package e2e
 
 import "testing"
 
-// TestUnresolvedLetters expects running members, and a member that replaces a killed one, to report the number of
-// unresolved dead letters: the generator's bad records without those that later became rows.
+// TestUnresolvedLetters expects members to report the number of unresolved dead letters: that of the bad records
+// without those that later became rows. A member that starts after another one was killed must report the same number.
 func TestUnresolvedLetters(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4).poisoned()

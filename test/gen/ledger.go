@@ -41,7 +41,8 @@ func NewLedger(path string) (*Ledger, error) {
 	return l, nil
 }
 
-// Add appends entries, except for partitions after Leave. Flush and Close return an error that occurred in Add.
+// Add appends entries. It ignores entries of partitions for which Leave was called. If writing fails, Flush and Close
+// return the error.
 func (l *Ledger) Add(entries ...Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

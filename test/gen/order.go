@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// DDL is the schema of an order, as a table's configuration names it.
+// DDL is the schema of a table of orders, in the syntax of the configuration.
 const DDL = "order_id string not null, customer_id string, store_id bigint, quantity int, total double, discount double, " +
 	"created_at timestamp, paid boolean, status string, coupon string, shipping struct<street:string, city:string, " +
 	"zip:string, country:string, lat:double, note:string>, tags array<string>"
 
-// Order is the row that a record must become. Pointers and nil slices are nulls.
+// Order is the row that a record must become. A nil pointer or a nil slice is a null.
 type Order struct {
 	OrderID    string
 	CustomerID *string
@@ -59,12 +59,12 @@ type Record struct {
 // Orders generates the records of one seed.
 type Orders struct {
 	Seed uint64
-	// Span is the number of records over which created_at covers its 30 days.
+	// Span is how many records it takes until created_at has moved ahead by 30 days.
 	Span int64
-	// Odd is the share of records, of 1000, with rare values: escapes, long strings, extremes, absent fields.
+	// Odd is how many of 1000 records have rare values: escapes, long strings, extremes, absent fields.
 	Odd int
-	// Bad is the share of records, of 1000, that cannot become rows under Policy. They have all kinds of [Poisons]
-	// except the large ones. The other records are good under Policy.
+	// Bad is how many of 1000 records cannot become rows under Policy. They have all kinds of [Poisons] except the
+	// large ones. The other records are good under Policy.
 	Bad    int
 	Policy Policy
 	// Only is the code of all bad records; "" allows all kinds.
@@ -107,7 +107,7 @@ var (
 	}
 )
 
-// plain makes an order of the common kind, 386 bytes of JSON in the mean.
+// plain makes an order with common values. The JSON of such an order has 386 bytes on average.
 func (rec *Record) plain(r *rand.Rand, i, span int64) {
 	o := &rec.Order
 	o.OrderID = id(r)

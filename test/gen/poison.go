@@ -29,7 +29,8 @@ type Poison struct {
 	spoil func(rec *Record)
 }
 
-// UnknownField is the code of records that become rows, those of their Order, once unknown fields are ignored.
+// UnknownField is the code of records whose only fault is an unknown field. Once unknown fields are ignored, each
+// becomes the row in its Order.
 const UnknownField = "unknown_field"
 
 // Poisons are all kinds of poison. Several kinds may have the same code.
@@ -104,7 +105,8 @@ func whole(f func(string) string) func(*Record) {
 	return func(rec *Record) { rec.Value = []byte(f(string(rec.Value))) }
 }
 
-// swap returns a spoil function that replaces a part of the value, which each plain record has exactly once.
+// swap returns a spoil function that replaces the text old in the value by now. It panics unless the value has old
+// exactly once, as the value of every plain record does.
 func swap(old, now string) func(*Record) {
 	return func(rec *Record) {
 		if bytes.Count(rec.Value, []byte(old)) != 1 {

@@ -87,7 +87,8 @@ func (p Producer) Run(ctx context.Context, ledger *Ledger) error {
 	return nil
 }
 
-// chunk produces n records and waits for their acknowledgement. If transactions are configured, it does so within one.
+// chunk produces n records and waits until the broker has acknowledged them. If transactions are configured, the n
+// records are one transaction, which is committed or, every third time, aborted.
 func (p Producer) chunk(ctx context.Context, client *kgo.Client, from, n int64, round int, ledger *Ledger) error {
 	if p.Transaction > 0 {
 		if err := client.BeginTransaction(); err != nil {

@@ -34,7 +34,8 @@ type KafkaClusterOptions struct {
 	Brokers int    // 3 if zero
 }
 
-// clusterMembers are the settings of a broker in a cluster. The cluster fences a broker that hangs after four seconds.
+// clusterMembers are the settings of a broker that belongs to a cluster of several. After four seconds without a
+// heartbeat the cluster takes the leadership of all partitions from a broker.
 var clusterMembers = []string{
 	"offsets.topic.replication.factor=3",
 	"transaction.state.log.replication.factor=3",

@@ -23,12 +23,12 @@ import (
 type Kafka struct {
 	ID   int32
 	Addr string // bootstrap address
-	// Proxied is the bootstrap address of a second listener, whose metadata name KafkaOptions.Advertise, the address of
-	// a proxy. So a client that uses this listener connects through the proxy, and a test can cut all of its
-	// connections.
+	// Proxied is the bootstrap address of a second listener. To its clients the broker gives the address
+	// KafkaOptions.Advertise, at which a proxy listens. So they connect through the proxy, and a test can cut all of
+	// their connections.
 	Proxied string
 	Dir     string // data and log
-	// Addrs are the addresses of the further listeners by their names.
+	// Addrs has the address of each listener in KafkaOptions.Listeners by the name of the listener.
 	Addrs map[string]string
 
 	libs  string

@@ -22,8 +22,9 @@ type KafkaProxy struct {
 	conns    map[net.Conn]struct{}
 }
 
-// Lie changes a response. frame is its size (4 bytes), correlation id (4 bytes) and body. If Lie returns nil, the
-// response stays unchanged.
+// Lie returns what a client receives in place of a broker's response, or nil for the unchanged response. key and
+// version are those of the request. frame is the response: its size (4 bytes), its correlation id (4 bytes) and its
+// body. The result has the same format.
 type Lie func(key, version int16, frame []byte) []byte
 
 // StartKafkaProxy starts a proxy that changes nothing. It has no broker until Connect. The caller must call Close.
@@ -84,7 +85,8 @@ func (p *KafkaProxy) accept() {
 	}
 }
 
-// serve forwards one client's requests and the broker's responses.
+// serve forwards the requests of one client to the broker, and the responses of the broker or the lies about them to
+// the client.
 func (p *KafkaProxy) serve(client net.Conn) {
 	defer client.Close()
 	p.mu.Lock()

@@ -59,7 +59,8 @@ func StartPostgres(ctx context.Context, dir string) (_ *Postgres, err error) {
 	return p, p.Start(ctx)
 }
 
-// unprivileged returns the user that Debian's package creates, or nil if this process is not root.
+// unprivileged returns the user postgres, which Debian's package creates. If this process is not root, it returns nil,
+// and the server runs as the user of this process.
 func unprivileged() (*account, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

@@ -25,9 +25,9 @@ func (p *Process) Resident() (current, peak int64, err error) {
 	return current, peak, err
 }
 
-// ResidentOfFiles returns the part of a running process's resident memory that holds pages of files, such as those of
-// its binary, in bytes. The kernel takes such pages back when memory is short. How many it maps around a page that is
-// needed depends on the machine. Errors are those of Resident.
+// ResidentOfFiles returns the part of a running process's resident memory that holds pages of files, such as its
+// binary, in bytes. The kernel can take these pages back at any time, and their number depends on the machine. Errors
+// are those of Resident.
 func (p *Process) ResidentOfFiles() (int64, error) { return p.memory("RssFile") }
 
 // memory returns a figure of a running process's /proc/PID/status, in bytes.

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// growEnv makes the test binary a child that takes growBytes, says so, and waits to be killed.
+// growEnv is the environment variable with which the test binary is a child process. The child takes growBytes of
+// memory, prints grown, and waits to be killed.
 const (
 	growEnv   = "LAB_TEST_GROW"
 	growBytes = 32 << 20

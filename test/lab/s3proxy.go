@@ -31,13 +31,13 @@ type S3Proxy struct {
 	ends   []func() // the functions that release the held requests of the faults
 }
 
-// slowness is how long matching requests wait before the proxy forwards them.
+// slowness makes requests for which match returns true wait for the time wait before the proxy forwards them.
 type slowness struct {
 	match Match
 	wait  time.Duration
 }
 
-// Match chooses requests.
+// Match reports whether a rule of the proxy applies to a request.
 type Match func(*http.Request) bool
 
 var commitPath = regexp.MustCompile(`/_delta_log/\d{20}\.json$`)
@@ -47,7 +47,7 @@ func CommitPut(r *http.Request) bool {
 	return r.Method == http.MethodPut && commitPath.MatchString(r.URL.Path)
 }
 
-// DataPut matches the PUT of a data file.
+// DataPut matches every PUT outside of a table's log, such as the PUT of a data file.
 func DataPut(r *http.Request) bool {
 	return r.Method == http.MethodPut && !regexp.MustCompile(`/_delta_log/`).MatchString(r.URL.Path)
 }
@@ -151,7 +151,8 @@ func (p *S3Proxy) Close() error {
 	return err
 }
 
-// Wait waits until the fault has matched a request and returns its path.
+// Wait waits until a request has matched the fault, and returns the path in the URL of the request. If ctx ends before,
+// it returns an error.
 func (f *Fault) Wait(ctx context.Context) (string, error) {
 	select {
 	case path := <-f.hits:
@@ -169,7 +170,7 @@ func (f *Fault) Release(takeEffect bool) {
 	})
 }
 
-// pause returns how long a request must wait.
+// pause returns how long a request must wait: the sum over all calls of Slow that match it, 0 if none does.
 func (p *S3Proxy) pause(r *http.Request) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -52,7 +52,8 @@ func (p *TCPProxy) Cut() {
 	}
 }
 
-// Delay makes the proxy forward data from the upstream later by d from now on. With 0 it forwards at once.
+// Delay makes the proxy hold back data from the upstream for the time d before it forwards the data. With 0, the
+// default, it forwards at once.
 func (p *TCPProxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +109,8 @@ func (p *TCPProxy) pass(client net.Conn) {
 	delete(p.conns, server)
 }
 
-// keep registers connections for Cut. It returns false if the proxy was cut meanwhile.
+// keep registers connections, so that Cut closes them. It returns false if Cut was called before; then the caller must
+// close them.
 func (p *TCPProxy) keep(conns ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +120,7 @@ func (p *TCPProxy) keep(conns ...net.Conn) bool {
 	return !p.cut
 }
 
-// delayed is a reader that returns data late.
+// delayed is a reader of from that returns what it has read only after the delay of the proxy.
 type delayed struct {
 	from  net.Conn
 	proxy *TCPProxy

@@ -37,7 +37,8 @@ func main() {
 	}
 }
 
-// run compares the two files of the repository at dir with the linked modules, or writes them.
+// run computes the content of the two files from the modules that a release links. If write is true, it writes them
+// into the repository at dir. Otherwise it returns an error that names each file with another content.
 func run(ctx context.Context, dir string, write bool) error {
 	modules, err := linked(ctx, dir)
 	if err != nil {

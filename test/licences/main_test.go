@@ -10,7 +10,7 @@ import (
 
 var top = filepath.Join("..", "..")
 
-// TestFiles compares the files at the top of the repository with the licences of the linked modules.
+// TestFiles expects NOTICE and THIRD_PARTY_LICENSES to be what the licences of the linked modules ask for.
 func TestFiles(t *testing.T) {
 	if err := run(t.Context(), top, false); err != nil {
 		t.Error(err)
@@ -102,7 +102,8 @@ func TestModule_Refused(t *testing.T) {
 	}
 }
 
-// TestRelease expects make build to link neither the broker of the demo nor another module that only tests need.
+// TestRelease expects the binary of `make build` to link no module that only tests or the demo need, such as the broker
+// of the demo.
 func TestRelease(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
 	if err != nil {

@@ -92,8 +92,8 @@ func (w Epochs) Same(s EpochState) EpochState {
 // Bad implements [Machine].
 func (w Epochs) Bad(s EpochState) string { return epochWords[s.Err] }
 
-// Done implements [Machine]: the table has all records that it can have, or it has rows of lost records, so that only
-// an operator can continue.
+// Done implements [Machine]. It returns true if the table has all records up to the one that holds the partition, or if
+// the table has rows of lost records, so that only an operator can continue.
 func (w Epochs) Done(s EpochState) bool { return s.Txn == w.holdAt(&s) || s.lost() }
 
 // holdAt returns the offset of the record that holds the partition, or the end of the log.
@@ -171,7 +171,8 @@ func (w Epochs) Next(s EpochState, emit func(Step, EpochState)) {
 	}
 }
 
-// elect makes a replica the leader that has only the records before offset keeps.
+// elect gives the partition a new leader, whose log has only the records before the offset keeps. The log loses the
+// others.
 func (s *EpochState) elect(keeps int8) {
 	s.Elections--
 	s.Leader++
@@ -206,8 +207,9 @@ func (w Epochs) resume(t *EpochState, y *epochMember) {
 	*y = epochMember{Reads: true, From: t.Txn, Pos: t.Txn, Epoch: epoch, Batch: noEpochs()}
 }
 
-// has reports whether the log still has the records that a reader at pos has read, judged by the epoch of the record
-// before pos; true if that is unset. A broker judges a fetch in the same way (KIP-595, diverging epoch).
+// has reports whether the log still has the records that a reader at pos has read. epoch is the leader epoch of the
+// record before pos. If it is unset, nothing shows a loss, and has returns true. A broker judges a fetch in the same
+// way (KIP-595, diverging epoch).
 func (s *EpochState) has(pos, epoch int8) bool {
 	newest, end := s.endOf(epoch)
 	return epoch == unset || newest == epoch && end >= pos
@@ -224,8 +226,8 @@ func (w Epochs) fetch(t *EpochState, y *epochMember) {
 	y.Pos++
 }
 
-// commit ends the member's batch. If the table's position is still where the batch began, commit adds the batch's rows
-// before the record that holds the partition and moves the position. Otherwise the batch has no effect.
+// commit ends the member's batch. If the table's position is still where the batch began, commit adds the rows of the
+// batch and moves the position, but not past the record that holds the partition. Otherwise the batch is dropped.
 func (w Epochs) commit(t *EpochState, y *epochMember) {
 	defer func() { *y = newEpochMember() }()
 	next, epoch := y.Pos, y.Epoch

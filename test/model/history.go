@@ -54,8 +54,8 @@ type Source struct {
 type Letter struct {
 	Partition Partition
 	Offset    int64
-	// Before is the number that the next version had when the letter was durable. Only this version or a later one may
-	// have a position that passes the record.
+	// Before is the number of the version that was next to be written when the letter became durable. A version with a
+	// smaller number must not have a position that passes the record.
 	Before int64
 }
 

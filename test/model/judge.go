@@ -234,5 +234,5 @@ func (j *judge) passed(v Version, p Partition) {
 	}
 }
 
-// breaks reports whether a violation that [Judge] returned is one of this rule.
+// breaks reports whether violation, a text that [Judge] returned, is a violation of the rule with this text.
 func breaks(violation, rule string) bool { return strings.Contains(violation, ": "+rule) }

@@ -15,9 +15,10 @@ const (
 	walkSteps = 60
 )
 
-// agree takes random walks in a world and compares the verdicts of model and judge. The judge must find each violation
-// of the model that a history can show. The model must have each violation of the judge, except those about positions.
-// agree returns the number of walks with a violation, and of walks where only the judge found one, about a position.
+// agree takes random walks in a world and compares the verdicts of the model and of [Judge] about each. If the model
+// finds a violation that a history can show, Judge must find one, too. If Judge finds a violation that is not about a
+// position, so must the model. agree returns in red the number of walks with such violations of the model. early is the
+// number of walks in which only Judge found a violation, about a position.
 func agree(t *testing.T, w World) (red, early int) {
 	t.Helper()
 	for seed := range uint64(walks) {
@@ -40,8 +41,8 @@ func agree(t *testing.T, w World) (red, early int) {
 	return red, early
 }
 
-// TestJudge_AgreesWithModel compares judge and model on random walks. Walks of the protocol must have no violation.
-// Walks of at least 17 mutants must show one.
+// TestJudge_AgreesWithModel compares Judge with the model on random walks. Walks of the protocol as built must have no
+// violation. Of the mutants, which are deviations from the protocol, at least 17 must have a walk with a violation.
 func TestJudge_AgreesWithModel(t *testing.T) {
 	for name, w := range worlds {
 		if name == "Fickle" || w.Expiries > 0 { // a history has one kind for each record, and no txn in it expires

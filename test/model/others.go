@@ -105,7 +105,8 @@ func (w World) others(s *State, do doer) {
 	}
 }
 
-// day lets a day pass: log entries up to version newest are gone, and snapshots are old.
+// day lets a day pass. The log entries of all versions up to the one with the relative number newest are gone. The
+// snapshots of members count as old.
 func (w World) day(t *State, newest int8) {
 	t.Days--
 	pass(t)

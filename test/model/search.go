@@ -61,7 +61,7 @@ type Machine[S comparable] interface {
 	Next(s S, emit func(Step, S))
 	// Bad returns the rule that the state breaks, "" if none.
 	Bad(s S) string
-	// Done reports whether the state is an end of runs without faults.
+	// Done reports whether the state is one at which a run without faults ends: nothing is left to do.
 	Done(s S) bool
 	// Same returns the state with its two members exchanged. Search visits only one of the two.
 	Same(s S) S

@@ -56,18 +56,21 @@ type replayIntent struct {
 	Letters uint8 // as bits
 	Closes  int8  // of a withdrawal: the seq of the open intent that it closes, 0 for none
 	Seen    int8  // of a withdrawal: how many origins of that intent the table had accepted
-	// Next is the origin that the process of a topical intent produces next, from 1 on; 0 if the process ended.
+	// Next is the number of the dead letter that the process of this intent produces to the topic next, counted from 1.
+	// It is 0 if the process has ended. Only intents of the kind topical have such a process.
 	Next int8
 }
 
-// origins are the accepted origins in the table: the first Count of Intent. One txn of the partition has both.
+// origins says in the table which dead letters have come back through the topic: the first Count of the dead letters of
+// the intent with the number Intent. The table stores both in one txn.
 type origins struct{ Intent, Count int8 }
 
-// copied is a record in the topic with an origin: the Nth dead letter of an intent.
+// copied is the record of a dead letter that a replay has produced to the topic again. Its origin is the number of the
+// intent and N, the number of the dead letter in that intent.
 type copied struct{ Intent, N int8 }
 
-// topicMember is the process that reads the topic. It decides by the snapshot that it has. One is enough: a commit of
-// another one that has an older position is refused, as World shows.
+// topicMember is the process that reads the topic and decides by the newest snapshot that it has read. The machine has
+// only one: the precondition refuses the commit of a second one with an older position, as the searches of World show.
 type topicMember struct {
 	Reads    bool
 	Position int8
@@ -75,7 +78,8 @@ type topicMember struct {
 	Late     origins // only with AcceptedLater: accepted origins that are not in the table yet
 }
 
-// chooser is a process that has read the table and the operations log, and has not announced its intent.
+// chooser is a process that has decided on an intent after it read the table and the operations log. It has not yet
+// appended the intent to the log.
 type chooser struct {
 	Kind    intentKind
 	After   int8
@@ -114,7 +118,8 @@ const (
 // TopicReplay is a machine of one partition with dead letters, a member and two replaying processes.
 type TopicReplay struct {
 	Rule TopicRule
-	// At most maxIntents intents, maxCopies records and maxLetters dead letters.
+	// Intents, Copies and Letters are the numbers of intents, of records in the topic and of dead letters: at most
+	// maxIntents, maxCopies and maxLetters.
 	Intents, Copies, Letters int8
 
 	Discards uint8 // how many dead letters operators may discard
@@ -186,7 +191,8 @@ func (s *TopicState) replaying(state intentState) (letters uint8) {
 	return letters
 }
 
-// nth returns the dead letter, as a bit, that is the nth of some, from 1 on; 0 if there are fewer.
+// nth returns the nth of the dead letters in letters as one bit, counted from 1. It returns 0 if there are fewer than
+// n.
 func nth(letters uint8, n int8) uint8 {
 	for l := range maxLetters {
 		if bit := uint8(1) << l; letters&bit != 0 {
@@ -206,7 +212,7 @@ func size(letters uint8) (n int8) {
 	return n
 }
 
-// firstOf returns the first n dead letters of some.
+// firstOf returns the first n of the dead letters in letters, or all if there are fewer.
 func firstOf(letters uint8, n int8) (first uint8) {
 	for i := int8(1); i <= n; i++ {
 		first |= nth(letters, i)
@@ -222,7 +228,8 @@ func (s *TopicState) addRow(letter uint8) {
 	}
 }
 
-// topicDoer emits one step. f changes a copy of the state.
+// topicDoer emits one step, whose effect is f on a copy of the state. who is the index of the chooser, -1 for none. x
+// is what the step is about, for example an intent or an offset, -1 for none. calm is [Step.Calm].
 type topicDoer func(what string, who, x int, calm uint8, f func(t *TopicState))
 
 // Next implements [Machine].
@@ -293,7 +300,8 @@ func (w TopicReplay) land(s *TopicState, i int8, do topicDoer) {
 	})
 }
 
-// settle emits the step in which a process records the outcome of an intent that the table shows.
+// settle emits the step in which a process records the outcome of intent i in the operations log. It emits nothing
+// while the table does not show the outcome.
 func (w TopicReplay) settle(s *TopicState, i int8, do topicDoer) {
 	in, seq := s.Intents[i], i+1
 	switch {
@@ -328,7 +336,8 @@ func (s *TopicState) close(i int8, letters uint8) {
 	s.Replayed |= letters
 }
 
-// withdraw ends a withdrawal that took effect, and the intent that it closes.
+// withdraw is what a withdrawal does once it is in the table: it ends, and it closes the open intent that its field
+// Closes names, if there is one.
 func (s *TopicState) withdraw(i int8) {
 	in := s.Intents[i]
 	s.Intents[i].State = over
@@ -396,7 +405,8 @@ func (w TopicReplay) read(s *TopicState, do topicDoer) {
 	}
 }
 
-// flagIf returns a rank for steps without faults, 0 if the condition is false.
+// flagIf returns rank if condition is true, otherwise 0. It computes [Step.Calm], which is 0 for a step that is not
+// taken in runs without faults.
 func flagIf(condition bool, rank uint8) uint8 {
 	if condition {
 		return rank

@@ -2,8 +2,8 @@ package model
 
 import "math/rand/v2"
 
-// walk takes random steps in a world and records the versions as a history. It ends at the first violation, or after
-// the number of steps in steps. It returns the violation as bad, "" if there was none.
+// walk takes at most steps random steps in a world and returns the history of the versions that they wrote. It ends
+// early at the first violation and returns its text as bad; without a violation bad is "".
 func walk(w World, rng *rand.Rand, steps int) (h History, bad string) {
 	r := recorder{w: w, h: History{First: 1, Table: "1"}, letters: map[Letter]bool{}}
 	var heard []written
@@ -99,8 +99,8 @@ func (r *recorder) version(w written) {
 	r.h.Versions = append(r.h.Versions, v)
 }
 
-// deleted marks the files of the newest commit with rows as missing, if no version has missing files yet: they were
-// deleted only after the commit took effect.
+// deleted says in the history that a file of the newest commit with rows is missing. The walk calls it at the violation
+// fileDeleted: a member has deleted the files of a commit that took effect.
 func (r *recorder) deleted() {
 	for i := len(r.h.Versions) - 1; i >= 0; i-- {
 		if v := &r.h.Versions[i]; v.Unreadable > 0 || len(v.Rows) > 0 {

@@ -12,8 +12,9 @@ type Rule uint32
 
 // A correct deviation: its searches must find no violation.
 const (
-	// Final404Last: a GET of N returns 404 once the last PUT of N was sent longer ago than a request can take. The member
-	// counts its commit as failed, where the protocol repeats the PUT. N is the version that the member tries to write.
+	// Final404Last: a GET of N returns 404, and the last PUT of N was sent longer ago than a request can take. Then the
+	// member counts its commit as failed, where the protocol as built repeats the PUT. N is the version that the member
+	// tries to write.
 	Final404Last Rule = 1 << iota
 )
 
@@ -206,7 +207,7 @@ type written struct {
 	table    uint8
 }
 
-// is reports whether w has this rule.
+// is reports whether the world has at least one of the deviations in r.
 func (w World) is(r Rule) bool { return w.Rule&r != 0 }
 
 var nothing, noRows = [claims]int8{none, none}, [claims]uint8{}
@@ -352,7 +353,8 @@ func (w World) other(s *State, v written) {
 	w.grow(s)
 }
 
-// knowsVersion reports whether the member's N is the number of a version, so that it changes as the log grows.
+// knowsVersion reports whether the number N of the member is relative to the newest version, so that grow must change
+// it. If knowsVersion returns false, N must stay as it is.
 func (w World) knowsVersion(y *Member) bool { return y.Phase >= polling || w.Polls && y.Table != 0 }
 
 // grow makes every version number relative to the new newest version. PUTs of that version can no longer take effect.

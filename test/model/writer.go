@@ -130,9 +130,9 @@ func (w World) commit(s *State, x Member, m int, do doer) {
 	}
 }
 
-// start emits two initial commits for each claim without a txn: one at offset 0, one at offset 1. Each also covers the
-// other claim if it has the same topic id and no txn. The offsets stand for start earliest and latest, or for the ends
-// of the topic that two members see.
+// start emits two initial commits for each claim without a txn: one sets the position 0, the other 1. Each also covers
+// the other claim if it has the same topic id and no txn. Two offsets suffice to model start earliest and latest, and
+// two members that see different ends of the topic.
 func (w World) start(s *State, x Member, m int, do doer) {
 	for i := range 2 * claims {
 		c, o, k := i/2, int8(i%2), noCut()
@@ -149,8 +149,8 @@ func (w World) start(s *State, x Member, m int, do doer) {
 	}
 }
 
-// choose emits every batch that the member could seal: of each claim from c on none or some of the next records. k is
-// the batch so far.
+// choose emits the sealing of every batch that the member could have. For each claim from number c on, such a batch
+// covers none or some of the next records. k has the choices for the claims before c.
 func (w World) choose(s *State, x Member, m, c int, k Cut, do doer) {
 	if c == claims {
 		w.close(x, m, k, do)
@@ -172,7 +172,8 @@ func (w World) choose(s *State, x Member, m, c int, k Cut, do doer) {
 	w.choose(s, x, m, c+1, k, do) // of a held or released claim, rows, letters and txn are left out
 }
 
-// close emits the step that seals the batch k, and the wrong steps of EmptyCutMoves and DropRowsKeepTxn.
+// close emits the step that seals the batch k, if k covers any offset. In worlds with the deviations EmptyCutMoves or
+// DropRowsKeepTxn it emits the wrong steps of these.
 func (w World) close(x Member, m int, k Cut, do doer) {
 	follow := func(_ *State, y *Member) { // the open batch begins after this one
 		for c := range claims {
@@ -290,8 +291,9 @@ func behind(n int8) int8 {
 	return n
 }
 
-// lookBefore emits the HEAD of N-1. If N-1 exists, an old snapshot counts as young. If N-1 is gone, the batch is
-// dropped: N may be gone too, and a PUT could succeed for a version that was written long ago.
+// lookBefore emits the HEAD of the version N-1. If the version exists, a snapshot that was old counts as young again.
+// If it is gone, the batch is dropped: N may be gone too, and a PUT could succeed for a version that was written long
+// ago.
 func (w World) lookBefore(s *State, x Member, m int, do doer) {
 	tolerated := w.is(HeadForgotten) || w.is(CheckpointIsYoung) && x.Checkpoint == 1
 	if (x.N == gone || x.N == 1 && s.Bare == 1) && !tolerated {

@@ -1,6 +1,6 @@
 package main
 
-// ofAlerts breaks the rules of figures from which alerts and benchmarks are computed.
+// ofAlerts has the mutants that break the rules of figures from which alerts and benchmarks are computed.
 var ofAlerts = []mutant{
 	{
 		name: "a canceled request ends a failure",

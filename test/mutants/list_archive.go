@@ -1,6 +1,7 @@
 package main
 
-// ofArchive breaks the rules by which dead letters that retention has deleted are read from the letter table.
+// ofArchive has the mutants that break the rules by which dead letters that retention has deleted are read from the
+// letter table.
 var ofArchive = []mutant{
 	{
 		name: "dead letters before the log start are not read from the letter table",

@@ -1,6 +1,6 @@
 package main
 
-// ofDelta breaks the rules for reading and writing a table's log beside other writers.
+// ofDelta has the mutants that break the rules for reading and writing a table's log beside other writers.
 var ofDelta = []mutant{
 	// The end of a log that was cleaned up.
 	{

@@ -1,6 +1,6 @@
 package main
 
-// ofEpochs breaks the rules of leader epochs, which detect a log that was truncated and grew again.
+// ofEpochs has the mutants that break the rules of leader epochs, which detect a log that was truncated and grew again.
 var ofEpochs = []mutant{
 	{
 		name: "a commit keeps no leader epochs",

@@ -1,6 +1,6 @@
 package main
 
-// ofHealth breaks the rules for a member's report about itself and other members.
+// ofHealth has the mutants that break the rules for a member's report about itself and other members.
 var ofHealth = []mutant{
 	// Lag.
 	{

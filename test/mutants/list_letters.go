@@ -1,6 +1,6 @@
 package main
 
-// ofLetters breaks the rules for records that cannot, or must not, become rows.
+// ofLetters has the mutants that break the rules for records that cannot, or must not, become rows.
 var ofLetters = []mutant{
 	// Dead letters.
 	{

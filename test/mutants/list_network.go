@@ -1,6 +1,6 @@
 package main
 
-// ofNetwork breaks the rules for input from other machines and for output to them.
+// ofNetwork has the mutants that break the rules for input from other machines and for output to them.
 var ofNetwork = []mutant{
 	{
 		name: "kafka-go decodes unchecked responses",

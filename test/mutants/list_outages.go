@@ -1,6 +1,7 @@
 package main
 
-// ofOutages breaks the rules for retries, counters, logs and reports while a dependency does not answer.
+// ofOutages has the mutants that break the rules for retries, counters, logs and reports while a dependency does not
+// answer.
 var ofOutages = []mutant{
 	// The breaker.
 	{

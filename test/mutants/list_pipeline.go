@@ -1,6 +1,7 @@
 package main
 
-// ofPipeline breaks the rules of memory, backpressure and internal failures between Kafka and the writer.
+// ofPipeline has the mutants that break the rules of memory, backpressure and internal failures between Kafka and the
+// writer.
 var ofPipeline = []mutant{
 	{
 		name: "a codec that panics ends the process",

@@ -1,6 +1,6 @@
 package main
 
-// ofRecords breaks the rules on the path of a record into its table.
+// ofRecords has the mutants that break the rules on the path of a record into its table.
 var ofRecords = []mutant{
 	// The compare-and-set of positions.
 	{

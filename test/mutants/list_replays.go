@@ -1,6 +1,7 @@
 package main
 
-// ofReplays breaks the rules by which each dead letter becomes at most one row by replays, and a discarded one none.
+// ofReplays has the mutants that break the rules by which each dead letter becomes at most one row by replays, and a
+// discarded one none.
 var ofReplays = []mutant{
 	{
 		name: "two replays that continue the same one are both committed",

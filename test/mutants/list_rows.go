@@ -1,6 +1,6 @@
 package main
 
-// ofRows breaks the rules for partitions without a position whose rows are in the table.
+// ofRows has the mutants that break the rules for partitions without a position whose rows are in the table.
 var ofRows = []mutant{
 	{
 		name: "a partition with rows begins because its siblings have positions",

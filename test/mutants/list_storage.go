@@ -1,6 +1,6 @@
 package main
 
-// ofStorage breaks the rules for objects that other programs put into the bucket.
+// ofStorage has the mutants that break the rules for objects that other programs put into the bucket.
 var ofStorage = []mutant{
 	{
 		name: "an impossible version number is accepted",

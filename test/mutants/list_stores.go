@@ -1,6 +1,7 @@
 package main
 
-// ofStores breaks the rules for replies of Redis and Postgres, and for connections to Kafka that end.
+// ofStores has the mutants that break the rules for replies of Redis and Postgres, and for connections to Kafka that
+// end.
 var ofStores = []mutant{
 	{
 		name: "go-redis decodes unchecked replies",

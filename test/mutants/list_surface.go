@@ -1,6 +1,6 @@
 package main
 
-// ofSurface breaks the rules for endpoints that strangers can reach and texts that operators read.
+// ofSurface has the mutants that break the rules for endpoints that strangers can reach and texts that operators read.
 var ofSurface = []mutant{
 	{
 		name: "connections to the health server have no limit",

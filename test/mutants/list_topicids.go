@@ -1,6 +1,7 @@
 package main
 
-// ofTopicIDs breaks the rules by which rows of a deleted topic and of a new one with its name are distinguished.
+// ofTopicIDs has the mutants that break the rules by which rows of a deleted topic and of a new one with its name are
+// distinguished.
 var ofTopicIDs = []mutant{
 	{
 		name: "a row of another topic id counts as a row of the record",

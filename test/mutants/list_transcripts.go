@@ -1,6 +1,7 @@
 package main
 
-// ofTranscripts breaks rules that were added after runs on real servers showed that they were missing.
+// ofTranscripts has the mutants that break rules that were added after runs on real servers showed that they were
+// missing.
 var ofTranscripts = []mutant{
 	{
 		name: "holds: a failing dependency is not named if nothing is held",

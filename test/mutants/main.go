@@ -166,8 +166,9 @@ func (m mutant) fails(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// run runs the test and returns the name of the first test that failed, "" if none did. The error means that no test
-// ran or that the run failed outside of a test. For speed, run skips vet and the symbols of the linked binary.
+// run runs the test of the mutant. failed is the name of the first test that failed, "" if none did; text is the
+// output. The error means that no test ran, or that the run failed outside of a test. To save time, run skips vet and
+// the symbols of the linked binary.
 func (m mutant) run(ctx context.Context, dir string) (failed, text string, err error) {
 	args := append([]string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout=5m", "-run", m.test, m.pkg}, strings.Fields(m.args)...)
 	cmd := exec.CommandContext(ctx, "go", args...)

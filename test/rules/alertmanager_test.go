@@ -169,7 +169,8 @@ func (a *alertmanager) post(alerts []alert, ends time.Time) {
 	}
 }
 
-// until returns the notifications up to the first one that goes to this receiver and has this status.
+// until waits for a notification to this receiver with this status. It returns all notifications that came meanwhile,
+// that one last, and fails the test if it does not come within two minutes.
 func (a *alertmanager) until(receiver, status string) (all []page) {
 	a.t.Helper()
 	for {

@@ -91,8 +91,9 @@ func TestDashboardQueries(t *testing.T) {
 	}
 }
 
-// TestDashboardValues evaluates the queries of panels for two members that export the same series, and for two
-// pipelines in two namespaces.
+// TestDashboardValues evaluates queries of the dashboard over given series: of two members that export the same thing,
+// and of pipelines in two namespaces. Each query must return the given samples, so that a thing that two members export
+// counts once.
 func TestDashboardValues(t *testing.T) {
 	type want struct {
 		panel, ref, namespace string

@@ -17,8 +17,9 @@ type cell struct {
 	want    string // text that must name the fault; "" if records must arrive
 }
 
-// matrix tests {PLAINTEXT, TLS, mTLS, SASL_SSL with each mechanism} x {right settings, wrong credentials, wrong
-// certificate authority, expired certificate}, and each kind of client at the wrong kind of listener.
+// matrix tests the ways to connect: PLAINTEXT, TLS, mTLS, and SASL_SSL with each mechanism. With right settings records
+// must arrive in the table. With wrong credentials, a wrong certificate authority, an expired certificate or a listener
+// of another kind, commands and a running connector must name the fault.
 func (w *securedBroker) matrix(t *testing.T) {
 	t.Helper()
 	for _, c := range w.cells() {
@@ -105,8 +106,8 @@ func (w *securedBroker) arrives(t *testing.T, c cell) {
 	}
 }
 
-// named expects commands to name the fault, and a running connector to have a hold kafka_denied that names it, without
-// the password in the log.
+// named expects the commands `offsets show` and `check` to fail with a text that names the fault. A running connector
+// must have a hold kafka_denied whose detail names the fault, and its log must not contain the password.
 func (w *securedBroker) named(t *testing.T, c cell) {
 	t.Helper()
 	topic := "topic-of-nobody"

@@ -11,12 +11,12 @@ import (
 	"sluice/test/certs"
 )
 
-// rounds is the number of rounds of stream. A round lasts half a second, so that all rounds together take longer than
-// five sessions of two seconds.
+// rounds is how many rounds the function stream produces. A round lasts half a second, so all rounds together last
+// longer than five SASL sessions of two seconds.
 const rounds = 24
 
-// sessionsOfScram uses a listener that ends sessions every two seconds. The member must authenticate again in time: one
-// generation, no warning, and no failed fetch.
+// sessionsOfScram uses a listener on which a SASL session lasts two seconds. The member must authenticate again before
+// each end. It must stay in one generation of the group, log no warning, and have no failed fetch.
 func (w *securedBroker) sessionsOfScram(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
@@ -28,8 +28,8 @@ func (w *securedBroker) sessionsOfScram(t *testing.T) {
 	m.undisturbed(t, total)
 }
 
-// sessionsOfTokens uses a listener whose sessions end every two seconds, with a token from a file. With an expired
-// token the member must have a hold that says so, and a new token must end it.
+// sessionsOfTokens does the same with a token from a file. Then the file gets an expired token, and the member must
+// have a hold that says so. A new token in the file must end the hold.
 func (w *securedBroker) sessionsOfTokens(t *testing.T) {
 	t.Helper()
 	topic := w.topic(t)
@@ -91,8 +91,8 @@ func (w *securedBroker) renewed(t *testing.T) {
 	m.reads(t, records)
 }
 
-// stream produces 20 records in each of rounds rounds while the member reads. It returns the number of records in the
-// topic.
+// stream produces rounds times 20 records while the member reads, from number from on. It returns the number of records
+// in the topic afterwards.
 func (w *securedBroker) stream(t *testing.T, m *member, topic string, from int64) int64 {
 	t.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -123,7 +123,8 @@ func (m *member) reads(t *testing.T, n int64) {
 	t.Fatalf("does not reach %d records (%v):\n%s", n, err, text)
 }
 
-// undisturbed expects that sessions were renewed, and that each record was fetched once, without an error or a warning.
+// undisturbed expects the member to have authenticated again at least five times. It must have fetched each record
+// once, in one generation of the group, and have logged no error and no warning.
 func (m *member) undisturbed(t *testing.T, records int64) {
 	t.Helper()
 	for _, tt := range []struct {

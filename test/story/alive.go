@@ -8,8 +8,8 @@ import (
 	"sluice/health/liveness"
 )
 
-// Stalls returns one line for each loop of a member that had work and made no progress while Wedged was not set.
-// Broker.Violations has the lines as well.
+// Stalls returns a line for each loop of a member that had work, made no progress for too long, and did so while Wedged
+// was not set. It returns nil if there was none. Broker.Violations returns these lines, too.
 func (h *Harness) Stalls() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // shipped has the queue bounds of the default configuration.
 var shipped = connector.QueueConfig{PauseAt: 10_000, ResumeAt: 5_000, PerKey: 1_000}
 
-// slowDecoder waits after each row, for the time that takes returns.
+// slowDecoder is a decoder that waits after each row. The function takes returns for how long.
 type slowDecoder struct {
 	connector.Decoder
 	*slowness

@@ -18,7 +18,7 @@ import (
 	"sluice/reliability/bytepool"
 )
 
-// Kind says what must become of a record.
+// Kind is the kind of a record. It determines whether the record must become a row.
 type Kind byte
 
 // The kinds of records.
@@ -94,7 +94,7 @@ type Broker struct {
 	// Stamp is called with each produced record of kind k, and returns the kind that the record gets. If nil, the
 	// record keeps k. Use Lock.
 	Stamp func(id int32, offset int64, k Kind) Kind
-	// stamped returns the identity and the timestamp of a record. May be nil; mu guards it.
+	// stamped returns the identity and the timestamp of a record. If nil, records have none. mu guards the field.
 	stamped func(id int32, offset int64) Stamp
 	// Carries puts an identity into a record's value. If nil, the identity is only in the record's header.
 	Carries func(value []byte, id string) []byte

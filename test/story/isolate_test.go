@@ -210,8 +210,9 @@ func TestIsolate_DecoderAlwaysFails(t *testing.T) {
 	})
 }
 
-// TestIsolate_HoldWithoutLetters expects a record at fault to hold its partition, and not to be retried, if the topic
-// has no dead letters.
+// TestIsolate_HoldWithoutLetters has a record at fault in a topic without dead letters. The record must hold its
+// partition, and its batch must not be tried again while the hold lasts. The records before it and those of another
+// partition must become rows.
 func TestIsolate_HoldWithoutLetters(t *testing.T) {
 	for _, kinds := range []string{"rrerr", "rrxrr"} {
 		scenario(t, 2, func(t *testing.T, h *story.Harness) {
@@ -237,8 +238,8 @@ func TestIsolate_HoldWithoutLetters(t *testing.T) {
 	}
 }
 
-// TestIsolate_StopDuringPause stops a member in the pause between two attempts. The member must not wait until the
-// pause is over.
+// TestIsolate_StopDuringPause stops a member while it waits between two attempts. The member must end without waiting
+// for the rest of the pause.
 func TestIsolate_StopDuringPause(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Retry = reliability.RecordRetry{Curve: reliability.Scheduled, Schedule: []time.Duration{30 * time.Minute}}
@@ -292,7 +293,8 @@ func TestClaimLeavesBatch(t *testing.T) {
 	}
 }
 
-// TestIsolate_Trace compares the writes that are visible outside of the process with testdata/isolated.txt.
+// TestIsolate_Trace expects the writes that are visible outside of the process to be those in testdata/isolated.txt, in
+// the same order.
 func TestIsolate_Trace(t *testing.T) {
 	var (
 		mu    sync.Mutex

@@ -31,7 +31,7 @@ func judge(h *story.Harness, versions []model.Version) string {
 			s.Records[int64(offset)] = map[story.Kind]model.Kind{
 				story.Row: model.Row, story.Tombstone: model.Dropped, story.Health: model.Dropped, story.Duplicate: model.Dropped, story.Poison: model.Poison, story.Control: model.Control,
 				story.Breaks: model.Poison, story.Unfit: model.Poison,
-				// Judge is not called in scenarios that alter the table, so these count as rows.
+				// Scenarios with the kinds Was and Becomes do not call judge, so any kind would do for them here.
 				story.Was: model.Row, story.Becomes: model.Row,
 			}[kind]
 		}

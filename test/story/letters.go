@@ -54,11 +54,11 @@ type DeadLetters struct {
 	// Attempts is the number of retries that a dead letter must name if its record was found at fault, or if the
 	// retries of its batch were used up.
 	Attempts int
-	// Broken is called before each step, which fails with the error that it returns. May be nil.
+	// Broken is called before each step. If it returns an error, the step fails with this error. May be nil.
 	Broken func(step string) error
 	// Late counts the goroutines that write letters whose sender no longer waits.
 	Late *sync.WaitGroup
-	// Hangs is called within each step, which lasts as long as the call. May be nil.
+	// Hangs is called within each step. The step does not end before Hangs returns. May be nil.
 	Hangs func(ctx context.Context, step string)
 	// Trace is [Member.Trace].
 	Trace func(format string, args ...any)

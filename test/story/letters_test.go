@@ -73,7 +73,8 @@ func TestSchedules_Letters(t *testing.T) {
 	}
 }
 
-// TestLetters_LittleMemory is TestSchedules_LittleMemory with bad records.
+// TestLetters_LittleMemory is TestSchedules_LittleMemory with bad records that become dead letters. Their memory, too,
+// must be released in the end.
 func TestLetters_LittleMemory(t *testing.T) {
 	tight(t, func(t *testing.T, s uint64) {
 		h := story.NewHarness(s, 3)
@@ -85,7 +86,8 @@ func TestLetters_LittleMemory(t *testing.T) {
 	})
 }
 
-// withLetters is scenario with a dead-letter topic. After play it expects no violation, by the harness or by judge.
+// withLetters is [scenario] with a dead-letter topic. After play it fails the test if the harness or judge finds a
+// violation.
 func withLetters(t *testing.T, partitions int, play func(t *testing.T, h *story.Harness)) {
 	t.Helper()
 	scenario(t, partitions, func(t *testing.T, h *story.Harness) {
@@ -475,8 +477,8 @@ func TestLetters_WithinPool(t *testing.T) {
 	}
 }
 
-// TestLetters_AfterElection has bad records of two leader epochs. Each letter must hold its record, whose value has the
-// epoch.
+// TestLetters_AfterElection has a bad record before and one after an election, with different leader epochs. Each must
+// become a dead letter with its own value, in which the epoch is.
 func TestLetters_AfterElection(t *testing.T) {
 	withLetters(t, 1, func(t *testing.T, h *story.Harness) {
 		p := h.Begin(t.Context())

@@ -16,7 +16,7 @@ import (
 
 var tights = flag.Int("story.tights", defaultTights, "how many seeded schedules to run with hardly any memory")
 
-// tight runs play for each seed, in virtual time.
+// tight runs play for the seeds that the flags of the test allow, each in virtual time of its own.
 func tight(t *testing.T, play func(t *testing.T, s uint64)) {
 	t.Helper()
 	first, last := uint64(1), uint64(*tights)
@@ -44,9 +44,8 @@ func TestSchedules_LittleMemory(t *testing.T) {
 	})
 }
 
-// TestTables_LittleMemory has three tables that share the little memory of a process. One table commits slowly for a
-// while. In some schedules the others must have all their rows before the slow one, and in the end every table must
-// have every row once.
+// TestTables_LittleMemory has three tables that share the little memory of a process. One of them commits slowly. In at
+// least one schedule the others must have all of their rows before it. In the end every table must have every row once.
 func TestTables_LittleMemory(t *testing.T) {
 	var meanwhile int
 	tight(t, func(t *testing.T, s uint64) {

@@ -54,8 +54,8 @@ func TestPause_Resume(t *testing.T) {
 	})
 }
 
-// TestFlush_CommitsAtOnce expects that a flush commits the records read before it at once, and that the member reads on. A member
-// that begins later is not concerned.
+// TestFlush_CommitsAtOnce requests a flush. A member must commit the records that it has read at once, do so only once,
+// and continue to read. A flush that was requested before a member began must have no effect on that member.
 func TestFlush_CommitsAtOnce(t *testing.T) {
 	scenario(t, 2, func(t *testing.T, h *story.Harness) {
 		var flushes atomic.Int64

@@ -17,7 +17,7 @@ type Pauses struct {
 	since map[int32]time.Time
 }
 
-// Pause pauses partitions.
+// Pause pauses these partitions of Topic.
 func (p *Pauses) Pause(ids ...int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -31,7 +31,7 @@ func (p *Pauses) Pause(ids ...int32) {
 	}
 }
 
-// Resume ends pauses.
+// Resume ends the pauses of these partitions.
 func (p *Pauses) Resume(ids ...int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

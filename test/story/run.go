@@ -49,7 +49,8 @@ type Harness struct {
 	Fetch, Batch int64
 	// Letters is the dead-letter topic; if nil, bad records hold their partitions. Set before Begin.
 	Letters *LetterLog
-	// HoldAbove is the share of bad records above which they all hold their partitions instead of becoming dead letters.
+	// HoldAbove is a share of bad records. If the share in a topic is greater, the bad records hold their partitions
+	// and none becomes a dead letter.
 	HoldAbove float64
 	// Allowed reports whether an operator allows a flood of bad records in a topic. May be nil.
 	Allowed func(topic string) bool
@@ -86,13 +87,15 @@ type Harness struct {
 	Positions func() map[string]int64
 	Next      func() int
 
-	// Wedged is set while loops of members may stop turning. While it is not set, a loop that stops is a violation.
+	// Wedged is true while a test lets loops of members get stuck. While it is false, a loop that has work and makes no
+	// progress is a violation.
 	Wedged atomic.Bool
 	// Wrap changes the table, decoder and letters of a process before it begins. May be nil; set before Begin.
 	Wrap func(*connector.Target)
 	// PausedBy, if set, replaces Pauses. Set before Begin.
 	PausedBy func(connector.Partition) *hold.Hold
-	// Hangs is called within each step of a table or dead-letter topic, which lasts as long as the call. May be nil.
+	// Hangs is called within each step of a table or dead-letter topic. The step does not end before Hangs returns. May
+	// be nil.
 	Hangs func(ctx context.Context, step string)
 
 	late    sync.WaitGroup
@@ -102,7 +105,7 @@ type Harness struct {
 	born    int // number of processes so far
 }
 
-// NewHarness returns a Harness for a seed, with an empty topic of so many partitions.
+// NewHarness returns a Harness for a seed. Its topic has the given number of partitions and no records.
 func NewHarness(seed uint64, partitions int) *Harness {
 	chance := NewChance(seed)
 	h := &Harness{
@@ -379,7 +382,8 @@ func (h *Harness) Operator() *Table {
 	return &Table{Log: h.Log, Member: "operator", Chance: h.Chance, Late: &h.late}
 }
 
-// Forged returns a commit that sets the position of a partition without checking anything, in place of a command.
+// Forged returns a commit that sets the position of a partition. It replaces the commit of an operator's command, but
+// checks nothing.
 func (h *Harness) Forged(id int32, next int64) connector.Commit {
 	p := h.Broker.Partitions(Topic)[id]
 	return connector.Commit{Operation: "forged", Txns: []connector.Txn{{AppID: p.AppID(Pipeline), Version: next}}}

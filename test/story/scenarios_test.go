@@ -605,7 +605,8 @@ func TestBackpressure_HotKey(t *testing.T) {
 	})
 }
 
-// TestMemory_BadRecordAlone expects a lane that got only a bad record to release the buffers of its builder, too.
+// TestMemory_BadRecordAlone gives a lane only a bad record. The lane must release the buffers of its builder although
+// there is no row to seal.
 func TestMemory_BadRecordAlone(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		h.Broker.Produce(story.Topic, 0, "p", "k")

@@ -84,8 +84,8 @@ func TestSeal_Panics(t *testing.T) {
 	}
 }
 
-// TestSeal_PanicsOnRowsTogether has rows that cannot be sealed together, but each alone can. No record must be given
-// up, and all must be retried until sealing works. Meanwhile another table must continue.
+// TestSeal_PanicsOnRowsTogether has rows of which each can be sealed alone, but not all together. None of their records
+// may become a dead letter. The lane must retry until sealing works, and another table must continue meanwhile.
 func TestSeal_PanicsOnRowsTogether(t *testing.T) {
 	ours(t, 1, func(t *testing.T, h *story.Harness) {
 		var healed atomic.Bool

@@ -89,7 +89,8 @@ func TestStatus_Batch(t *testing.T) {
 	})
 }
 
-// TestStatus_PositionsOnly expects no waiting rows in the status of claims whose records so far become no rows.
+// TestStatus_PositionsOnly has claims whose records so far are tombstones, health-check records or control records.
+// Their status must not show a row that waits for a commit.
 func TestStatus_PositionsOnly(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		h.Broker.Produce(story.Topic, 0, "thct", "k")
@@ -195,8 +196,8 @@ func TestStatus_Fence(t *testing.T) {
 	})
 }
 
-// TestStatus_TableDown expects the next offset of a claim to be its position again when the claim is held because of
-// its table. The age of its oldest uncommitted record must not change.
+// TestStatus_TableDown holds a claim because its table denies access. In its status the next offset to read must be the
+// position again, since its records will be read again. The age of its oldest uncommitted record must not change.
 func TestStatus_TableDown(t *testing.T) {
 	denied := func(h *story.Harness) {
 		h.Broken = func(step string) error {
@@ -231,8 +232,8 @@ func TestStatus_LostClaim(t *testing.T) {
 	})
 }
 
-// TestStatus_ClaimComesBack expects a new Since for a claim that was lost and came back, and the old Since for a claim
-// that stayed.
+// TestStatus_ClaimComesBack loses a claim and gets it back. The field Since in its status must be the time at which it
+// came back. The field of a claim that stayed must not change.
 func TestStatus_ClaimComesBack(t *testing.T) {
 	slowly(t, 2, nil, func(t *testing.T, h *story.Harness, p *story.Process, c clock) {
 		since := func() (all []time.Duration) {

@@ -165,7 +165,7 @@ type Table struct {
 	Log    *TableLog
 	Member string
 	Chance *Chance
-	// Broken is called before each step, which fails with the error that it returns. May be nil.
+	// Broken is called before each step. If it returns an error, the step fails with this error. May be nil.
 	Broken func(step string) error
 	// Twins knows the identities of the rows; nil if they have none.
 	Twins *Twins
@@ -175,7 +175,7 @@ type Table struct {
 	Odd func(Source)
 	// Late has the goroutines of PUTs whose sender no longer waits; nil if such PUTs never take effect.
 	Late *sync.WaitGroup
-	// Hangs is called within each step, which lasts as long as the call. May be nil.
+	// Hangs is called within each step. The step does not end before Hangs returns. May be nil.
 	Hangs func(ctx context.Context, step string)
 
 	mu   sync.Mutex

@@ -152,8 +152,8 @@ func TestTable_Retired(t *testing.T) {
 	})
 }
 
-// TestTable_BusyDoesNotSealIdle expects that commits of one table do not seal the batch of another table that has no
-// rows and is not due for ten minutes.
+// TestTable_BusyDoesNotSealIdle has two tables. The open batch of one has no rows and is due only after ten minutes.
+// Commits of the other table must not make a member seal this batch earlier.
 func TestTable_BusyDoesNotSealIdle(t *testing.T) {
 	scenario(t, 1, func(t *testing.T, h *story.Harness) {
 		idle := story.NewTableLog("table-2")

@@ -59,8 +59,8 @@ func (t *Twins) Add(b *Broker, id int32, stamps ...Stamp) {
 	}
 }
 
-// Random makes the broker give random stamps to the rows produced from now on. Many stamps have the identity of another
-// row.
+// Random makes the broker give a random stamp to every row that is produced from now on. The identity is often that of
+// another row, so that many of these records become duplicates.
 func (t *Twins) Random(b *Broker) {
 	b.Stamp = func(id int32, offset int64, k Kind) Kind {
 		if k != Row {
@@ -94,9 +94,10 @@ func (t *Twins) partition(id int32) *stamped {
 	return t.at[id]
 }
 
-// put stores the stamp of a new record and returns its kind: Duplicate if an earlier row has the same identity and is
-// at most Window older than the newest row or this record, otherwise Row. A record without a timestamp is a Row. The
-// timestamp must be at most an hour ahead of now, since members count a later one as now.
+// put stores the stamp of a new record and returns its kind. The kind is Duplicate if an earlier row has the same
+// identity and is at most Window older than the newest of the rows and this record, otherwise Row. A record without a
+// timestamp is always a Row. The timestamp must be at most an hour ahead of now, since members count a later one as
+// now.
 func (t *Twins) put(id int32, offset int64, s Stamp) Kind {
 	p := t.partition(id)
 	t.mu.Lock()
@@ -113,7 +114,7 @@ func (t *Twins) put(id int32, offset int64, s Stamp) Kind {
 	return Row
 }
 
-// Stamp returns the stamp of a record.
+// Stamp returns the stamp of a record, the zero Stamp if Twins has not seen the record.
 func (t *Twins) Stamp(id int32, offset int64) Stamp {
 	p := t.partition(id)
 	t.mu.Lock()

@@ -11,8 +11,7 @@ import (
 	"sluice/test/story"
 )
 
-// largeRecord makes records of kind Was so large that the memory estimated for their row is so many per cent of the
-// batch pool.
+// largeRecord sets the size of records of kind Was: a member reserves percent of the batch pool for the row of each.
 func largeRecord(h *story.Harness, percent int) {
 	h.Batch = 20_000
 	h.Broker.Value = func(k story.Kind, _ int64) []byte {

@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestTrace compares the requests and writes of a member that are visible outside of the process with testdata/way.txt.
+// TestTrace expects the requests and writes of a member that are visible outside of the process to be those in
+// testdata/way.txt, in the same order.
 func TestTrace(t *testing.T) {
 	trace := traced(t, nil, func(t *testing.T, h *story.Harness, say func(format string, args ...any)) {
 		say("# joins, and finds an empty table")
@@ -39,8 +40,9 @@ func TestTrace(t *testing.T) {
 	wantGolden(t, "way.txt", trace)
 }
 
-// TestTrace_BadRecord compares the same events around bad records with testdata/letters.txt. A letter is durable before
-// the position passes its record. If the position is set back before the record, the member writes the letter again.
+// TestTrace_BadRecord expects the same kind of events around bad records to be those in testdata/letters.txt. A letter
+// is durable before the position passes its record. If the position is set back before the record, the member writes
+// the letter again.
 func TestTrace_BadRecord(t *testing.T) {
 	trace := traced(t, &story.LetterLog{}, func(t *testing.T, h *story.Harness, say func(format string, args ...any)) {
 		p := h.Begin(t.Context())

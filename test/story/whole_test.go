@@ -218,8 +218,8 @@ func whole(t *testing.T, s uint64) int {
 }
 
 // judgeTable reads the Delta log and the data files, without the member's tables. Each record from the initial position
-// on must be one row, in order. Each commit must start at the position that the commit before it has set, and the table
-// must have the pipeline's mark.
+// on must be one row, in order. Each commit must start at the position that the commit before it has set. The log must
+// have the txn that marks the table as one of the pipeline.
 func judgeTable(t *testing.T, h *story.Harness, store objstore.Store, s uint64) {
 	t.Helper()
 	starts, next := map[int32]int64{}, map[int32]int64{}

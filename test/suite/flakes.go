@@ -35,8 +35,8 @@ const (
 	busyEnv = "SUITE_BUSY"
 )
 
-// slowest returns the packages with the longest tests, by the end of their paths. They start first, so that a run does
-// not end with one of them running alone.
+// slowest returns the ends of the paths of the packages whose tests take longest. These packages start first, so that
+// none of them runs alone at the end.
 func slowest() []string {
 	return []string{"/cmd/connector", "/test/story", "/internal/app", "/sink/delta", "/test/model", "/sink/delta/deltalog"}
 }
@@ -194,7 +194,8 @@ func buildTests(ctx context.Context, folder string, packages []string) (all []te
 	return all, nil
 }
 
-// rank returns the place of a package in the order in which the packages start.
+// rank returns the index of a package in slowest, or the length of slowest for all other packages. Packages start in
+// the order of their ranks.
 func rank(pkg string) int {
 	i := slices.IndexFunc(slowest(), func(end string) bool { return strings.HasSuffix(pkg, end) })
 	if i < 0 {

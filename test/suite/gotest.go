@@ -25,7 +25,7 @@ type event struct {
 	Output     string
 }
 
-// state is a test, or a package if the name of the test is empty.
+// state is what is known of a test. With an empty field test it is about a whole package.
 type state struct {
 	pkg, test   string
 	result      string // "pass", "fail" or "skip"; "" if the test did not end

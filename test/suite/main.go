@@ -176,7 +176,8 @@ func (s *suite) fuzz(long time.Duration, packages []string) error {
 
 type fuzzTarget struct{ name, pkg string }
 
-// fuzzTargets parses the output of `go test -list`: the names of a package, then a line with the package.
+// fuzzTargets returns the fuzz targets in the output of `go test -list`. There the names of the targets of a package
+// come first, each on a line, and then a line with the path of the package.
 func fuzzTargets(text string) []fuzzTarget {
 	var targets []fuzzTarget
 	var names []string

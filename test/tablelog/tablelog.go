@@ -140,7 +140,8 @@ func Rows(commits []Commit) int64 {
 	return rows
 }
 
-// Partition returns the Kafka partition that an appId stands for: the last part of kd1:<pipeline>:…:<partition>.
+// Partition returns the Kafka partition whose position has this AppID: the last part of kd1:<pipeline>:…:<partition>.
+// It returns false for an AppID of another form, which is not that of a position.
 func (t Txn) Partition() (int32, bool) {
 	parts := strings.Split(t.AppID, ":")
 	if len(parts) != 6 || parts[0] != "kd1" {

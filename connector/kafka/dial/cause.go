@@ -19,7 +19,7 @@ const (
 	StepUse      Step = "use"      // any later request
 )
 
-// at describes when a step happens, for error texts.
+// at says in words at which moment the step failed, for error texts.
 func (s Step) at() string {
 	switch s {
 	case StepTLS:
@@ -162,7 +162,7 @@ type Error struct {
 	Err     error  // the error of the operation that failed; may be nil
 }
 
-// Error returns the address, the text of the cause, the observation or the error below, and what to do.
+// Error returns the address, the text of the cause, in parentheses the detail or the wrapped error, and what to do.
 func (e *Error) Error() string {
 	x := e.Cause.explain()
 	var b strings.Builder
@@ -179,7 +179,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// What returns the text of the error without the address and the hint.
+// What returns the text of the cause and in parentheses the detail or the wrapped error: the text of Error without the
+// address and the hint.
 func (e *Error) What() string {
 	s := e.Cause.explain().text
 	switch {
@@ -191,12 +192,12 @@ func (e *Error) What() string {
 	return s
 }
 
-// Hint returns what to do about the error.
+// Hint returns what the operator can do about the error, "" if there is no advice.
 func (e *Error) Hint() string { return e.Cause.explain().hint }
 
-// Unwrap returns the error from below; may be nil.
+// Unwrap returns the wrapped error, nil if there is none.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Refused reports whether the same attempt fails again until a person or a file changes something: our credentials or
-// certificate, the broker's certificate, or the kind of listener.
+// Refused reports whether every further attempt will fail until a person or a file changes something. That may be our
+// credentials or certificate, the broker's certificate, or the address of a listener of another kind.
 func (e *Error) Refused() bool { return e.Cause.explain().refused }

@@ -170,8 +170,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// names compares the cause, a part of the text, and the address in an error with the wanted ones. An empty cause means
-// that no error is expected.
+// names fails the test unless err has this cause and this address, and its text contains text. If want is empty, err
+// must be nil.
 func names(t *testing.T, err error, want Cause, text, address string) {
 	t.Helper()
 	if got := causeOf(err); got != want || want == "" && err != nil {
@@ -195,7 +195,7 @@ func names(t *testing.T, err error, want Cause, text, address string) {
 	}
 }
 
-// TestNoBroker: if no broker answers at an address, the error has the right cause for what is there instead.
+// TestNoBroker: if an address has something other than a broker, or nothing, the error names the cause that fits.
 func TestNoBroker(t *testing.T) {
 	swallow := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	pki := newPKI(t)
@@ -240,8 +240,8 @@ func TestNoBroker(t *testing.T) {
 	}
 }
 
-// TestTLSToPlaintext: a Kafka listener without TLS takes a TLS handshake for a request that is too large, and closes
-// the connection. To find out whether this is the cause, the dialer opens a second connection, at most once a minute.
+// TestTLSToPlaintext: if a client begins TLS at a Kafka listener without TLS, the error has the cause NoTLS. Such a
+// listener reads the TLS handshake as a request that is too large, and closes the connection.
 func TestTLSToPlaintext(t *testing.T) {
 	_, behind := broker(t)
 	pki := newPKI(t)
@@ -296,8 +296,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestPlaintext: credentials are sent to another machine only over TLS, or if the configuration allows plaintext. This
-// holds for addresses that a broker names as for those in the configuration.
+// TestPlaintext: without TLS, credentials are sent only to this machine, unless the configuration has
+// InsecurePlaintext. The dialer refuses all other addresses before it connects.
 func TestPlaintext(t *testing.T) {
 	pki := newPKI(t)
 	token := certs.Write(t, t.TempDir(), "token", []byte("token"))

@@ -18,7 +18,8 @@ type conn struct {
 	d      *Dialer
 	opened *opening
 
-	// The lifetime of an authenticated session; 0 if it does not end; only the goroutine that writes uses it.
+	// The lifetime of an authenticated session, 0 if it has no end. Only the goroutine that calls Write uses this
+	// field.
 	lifetime time.Duration
 
 	mu          sync.Mutex
@@ -31,8 +32,8 @@ type conn struct {
 	received response // only the goroutine that reads uses it
 }
 
-// renewed sets the time at which the session that has just begun must be renewed: at random after 85 to 95 % of its
-// lifetime, so that not all connections do it at the same time.
+// renewed chooses when to authenticate again. It is called after an authentication, and chooses a random time at 85 to
+// 95 % of the session's lifetime, so that not all connections authenticate at the same time.
 func (c *conn) renewed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +43,8 @@ func (c *conn) renewed() {
 	}
 }
 
-// Write writes requests, in pieces of any size.
+// Write writes a part of the stream of requests; b may begin and end anywhere in a request. If a new authentication is
+// due, Write authenticates first.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.due() {
 		if err := c.reauthenticate(); err != nil {
@@ -56,15 +58,17 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// due reports whether it is time to authenticate again and no response is missing, so that this is possible now.
+// due reports whether this is the moment to authenticate again: the chosen time has passed, and no request is half
+// written or unanswered.
 func (c *conn) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.renew.IsZero() && len(c.pending) == 0 && c.sent.between() && time.Now().After(c.renew)
 }
 
-// reauthenticate authenticates again, with the current content of the files. Deadlines that the user sets meanwhile
-// take effect afterwards, except that a write deadline also ends the authentication.
+// reauthenticate authenticates again, with the current content of the files. If the user of the connection sets
+// deadlines meanwhile, they apply after the authentication. Only a write deadline also limits the authentication
+// itself.
 func (c *conn) reauthenticate() (err error) {
 	defer func() { c.d.metrics.reauthenticated(err) }()
 	m, err := c.d.files.load()

@@ -34,8 +34,8 @@ type Config struct {
 	// TLS is nil for plaintext, SASL nil for no authentication.
 	TLS  *TLS
 	SASL *SASL
-	// Own reports whether the caller itself decodes and bounds the responses of an API in a version. The connection
-	// checks all other responses before the caller can read them. With nil it checks all.
+	// Own reports whether the caller itself decodes the responses of an API in a version, and limits their size. The
+	// connection checks all other responses before the caller can read them. If Own is nil, it checks all.
 	Own func(key protocol.ApiKey, version int16) bool
 	// Dial opens the TCP connection; nil means net.Dialer. It must return when its context ends.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -90,8 +90,8 @@ const (
 	// refusalTTL is how long the dialer returns a refusal without a new attempt, unless the files change, because a
 	// wrong password every second could lock the account. It is shorter than the minute between two checks of a hold.
 	refusalTTL = 30 * time.Second
-	// diagnoseEvery is the shortest time between two attempts to learn why one address closes connections without a
-	// reason.
+	// diagnoseEvery is the shortest time between two diagnoses of one address: the dialer opens a second connection to
+	// find out why the broker closed the first one without a reason.
 	diagnoseEvery = time.Minute
 	// reportEvery is the shortest time between two log lines about malformed responses of one address.
 	reportEvery = time.Minute
@@ -107,7 +107,7 @@ type Dialer struct {
 	known map[string]*place // what is known of each address
 }
 
-// place is what the Dialer remembers of one address.
+// place is what the Dialer keeps about one address between attempts.
 type place struct {
 	refusal *Error // refusal is the error of the last attempt if the broker refused it. at is the time of the attempt, files the fingerprint of the files that it used.
 	at      time.Time
@@ -161,8 +161,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// DialContext opens a connection to the broker at address. A failure of the connection is an [*Error]. For half a
-// minute after a refusal it returns the same error without a new attempt, unless the files have changed.
+// DialContext opens a connection to the broker at address. If it cannot, the error is an [*Error]. After a refusal it
+// returns the same error for half a minute without a new attempt, unless the files change.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	m, err := d.files.load()
 	if err != nil {
@@ -200,7 +200,8 @@ type Opened struct {
 	Versions map[protocol.ApiKey][2]int16
 }
 
-// Probe opens a connection even after a remembered refusal, and describes it.
+// Probe opens a connection and describes it. Unlike DialContext, it tries even if the address has refused this client
+// within the last half minute.
 func (d *Dialer) Probe(ctx context.Context, network, address string) (net.Conn, Opened, error) {
 	m, err := d.files.load()
 	if err != nil {
@@ -220,9 +221,9 @@ func (d *Dialer) Probe(ctx context.Context, network, address string) (net.Conn, 
 // renewEvery is the interval at which [Dialer.Renewed] checks the files.
 const renewEvery = time.Second
 
-// Renewed waits until the content of the configured files changes, at most for within, and reports whether it
-// changed. A caller whose credentials were refused uses it, so that a new password or certificate takes effect at
-// once.
+// Renewed waits until the content of the configured files changes, and then returns true. It returns false after the
+// time within, when ctx ends, or at once if no files are configured or they are unusable. A caller whose credentials
+// were refused uses it, so that a new password or certificate takes effect at once.
 func (d *Dialer) Renewed(ctx context.Context, within time.Duration) bool {
 	before, err := d.files.load()
 	if err != nil || len(d.files.parts) == 0 {
@@ -244,9 +245,8 @@ func (d *Dialer) Renewed(ctx context.Context, within time.Duration) bool {
 	}
 }
 
-// refused returns the error with which the broker at an address last refused this client. It returns nil if there was
-// none, if it is older than refusalTTL, or if sum, the fingerprint of the current files, differs from that of the
-// attempt.
+// refused returns the error of the last attempt if the broker at the address refused this client. It returns nil if it
+// did not, if that is longer ago than refusalTTL, or if the files have changed since; sum is their current fingerprint.
 func (d *Dialer) refused(address string, sum fingerprint) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -257,7 +257,8 @@ func (d *Dialer) refused(address string, sum fingerprint) error {
 	return p.refusal
 }
 
-// place returns the entry of an address in d.known and adds it if it is new. The caller holds the lock.
+// place returns what the Dialer keeps about an address, and begins to keep it if the address is new. The caller holds
+// the lock.
 func (d *Dialer) place(address string) *place {
 	p := d.known[address]
 	if p == nil {
@@ -267,8 +268,8 @@ func (d *Dialer) place(address string) *place {
 	return p
 }
 
-// note stores err as the refusal of an address if it says that the broker refused this client. Otherwise it deletes a
-// stored refusal.
+// note keeps err as the refusal of an address if err means that the broker refused this client. For any other err, also
+// nil, it deletes the kept refusal.
 func (d *Dialer) note(address string, sum fingerprint, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -279,8 +280,8 @@ func (d *Dialer) note(address string, sum fingerprint, err error) {
 	}
 }
 
-// mayDiagnose reports whether diagnoseEvery has passed since the last diagnosis of an address. If so, it takes now as
-// the time of a new one.
+// mayDiagnose reports whether the last diagnosis of an address is at least diagnoseEvery ago. If so, the caller must
+// diagnose now: the next diagnosis is allowed only after diagnoseEvery again.
 func (d *Dialer) mayDiagnose(address string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -299,7 +300,7 @@ func (d *Dialer) lines(address string) *reliability.Sparse {
 	return d.place(address).refused
 }
 
-// serves reports whether an address is known to serve requests without authentication. served records this.
+// serves reports whether the address has served a request without authentication before; the method served notes it.
 func (d *Dialer) serves(address string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

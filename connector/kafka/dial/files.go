@@ -30,8 +30,8 @@ type material struct {
 	sum      fingerprint
 }
 
-// files reads the files of a configuration. While a file cannot be used, its last usable content stays in force,
-// because another program may be writing it.
+// files reads the files that the configuration names. If a file becomes unusable, files keeps its last usable content,
+// because another program may just be writing it.
 type files struct {
 	tls     *TLS
 	sasl    *SASL
@@ -45,7 +45,8 @@ type files struct {
 // part is a set of files that are used together: the authorities, a certificate with its key, or a secret.
 type part struct {
 	paths []string
-	// parse returns a function that puts the parsed contents into a material. It must not keep contents.
+	// parse parses the contents. The function that it returns writes the result into a material. Neither may keep
+	// contents.
 	parse func(contents [][]byte) (func(*material), error)
 
 	sum    fingerprint     // the fingerprint of the content in force
@@ -70,7 +71,8 @@ func newFiles(cfg Config, m *metrics) *files {
 	return f
 }
 
-// load reads all files. The error is an [*Error] with cause [BadFile] if a file was never usable.
+// load reads all files and returns what they contain. For an unusable file it uses the last usable content. If a file
+// has never been usable, the error is an [*Error] with cause [BadFile].
 func (f *files) load() (*material, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +92,8 @@ func (f *files) load() (*material, error) {
 	return m, nil
 }
 
-// refresh reads the files of p again. It returns an error only if no content was ever usable.
+// refresh reads the files of p again. If they are unusable, p keeps its last usable content, and refresh returns an
+// error only if there is none.
 func (f *files) refresh(p *part) error {
 	contents, sum, err := p.read()
 	if err == nil && p.apply != nil && sum == p.sum {
@@ -119,8 +122,8 @@ func (f *files) refresh(p *part) error {
 	return nil
 }
 
-// read returns the contents of the files and a fingerprint of them. If a file cannot be read, its error goes into the
-// fingerprint instead.
+// read returns the contents of the files and a fingerprint of them. A file that cannot be read counts in the
+// fingerprint with its error.
 func (p *part) read() (contents [][]byte, sum fingerprint, err error) {
 	h := sha256.New()
 	for _, path := range p.paths {
@@ -191,7 +194,7 @@ func CheckSecret(path string) error {
 	return err
 }
 
-// ReadSecret returns the content of a secret file without the line end. The error does not quote it.
+// ReadSecret returns the content of a secret file without the line end. An error does not contain the secret.
 func ReadSecret(path string) (secret string, err error) {
 	m := &material{}
 	parse := parseSecret(func(m *material, v string) { m.password = v })
@@ -219,7 +222,8 @@ func check(parse func([][]byte) (func(*material), error), paths ...string) error
 	return nil
 }
 
-// expired returns the end of our certificate's validity; ended is false if it is still valid, or if there is none.
+// expired reports whether our certificate is no longer valid, and since when. ended is false if it is valid, or if
+// there is no certificate.
 func (m *material) expired() (at time.Time, ended bool) {
 	if m.cert == nil || m.cert.Leaf == nil {
 		return time.Time{}, false

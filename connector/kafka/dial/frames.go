@@ -10,7 +10,7 @@ import (
 	"sluice/connector/kafka/frame"
 )
 
-// request is the part of a request that its response depends on.
+// request is what must be known about a request to read its response.
 type request struct {
 	key     protocol.ApiKey
 	version int16
@@ -25,7 +25,7 @@ type requests struct {
 	rest int // how many bytes of the request are missing after head
 }
 
-// between reports whether the stream is between two requests.
+// between reports whether everything written so far is whole requests.
 func (r *requests) between() bool { return r.seen == 0 }
 
 // advance consumes the bytes b of the stream. It returns the requests whose heads became complete.
@@ -54,7 +54,7 @@ func (r *requests) advance(b []byte) (began []request) {
 	return began
 }
 
-// response is the state of reading one response, that to the first pending request.
+// response is the state of reading one response: the one to the oldest request that waits for its response.
 type response struct {
 	head  [8]byte     // the size and the correlation id
 	seen  int         // how many bytes of head have arrived
@@ -63,8 +63,9 @@ type response struct {
 	err   error       // the error that ended reading
 }
 
-// Read reads responses. It checks those that the caller does not decode itself before it returns any byte of them.
-// Brokers answer in the order of the requests.
+// Read reads a part of the stream of responses. A response that kafka-go will decode is read and checked as a whole
+// before Read returns its first byte. The response belongs to the oldest pending request, because brokers answer in
+// order.
 func (c *conn) Read(b []byte) (int, error) {
 	r := &c.received
 	if len(b) == 0 || r.err != nil {
@@ -92,8 +93,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// next reads the head of a response. Unless the caller of Read decodes the response itself, next also reads and checks
-// its whole body.
+// next reads the head of the next response. If the user of the connection does not decode this kind of response itself,
+// next also reads and checks the whole body.
 func (c *conn) next() error {
 	r := &c.received
 	n, err := io.ReadFull(c.Conn, r.head[r.seen:])
@@ -123,8 +124,8 @@ func (c *conn) next() error {
 	return c.check(to, int(size)-4)
 }
 
-// check reads the n bytes after the head of a response. It lets the caller read them only if [frame.Check] accepts
-// them.
+// check reads the n bytes after the head of a response. If [frame.Check] accepts them, the user of the connection can
+// read them; otherwise check returns an error, and no more can be read.
 func (c *conn) check(to request, n int) error {
 	r := &c.received
 	what := fmt.Sprintf("%v v%d", to.key, to.version)

@@ -91,7 +91,7 @@ func (o *opening) open(ctx context.Context) (_ *conn, err error) {
 	return c, nil
 }
 
-// unreached returns the error for a TCP connection that could not be opened.
+// unreached returns the error for a TCP connection that could not be opened, with a cause that fits err.
 func (o *opening) unreached(err error) *Error {
 	cause := Unreachable
 	dns, ok := errors.AsType[*net.DNSError](err)
@@ -140,7 +140,8 @@ func (o *opening) config() (*tls.Config, error) {
 			if o.m.cert == nil {
 				return &tls.Certificate{}, nil
 			}
-			// Sent even if it does not match the broker's list, because the broker then says why it refuses.
+			// We send the certificate even if the broker's list of authorities does not allow it, because the broker
+			// then says why it refuses.
 			return o.m.cert, nil
 		},
 		InsecureSkipVerify: t.InsecureSkipVerify, //nolint:gosec // only by a key named insecure_…
@@ -206,9 +207,9 @@ func untrusted(bad *tls.CertificateVerificationError) (Cause, string) {
 	return BadCertificate, ""
 }
 
-// alertOf returns the alert (RFC 8446, 6) by which the other side ended a connection, 0 if its number is unknown.
-// Package tls wraps the alert in a net.OpError whose Op is "remote error"; the alert's type is private, its value is
-// the alert number.
+// alertOf returns the number of the TLS alert (RFC 8446, 6) by which the other side ended a connection. ok is false if
+// err is no alert. Package tls has an unexported type for alerts, in a net.OpError whose Op is "remote error"; if that
+// type is no longer a number, alert is 0 and ok is true.
 func alertOf(err error) (alert uint8, ok bool) {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
@@ -220,15 +221,15 @@ func alertOf(err error) (alert uint8, ok bool) {
 	return 0, true
 }
 
-// Alerts that do not concern a certificate of ours.
+// Some alerts of TLS that have nothing to do with our certificate.
 const (
 	alertHandshakeFailure = 40
 	alertProtocolVersion  = 70
 	alertUnrecognizedName = 112
 )
 
-// alerted returns the error for a TLS alert of the broker. For a certificate that it does not accept, Java sends one of
-// several alerts.
+// alerted returns the error for a TLS alert that the broker sent. The number of the alert does not always show the
+// cause: brokers (Java) have several alerts for a client certificate that they do not accept.
 func (o *opening) alerted(alert uint8, err error) *Error {
 	at, ended := o.m.expired()
 	switch {
@@ -246,8 +247,8 @@ func (o *opening) alerted(alert uint8, err error) *Error {
 	return o.failed(StepTLS, TLSVersion, "", err)
 }
 
-// unanswered returns the error if the first request got no response. With TLS 1.3, the broker's decision about our
-// certificate arrives only here.
+// unanswered returns the error for a connection on which the first request got no valid response. With TLS 1.3 this may
+// mean that the broker refuses our certificate, because its decision arrives only after the handshake.
 func (o *opening) unanswered(ctx context.Context, err error) *Error {
 	plaintext := o.d.cfg.TLS == nil
 	if alert, ok := alertOf(err); ok {
@@ -266,8 +267,8 @@ func (o *opening) unanswered(ctx context.Context, err error) *Error {
 	return o.passing(StepVersions, err)
 }
 
-// unserved returns the error if a connection without SASL got no response to the first request for which a broker may
-// demand authentication.
+// unserved returns the error for a connection without SASL whose metadata request got no response. If the broker
+// demands SASL, which unserved asks on a second connection, the cause is WantsSASL.
 func (o *opening) unserved(ctx context.Context, err error) *Error {
 	var offered []string
 	demands := func(_ context.Context, s *session) bool {
@@ -281,8 +282,8 @@ func (o *opening) unserved(ctx context.Context, err error) *Error {
 	return o.passing(StepServe, err)
 }
 
-// passing returns the error for a failure that may be transient: the broker is silent, has closed the connection, or
-// has sent something unexpected.
+// passing returns the error for a failure with no more precise cause, which may pass by itself: the broker is silent,
+// has closed the connection, or has sent something unexpected.
 func (o *opening) passing(step Step, err error) *Error {
 	switch {
 	case timedOut(err):
@@ -293,9 +294,9 @@ func (o *opening) passing(step Step, err error) *Error {
 	return o.failed(step, Protocol, step.at()+": "+err.Error(), err)
 }
 
-// finds opens a second connection to the address, at most once a minute, and returns the result of look, which reports
-// whether it finds the cause. With secure it is a TLS connection. It does not use the deadline of ctx, because the
-// first attempt may have used that time up.
+// finds diagnoses a failed attempt. It opens a second connection to the address, with TLS if secure is true, and
+// returns what look reports about it. It returns false if it cannot connect, or if the last diagnosis was less than a
+// minute ago. The deadline of ctx does not count, because the failed attempt may have used up its time.
 func (o *opening) finds(ctx context.Context, secure bool, look func(context.Context, *session) bool) bool {
 	if errors.Is(ctx.Err(), context.Canceled) || !o.d.mayDiagnose(o.address) {
 		return false

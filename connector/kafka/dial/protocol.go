@@ -26,15 +26,15 @@ var (
 	errMalformed = errors.New("malformed response")
 )
 
-// session sends requests on a connection before the user of the connection gets it, or between two requests of the
-// user.
+// session sends the requests that the dialer itself needs, on a connection that its user does not have yet or is not
+// using at that moment.
 type session struct {
 	conn     net.Conn
 	clientID string
 	corr     int32
 }
 
-// exchange sends one request and returns the body of its response.
+// exchange sends one request, waits, and returns the body of its response.
 func (s *session) exchange(key protocol.ApiKey, version int16, body []byte) ([]byte, error) {
 	s.corr++
 	b := be.AppendUint32(nil, 0)
@@ -45,7 +45,8 @@ func (s *session) exchange(key protocol.ApiKey, version int16, body []byte) ([]b
 	b = append(b, body...)
 	be.PutUint32(b, uint32(len(b)-4)) //nolint:gosec // small
 	_, writeErr := s.conn.Write(b)
-	// A broker that has closed the connection may have sent a response with the reason before. It can still be read.
+	// If writing failed because the broker has closed the connection, a response with the reason may still be there to
+	// read.
 	answer, err := s.read()
 	if _, alert := alertOf(err); err != nil && writeErr != nil && !alert && !errors.Is(err, errAlert) {
 		return nil, writeErr
@@ -92,7 +93,8 @@ func (s *session) versions() (map[protocol.ApiKey][2]int16, error) {
 	return m, r.err
 }
 
-// metadata requests metadata of no topic. A broker that demands authentication does not answer it.
+// metadata sends a Metadata request for no topic. A broker that demands authentication closes the connection instead of
+// answering it.
 func (s *session) metadata() error {
 	_, err := s.exchange(protocol.Metadata, 1, be.AppendUint32(nil, 0))
 	return err

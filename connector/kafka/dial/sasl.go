@@ -17,7 +17,7 @@ import (
 type conversation interface {
 	// first returns the client's first message.
 	first() ([]byte, error)
-	// next gets the server's message in a SaslAuthenticate response without an error code. It returns the client's
+	// next takes the server's message from a SaslAuthenticate response without an error code. It returns the client's
 	// reply, or nil if the exchange is over.
 	next(server []byte) ([]byte, error)
 }
@@ -130,8 +130,8 @@ func (b bearer) next(server []byte) ([]byte, error) {
 	return []byte{1}, nil
 }
 
-// expiry returns when a token ends; ok is false if it is not a JWT (RFC 7519) with that time. It does not verify the
-// signature, which is the broker's task.
+// expiry returns the time at which a token ends. ok is false if the token is not a JWT (RFC 7519), or has no such time.
+// expiry does not verify the signature; the broker does.
 func expiry(token string) (time.Time, bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

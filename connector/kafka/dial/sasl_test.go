@@ -78,7 +78,8 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// TestScram repeats the exchange in section 3 of RFC 7677.
+// TestScram: with the messages that a server sends in the example of RFC 7677, section 3, the client sends those of the
+// example and accepts the server. A false proof, or any other bad message of the server, is an error.
 func TestScram(t *testing.T) {
 	const (
 		nonce = "rOprNGfwEbeRWgbNEkqO"
@@ -224,7 +225,8 @@ func TestReauthentication(t *testing.T) {
 	}
 }
 
-// lateReader sets the deadline of a read after the request was written, as kafka-go does.
+// lateReader is a connection that sets the read deadline at each Read, so after the request was written. kafka-go does
+// the same.
 type lateReader struct{ *conn }
 
 func (l lateReader) Read(b []byte) (int, error) {
@@ -234,8 +236,8 @@ func (l lateReader) Read(b []byte) (int, error) {
 	return l.conn.Read(b)
 }
 
-// TestReauthentication_Deadlines: a deadline that another goroutine sets while a connection authenticates again takes
-// effect afterwards. It does not lengthen the time that the authentication may take.
+// TestReauthentication_Deadlines: if another goroutine sets a deadline while a connection authenticates again, the
+// deadline applies only afterwards. It does not give the authentication more time.
 func TestReauthentication_Deadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &kfake.VirtualNetwork{}
@@ -281,7 +283,7 @@ func TestReauthentication_Deadlines(t *testing.T) {
 	})
 }
 
-// deadlines is a connection that records the deadlines set on it. It calls onWrite once, before the next Write.
+// deadlines is a connection that records the deadlines set on it. Before the next Write, it calls onWrite, once.
 type deadlines struct {
 	net.Conn
 	read, write time.Time

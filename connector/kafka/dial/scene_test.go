@@ -35,7 +35,8 @@ type pki struct {
 	t   *testing.T
 	dir string
 	ca  *certs.CA
-	// CAFile holds the certificate of the authority, Strange that of an authority that the brokers do not trust.
+	// CAFile holds the certificate of this authority. Strange holds that of another authority, which the brokers do not
+	// trust.
 	CAFile, Strange string
 }
 
@@ -67,7 +68,7 @@ func (p *pki) server(l certs.Leaf) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{p.ca.Issue(p.t, l).TLS(p.t)}}
 }
 
-// mutual returns server's configuration, but a client certificate is required.
+// mutual returns the TLS configuration of a broker that requires a client certificate of this authority.
 func (p *pki) mutual() *tls.Config {
 	p.t.Helper()
 	c := p.server(certs.Leaf{})
@@ -75,7 +76,7 @@ func (p *pki) mutual() *tls.Config {
 	return c
 }
 
-// dialer makes a Dialer whose log and metrics can be read.
+// dialer returns a Dialer with its log and its metrics, for the test to read.
 func dialer(t *testing.T, cfg Config) (*Dialer, *lines, *prometheus.Registry) {
 	t.Helper()
 	log, reg := &lines{}, prometheus.NewRegistry()
@@ -87,7 +88,7 @@ func dialer(t *testing.T, cfg Config) (*Dialer, *lines, *prometheus.Registry) {
 	return d, log, reg
 }
 
-// opens opens a connection and sends one request on it.
+// opens opens a connection and sends one request on it. It returns the error of either step.
 func opens(t *testing.T, d *Dialer, address string) (net.Conn, error) {
 	t.Helper()
 	conn, err := d.DialContext(t.Context(), "tcp", address)
@@ -98,7 +99,7 @@ func opens(t *testing.T, d *Dialer, address string) (net.Conn, error) {
 	return conn, works(conn)
 }
 
-// works sends one request on a connection and reads its response.
+// works sends one request on a connection and reads its response. It returns nil if both succeed.
 func works(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
@@ -130,7 +131,7 @@ func metric(t *testing.T, reg *prometheus.Registry, name, label string) float64 
 	return 0
 }
 
-// lines keeps the lines of a log.
+// lines is a log that keeps its lines in memory.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -158,7 +159,7 @@ func answer[R kmsg.Response](fake *kfake.Cluster, key kmsg.Key, fill func(kmsg.R
 	})
 }
 
-// serve passes each connection to accept until the test ends. It returns the address.
+// serve listens on 127.0.0.1 until the test ends, and calls accept with each connection. It returns the address.
 func serve(t *testing.T, accept func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

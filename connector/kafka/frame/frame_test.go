@@ -26,10 +26,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ofConn has the APIs whose responses kafka-go decodes in its Conn, into types that are not exported.
+// ofConn has the APIs whose responses kafka-go decodes in its type Conn, with unexported types that this test cannot
+// call.
 var ofConn = map[int16]bool{apiJoinGroup: true, apiHeartbeat: true, apiSyncGroup: true}
 
-// api is an API of Kafka in one version; Check has a shape for it.
+// api is one version of an API whose responses Check knows.
 type api struct{ key, version int16 }
 
 func (a api) String() string { return fmt.Sprintf("%v v%d", protocol.ApiKey(a.key), a.version) }
@@ -44,7 +45,7 @@ func apis() (all []api) {
 	return all
 }
 
-// body returns a response encoded by another library, with n elements in each array.
+// body returns a response of this API, encoded by franz-go, with n elements in each array.
 func (a api) body(n int) []byte {
 	resp := kmsg.ResponseForKey(a.key)
 	resp.SetVersion(a.version)
@@ -177,8 +178,9 @@ func TestCheck_RefusesCounts(t *testing.T) {
 	}
 }
 
-// TestCheck_BoundsMemory: Check refuses a response of legitimate counts and MaxSize that would take many times its
-// bytes. For a response that passes, kafka-go allocates no more than the bound.
+// TestCheck_BoundsMemory: a response of at most MaxSize, with true counts, may take many times its size in memory.
+// Check refuses it if that is more than maxDecoded. While kafka-go decodes an accepted response, it allocates no more
+// than the limit.
 func TestCheck_BoundsMemory(t *testing.T) {
 	topics := func(n int) []byte { // Metadata v1 with topics of empty names
 		b := make([]byte, 4+4+4+n*9)
@@ -212,8 +214,8 @@ func TestCheck_BoundsMemory(t *testing.T) {
 	}
 }
 
-// TestCheck_Assignment: Check refuses an assignment that ends early or has an absurd count, by which kafka-go would
-// size a map. It accepts an assignment as a leader writes it, and none.
+// TestCheck_Assignment: Check accepts an assignment as the leader of a group writes it, an empty one and a null one. It
+// refuses an assignment that ends early, or that has an absurd count, by which kafka-go would size a map.
 func TestCheck_Assignment(t *testing.T) {
 	response := func(inner []byte) []byte {
 		b := binary.BigEndian.AppendUint32([]byte{0, 0}, uint32(len(inner)))

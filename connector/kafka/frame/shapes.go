@@ -19,8 +19,8 @@ type field struct {
 	kind         kind
 	since, until int16 // the first and the last version with this field
 	width        int   // the size of a field of kind fixed
-	// weight estimates the bytes that kafka-go allocates for an element of an array, or for a byte of a blob. It
-	// includes slices that grow by appending and the maps that kafka-go builds from them.
+	// weight estimates how many bytes kafka-go allocates for one element of an array, or for one byte of a blob. It
+	// includes what kafka-go builds from the elements: maps, and slices with spare capacity.
 	weight   int
 	required bool    // true if kafka-go ends the process when it decodes null
 	of       []field // the fields of an array's elements, or of a nested structure
@@ -67,9 +67,9 @@ const (
 	apiDescribeConfigs = 32
 )
 
-// shapeOf returns the shape of an API's responses, without fields for an unknown API. JoinGroup, SyncGroup and
-// Heartbeat follow the types of kafka-go's Conn. The others follow its Transport, which decodes the versions that
-// Conn knows in the same way.
+// shapeOf returns the shape of an API's responses. For an API that this package does not know, the shape has no fields.
+// The shapes of JoinGroup, SyncGroup and Heartbeat follow kafka-go's type Conn, the others its type Transport. Conn
+// decodes some of the others, too, but in the same way.
 func shapeOf(key int16) shape {
 	switch key {
 	case apiMetadata:
@@ -119,8 +119,8 @@ func shapeOf(key int16) shape {
 	return shape{}
 }
 
-// metadata counts for a broker the connection pool that kafka-go makes for it, and for topics and partitions the maps
-// that kafka-go makes.
+// metadata returns the shape of Metadata. Its weights include what kafka-go builds from the response: a connection pool
+// for each broker, and maps of topics and partitions.
 func metadata() shape {
 	nodes := list(8, number(4))
 	return shape{newest: 8, fields: []field{
@@ -134,8 +134,9 @@ func metadata() shape {
 	}}
 }
 
-// describeGroups counts the metadata and assignments of members with their worst case. They may have any format, and
-// kafka-go decodes them by appending to slices, where two bytes may become a string.
+// describeGroups returns the shape of DescribeGroups. The metadata and assignments of members are blobs that may have
+// any format. Their weight is the worst case: kafka-go may decode every two bytes as a string, which it appends to a
+// slice.
 func describeGroups() shape {
 	const anything = 24
 	return shape{newest: 5, flexible: 5, fields: []field{

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Memory lends the buffers that batches are decompressed into. The goroutine of an Opener calls Lend; the goroutine
+// Memory lends the buffers into which batches are decompressed. The goroutine of an Opener calls Lend; the goroutine
 // that uses the Batches calls Return.
 type Memory interface {
-	// Lend returns an empty buffer of at least n bytes. held is how much memory the result already has. may is true if
-	// Lend may wait, which is so as long as the result is empty. The error is [ErrNoRoom], [ErrNeverRoom] or that of a
-	// context.
+	// Lend returns an empty buffer of at least n bytes for a fetch result that already has held bytes. Lend may wait
+	// for memory only if may is true, which it is while the result has no batch. The error is [ErrNoRoom],
+	// [ErrNeverRoom], or that of a context.
 	Lend(n, held int, may bool) ([]byte, error)
 	// Max returns the size of the largest buffer that could be lent to a result that already has held bytes.
 	Max(held int) int
@@ -21,7 +21,8 @@ type Memory interface {
 var (
 	// ErrNoRoom means that there is no memory for the next batch now.
 	ErrNoRoom = errors.New("no memory for the record batch now")
-	// ErrNeverRoom means that the pool is too small for the next batch beside the memory that the result already has.
+	// ErrNeverRoom means that the next batch will not fit even if all other memory is free, because the pool is too
+	// small for it together with the memory that the result already has.
 	ErrNeverRoom = errors.New("no memory for the record batch, ever")
 )
 
@@ -32,7 +33,7 @@ func (heap) Lend(n, _ int, _ bool) ([]byte, error) { return make([]byte, 0, n), 
 func (heap) Max(int) int                           { return 1 << 40 }
 func (heap) Return([]byte)                         {}
 
-// Bounded is Memory from the heap, with a limit in bytes for one result.
+// Bounded is a Memory from the heap that lends each result at most this many bytes.
 type Bounded int
 
 // Lend implements [Memory].
@@ -52,14 +53,14 @@ func (Bounded) Return([]byte) {}
 // chunkSize is the size of the pieces in which the memory of a result grows.
 const chunkSize = 1 << 20
 
-// arena is the memory of one result: chunks that are filled one after the other.
+// arena is the memory for the decompressed records of one result: chunks that are filled one after the other.
 type arena struct {
 	memory Memory
 	chunks [][]byte // the chunks; only the last one has free space after its length
 	bytes  int      // the size of all chunks
 	used   int      // how many of these bytes are filled
-	// likely is the estimated decompressed size of the batches that are not opened yet. growth is how much earlier
-	// batches grew by decompression, in sixteenths: 16 means that the size stayed the same.
+	// likely is the estimated decompressed size of the batches that are not opened yet. growth is the factor by which
+	// earlier batches grew when they were decompressed, in sixteenths: 16 means that they did not grow.
 	likely, growth int
 	opened         bool  // true once at least one batch is open
 	failed         error // the error of the Memory, if one was returned
@@ -72,7 +73,7 @@ func (a *arena) last() []byte {
 	return a.chunks[len(a.chunks)-1]
 }
 
-// expect estimates the decompressed size of a batch of n bytes.
+// expect estimates the decompressed size of a batch that has n bytes.
 func (a *arena) expect(n int) int { return n * a.growth / 16 }
 
 // reserve makes sure that the last chunk has n free bytes. If it does not have them, reserve takes a new chunk from the
@@ -98,8 +99,8 @@ func (a *arena) reserve(n int) error {
 	return nil
 }
 
-// grow returns the size to try after size bytes were not enough: twice as many, but at most limit. It is also at most
-// what the Memory can lend, unless size has reached that already.
+// grow returns the next size for a buffer, after a buffer of size bytes was too small: twice that size, but at most
+// limit. If the Memory can lend more than size but not twice as much, it returns what the Memory can lend.
 func (a *arena) grow(size, limit int) int {
 	held := a.bytes
 	if last := a.last(); last != nil && len(last) == 0 {
@@ -119,12 +120,12 @@ func (a *arena) drop() {
 	a.memory.Return(last)
 }
 
-// mark is the state of an arena at one time, to which back returns.
+// mark is a state of an arena that the method back can restore.
 type mark struct{ chunks, filled, used int }
 
 func (a *arena) mark() mark { return mark{len(a.chunks), len(a.last()), a.used} }
 
-// back drops everything that was added after m.
+// back restores the state m: it drops all that was added to the arena since.
 func (a *arena) back(m mark) {
 	for len(a.chunks) > m.chunks {
 		a.drop()
@@ -135,22 +136,22 @@ func (a *arena) back(m mark) {
 	a.used = m.used
 }
 
-// close returns empty chunks to the Memory.
+// close returns unused chunks to the Memory; only the last chunks can be unused.
 func (a *arena) close() {
 	for len(a.chunks) > 0 && len(a.last()) == 0 {
 		a.drop()
 	}
 }
 
-// room returns the free part of the last chunk as an empty slice with capacity. Appending to it does not change earlier
-// bytes.
+// room returns the unused part of the last chunk, as an empty slice to append to. Appending changes no bytes that are
+// in use.
 func (a *arena) room() []byte {
 	last := a.last()
 	n := len(last)
 	return last[n:n:cap(last)]
 }
 
-// keep makes the bytes that were appended to room part of the arena, and returns them.
+// keep marks the bytes out, which the caller appended to room, as used, and returns them.
 func (a *arena) keep(out []byte) []byte {
 	last := a.last()
 	a.chunks[len(a.chunks)-1] = last[:len(last)+len(out)]

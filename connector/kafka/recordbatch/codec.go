@@ -18,12 +18,13 @@ import (
 type Limits struct {
 	// Batch is the largest decompressed size of one record batch: 64 MiB.
 	Batch int
-	// Ratio stops a decompression bomb early: a batch may decompress to Floor bytes plus Ratio times its compressed
-	// size, 16 MiB and 256. Floor admits honest batches of equal records, which shrink a thousandfold.
+	// Ratio and Floor stop a decompression bomb early: a batch may have at most Floor bytes plus Ratio times its
+	// compressed size. By default Ratio is 256 and Floor 16 MiB. Floor admits harmless batches of nearly equal records,
+	// which can shrink to a thousandth.
 	Ratio int
 	Floor int
-	// Response is the decompressed size after which no further batch of a response is opened: 8 MiB. The rest is
-	// fetched again.
+	// Response limits the decompressed size of one response: once the opened batches have this many bytes, no further
+	// batch is opened, and the next request fetches the others again. By default it is 8 MiB.
 	Response int
 }
 
@@ -76,7 +77,7 @@ func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []b
 		if len(src) > limit {
 			return nil, errTooLarge
 		}
-		// Copied, so that the result of one partition does not keep the whole response in memory.
+		// The bytes are copied, because otherwise the records of one partition would keep the whole response in memory.
 		if err := a.reserve(len(src)); err != nil {
 			return nil, err
 		}
@@ -84,8 +85,8 @@ func (c *codecs) decompress(codec int, src []byte, a *arena, limit int) (out []b
 	case codecGzip:
 		return c.stream(c.openGzip, src, a, limit)
 	case codecSnappy:
-		// A copy element of snappy makes at most 64 bytes from 3, so valid snappy data do not exceed this ratio. The
-		// claimed size alone must not cause an allocation.
+		// The size that the data claim must not alone cause an allocation. Valid snappy data do not grow more than
+		// this: a copy element makes at most 64 bytes from 3.
 		size, sane := snappySize(src), 24*len(src)+64
 		if size > sane {
 			return nil, errLie
@@ -136,8 +137,9 @@ func decodedLen(block []byte) int {
 	return int(n)
 }
 
-// unzstd calls the decoder with more and more room, until the data fit or limit is reached. It begins with the size
-// that the frame names, or with four times the compressed size.
+// unzstd decompresses zstd data. It tries with a larger buffer each time, until the data fit or the buffer has limit
+// bytes. The first size is the one that the frame claims (but see trusted), or four times the compressed size if it
+// claims none.
 func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	if c.zstd == nil {
 		// DecodeAll keeps no window. Java's level 22 declares a window of 128 MiB even for a small batch, so neither
@@ -164,9 +166,9 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 		room := a.room()
 		room = room[:0:min(cap(room), limit)]
 		out, err := c.zstd.DecodeAll(src, room)
-		// ErrDecoderSizeExceeded is returned only for a size that is known in advance, or for a raw block. A compressed
-		// block that does not fit fails like a corrupt one. Such a block has at most 128 KiB, so if that much room was
-		// left, the failure has another cause.
+		// The decoder returns ErrDecoderSizeExceeded only if it knows the size in advance, or for a raw block. If a
+		// compressed block does not fit, it returns the error of a corrupt block. A block has at most 128 KiB. So if
+		// that much room was left, the block is really corrupt.
 		const block = 128 << 10
 		if err == nil {
 			return a.keep(out), nil
@@ -181,8 +183,8 @@ func (c *codecs) unzstd(src []byte, a *arena, limit int) ([]byte, error) {
 	}
 }
 
-// stream reads the content of a decoder to its end. If the content does not fit into the room, it begins again with
-// more room, so that the old and the new buffer do not exist at the same time.
+// stream decompresses with a decoder that is a reader. If the content does not fit into the buffer, stream begins again
+// from the start with a larger one, so that there is only one buffer at a time.
 func (c *codecs) stream(open func() (io.Reader, error), src []byte, a *arena, limit int) ([]byte, error) {
 	limit++ // room for one byte more than limit, which shows that the content is too large
 	size := min(max(2*len(src), a.expect(len(src))), limit)
@@ -262,7 +264,7 @@ const trusted = 1 << 20
 // enough.
 const minRoom = 4 << 10
 
-// describe returns an error that also names the codec and, if the batch is too large, its sizes.
+// describe adds the name of the codec to err, and if err is errTooLarge, also the sizes.
 func describe(codec, size, limit int, err error) error {
 	if errors.Is(err, errTooLarge) {
 		return fmt.Errorf("%w: codec %s, %d bytes compressed, limit %d", err, codecNames[codec], size, limit)

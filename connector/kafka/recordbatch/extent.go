@@ -12,10 +12,11 @@ type Extent struct {
 	Size       int   // the size in bytes, including the header
 }
 
-// ExtentOf returns the place of the first batch of raw, which a broker returned for the offset at: the place always
-// contains at. A header in an old format shows only the last offset, so Base is at most at. If the next batch follows
-// in raw, Last is below the offset at which the next batch begins. The error is a [hold.Error] with hold.CorruptBatch
-// if the header is unusable.
+// ExtentOf returns the place of the first batch in raw. A broker has returned raw for the offset at, so the place
+// always contains at. The error is a [hold.Error] with hold.CorruptBatch if the header is unusable.
+//
+// A header in an old format has only the last offset; then Base is at most the requested offset. If raw also has the
+// start of the next batch, Last is smaller than the first offset of that batch.
 func ExtentOf(raw []byte, at int64) (Extent, error) {
 	if len(raw) <= 16 {
 		return Extent{}, corrupt(at, fmt.Sprintf("the broker has %d bytes of it", len(raw)), nil)
@@ -53,8 +54,8 @@ func Readable(raw []byte, e Extent, limits Limits, m Memory) error {
 	return err
 }
 
-// NewestOf returns the newest timestamp of the first batch of raw according to its header, in milliseconds since
-// 1970. ok is false if there is none: formats before Kafka 0.11 have no timestamp per batch.
+// NewestOf returns the largest timestamp in the first batch of raw, as its header says, in milliseconds since 1970. ok
+// is false if the header has none; batches of formats before Kafka 0.11 never have one.
 func NewestOf(raw []byte) (ms int64, ok bool) {
 	if len(raw) < headerLen || raw[16] != 2 {
 		return 0, false

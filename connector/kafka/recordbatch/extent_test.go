@@ -72,7 +72,7 @@ func TestExtentOf(t *testing.T) {
 	}
 }
 
-// FuzzExtent checks that an extent contains the requested offset, for any bytes.
+// FuzzExtent: for any bytes, an extent that ExtentOf returns contains the requested offset.
 func FuzzExtent(f *testing.F) {
 	b := (&spec{base: 10, records: []testRecord{{value: []byte("a")}, {offset: 4, value: []byte("b")}}}).encode()
 	f.Add(b, int64(12))

@@ -9,7 +9,7 @@ import (
 	"sluice/connector"
 )
 
-// budget is a Memory of size bytes. It overwrites each buffer that is returned to it.
+// budget is a Memory of size bytes. It overwrites each buffer that it gets back, so that a later use of it is noticed.
 type budget struct {
 	t          *testing.T
 	size, used int

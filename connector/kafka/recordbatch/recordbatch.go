@@ -28,7 +28,8 @@ const (
 	attrTxn     = 0x10
 	attrControl = 0x20
 
-	// maxHeaders bounds the headers of a record: each takes two bytes on the wire and forty in memory.
+	// maxHeaders is the largest number of headers of a record. There must be a limit, because an empty header has only
+	// two bytes on the wire but forty in memory.
 	maxHeaders = 1 << 16
 )
 
@@ -43,8 +44,8 @@ type Opener struct {
 	memory Memory
 	codecs codecs
 	dead   map[int64]struct{} // the producers whose transaction at this point of the log was aborted
-	// growth is how much the last response grew by decompression, in sixteenths, plus an eighth. The memory for the
-	// next response is estimated with it.
+	// growth is the factor by which the last response grew when it was decompressed, in sixteenths, plus an eighth to
+	// be safe. It serves to estimate the memory for the next response.
 	growth int
 }
 
@@ -70,9 +71,9 @@ type Batches struct {
 	// Count is the number of committed records, Bytes the memory that they hold.
 	Count int
 	Bytes int
-	// Truncated is the size of the last batch if the response has only a part of it; 0 if the response ends with a
-	// whole batch, or before the size of the next batch. If Next did not advance, the next request must have room for
-	// that size.
+	// Truncated is the full size of the last batch if the response has only a part of it. It is 0 if the response ends
+	// with a whole batch, or too early to show the size of the next one. If Next did not advance, the next request must
+	// have room for Truncated bytes.
 	Truncated int
 
 	memory  Memory
@@ -141,7 +142,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 	a.close()
 	b.Bytes, b.chunks = a.bytes, a.chunks
 	if opened > 0 {
-		// With some spare room, so that the next response fits if it grows slightly more.
+		// This is 18/16 of the real growth, so that the next response still fits if it grows a little more.
 		o.growth = min(max(a.used*18/opened, 16), 256*16)
 	}
 	return b, err
@@ -150,7 +151,7 @@ func (o *Opener) Open(raw []byte, from int64, aborted []Aborted) (*Batches, erro
 // Forget drops references to the response that was opened last.
 func (o *Opener) Forget() { o.codecs.src.Reset(nil) }
 
-// reasonless reports whether an error is not a hold. Such an error says nothing about the data; memory was missing.
+// reasonless reports whether an error is not a hold: it means that memory was missing, and says nothing about the data.
 func reasonless(err error) bool {
 	var held *hold.Error
 	return !errors.As(err, &held)

@@ -63,7 +63,8 @@ func reasonOf(err error) hold.Reason {
 	return h.Reason
 }
 
-// TestOracle: the test cuts random logs at random places. Open returns the records that franz-go decodes.
+// TestOracle: from random logs that are cut at random places, Open returns the same records and the same next offset as
+// franz-go.
 func TestOracle(t *testing.T) {
 	const rounds = 500
 	o := NewOpener(Limits{}, nil)
@@ -96,8 +97,8 @@ func TestOracle(t *testing.T) {
 	t.Logf("%d logs, %d records delivered of %d written", rounds, delivered, written)
 }
 
-// sameRecord compares two records as go-cmp would, a hundred times faster. A null key or value differs from an empty
-// one.
+// sameRecord reports whether two records are equal; a null key or value is not equal to an empty one. It does the same
+// as go-cmp, but is a hundred times faster.
 func sameRecord(a, b connector.Record) bool {
 	same := func(x, y []byte) bool { return bytes.Equal(x, y) && (x == nil) == (y == nil) }
 	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && same(a.Key, b.Key) && same(a.Value, b.Value) &&
@@ -425,7 +426,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestBombs: a decompression bomb fails before it takes much memory.
+// TestBombs: a batch that decompresses to 200 MiB is refused as oversize, with every codec, and keeps no memory.
 func TestBombs(t *testing.T) {
 	const huge = 200 << 20
 	zeros := make([]byte, huge)
@@ -444,7 +445,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestLies: if a frame claims a size that it does not have, the decoder allocates no buffer of that size.
+// TestLies: if a frame claims a larger size than its data have, the decoder allocates no buffer of the claimed size.
 func TestLies(t *testing.T) {
 	for codec, body := range map[int][]byte{
 		codecSnappy: append(binary.AppendUvarint(nil, 60<<20), 0, 'x'),
@@ -509,9 +510,9 @@ func TestZstdWindow(t *testing.T) {
 	}
 }
 
-// TestLimitAtEverySize: with each codec and at every kind of block, a limit below the size of the data gives
-// errTooLarge. If only the first buffer is smaller than the data, decompress repeats with a larger one and returns all
-// data.
+// TestLimitAtEverySize: with each codec, if the limit is below the size of the data, the error is errTooLarge. If only
+// the first buffer is too small, decompress tries larger ones and returns all data. The test tries sizes in all parts
+// of the data, which have every kind of block.
 func TestLimitAtEverySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	src := make([]byte, 700<<10)

@@ -20,11 +20,12 @@ import (
 	"sluice/health/membership"
 )
 
-// Server is the server of the stores of one test. No other test uses it, or at least not the same scopes.
+// Server is a database server, or its imitation in memory, in which one test opens stores. No other test uses it, or at
+// least not the same scopes.
 type Server struct {
 	// Open opens one more store.
 	Open func(t *testing.T, s membership.Scope) membership.Store
-	// Pass lets the server's clock continue. On a real server it waits.
+	// Pass moves the server's clock forward by d. For a real server it waits that long.
 	Pass func(d time.Duration)
 	// Unit is the unit of time of the tests: short, but longer than a few requests take.
 	Unit time.Duration
@@ -70,7 +71,7 @@ func Run(t *testing.T, start func(t *testing.T, prefix string) Server) {
 	}
 }
 
-// runs makes the prefixes of a test that runs several times on one server different.
+// runs counts the runs of tests, so that a test that runs several times on one server gets another prefix each time.
 var runs atomic.Int64
 
 // fixture is a test with its server and a store of its scope.
@@ -100,7 +101,7 @@ func beat(id string) membership.Beat {
 	return membership.Beat{ID: id, Status: membership.Running, Idle: -1, Lag: -1, TTL: long}
 }
 
-// beats sends a heartbeat and checks whether it is fresh.
+// beats sends a heartbeat. It ends the test unless the heartbeat succeeds and its result fresh is the wanted one.
 func (f *fixture) beats(s membership.Store, b membership.Beat, fresh bool) {
 	f.Helper()
 	if got, err := s.Beat(f.Context(), b); err != nil || got != fresh {
@@ -155,7 +156,7 @@ func (f *fixture) wantSwept(want int, forget time.Duration) {
 	}
 }
 
-// wantLeft makes a member leave.
+// wantLeft makes a member leave, and fails the test if that returns an error.
 func (f *fixture) wantLeft(s membership.Store, id string) {
 	f.Helper()
 	if err := s.Leave(f.Context(), id); err != nil {
@@ -468,7 +469,8 @@ func hostileNames(f *fixture) {
 	}
 }
 
-// addresses: an address is stored, changes, ends, and outlives the registration.
+// addresses: each heartbeat replaces the address of its member, also by none. After the registration has expired, the
+// member still has the last address.
 func addresses(f *fixture) {
 	b := beat("a")
 	for i, address := range []string{"", "http://10.1.2.3:8080", "https://[fd00::2]:8443", "", "http://pod-7.sluice.svc:8080"} {
@@ -486,7 +488,8 @@ func addresses(f *fixture) {
 	}
 }
 
-// hostileAddresses: an address that must not be requested is not returned, and the member still is.
+// hostileAddresses: if an address must not be requested, Members returns the member without it, and the error
+// ErrForeign.
 func hostileAddresses(f *fixture) {
 	f.beats(f.store, membership.Beat{ID: "good", Status: membership.Running, Idle: -1, Lag: -1, TTL: long, Address: "http://10.1.2.3:8080"}, true)
 	for i, address := range []string{

@@ -65,7 +65,8 @@ func own(t *testing.T) (url, schema string) {
 	return url + "&search_path=" + schema, schema
 }
 
-// poor creates a user who may only use the schema, and returns a URL with that user and the user's name.
+// poor creates a user who has the right USAGE on the schema and no other rights. It returns a URL with that user, and
+// the user's name.
 func poor(t *testing.T, rich, schema string) (string, string) {
 	t.Helper()
 	user := "poor_" + schema
@@ -339,7 +340,7 @@ func TestMigrationFromSecondLab(t *testing.T) {
 	if err := before.Prepare(t.Context(), pool); err != nil {
 		t.Errorf("the earlier version: %v", err)
 	}
-	// An address as another program may write it.
+	// Another program wrote an address that is too long: the member is listed without it.
 	ask(t, url, "UPDATE consumer_registrations SET address = repeat('x', 1000000) WHERE consumer_id = 'old'")
 	members, err = s.Members(t.Context())
 	if !errors.Is(err, membership.ErrForeign) || len(members) != 3 || members[1].ID != "old" || members[1].Address != "" {
@@ -392,7 +393,7 @@ func TestRightsLab(t *testing.T) {
 	works(t, s)
 	works(t, store(t, plain, scope))
 
-	// Tables of an earlier version that belong to another user.
+	// If tables of an earlier version belong to another user, the error says so.
 	ask(t, rich, "GRANT CREATE ON SCHEMA "+schema+" TO "+user+"; GRANT SELECT, INSERT, DELETE ON consumer_registrations_version TO "+user+
 		"; DELETE FROM consumer_registrations_version WHERE version_id >= 2")
 	refused(t, store(t, plain, scope), "may not create the tables in schema "+schema, "owns the existing ones", "SQLSTATE 42501")

@@ -21,8 +21,8 @@ const (
 	cleanup       = "cleanup_stale_consumers"
 )
 
-// beatLock seeds the locks of members. It is a number that other programs are unlikely to use, and differs from that of
-// the lock for migrations.
+// beatLock is the seed of the hash that makes the lock of a member from its id. It is a number that other programs are
+// unlikely to use, and differs from that of the lock for migrations.
 const beatLock = 0x534c5549434533
 
 // tables describes the tables and functions of the store.
@@ -47,7 +47,7 @@ func tables() (*postgres.Tables, error) {
 	}, nil
 }
 
-// preparation is a migration of the tables that several callers may wait for. err is set before done is closed.
+// preparation is a migration under way. Several callers may wait for it. err is set before done is closed.
 type preparation struct {
 	done chan struct{}
 	err  error

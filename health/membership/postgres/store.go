@@ -30,7 +30,7 @@ const (
 	connectTimeout = 3 * time.Second
 	// connections is the largest number of connections of a store; one more while it migrates.
 	connections = 2
-	// maxStatus is the largest size of a status in bytes. The statuses of Sluice have at most 13.
+	// maxStatus is the largest size of a status in bytes. The statuses of Sluice have at most 13 bytes.
 	maxStatus = 100
 )
 
@@ -62,7 +62,8 @@ type Store struct {
 
 var _ membership.Store = (*Store)(nil)
 
-// Open returns a store. Nothing is connected yet: the error is a mistake in the URL, which it does not quote.
+// Open returns a store without connecting to the server. It returns an error for a mistake in the options; the error
+// does not quote the URL.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := postgres.Config(pgconfig.Options{URL: o.URL, CAFile: o.CAFile, InsecurePlaintext: o.InsecurePlaintext}, connections, connectTimeout)
 	if err != nil {
@@ -90,8 +91,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// do runs op once the tables exist. If op finds a table missing, do creates the tables again and repeats op once. what
-// names op in errors.
+// do runs op after it has made sure that the tables exist. If op finds a table missing, do creates the tables again and
+// repeats op once. what names op in errors.
 func (s *Store) do(ctx context.Context, what string, op func(context.Context) error) error {
 	err := s.try(ctx, op)
 	if postgres.Gone(err) {
@@ -123,9 +124,9 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// Beat implements [membership.Store]. A registration that was not renewed in time does not count, even before a sweep
-// removes it. A lock of the transaction orders the heartbeats of one member, so that each sees what the one before it
-// wrote.
+// Beat implements [membership.Store]. fresh is also true if the registration was not renewed in time and no sweep has
+// removed it yet. A lock of the transaction orders the heartbeats of one member, so that each sees what the one before
+// it wrote.
 func (s *Store) Beat(ctx context.Context, b membership.Beat) (fresh bool, err error) {
 	var idle, lag *int64
 	if b.Idle >= 0 {
@@ -274,7 +275,8 @@ func since(microseconds int64) time.Duration {
 	return max(0, time.Duration(microseconds)*time.Microsecond)
 }
 
-// Sweep implements [membership.Store]. Operators have the same function without arguments, for all groups at once.
+// Sweep implements [membership.Store]. It calls the SQL function cleanup_stale_consumers for its scope. Operators can
+// call that function without arguments, for all scopes at once.
 func (s *Store) Sweep(ctx context.Context, forget time.Duration) (swept int, err error) {
 	err = s.do(ctx, "sweep", func(ctx context.Context) error {
 		if err := s.pool.QueryRow(ctx, "SELECT cleanup_stale_consumers($1, $2)", s.scope.Pipeline, s.scope.Group).Scan(&swept); err != nil {

@@ -24,8 +24,8 @@ import (
 	"sluice/test/certs"
 )
 
-// liar is a server that responds to one command with answer. To all other commands it responds like a Redis server
-// before version 6 that has no scripts.
+// liar is a server that responds to one command with answer. To all other commands it responds like a Redis server that
+// is older than version 6 and has no scripts.
 type liar struct {
 	command string
 	answer  func(w io.Writer)
@@ -114,7 +114,7 @@ func says(text string) func(io.Writer) {
 	return func(w io.Writer) { _, _ = io.WriteString(w, text) }
 }
 
-// again returns an answer that is text, and then n times more.
+// again returns an answer that is text, followed by n copies of more.
 func again(text, more string, n int) func(io.Writer) {
 	return func(w io.Writer) {
 		b := bufio.NewWriter(w)
@@ -126,7 +126,8 @@ func again(text, more string, n int) func(io.Writer) {
 	}
 }
 
-// endless returns an answer that is text, and then this many more bytes or as many as the connection takes.
+// endless returns an answer that is text, followed by this many more bytes. It stops earlier if the connection is
+// closed.
 func endless(text string, bytes int64) func(io.Writer) {
 	return func(w io.Writer) {
 		_, _ = io.WriteString(w, text)

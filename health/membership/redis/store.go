@@ -90,8 +90,8 @@ type Options struct {
 	timeout time.Duration // 0 means callTimeout
 }
 
-// Check returns the problem of the URL, without quoting the URL. The error is a [secure.ErrPlaintext] if a password
-// would reach a host that is neither this machine nor verified.
+// Check returns an error that says what is wrong with the options, nil if nothing is. It does not quote the URL. The
+// error is a [secure.ErrPlaintext] if a password would reach a host that is neither this machine nor verified.
 func (o Options) Check() error {
 	_, err := o.client()
 	return err

@@ -206,7 +206,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestBounds: the store does not read values of other programs that are too large, and lists the members beside them.
+// TestBounds: if values of other programs are too large, the store does not read them. It lists the members beside them
+// and returns an error.
 func TestBounds(t *testing.T) {
 	s := start(t)
 	store := open(t, s.url(), scope)
@@ -248,7 +249,8 @@ func TestBounds(t *testing.T) {
 	if listed, registered, err := list(); !errors.Is(err, membership.ErrForeign) || len(err.Error()) > 500 || listed != members || registered != members {
 		t.Errorf("an id of 100 KiB: %d members, %d registered, %.600v", listed, registered, err)
 	}
-	// Each of these registrations is within its bound, but all together are not.
+	// Each of these registrations is within its bound, but all together are too large for one reply: some members are
+	// listed, and Members returns an error.
 	for i := range members {
 		s.put(fmt.Sprint("worker:connector:m", i), strings.Repeat("x", membership.MaxRegistration))
 	}

@@ -69,7 +69,8 @@ func (f *assembly) merge(list []*column, stats []stat) {
 	}
 }
 
-// move adds by to the page offsets of a column chunk.
+// move adds the number by to both page offsets of a column chunk. dictionaryPage is nil if the chunk has no
+// dictionary.
 func move(dataPage, dictionaryPage *int64, by int64) {
 	*dataPage += by
 	if dictionaryPage != nil {

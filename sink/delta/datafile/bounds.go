@@ -128,7 +128,7 @@ func (s *stat) values(a arrow.Array, v valid) error {
 				s.decimal(x)
 			}
 		})
-		// The Parquet writer would drop the high bytes that the precision does not need.
+		// A value with too many digits must be refused here, because the Parquet writer would silently drop its high bytes.
 		if s.seen && (!s.minDec.FitsInPrecision(t.Precision) || !s.maxDec.FitsInPrecision(t.Precision)) {
 			return fmt.Errorf("a decimal has more than %d digits", t.Precision)
 		}

@@ -165,7 +165,8 @@ func (c *columns) column(f arrow.Field, path string, repeated bool) (*column, er
 	return col, err
 }
 
-// kindOf returns the kind of a type that can be written: one that Delta has and the Parquet writer stores exactly.
+// kindOf returns the kind of a type that can be written: Delta has it, and the Parquet writer stores its values
+// exactly. It returns false for any other type.
 func kindOf(t arrow.DataType) (kind, bool) {
 	switch t := t.(type) {
 	case *arrow.BooleanType:

@@ -33,8 +33,8 @@ type Options struct {
 	IndexedLeaves int
 	// StringPrefix is the length of string bounds in UTF-16 code units. Default: 32, Delta's own.
 	StringPrefix int
-	// Shares are the working memory of encoders, for all tables of a process. Default: Parallel shares for this call
-	// only.
+	// Shares bound the encoding of all tables of a process: all calls with the same Shares together encode at most as
+	// many row groups at a time as there are shares. Default: Parallel shares for this call only.
 	Shares *Shares
 	// Progress, unless nil, is called on the goroutine of Encode. done is the number of pieces, counted from the first,
 	// that Encode no longer uses. encoded is the number of bytes of the unfinished file in memory; it is 0 once yield
@@ -100,8 +100,8 @@ func Encode(ctx context.Context, sc *arrow.Schema, pieces []connector.Piece, o O
 	return encodeAll(ctx, cols, chunks, o, yield)
 }
 
-// encodeAll runs the encoders at most Parallel row groups ahead of the assembled file. Row groups that are encoded and
-// not yet in the file count, too.
+// encodeAll encodes chunks in parallel and adds their row groups to files in order. At most Parallel row groups at a
+// time are being encoded or wait to be added, which bounds the memory.
 func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yield func(File) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	window := min(o.Parallel, len(chunks))
@@ -193,8 +193,8 @@ type chunk struct {
 	pieces int // number of pieces from the first one of the call up to the end of this chunk
 }
 
-// largeRow is the row size from which on pages become much larger than usual. The Parquet writer holds several copies
-// of a page.
+// largeRow is the average size of a row in bytes from which on a chunk is large: it is encoded alone. Its pages are
+// much larger than usual, and the Parquet writer holds several copies of a page.
 const largeRow = 256 << 10
 
 func (c *chunk) isLarge() bool {

@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// maxEntries bounds a dictionary that this package builds. Beyond it other encodings are cheaper.
+	// maxEntries is the largest number of entries of a dictionary that this package builds. For text with more distinct
+	// values, other encodings are cheaper.
 	maxEntries = 4096
-	// maxEntryBytes bounds the text of such a dictionary. The Parquet writer drops a dictionary whose page reaches 1
-	// MiB.
+	// maxEntryBytes is the largest size of the entries of a dictionary that this package builds. It is well below 1
+	// MiB, because the Parquet writer drops a dictionary whose page reaches that size.
 	maxEntryBytes = 512 << 10
 )
 
@@ -157,7 +158,8 @@ func usedEntries(d *array.Dictionary, v valid) (valid, error) {
 	return used, nil
 }
 
-// withoutDictionary returns the valid values as a plain array.
+// withoutDictionary returns the values of a dictionary array as a plain array. Rows that are not in v are null. It
+// returns an error if a row in v refers to an entry that does not exist.
 func withoutDictionary(d *array.Dictionary, v valid) (arrow.Array, error) {
 	dict := d.Dictionary()
 	offsets, text := textOf(dict)

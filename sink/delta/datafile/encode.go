@@ -21,7 +21,7 @@ type encoder struct {
 	cutAt int
 	share *share // the working memory, set while it encodes
 
-	// State of the current chunk, which shape fills: the statistics of the columns,
+	// The method shape fills these two fields for each chunk: the statistics of the columns,
 	stats   []stat
 	choices []choice // and the encoding of each leaf
 }
@@ -66,7 +66,8 @@ func (e *encoder) encode(ctx context.Context, c chunk) (encoded, error) {
 	return g, err
 }
 
-// shapeAll returns the columns of a chunk in the order of the schema.
+// shapeAll returns the columns of a chunk in the order of the schema, in the form that the Parquet writer needs (see
+// shape). A column that the chunk lacks is null. A column that the schema lacks is an error.
 func (e *encoder) shapeAll(c chunk) ([]arrow.Array, error) {
 	fields := c.rows.Schema().Fields()
 	var arrays []arrow.Array
@@ -103,7 +104,7 @@ func (e *encoder) shapeAll(c chunk) ([]arrow.Array, error) {
 	return arrays, nil
 }
 
-// write makes a Parquet file of one row group in the share's buffer.
+// write makes a Parquet file of one row group in the share's buffer, and returns its footer.
 func (e *encoder) write(ctx context.Context, arrays []arrow.Array) (*metadata.FileMetaData, error) {
 	e.share.buf.Reset()
 	props := writerProperties(e.cols.leaves, e.choices, parquet.WithAllocator(&e.share.memory))
@@ -180,15 +181,17 @@ func (e *encoder) compact(meta *metadata.FileMetaData) ([]byte, error) {
 type choice struct {
 	encoding   parquet.Encoding
 	dictionary bool
-	// costly means that the Parquet writer drops the dictionary if the first thousand values do not repeat.
+	// costly makes the Parquet writer check the dictionary before the first page: it drops the dictionary unless the
+	// dictionary and the indices together are smaller than the plain values.
 	costly bool
 	plain  bool // without compression
 }
 
 var choiceDictionary = choice{encoding: parquet.Encodings.Plain, dictionary: true}
 
-// choiceOf returns the encoding for kinds whose values need not be sampled. Delta-packed integers leave nothing to
-// compress and cost a tenth of a dictionary.
+// choiceOf returns the encoding that follows from the kind of a leaf alone. Floats and texts get another one if their
+// values show that it is better. Delta-packed integers need no compression, and cost a tenth of what a dictionary
+// costs.
 func choiceOf(k kind) choice {
 	switch k {
 	case kindInt, kindDate, kindTimestamp:
@@ -202,8 +205,9 @@ func choiceOf(k kind) choice {
 	return choice{encoding: parquet.Encodings.Plain}
 }
 
-// writerProperties returns Parquet's options for one row group. choices has one entry per leaf, or is nil. A leaf whose
-// path is not unique keeps the defaults.
+// writerProperties returns the Parquet options for one row group. choices[i] is the encoding of leaves[i]; without
+// choices all leaves keep the defaults. A leaf whose path is not unique keeps them, too, because the Parquet writer
+// finds options by path. more are further options.
 func writerProperties(leaves []leaf, choices []choice, more ...parquet.WriterProperty) *parquet.WriterProperties {
 	o := []parquet.WriterProperty{
 		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(zstdLevel),
@@ -211,8 +215,8 @@ func writerProperties(leaves []leaf, choices []choice, more ...parquet.WriterPro
 		parquet.WithDataPageSize(128 << 10),
 		// The header of a V2 page takes its number of nulls from the writer's statistics and would be 0.
 		parquet.WithDataPageVersion(parquet.DataPageV1),
-		// compact inserts our statistics. The writer would compare every value again for its own, which are wrong below
-		// some null lists.
+		// The method compact inserts our statistics. The Parquet writer would compare every value again to compute its
+		// own, and those are wrong for some columns below null lists.
 		parquet.WithStats(false),
 		parquet.WithDictionaryDefault(false),
 		parquet.WithStoreDecimalAsInteger(true),

@@ -24,7 +24,7 @@ import (
 // footer agrees with the values. Neither Parallel nor dictionaries for text columns make a difference.
 func TestRoundTrip(t *testing.T) { rapid.Check(t, roundTrip) }
 
-// FuzzRoundTrip searches for rows for which TestRoundTrip would fail.
+// FuzzRoundTrip expects of any rows what TestRoundTrip expects.
 func FuzzRoundTrip(f *testing.F) { f.Fuzz(rapid.MakeFuzz(roundTrip)) }
 
 func roundTrip(t *rapid.T) {
@@ -98,7 +98,7 @@ func plainPieces(tb tester, pieces []connector.Piece) []connector.Piece {
 	return out
 }
 
-// checkStats compares Delta's statistics of a file with the values of its rows.
+// checkStats fails the test unless Delta's statistics of a file are right for the values of its rows.
 func checkStats(tb tester, sc *arrow.Schema, f *result, o Options) {
 	tb.Helper()
 	s := parseStats(tb, f.Stats)
@@ -241,8 +241,9 @@ func btoi(b bool) int {
 
 func ratOf(s string) *big.Rat { r, _ := new(big.Rat).SetString(s); return r }
 
-// compareBound parses a bound as readers do, and compares it with the value v; 0 means that the bound may stand for v.
-// Bounds of some types are rounded: 0 then also means that the bound is v rounded down (side negative) or up.
+// compareBound parses a bound as readers do, and compares it with the value v. It returns 0 if the bound equals v, and
+// for types whose bounds are rounded also if it is v rounded down (side is negative) or up (side is positive).
+// Otherwise it returns a negative number if the bound is less than v, else a positive one.
 func compareBound(tb tester, t arrow.DataType, bound, v any, side int) int {
 	tb.Helper()
 	number := func() string { return string(bound.(json.Number)) }
@@ -383,7 +384,7 @@ func tooLong(v any) bool {
 	return false
 }
 
-// plainValue decodes a value in Parquet's plain encoding.
+// plainValue decodes a value in the encoding that Parquet calls plain. It returns nil for nil bytes.
 func plainValue(t arrow.DataType, b []byte) any {
 	if b == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 )
 
 // TestLayout: orders that fill several pages and row groups are read back unchanged, whether their text columns are
-// plain or dictionary arrays. Every leaf has the encoding that is right for its type and values.
+// plain or dictionary arrays. Each leaf has the encoding that checkEncodings lists for it.
 func TestLayout(t *testing.T) {
 	a, b := orders(0, 12_000), orders(12_000, 3_000)
 	plain := []connector.Piece{pieceOf(a), {Rows: b, From: 100, To: 1000}, {Rows: b, From: 1001, To: 3000}}
@@ -124,8 +124,8 @@ func TestAmbiguousPaths(t *testing.T) {
 	}
 }
 
-// TestDictionaryGivenUp: the Parquet writer gives a dictionary up when it outgrows its page. The column chunk then has
-// pages of two encodings, and encoding it again gives the same bytes.
+// TestDictionaryGivenUp: if a dictionary outgrows its page, the Parquet writer gives it up, and the column chunk has
+// pages of two encodings. All values are read back, and encoding the same rows again gives the same bytes.
 func TestDictionaryGivenUp(t *testing.T) {
 	b := array.NewFloat64Builder(memory.DefaultAllocator)
 	for i := range 270_000 {

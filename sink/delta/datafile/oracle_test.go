@@ -169,8 +169,8 @@ func (r *result) read(tb tester, sc *arrow.Schema) {
 	}
 }
 
-// leafValues is a leaf column in the order in which Delta counts leaves, with its values of some rows. A value below a
-// null struct is nil.
+// leafValues is one leaf with its values in some rows. Leaves are those that Delta counts: a list or map is one leaf. A
+// value below a null struct is nil.
 type leafValues struct {
 	path     []string
 	typ      arrow.DataType
@@ -273,7 +273,7 @@ func count(m map[string]any) int {
 
 func isNaN(v any) bool { f, ok := v.(float64); return ok && math.IsNaN(f) }
 
-// same compares values: NaN equals NaN, and -0.0 differs from 0.0.
+// same reports whether two values are equal. NaN equals NaN, and -0.0 differs from 0.0.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case float64:

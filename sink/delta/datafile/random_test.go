@@ -78,7 +78,8 @@ func (r *random) typ(depth int) arrow.DataType {
 	}
 }
 
-// column makes n values of a type. The fields of structs may be in another order, and nullable fields may be missing.
+// column makes an array of n values of type t, with nulls only if nullable is true. Struct fields may be in another
+// order than in t, and nullable fields may be left out.
 func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 	switch t := t.(type) {
 	case *arrow.StructType:

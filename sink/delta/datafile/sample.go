@@ -29,8 +29,9 @@ func newSample() *sample {
 	return &sample{set: make([]uint64, 4*sampleSize), full: make([]bool, 4*sampleSize)}
 }
 
-// chooseFloat gives repeating floats a dictionary and random ones no codec, which would cost four times as much and
-// save nothing.
+// chooseFloat returns the encoding of a column of floats. Values that repeat get a dictionary. Others are plain, and
+// are compressed only if that makes a sample of them smaller: compression of random floats would cost four times as
+// much and save nothing.
 func (e *encoder) chooseFloat(a arrow.Array, v valid) choice {
 	n := a.Len()
 	if n == 0 {

@@ -60,7 +60,8 @@ func (e *encoder) shape(c *column, a arrow.Array, above valid) (arrow.Array, err
 		}
 	}
 	if d, ok := a.(*array.Decimal128); ok && own != nil {
-		// The Parquet writer takes long decimals below null structs for values unless they are null themselves.
+		// The Parquet writer writes a long decimal below a null struct as a value, unless the decimal itself is null.
+		// So all rows that are not in own become null.
 		values := memory.NewBufferBytes(arrow.Decimal128Traits.CastToBytes(d.Values()))
 		return fromData(a.DataType(), a.Len(), []*memory.Buffer{own.buffer(), values}, nil, nulls), nil
 	}
@@ -98,7 +99,8 @@ func (e *encoder) shapeStruct(c *column, a *array.Struct, own valid, nulls int) 
 	return fromData(arrow.StructOf(fields...), a.Len(), []*memory.Buffer{own.buffer()}, data, nulls), nil
 }
 
-// position returns the index of the field with a name. It tries the index at first, where the field usually is.
+// position returns the index of the field with the given name, and false if there is none. at is the index where the
+// field usually is; it is checked first.
 func position(fields []arrow.Field, at int, name string) (int, bool) {
 	if at < len(fields) && fields[at].Name == name {
 		return at, true
@@ -148,7 +150,8 @@ func (e *encoder) shapeList(c *column, a *array.List, own valid, nulls int) (arr
 	return fromData(t, a.Len(), []*memory.Buffer{own.buffer(), starts}, []arrow.ArrayData{shaped.Data()}, nulls), nil
 }
 
-// presentElements returns the elements of the valid lists, and the offsets of all lists in them.
+// presentElements returns the elements of the lists that are valid by own. It also returns the offsets of all lists in
+// these elements; a list that is not valid is empty.
 func presentElements(a *array.List, own valid) (arrow.Array, []int32, error) {
 	n := a.Len()
 	offsets := make([]int32, n+1)

@@ -65,7 +65,8 @@ func (s *Shares) put(taken []*share) {
 // share is the working memory of one encoder. A waiting encoder has no memory, so all tables may wait at the same
 // time.
 type share struct {
-	// The file of one row group; kept for the next one, because growing it anew is a third of all allocation.
+	// buf has the file of one row group. It is kept for the next one, because growing a new buffer is a third of all
+	// allocation.
 	buf          bytes.Buffer
 	memory       recycler
 	dictionaries *dictionaries

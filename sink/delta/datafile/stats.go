@@ -10,7 +10,7 @@ import (
 
 // deltaStats renders Delta's statistics of a file: the number of rows, and for each indexed leaf, nested as in the
 // schema, the bounds and the number of nulls. A bound that cannot include every value is omitted: engines skip files
-// by bounds, and one takes a column for constant if its bounds are equal and it has no nulls.
+// by bounds, and one engine takes a column for constant if its bounds are equal and it has no nulls.
 func deltaStats(cols *columns, stats []stat, rows int64, stringPrefix int) string {
 	b := strconv.AppendInt([]byte(`{"numRecords":`), rows, 10)
 	b = append(b, `,"minValues":`...)
@@ -63,8 +63,8 @@ func appendMin(b []byte, c *column, s *stat, stringPrefix int) []byte {
 	}
 	switch c.kind {
 	case kindBool:
-		// Spark writes no bounds for booleans. But deltalake, which does, takes a column without bounds for one
-		// without values when it passes a table to pyarrow.
+		// Spark writes no bounds for booleans. deltalake writes them. When it passes a table to pyarrow, it treats a
+		// column without bounds as if it had no values, so they are written here, too.
 		return strconv.AppendBool(b, s.minInt == 1)
 	case kindInt:
 		return strconv.AppendInt(b, s.minInt, 10)
@@ -144,7 +144,8 @@ func timestampLayout(c *column) string {
 	return "2006-01-02T15:04:05.000Z"
 }
 
-// appendTime appends nothing for years without exactly four digits, because engines parse them differently.
+// appendTime appends t as a JSON string. It appends nothing if the year is not from 1 to 9999, because engines parse
+// such years differently.
 func appendTime(b []byte, t time.Time, layout string) []byte {
 	t = t.UTC()
 	if y := t.Year(); y < 1 || y > 9999 {

@@ -28,7 +28,8 @@ func nullable(name string, t arrow.DataType) arrow.Field {
 
 func schemaOf(fields ...arrow.Field) *arrow.Schema { return arrow.NewSchema(fields, nil) }
 
-// batchOf makes a record batch from values of the forms that [cell] returns. An int stands for an int64.
+// batchOf makes a record batch from rows of values. The values have the forms that [cell] returns; an int is taken as
+// an int64.
 func batchOf(sc *arrow.Schema, rows ...[]any) arrow.RecordBatch {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, sc)
 	for _, row := range rows {

@@ -9,10 +9,10 @@ func lowerBound(s []byte, units int) (bound []byte, ok bool) {
 	return s[:n], ok
 }
 
-// upperBound returns Spark's maximum for s. That is s itself if it has at most `units` UTF-16 code units, else a
-// prefix plus one character greater than the first one cut off. The extra character is U+007F if that is greater,
-// because it takes one byte, else U+10FFFF; a prefix that is followed by U+10FFFF itself is extended. ok is false if
-// that would need more than twice the units, or if s is not UTF-8.
+// upperBound returns Spark's maximum for s. A string of at most `units` UTF-16 code units is its own bound. The bound
+// of a longer one is a prefix plus one character that is greater than the first character cut off: U+007F if that is
+// greater, because it takes one byte, else U+10FFFF. If the character cut off is U+10FFFF itself, the prefix is made
+// longer by it. ok is false if that would need more than twice the units, or if s is not UTF-8.
 //
 // A prefix alone would be a bound below s, and readers would skip the row.
 func upperBound(s []byte, units int) (bound []byte, ok bool) {
@@ -36,8 +36,9 @@ func upperBound(s []byte, units int) (bound []byte, ok bool) {
 	return nil, false
 }
 
-// prefix returns the length in bytes of the shortest prefix of whole characters with at least `units` UTF-16 code
-// units, or of all of s if that has fewer, and the number of its code units. ok is false if the prefix is not UTF-8.
+// prefix returns the length of a prefix of s: n in bytes and used in UTF-16 code units. It is the shortest prefix of
+// whole characters with at least `units` code units, or all of s if s has fewer. ok is false if the prefix is not
+// UTF-8.
 func prefix(s []byte, units int) (n, used int, ok bool) {
 	for n < len(s) && used < units {
 		r, size := utf8.DecodeRune(s[n:])

@@ -55,8 +55,8 @@ func TestBoundsOfStrings(t *testing.T) {
 	}
 }
 
-// TestBoundsHoldAllStrings: every string is within its bounds in the order of bytes, by which readers compare. A string
-// shortened to cutAt bytes has the same bounds as the whole string.
+// TestBoundsHoldAllStrings: every string is within its bounds in the order of bytes, by which readers compare. The
+// first cutAt bytes of a string give the same bounds as the whole string.
 func TestBoundsHoldAllStrings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runes := rapid.RuneFrom([]rune{'a', '~', 0x7F, 0x80, 'é', 0xFFFD, 0xFFFF, '😀', utf8.MaxRune})

@@ -13,7 +13,8 @@ type valid []byte
 
 func newValid(n int) valid { return make(valid, (n+63)/64*8) }
 
-// and returns the rows that are valid in both v and the array, because a value below a null struct does not count.
+// and returns the intersection of v and the rows in which the array has a value. Both must hold, because a value below
+// a null struct does not count.
 func (v valid) and(a arrow.Array) valid {
 	if a.NullBitmapBytes() == nil || a.NullN() == 0 {
 		return v

@@ -41,8 +41,8 @@ type CommitInfo struct {
 	Sluice json.RawMessage `json:"sluice,omitempty"`
 }
 
-// Protocol lists what a reader and a writer of the table must support. The feature lists are nil below reader version
-// 3 and writer version 7.
+// Protocol lists what a reader and a writer of the table must support. ReaderFeatures is nil below reader version 3,
+// and WriterFeatures is nil below writer version 7.
 type Protocol struct {
 	MinReaderVersion int32    `json:"minReaderVersion"`
 	MinWriterVersion int32    `json:"minWriterVersion"`
@@ -90,8 +90,8 @@ type Add struct {
 	DeletionVector json.RawMessage `json:"deletionVector,omitempty"`
 }
 
-// Remove removes a data file from the table. It stays in the log as a tombstone until vacuum may have deleted the
-// file.
+// Remove removes a data file from the table. The action stays in the log as a tombstone until vacuum may have deleted
+// the file.
 type Remove struct {
 	Path                 string             `json:"path"`
 	DeletionTimestamp    int64              `json:"deletionTimestamp,omitempty"` // milliseconds since 1970

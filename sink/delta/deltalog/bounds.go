@@ -6,14 +6,15 @@ import (
 	"sync/atomic"
 )
 
-// Bounds for the content of a log, which other writers may have written. Content beyond a bound is [ErrCorrupt], with
-// the bound in the text. Only an oversized hint is ignored, because a longer list of the log replaces it.
+// Bounds for the content of a log, which other writers may have written. Content beyond a bound is [ErrCorrupt], and
+// the error names the bound. Only a hint beyond its bound is ignored, because the reader can list the whole log
+// instead.
 const (
 	// maxHint bounds _last_checkpoint. Delta's own has some hundred bytes, and some KiB with a schema in it.
 	maxHint = 64 << 10
 	// maxLine bounds one action of a commit. A metaData of a thousand columns is far below it.
 	maxLine = 8 << 20
-	// maxParsed bounds the memory of one parsed line: see cost.
+	// maxParsed bounds the memory of one parsed line, as estimated by the function cost.
 	maxParsed = 32 << 20
 	// maxHeads bounds the positions and metadata of one commit. maxTogether bounds those of all commits that are read
 	// in parallel, plus the lines being parsed. Ten thousand partitions take about 8 MiB.
@@ -33,17 +34,18 @@ func cost(line []byte) int64 {
 	return int64(len(line)) + perField*int64(bytes.Count(line, []byte{','}))
 }
 
-// errTogether means that commits that are read in parallel exceed their common bound. Each of them alone may be
-// within its own.
+// errTogether is the error for a commit that exceeds the budget together with the commits that are read at the same
+// time. The commit is then read again alone, because alone it may be within the bound.
 var errTogether = fmt.Errorf("%w: it takes more than %d bytes to read", ErrCorrupt, int64(maxTogether))
 
-// budget is the memory bound of commits that are read in parallel.
+// budget counts the memory of commits that are read in parallel. Its limit is maxTogether.
 type budget struct {
 	used atomic.Int64
 	peak atomic.Int64
 }
 
-// take reserves n bytes; a negative n returns them.
+// take reserves n bytes. It reserves nothing and returns errTogether if they exceed the limit. A negative n gives bytes
+// back.
 func (b *budget) take(n int64) error {
 	used := b.used.Add(n)
 	if n > 0 && used > maxTogether {
@@ -63,7 +65,8 @@ type keeper struct {
 	kept   int64 // bytes reserved from the budget and not returned yet
 }
 
-// hold reserves n bytes of the budget. They stay reserved until giveUp, or until the budget itself is no longer used.
+// hold reserves n bytes of the budget, until giveUp gives them back. Without giveUp they stay reserved as long as the
+// budget is in use.
 func (k *keeper) hold(n int64) error {
 	err := k.budget.take(n)
 	if err == nil {
@@ -72,7 +75,7 @@ func (k *keeper) hold(n int64) error {
 	return err
 }
 
-// giveUp returns the reservation of a commit that is not used.
+// giveUp gives back what was reserved for a commit that is not used.
 func (k *keeper) giveUp() {
 	_ = k.budget.take(-k.kept) // cannot fail: a negative number returns bytes
 	k.kept = 0
@@ -93,8 +96,8 @@ func (k *keeper) keep(a Action, n int64) error {
 	return k.hold(n)
 }
 
-// line parses a line and reserves memory for its actions with keep. While it parses, it also reserves the memory of the
-// parsing.
+// line parses one line and calls keep for each of its actions. While it parses, it also reserves the cost of the line
+// itself. A line whose cost exceeds maxParsed is [ErrCorrupt].
 func (k *keeper) line(text []byte, want Kinds) ([]Action, error) {
 	n := cost(text)
 	if n > maxParsed {

@@ -65,8 +65,9 @@ type counts struct {
 	adds    int64 // number of add actions; 0 means unknown
 }
 
-// verify reads the stored checkpoint back: its footer must be sound, and its protocol, metaData and txns must be those
-// of s. It fills in size and counts.
+// verify reads the stored checkpoint back. It returns an error unless the footer is sound, the number of rows is that
+// of written (if written has one), and the protocol, metaData and txns are those of s. It sets c.Size and
+// written.actions.
 func (s *State) verify(ctx context.Context, store objstore.Store, c *Checkpoint, written *counts) error {
 	f, err := openParquet(ctx, store, CheckpointKey(s.Version))
 	if err != nil {

@@ -131,8 +131,8 @@ func TestParseCorrupt(t *testing.T) {
 	}
 }
 
-// TestParseReadError: if the reader fails, at any byte, the error is not ErrCorrupt. Else a writer that reads its own
-// commit back would take it for another writer's.
+// TestParseReadError: if the reader fails, at any byte, the error is not ErrCorrupt. Otherwise a writer that reads its
+// own commit back would think that another program wrote it.
 func TestParseReadError(t *testing.T) {
 	text := `{"txn":{"appId":"a","version":1}}` + "\n" + `{"commitInfo":{"txnId":"` + strings.Repeat("x", 40_000) + `"}}` + "\n"
 	for _, n := range []int{0, 1, 33, 34, 35, 60, 16 << 10, len(text) - 1, len(text)} {

@@ -37,11 +37,12 @@ func Encode(actions []Action) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// rank is the key for sorting a commit's actions: it puts files last, and is equal for adds and removes, whose order
-// then stays.
+// rank is the key by which the actions of a commit are sorted. Adds and removes come last and have the same rank, so
+// that a stable sort keeps their order.
 func rank(a Action) Kinds { return min(a.kind(), KindAdd) }
 
-// line returns an action as an object with its name as the only key, and fills fields that must not be null.
+// line returns the value whose JSON is the line of an action: an object whose only key is the name of the action. A
+// list or map that the protocol requires is empty instead of null.
 func line(a Action) any {
 	switch a := a.(type) {
 	case CommitInfo:

@@ -41,7 +41,7 @@ func EncodeParts(parts ...[]Action) ([][]byte, error) {
 	return files, nil
 }
 
-// Tombstones returns the removed files that the newest checkpoint and the commits after it name.
+// Tombstones returns the paths of the removed files whose tombstones are in the checkpoint of s or in a later commit.
 func Tombstones(ctx context.Context, store objstore.Store, s *State) ([]string, error) {
 	var paths []string
 	for e, err := range reconcile(ctx, store, s, KindRemove) {
@@ -101,7 +101,7 @@ func CheckpointMemory(ctx context.Context, store objstore.Store, version int64) 
 	return peak, atEnd, p.memory.Used(), nil
 }
 
-// Parse yields the actions of a commit whose memory has its own budget.
+// Parse yields the actions of a commit that is read alone, not in parallel with others.
 func Parse(r io.Reader, want Kinds) iter.Seq2[Action, error] {
 	return parse(r, want, &keeper{budget: &budget{}, alone: true})
 }

@@ -31,7 +31,8 @@ func Files(ctx context.Context, store objstore.Store, s *State) iter.Seq2[File, 
 	}
 }
 
-// entry is an action about a file that is still valid at the end of the log.
+// entry is an action about a file, with the version of its commit. The version is -1 if the action is from the
+// checkpoint.
 type entry struct {
 	action  Action
 	version int64

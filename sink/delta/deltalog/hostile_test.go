@@ -55,7 +55,8 @@ func TestNames_NoTable(t *testing.T) {
 	}
 }
 
-// TestNames_NotRead: objects of kinds that this package does not read have no effect, for every version in their names.
+// TestNames_NotRead: objects of kinds that this package does not read have no effect, even if their names have an
+// absurd version.
 func TestNames_NotRead(t *testing.T) {
 	tab := newTable(t)
 	tab.append(12)

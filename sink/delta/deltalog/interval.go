@@ -19,7 +19,8 @@ var units = map[string]time.Duration{
 	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-// ParseInterval parses the duration of a table property: "interval 1 week", "interval 2 days 12 hours".
+// ParseInterval parses the duration of a table property, such as "interval 1 week" or "interval 2 days 12 hours". A
+// longer duration than a [time.Duration] can hold becomes the longest one. Any other text is an error.
 func ParseInterval(text string) (time.Duration, error) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) > 0 && words[0] == "interval" {

@@ -241,9 +241,9 @@ func readHeads(ctx context.Context, store objstore.Store, c Checkpoint) (*State,
 // instead.
 const probedVersions = 8
 
-// Refresh returns s with all later commits applied, as the newest state: see [End]. It reads only the commits after s.
-// The error is [ErrCorrupt] also if the log was cleaned up beyond the versions that were read: the caller must then
-// call Load.
+// Refresh returns the newest state: s with all later commits applied. It reads only those commits, and checks their end
+// with [End]. The error is [ErrCorrupt] also if a log cleanup removed versions that it still had to read: the caller
+// must then call Load.
 func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error) {
 	before := s
 	for n := 0; ; n++ {
@@ -271,11 +271,11 @@ func Refresh(ctx context.Context, store objstore.Store, s *State) (*State, error
 	}
 }
 
-// End returns s as the newest state as of at, the time of the request that found no version after s. A missing next
-// version only means "not yet" if the log was not cleaned up meanwhile, and a cleanup removes older versions first.
-// So End checks that the version of s is still in the log. It skips the check if s equals began, the state before the
-// caller read any commits, and was the newest one less than a minute before at: no log drops versions that fast. The
-// error is [ErrCorrupt] if the version is gone: the caller must then call Load.
+// End returns s as the newest state. The caller has requested the version after s, at the time at, and has not found
+// it. A log cleanup may have removed that version, but a cleanup removes older versions first. So End checks that the
+// version of s is still in the log. If it is gone, the error is [ErrCorrupt], and the caller must call Load. End skips
+// the check if s equals began, the state before the caller read any commits, and s was the newest state less than a
+// minute before at: no log drops versions that fast.
 func End(ctx context.Context, store objstore.Store, began, s *State, at time.Time) (*State, error) {
 	last := *s
 	last.ReadAt = at
@@ -369,7 +369,8 @@ func (c *counter) Read(p []byte) (int, error) {
 // readAhead is the number of commits that are read in parallel and held in memory.
 const readAhead = 8
 
-// commits yields the versions from..to in order. Version to exists, so a missing one is a gap.
+// commits yields the versions from..to in order. The caller knows that version to exists, so an earlier version that is
+// missing is a gap and [ErrCorrupt].
 func commits(ctx context.Context, store objstore.Store, from, to int64, want Kinds) iter.Seq2[Commit, error] {
 	return func(yield func(Commit, error) bool) {
 		for ; from <= to; from += readAhead {
@@ -392,8 +393,8 @@ func commits(ctx context.Context, store objstore.Store, from, to int64, want Kin
 	}
 }
 
-// readTogether reads n versions in parallel. The memory of their parsed lines counts against one budget; beyond it the
-// error of a version is errTogether.
+// readTogether reads n versions in parallel and returns a commit or an error for each. The memory of their parsed lines
+// counts against one budget. A version that exceeds it has the error errTogether.
 func readTogether(ctx context.Context, store objstore.Store, from, n int64, want Kinds, together *budget) ([]Commit, []error) {
 	some, errs := make([]Commit, n), make([]error, n)
 	var group sync.WaitGroup

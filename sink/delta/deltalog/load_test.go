@@ -75,7 +75,7 @@ func (tab *table) forget(key string) {
 	}
 }
 
-// append makes n commits of a file and a txn each.
+// append writes n commits, each with one txn and one data file.
 func (tab *table) append(n int) {
 	tab.t.Helper()
 	for range n {

@@ -21,8 +21,8 @@ func CheckpointKey(version int64) string {
 	return fmt.Sprintf("%s%020d.checkpoint.parquet", Dir, version)
 }
 
-// partKey returns the object key of one of several parts, counted from 1. This package reads such checkpoints and
-// never writes them.
+// partKey returns the object key of one part of a checkpoint in several parts, counted from 1. This package reads such
+// checkpoints and never writes them.
 func partKey(version int64, part, parts int) string {
 	return fmt.Sprintf("%s%020d.checkpoint.%010d.%010d.parquet", Dir, version, part, parts)
 }

@@ -108,8 +108,9 @@ func (p parquetFile) next(rows *bounded.Rows) (some checkpointRows, err error) {
 	return some, err
 }
 
-// batchRows returns the number of rows per batch: they take about a sixteenth of the memory bound, at most 4096 rows.
-// String builders grow by doubling, and the old and the new buffer exist at the same time.
+// batchRows returns how many rows of a checkpoint are read at a time: as many as take about a sixteenth of
+// checkpointBytes, at least 1 and at most 4096. More memory is needed while string builders grow: the old and the new
+// buffer, of twice the size, exist at the same time.
 func batchRows(f *file.Reader) int64 {
 	var bytes int64
 	rows := max(f.NumRows(), 1)

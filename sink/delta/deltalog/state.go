@@ -145,8 +145,9 @@ func (s *State) CheckpointDue() bool {
 	return since >= 100 || since >= 10 && s.JSONBytes >= s.Checkpoint.Size/4
 }
 
-// Know returns the state with a newer checkpoint, written by any program. It estimates the JSON bytes after that
-// checkpoint; they only decide when the next one is due.
+// Know returns s with c as the newest checkpoint. c may be of any program. It returns s unchanged if c is no newer than
+// the known checkpoint, or is newer than s itself. It estimates the JSON bytes after c, which only decide when the next
+// checkpoint is due.
 func (s *State) Know(c Checkpoint) *State {
 	if c.Parts == 0 || c.Version <= s.Checkpoint.Version || c.Version > s.Version {
 		return s

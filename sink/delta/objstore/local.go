@@ -21,8 +21,8 @@ import (
 	"sluice/classify"
 )
 
-// tmpDir holds temporary names. One directory for all makes the sweep cheap, even with many objects, and readers of
-// tables ignore it. It must be on the same file system as the objects.
+// tmpDir is the directory of temporary files. All of them are in one directory, so that the method sweep is fast even
+// with many objects. Readers of tables ignore it. It must be on the same file system as the objects.
 const tmpDir = ".tmp"
 
 // Local is a store in a local directory. Several processes of one host may share it. An object appears at once,

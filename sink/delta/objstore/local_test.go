@@ -332,8 +332,8 @@ func TestLinkFails(t *testing.T) {
 	}
 }
 
-// TestSyncs: the content of an object is synced before the object becomes visible. The directories with its name are
-// synced before the put returns.
+// TestSyncs: the content of an object is synced before the object becomes visible. Each directory that gets a new entry
+// is synced before the put returns.
 func TestSyncs(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpenLocal(t, dir)
@@ -417,8 +417,8 @@ func TestLocalKeys(t *testing.T) {
 	}
 }
 
-// TestLocalListModel compares List with a sorted list of keys. The store also has directories and files that are no
-// objects, and the prefixes are unusual.
+// TestLocalListModel: for any prefix and start key, List yields the same keys as a filtered and sorted list of all
+// keys. The store also has directories and files that are no objects.
 func TestLocalListModel(t *testing.T) {
 	part := rapid.StringOfN(rapid.SampledFrom([]rune("ab-.0_é/")), 1, 5, -1)
 	rapid.Check(t, func(r *rapid.T) {

@@ -29,7 +29,7 @@ func localError(err error) error {
 	return err
 }
 
-// missingError is [localError] for operations on an object that must exist.
+// missingError returns [ErrNotFound] if err says that the file does not exist, else the result of [localError].
 func missingError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return errNotFound

@@ -31,7 +31,7 @@ func (s *Local) List(ctx context.Context, prefix, after string) iter.Seq2[Info, 
 	}
 }
 
-// cutLast splits a prefix after its last slash.
+// cutLast splits a prefix after its last slash. found is false if it has none; dir is then empty.
 func cutLast(prefix string) (dir, rest string, found bool) {
 	i := strings.LastIndexByte(prefix, '/') + 1
 	return prefix[:i], prefix[i:], i > 0
@@ -44,7 +44,7 @@ type walk struct {
 	yield         func(Info, error) bool
 }
 
-// fail ends the walk with an error.
+// fail yields an error and returns false, so that the walk ends.
 func (w *walk) fail(err error) bool {
 	w.yield(Info{}, failed(OpList, w.prefix, localError(err)))
 	return false

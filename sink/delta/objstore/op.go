@@ -57,7 +57,7 @@ func (o Op) String() string {
 }
 
 // Outcome returns the result of an operation as one word: ok, exists, not_found, not_sent, refused, canceled or
-// failed. After failed the effect of a put is unknown.
+// failed. A put that failed may have had an effect or not.
 func Outcome(err error) string {
 	switch {
 	case err == nil:

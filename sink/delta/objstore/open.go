@@ -62,7 +62,8 @@ func openURL(ctx context.Context, storeURL string, c S3Config) (Store, error) {
 	return nil, badURL("%s is not supported: use s3:// or file://", scheme)
 }
 
-// directory returns the path of a file URL, which is absolute and percent-encoded.
+// directory returns the path that a file URL names. rest is what follows file:// in the URL. The path must be absolute,
+// and is percent-encoded in the URL.
 func directory(rest string) (string, error) {
 	dir, err := url.PathUnescape(strings.TrimPrefix(rest, "localhost"))
 	switch {

@@ -40,7 +40,8 @@ func answering(t *testing.T, status int, code string) *objstore.S3 {
 	})
 }
 
-// TestS3Codes compares the class of each error of S3 in the table with the class that a read and a put of a commit get.
+// TestS3Codes: each error of S3 that classes.txt lists has the class from that file, after a read and after a put of a
+// commit.
 func TestS3Codes(t *testing.T) {
 	known := map[string]error{}
 	for _, row := range classtest.Rows("s3") {
@@ -79,12 +80,14 @@ func TestS3Codes(t *testing.T) {
 	checkRows(t, known)
 }
 
-// answer stands for ErrNotFound and ErrExists, which are no failures. The table gives them the class "answer".
+// answer replaces ErrNotFound and ErrExists, which are results and no failures. classes.txt gives them the class
+// "answer".
 type answer struct{}
 
 func (answer) Error() string { return "an answer" }
 
-// checkRows is [classtest.Check] for a table in which errors may have the class "answer".
+// checkRows compares the classes of errors with classes.txt, as [classtest.Check] does. It also accepts the class
+// "answer", which only errors of S3 have.
 func checkRows(t *testing.T, known map[string]error) {
 	t.Helper()
 	for _, row := range classtest.Rows("s3") {
@@ -105,8 +108,8 @@ func checkRows(t *testing.T, known map[string]error) {
 	}
 }
 
-// TestS3CodesOfTheSDK: the table has every code that the SDK knows, so a new one fails the test. Codes that the SDK
-// would retry are Transient in the table.
+// TestS3CodesOfTheSDK: classes.txt has every code that the SDK knows, so a new one fails the test. Codes that the SDK
+// would retry have the class Transient there.
 func TestS3CodesOfTheSDK(t *testing.T) {
 	rows := map[string][]string{}
 	for _, row := range classtest.Rows("s3") {
@@ -139,8 +142,8 @@ func TestS3CodesOfTheSDK(t *testing.T) {
 	}
 }
 
-// TestNamesDoNotSteer: no name of a bucket, prefix or key changes the class of an error, although stores quote the names in
-// their responses.
+// TestNamesDoNotSteer: no name of a bucket, prefix or key changes the class of an error, although stores quote the
+// names in their responses.
 func TestNamesDoNotSteer(t *testing.T) {
 	for _, lie := range []string{
 		"connection timeout 503", "AccessDenied", "SlowDown", "context canceled", "NoSuchBucket",
@@ -173,9 +176,9 @@ func TestNamesDoNotSteer(t *testing.T) {
 	}
 }
 
-// TestOneTryIsOneRequest: only the guard repeats requests. Neither the SDK nor the transport does, whether a store is
-// overrun, resets a connection, or closes an idle one. There is one exception, in net/http: a read (never a put) on an idle
-// connection that the store has closed is repeated on another one, as HTTP allows (RFC 9110, section 9.2.2).
+// TestOneTryIsOneRequest: if the store responds with 503 or 429, resets a connection or closes it, neither the SDK nor
+// the transport repeats the request; only the guard may. There is one exception, in net/http: if the store closes an
+// idle connection, a read (never a put) on it is repeated on another one, as HTTP allows (RFC 9110, section 9.2.2).
 func TestOneTryIsOneRequest(t *testing.T) {
 	for name, do := range operations {
 		for failure, fail := range map[string]func(http.ResponseWriter){

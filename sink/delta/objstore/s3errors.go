@@ -102,8 +102,9 @@ func derived(api smithy.APIError, status int) bool {
 // from a proxy or ingress while the service restarts.
 var s3Missing = map[string]bool{"NoSuchKey": true, "NotFound": true}
 
-// s3Response returns the error of a response with this status and code: err, which the SDK returned for it, with the
-// class and the sentinel that [Store] promises.
+// s3Response returns the error that [Store] promises for a response with this status and code. err is the error of the
+// SDK for it. The result wraps err, with a class and the sentinel; for [ErrNotFound] and [ErrExists] it is the sentinel
+// alone.
 func s3Response(kind OpKind, status int, code string, err error) error {
 	put := kind == OpPut || kind == OpPutIfAbsent
 	class, special := s3Codes[code]

@@ -17,8 +17,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// s3Error is a failed request to S3. Its one-line text replaces that of the SDK. The chain of errors below it is the
-// SDK's, with a class.
+// s3Error is the error of a failed request to S3. Its text is one line, which replaces the text of the SDK. It wraps
+// the error of the SDK with its class.
 type s3Error struct {
 	what, hint string
 	same       string // equal for failures that differ only in an id, a port or a time: see explained.cause
@@ -61,8 +61,8 @@ type failure struct {
 	err      error  // the error as the SDK returned it
 }
 
-// describe returns the error of a failed request. err is the error of the SDK, classified the same error with its
-// class. status and code are those of the response; status is 0 without a readable one.
+// describe returns the error of a failed request. err is the error of the SDK, and classified is err with its class.
+// status and code are those of the response; status is 0 if there is no response that can be read.
 func (s *S3) describe(r *request, kind OpKind, key string, status int, code string, err, classified error) error {
 	f := failure{place: &s.place, kind: kind, status: status, code: oneLine(r.hide(code), maxCode), err: err}
 	if r.sent != nil {
@@ -101,7 +101,8 @@ func (s *S3) describe(r *request, kind OpKind, key string, status int, code stri
 	}
 }
 
-// regionName matches the name of a region, such as eu-west-1. Hints repeat no other text in its place.
+// regionName matches the name of a region, such as eu-west-1. A hint repeats the region that a response names only if
+// it matches, because a response can contain any text.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // at returns where the bucket is, for error texts.
@@ -115,7 +116,8 @@ func (p *place) at(r *request) string {
 	return "in " + oneLine(p.region, maxCode)
 }
 
-// timedOut returns why a request got no response.
+// timedOut returns the text that says why a request got no response: that of err, or that of an ended ctx or a timeout
+// if this was the cause.
 func (r *request) timedOut(err, classified error) string {
 	text := reason(err)
 	switch ended := r.parent.Err(); {
@@ -197,7 +199,8 @@ func origin(text string) string {
 // failuresError is several requests that failed for different reasons.
 type failuresError struct{ all []error }
 
-// distinct returns the failures of several requests as one error that names each cause once.
+// distinct returns the failures of several requests as one error. It keeps one failure for each cause; if only one is
+// left, it returns that failure itself.
 func distinct(failures []error) error {
 	var all []error
 	known := map[string]bool{}

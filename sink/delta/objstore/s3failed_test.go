@@ -73,8 +73,8 @@ x-id=PutObject</CanonicalRequest><RequestId>0R5NWQ8PZB2K4S3H</RequestId><HostId>
 <Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message><RequestId>6C</RequestId><HostId>h</HostId></Error>`
 )
 
-// fake is a server that gives every request the same response, with the configuration of a bucket there. what and hint
-// are the expected text and hint.
+// fake is a server that gives every request the same response, and the configuration of a store at this server. what
+// and hint are the expected text and hint of the error.
 type fake struct {
 	operation string // "put" if empty
 	status    int
@@ -638,7 +638,8 @@ func TestSelfTest_OneFailure(t *testing.T) {
 	}
 }
 
-// TestSelfTest_SeveralFailures: if the puts fail for different reasons, the error names each once, in one line, with a hint.
+// TestSelfTest_SeveralFailures: if the puts fail for different reasons, the error names each once, in one line, with a
+// hint.
 func TestSelfTest_SeveralFailures(t *testing.T) {
 	var requests atomic.Int32
 	err := objstore.SelfTest(t.Context(), s3Serving(t, func(w http.ResponseWriter, r *http.Request) {

@@ -14,7 +14,7 @@ import (
 	"sluice/secure"
 )
 
-// place identifies a bucket in errors and decides their hints.
+// place has what error texts and hints say about the bucket and its configuration.
 type place struct {
 	bucket    string
 	prefix    string // prefix of all keys: empty, or with a slash at its end
@@ -39,7 +39,7 @@ func (c S3Config) source() keySource {
 	return keySource{"the access key" + chain, "the secret key" + chain, "the keys" + chain}
 }
 
-// hint returns what to do about a response of the store.
+// hint returns what to do about a response of the store, "" if that is unknown.
 func (f *failure) hint() string {
 	switch f.code {
 	case "NoSuchBucket":
@@ -70,7 +70,8 @@ func (f *failure) hint() string {
 	return ""
 }
 
-// statusHint returns what to do about a response without a code: it answers a HEAD, or it does not come from S3.
+// statusHint returns what to do about a response without an S3 error code, "" if that is unknown. Such a response
+// answers a HEAD, or does not come from S3.
 func (f *failure) statusHint() string {
 	switch {
 	case f.bucketIn != "" && f.bucketIn != f.region:
@@ -90,7 +91,8 @@ func (f *failure) statusHint() string {
 	return ""
 }
 
-// regionHint names the region of the bucket if the response does.
+// regionHint says which region to configure: the one that the response names, else the region of the bucket without a
+// name.
 func (f *failure) regionHint() string {
 	region := "the region of the bucket"
 	if f.bucketIn != "" {
@@ -116,7 +118,8 @@ func (f *failure) action() string {
 	return "s3:PutObject on " + objects
 }
 
-// transportHint returns what to do about a request that got no response.
+// transportHint returns what to do about a request that got no response, "" if it was held back by the last check of a
+// put.
 func (f *failure) transportHint() string {
 	if hint := f.tlsHint(); hint != "" {
 		return hint
@@ -151,7 +154,8 @@ func (f *failure) transportHint() string {
 	return "check storage.s3.endpoint, and the network between this host and the store"
 }
 
-// tlsHint returns what to do about a connection that one side does not trust, or does not encrypt.
+// tlsHint returns what to do if one side does not trust the other one's certificate, or if only one of them uses TLS.
+// It returns "" for errors of other kinds.
 func (f *failure) tlsHint() string {
 	_, record := errors.AsType[tls.RecordHeaderError](f.err)
 	_, authority := errors.AsType[x509.UnknownAuthorityError](f.err)
@@ -177,7 +181,7 @@ func (f *failure) tlsHint() string {
 	return ""
 }
 
-// unlessAWS returns text if a server other than AWS is configured.
+// unlessAWS returns text if a server other than AWS is configured, else "".
 func (f *failure) unlessAWS(text string) string {
 	if f.endpoint == "" {
 		return ""
@@ -185,7 +189,7 @@ func (f *failure) unlessAWS(text string) string {
 	return text
 }
 
-// unlessPath returns text if the bucket is part of the host name of a server that is not AWS.
+// unlessPath returns text if a server other than AWS is configured and its host name has the bucket in it, else "".
 func (f *failure) unlessPath(text string) string {
 	if f.pathStyle {
 		return ""

@@ -18,11 +18,11 @@ import (
 	"sluice/secure"
 )
 
-// wire is the HTTP transport. It runs the last check of a put when the request is signed and ready, and records when
-// a request got a connection: before that, no byte of it was sent.
+// wire is the HTTP transport. It runs the last check of a put when the request is signed and ready, and records when a
+// request got a connection: before that, no byte of it was sent.
 //
-// Without plaintext it refuses requests over http:// to another host, because the endpoint may come from the
-// environment, too.
+// If plaintext is false, it refuses requests over http:// to another host. It checks each request, because the endpoint
+// may also come from the environment.
 type wire struct {
 	base      http.RoundTripper
 	plaintext bool
@@ -52,7 +52,8 @@ func newWire(c S3Config, client any) (*wire, error) {
 	return w, nil
 }
 
-// buildable is the HTTP client for S3 and for the sources of credentials.
+// buildable returns the HTTP client for S3 and for the sources of credentials. given has its TLS settings; nil means
+// the defaults. TLS below 1.2 is never used.
 func buildable(given *tls.Config) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) {
 		d.Timeout, d.KeepAlive = 5*time.Second, 15*time.Second
@@ -105,7 +106,8 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 
 type requestKey struct{}
 
-// minThroughput is the lowest throughput of a put, in bytes per second. A slower put is given up.
+// minThroughput is the lowest throughput of a put, in bytes per second: it decides how much time a put gets for its
+// body. A put that needs more is given up.
 const minThroughput = 64 << 10
 
 // maxInFlight is the limit of a store's requests in flight, and of its connections. Each takes a quarter of a mebibyte

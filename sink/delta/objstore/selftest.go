@@ -72,7 +72,8 @@ func unsafe(format string, args ...any) error {
 
 func selfTestBody(racer int) []byte { return fmt.Appendf(nil, "sluice self-test, racer %d\n", racer) }
 
-// race lets several goroutines put one fresh key. It returns the number of the one whose put succeeded.
+// race lets several goroutines put one fresh key, and returns the number of the one whose put succeeded. The error is
+// [ErrUnsafe] if several puts succeeded, or if all of them found that the key exists.
 func race(ctx context.Context, s Store, key string) (winner int, err error) {
 	answers := make([]error, selfTestRacers)
 	start := make(chan struct{})

@@ -45,8 +45,8 @@ func (c changed) List(ctx context.Context, prefix, after string) iter.Seq2[objst
 	return c.list(ctx, prefix, after)
 }
 
-// TestSelfTestRefuses runs the self-test on stores that are each unsafe in one way. The keys are parts of the expected
-// errors.
+// TestSelfTestRefuses: the self-test refuses stores that are each unsafe in one way. The error must contain the text
+// that the map has as its key.
 func TestSelfTestRefuses(t *testing.T) {
 	for want, unsafe := range map[string]func(m *objstore.Mem) objstore.Store{
 		// Every put ignores the condition.

@@ -51,7 +51,8 @@ func newColumns(m deltalog.Metadata, paths [][]string) ([]column, error) {
 	return columns, nil
 }
 
-// typeOf follows names down through structs.
+// typeOf returns the type of the column at path, which leads from fields down through structs. The error names the part
+// of the path that does not exist.
 func typeOf(fields []schema.Field, path []string) (schema.Type, error) {
 	for depth, name := range path {
 		i := slices.IndexFunc(fields, func(f schema.Field) bool { return f.Name == name })
@@ -167,7 +168,8 @@ var timeLayouts = []string{
 	"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999 -0700 MST",
 }
 
-// parseTime parses a timestamp of a log. One without a zone is in UTC.
+// parseTime parses a timestamp of a log; one without a zone is in UTC. It returns false if the text has none of
+// timeLayouts.
 func parseTime(text string) (time.Time, bool) {
 	for _, layout := range timeLayouts {
 		if at, err := time.Parse(layout, text); err == nil {
@@ -177,7 +179,7 @@ func parseTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// parseNumber parses an integer of the statistics in a log.
+// parseNumber parses an integer of the statistics in a log. It returns false for any other JSON.
 func parseNumber(raw json.RawMessage) (int64, bool) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	return n, err == nil

@@ -27,7 +27,8 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// TestDamagedFile: a scan reads a damaged file or reports it, and the process survives.
+// TestDamagedFile: a scan of a data file that was cut, or that has one changed byte, returns ErrUnsound or succeeds. It
+// must not panic. A cut is always noticed.
 func TestDamagedFile(t *testing.T) {
 	l := newLake(t, t.Context(), objstore.NewMem(), tableSchema(t))
 	a := l.write(records(0, 0, 50, "x"), records(1, 0, 50, "y"))

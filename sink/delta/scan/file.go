@@ -12,8 +12,8 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// Divisors of a query's memory: a quarter is for prefetched bytes, and a sixteenth for the rows of a batch, which take
-// three times that while they grow. The rest is for pages.
+// Divisors of a query's memory. A quarter is for prefetched bytes, a sixteenth for read buffers, and a sixteenth for
+// the rows of a batch, which take three times that while they grow. The rest is for pages.
 const (
 	shareAhead  = 4
 	shareBatch  = 16
@@ -98,7 +98,8 @@ func (r *reader) tail() error {
 	return r.src.open(r.mem)
 }
 
-// wanted finds the columns, and the row groups that may hold rows of interest.
+// wanted returns the indexes of the row groups that may hold rows of interest. It stores the index of each column of
+// the query in r.leaves, or -1 if the file lacks the column.
 func (r *reader) wanted() (groups []int, err error) {
 	md, filter := r.file.Content().MetaData(), r.scan.wanted()
 	r.leaves = make([]int, len(r.scan.columns))
@@ -198,8 +199,8 @@ type rowGroup struct {
 }
 
 func (r *reader) openGroup(g int, md *metadata.RowGroupMetaData) (*rowGroup, error) {
-	// The footer may claim more rows than the file has. If the file has none of the wanted columns, only its first
-	// column shows that.
+	// The footer may claim more rows than the file has. If the file has no column of the query, no column is read that
+	// would show this. So the number of values in the first column of the file is compared.
 	if first, err := md.ColumnChunk(0); err != nil {
 		return nil, err
 	} else if first.NumValues() < md.NumRows() {

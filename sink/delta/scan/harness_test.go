@@ -21,8 +21,8 @@ import (
 	"sluice/sink/delta/scan"
 )
 
-// row is a row of the table in these tests. id is never null. In the other fields the zero value stands for null, in
-// partition and offset -1 does.
+// row is one row of the table in these tests. A null is -1 in the fields partition and offset, and the zero value in
+// the other fields. id is never null.
 type row struct {
 	id        int64
 	topic     string
@@ -174,7 +174,7 @@ func batchOf(s *schema.Schema, rows []row) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// all returns the paths of all columns of the table in these tests.
+// all returns the paths of all columns that the table has in these tests.
 func all() [][]string {
 	return [][]string{{schema.KafkaTopic}, {schema.KafkaPartition}, {schema.KafkaOffset}, {schema.KafkaTimestamp}, {"id"}, {"text"}}
 }

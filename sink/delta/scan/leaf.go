@@ -24,8 +24,8 @@ func leafIndex(columns *pq.Schema, path []string) int {
 	return -1
 }
 
-// findLeaf returns the index of a column in a file, -1 if the file lacks it: the column was added to the table later
-// and is null.
+// findLeaf returns the index of a column in a file. It returns -1 if the file lacks the column: it was added to the
+// table later, and is null in this file. It is an error if the file has a group of columns in its place.
 func findLeaf(columns *pq.Schema, c column) (int, error) {
 	if i := leafIndex(columns, c.path); i >= 0 {
 		return i, nil
@@ -67,7 +67,8 @@ func floorDiv(v, by int64) int64 {
 	return q
 }
 
-// unitOf returns the unit of a timestamp column.
+// unitOf returns the unit of a column of timestamps. It returns false if the column has another type, or a unit that is
+// not known.
 func unitOf(c *pq.Column) (timeUnit, bool) {
 	t, ok := c.LogicalType().(pq.TimestampLogicalType)
 	if !ok {
@@ -107,7 +108,8 @@ type leaf struct {
 // maxDecoded is the number of rows that are decoded of a column at a time.
 const maxDecoded = 1024
 
-// have returns the number of rows that can be taken within room bytes of text, at least 1.
+// have returns how many decoded rows can be taken so that their texts fit into room bytes, at least 1. If all decoded
+// rows were taken, it decodes more. It is an error if the column has no more rows.
 func (l *leaf) have(room int64) (int, error) {
 	if l.took == l.rows {
 		if err := l.decode(); err != nil {
@@ -254,7 +256,8 @@ func plain(d *pq.Column) bool {
 	return false
 }
 
-// timestamps reads timestamps of any unit, with and without a zone: in a Delta table all of them are in UTC.
+// timestamps makes l read timestamps of any unit, with or without a zone: in a Delta table all of them are in UTC. It
+// returns false if the column has no such type.
 func (l *leaf) timestamps(from file.ColumnChunkReader, b *array.TimestampBuilder) bool {
 	if pour(l, from, b.AppendNull, func(v parquet.Int96) bool {
 		at, ok := int96Micros(v)
@@ -271,7 +274,8 @@ func (l *leaf) timestamps(from file.ColumnChunkReader, b *array.TimestampBuilder
 	})
 }
 
-// int96Micros converts Spark's older timestamps: nanoseconds within a day, then the Julian day.
+// int96Micros converts a timestamp of Spark's older form to microseconds. The form is eight bytes with the nanoseconds
+// of the day, then the Julian day. It returns false if the day is so far away that the result may overflow.
 func int96Micros(v parquet.Int96) (int64, bool) {
 	const epoch = 2440588 // the Julian day of 1970-01-01
 	const day = int64(24 * time.Hour / time.Microsecond)

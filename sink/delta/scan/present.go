@@ -55,7 +55,8 @@ func Present(ctx context.Context, store objstore.Store, state *deltalog.State, o
 // presence has the rows that were found and those still missing.
 type presence struct{ found, left map[connector.RowsOf]bool }
 
-// ofTheirOwn finds topics by the statistics of files that have rows of no other topic.
+// ofTheirOwn adds to p.found each of the topics for which some file, by its statistics, has rows of this topic and no
+// other. It deletes these topics from topics.
 func (p *presence) ofTheirOwn(ctx context.Context, store objstore.Store, state *deltalog.State, topics map[string]bool) error {
 	filter := newFilter(Query{}, state.Metadata)
 	for f, err := range deltalog.Files(ctx, store, state) {

@@ -16,12 +16,13 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// filter is the part of a query that can be compared with statistics.
+// filter is the part of a query that can be compared with statistics: the records of interest and their earliest
+// timestamp.
 type filter struct {
 	where []Where
 	since int64 // in microseconds since 1970
 	timed bool
-	// named are the Kafka columns that the table is partitioned by.
+	// named has the names of the Kafka columns for topic and partition, true if the table is partitioned by the column.
 	named map[string]bool
 }
 
@@ -44,7 +45,7 @@ type span struct{ low, high int64 }
 
 func unbounded() span { return span{math.MinInt64, math.MaxInt64} }
 
-// sound returns the bounds if a number can lie within them. Contradictory bounds become unknown.
+// sound returns s, or unknown bounds if the lower one is greater than the upper one.
 func (s span) sound() span {
 	if s.low > s.high {
 		return unbounded()
@@ -83,7 +84,8 @@ func (b bounds) mayHoldTopic(topic string) bool {
 	return !b.topicKnown || b.topicLow <= topic && (topic <= b.topicHigh || strings.HasPrefix(topic, b.topicHigh))
 }
 
-// passes reports whether a scan passes over a file: by its statistics in the log it certainly has no row of interest.
+// passes reports whether a scan leaves out a file, because its statistics in the log show that it has no row of
+// interest.
 func (f filter) passes(a deltalog.Add) bool {
 	return !f.all() && f.excludes(f.boundsOf(a))
 }

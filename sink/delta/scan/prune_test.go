@@ -39,7 +39,7 @@ func (c *counted) Get(ctx context.Context, key string, off, n int64) (io.ReadClo
 	return c.Store.Get(ctx, key, off, n)
 }
 
-// records returns n rows of a partition, with offsets from from on and timestamps a millisecond apart.
+// records returns n rows of a partition with the offsets [from, from+n) and timestamps a millisecond apart.
 func records(partition int32, from int64, n int, text string) []row {
 	rows := make([]row, n)
 	for i := range rows {
@@ -97,8 +97,8 @@ func TestFilesArePassedOver(t *testing.T) {
 	}
 }
 
-// TestColumnsAndGroupsArePassedOver: a scan of a large file reads only the footer and the wanted columns of the wanted row
-// groups, in few requests.
+// TestColumnsAndGroupsArePassedOver: a scan of a large file reads only the footer and the wanted columns of the wanted
+// row groups, in few requests.
 func TestColumnsAndGroupsArePassedOver(t *testing.T) {
 	store := &counted{Store: objstore.NewMem()}
 	l := newLake(t, t.Context(), store, tableSchema(t))

@@ -48,7 +48,7 @@ type Query struct {
 	Parallel int
 }
 
-// AnyPartition stands for all partitions of a topic.
+// AnyPartition is the number of a [Where] that selects all partitions of a topic.
 const AnyPartition = connector.AnyPartition
 
 // Where are the offsets [From, Next) of a partition.
@@ -92,10 +92,10 @@ var (
 	ErrUnsound = errors.New("data file cannot be read")
 )
 
-// Run reads the table as of state and passes the rows of the query to each, and possibly more: it skips files and row
-// groups by their statistics but does not filter rows, so the caller must. Every row of interest comes exactly once,
-// and other rows at most once. Only one goroutine at a time calls each. An error of each ends the scan and is
-// returned unchanged.
+// Run reads the table as of state and calls each with the rows of the query. It skips files and row groups by their
+// statistics and does not filter rows, so each may also get other rows, which the caller must filter out. Every row of
+// interest comes exactly once, and other rows at most once. Only one goroutine at a time calls each. An error of each
+// ends the scan and is returned unchanged.
 //
 // Errors: a hold.Error with hold.TableUnsupported for a table or file that cannot be read (for files it wraps
 // [ErrVanished] or [ErrUnsound]), otherwise those of the log ([deltalog.ErrCorrupt]) and of the store.
@@ -108,7 +108,7 @@ func Run(ctx context.Context, store objstore.Store, state *deltalog.State, q Que
 	return s.run(ctx, state)
 }
 
-// scan is one run.
+// scan is one read of a table, by [Run] or [Present].
 type scan struct {
 	store   objstore.Store
 	query   Query
@@ -135,7 +135,7 @@ func newScan(store objstore.Store, state *deltalog.State, q Query) (*scan, error
 	return &scan{store: store, query: q, columns: columns, filter: newFilter(q, state.Metadata)}, nil
 }
 
-// wanted returns the filter, which may have become narrower since the last call.
+// wanted returns the current filter. In [Present] the filter becomes narrower as rows are found.
 func (s *scan) wanted() filter {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,13 +7,15 @@ import (
 	"sluice/sink/delta/deltalog"
 )
 
-// readFeatures are the reader features that a table may have. A scan ignores them, except that a table with a column
-// mapping mode, a file with a deletion vector, and a column of a data file with an unsuitable type are refused.
+// readFeatures are the reader features that a table may have. Their names alone are no reason to refuse it. What is
+// refused is a table with a column mapping mode, a file with a deletion vector, and a column of a data file with an
+// unsuitable type.
 var readFeatures = []string{
 	"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck",
 }
 
-// readable returns a hold.Error with hold.TableUnsupported that names what this version cannot read.
+// readable returns nil if this version can read the table. Otherwise it returns a hold.Error with hold.TableUnsupported
+// that names what it cannot read.
 func readable(s *deltalog.State) error {
 	p := s.Protocol
 	if p.MinReaderVersion > 3 {

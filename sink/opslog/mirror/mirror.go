@@ -1,5 +1,6 @@
 // Package mirror copies the entries of the operations log to another place, such as a database, for people and programs
-// that look there. Nothing depends on the copy, and nothing waits for it: a place that is down is behind, and catches up.
+// that look there. Nothing depends on the copy, and nothing waits for it. A place that was down gets the missing copies
+// later.
 package mirror
 
 import (
@@ -23,8 +24,8 @@ import (
 type Place interface {
 	// Newest returns the newest copy up to a seq, the zero Head without one.
 	Newest(ctx context.Context, upTo int64) (opslog.Head, error)
-	// Add adds copies of entries, which follow each other and the copy of after. If the newest copy is another one, it adds
-	// none and returns an error that wraps [ErrMoved]. After any other error all of them or none may be there.
+	// Add adds copies of entries, which follow each other and the copy of after. If the newest copy is another one, it
+	// adds none and returns an error that wraps [ErrMoved]. After any other error all of them or none may be there.
 	Add(ctx context.Context, after opslog.Head, entries []opslog.Entry) error
 	// Close ends the connections.
 	Close()
@@ -55,20 +56,21 @@ const (
 	// maxEntries and maxBytes bound what one Add adds. An entry has one MiB at most.
 	maxEntries = 500
 	maxBytes   = 4 << 20
-	// recheck is the longest time between two looks at the place: its copies may get lost.
+	// recheck is the longest time between two checks of the copies at the place. They may get lost.
 	recheck = time.Minute
 )
 
 // Config of a [Mirror].
 type Config struct {
 	Log Log
-	// Open opens the place. It is called again after a failure, so that new credentials count.
+	// Open opens the place. It is called again after a failure, so that new credentials take effect.
 	Open       func(ctx context.Context) (Place, error)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Mirror copies the operations log to a place, each entry once and in order. Several members may copy to the same place.
+// Mirror copies the operations log to a place, each entry once and in order. Several members may copy to the same
+// place.
 type Mirror struct {
 	Config
 	place   Place // nil while none is open
@@ -104,7 +106,7 @@ func New(c Config) (*Mirror, error) {
 	return m, nil
 }
 
-// behind returns how many verified entries have no copy, -1 while unknown.
+// behind returns the number of verified entries that have no copy, -1 while the member does not know it.
 func (m *Mirror) behind() float64 {
 	state := m.Log.State()
 	m.mu.Lock()
@@ -115,7 +117,8 @@ func (m *Mirror) behind() float64 {
 	return float64(max(state.Head().Seq-m.seq, 0))
 }
 
-// Run copies entries until ctx ends, then closes the place. After a failure it waits and begins anew at the newest copy.
+// Run copies entries until ctx ends, then closes the place. After a failure it waits and begins anew at the newest
+// copy.
 func (m *Mirror) Run(ctx context.Context) {
 	defer m.close()
 	pause := reliability.Backoff{Initial: time.Second, Max: time.Minute, Jitter: 0.25}
@@ -199,7 +202,7 @@ func (m *Mirror) copy(ctx context.Context) error {
 	}
 }
 
-// add copies the entries after newest up to head.
+// add adds copies of the entries after newest, up to head.
 func (m *Mirror) add(ctx context.Context, newest, head opslog.Head) error {
 	var batch []opslog.Entry
 	var last opslog.Head // the entry before
@@ -231,7 +234,7 @@ func (m *Mirror) add(ctx context.Context, newest, head opslog.Head) error {
 	return fmt.Errorf("the operations log has no operation %d, which this member has read", last.Seq+1)
 }
 
-// flush adds copies after those up to newest.
+// flush adds the copies of a batch, which follow the copy newest, and counts them.
 func (m *Mirror) flush(ctx context.Context, newest opslog.Head, batch []opslog.Entry) error {
 	if err := m.place.Add(ctx, newest, batch); err != nil {
 		return err

@@ -22,7 +22,8 @@ import (
 	"sluice/sink/opslog/mirror"
 )
 
-// table is a place in memory. It checks how it is called, and fails as a server does.
+// table is a place in memory. It fails the test if the mirror breaks a rule of [mirror.Place]. Its fields make calls
+// fail as calls of a server may fail.
 type table struct {
 	*testing.T
 
@@ -123,7 +124,8 @@ func (t *table) head() opslog.Head {
 	return t.copies[len(t.copies)-1].Head()
 }
 
-// followed is the log as a member follows it.
+// followed is the [mirror.Log] that a member passes to its mirror: the state comes from a follower, the entries from
+// the log.
 type followed struct {
 	*opslog.Follower
 	log *opslog.Log
@@ -144,7 +146,8 @@ type scene struct {
 	written  int
 }
 
-// run runs a mirror in a bubble. before is called before it starts.
+// run starts a mirror in a bubble and calls test. It calls before first, when the mirror does not run yet. It fails the
+// test if a place is still open after the mirror has ended.
 func run(t *testing.T, before, test func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,26 +221,27 @@ func (s *scene) metric(name string) float64 {
 	return 0
 }
 
-// change changes the table while no call uses it.
+// change calls a function that may change the table. Meanwhile the mirror cannot use the table.
 func (s *scene) change(change func(t *table)) {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	change(s.table)
 }
 
-// opened returns the number of places that were opened so far.
+// opened returns how many times the place was opened so far.
 func (s *scene) opened() (n int) {
 	s.change(func(t *table) { n = t.total })
 	return n
 }
 
-// calls returns the number of calls so far.
+// calls returns how many calls the place got so far.
 func (s *scene) calls() (n int) {
 	s.change(func(t *table) { n = t.calls })
 	return n
 }
 
-// want checks the copies: the first n entries of the log, each once, in order.
+// want fails the test unless the copies are the first n entries of the log, in order, and the metric of missing copies
+// is behind.
 func (s *scene) want(n int, behind float64) {
 	s.Helper()
 	var copied []opslog.Entry
@@ -262,7 +266,7 @@ func (s *scene) want(n int, behind float64) {
 	}
 }
 
-// says checks that the log of the member has lines with a text.
+// says fails the test unless the given number of the member's log lines contain text.
 func (s *scene) says(text string, lines int) {
 	s.Helper()
 	if got := strings.Count(s.lines.String(), text); got != lines {
@@ -301,8 +305,8 @@ func TestMirror_Many(t *testing.T) {
 	run(t, func(s *scene) { s.write(1203) }, func(s *scene) { s.want(1203, 0) })
 }
 
-// TestMirror_Outage: a place that is down delays no operation. It is logged, counted, and catches up; credentials are
-// read again.
+// TestMirror_Outage: a place that is down delays no operation. The failures are logged and counted. When the place is
+// up again, it is opened anew and gets the missing copies.
 func TestMirror_Outage(t *testing.T) {
 	run(t, func(s *scene) { s.write(2) }, func(s *scene) {
 		s.change(func(t *table) { t.down = errors.New("connection refused") })
@@ -328,7 +332,8 @@ func TestMirror_Outage(t *testing.T) {
 	})
 }
 
-// TestMirror_CannotOpen: the file of the URL may be missing for a while.
+// TestMirror_CannotOpen: while the file with the URL of the place is missing, nothing is copied, and the failure is
+// logged. Once the file exists, all entries are copied.
 func TestMirror_CannotOpen(t *testing.T) {
 	run(t, func(s *scene) { s.write(2); s.table.noURL = true }, func(s *scene) {
 		s.pass(30 * time.Second)
@@ -340,7 +345,7 @@ func TestMirror_CannotOpen(t *testing.T) {
 	})
 }
 
-// TestMirror_LostResponse: copies whose response was lost are not added again.
+// TestMirror_LostResponse: if copies were added but the response was lost, they are not added again.
 func TestMirror_LostResponse(t *testing.T) {
 	run(t, nothing, func(s *scene) {
 		s.change(func(t *table) { t.lost = 2 })
@@ -352,7 +357,7 @@ func TestMirror_LostResponse(t *testing.T) {
 	})
 }
 
-// TestMirror_Panic: a panic of the client is logged with its stack, and the copy continues.
+// TestMirror_Panic: if the client of the place panics, the panic is logged, and the copying continues.
 func TestMirror_Panic(t *testing.T) {
 	run(t, nothing, func(s *scene) {
 		s.change(func(t *table) { t.panics = true })
@@ -363,7 +368,7 @@ func TestMirror_Panic(t *testing.T) {
 	})
 }
 
-// TestMirror_OtherMember: another member copies at the same time, and each entry is copied once.
+// TestMirror_OtherMember: if another member copies at the same time, each entry is copied once.
 func TestMirror_OtherMember(t *testing.T) {
 	run(t, nothing, func(s *scene) {
 		s.write(3)
@@ -385,7 +390,7 @@ func TestMirror_OtherMember(t *testing.T) {
 	})
 }
 
-// TestMirror_Wiped: copies that were lost are made again.
+// TestMirror_Wiped: if all copies are lost, the mirror makes them again.
 func TestMirror_Wiped(t *testing.T) {
 	run(t, func(s *scene) { s.write(3) }, func(s *scene) {
 		s.change(func(t *table) { t.copies = nil })
@@ -429,7 +434,8 @@ func TestMirror_Diverged(t *testing.T) {
 	}
 }
 
-// TestMirror_CopyDeleted: if only an older copy is missing, the mirror says so and does not try in a loop.
+// TestMirror_CopyDeleted: if a copy is missing and the place still has later ones, the mirror logs that copies were
+// deleted. It adds nothing, and tries again only now and then.
 func TestMirror_CopyDeleted(t *testing.T) {
 	run(t, func(s *scene) { s.write(2) }, func(s *scene) {
 		s.change(func(t *table) { t.gone = t.copies[1].Head() })

@@ -2,7 +2,8 @@
 // lengths and counts in a reply, so that twenty wrong bytes end the process; [Conn] walks the replies as they arrive
 // and fails where one is malformed or exceeds a bound.
 //
-// The bounds are those of the scripts beside this package: a list of members has 30 001 elements and 8 MiB at most.
+// The bounds fit the replies of the scripts in package redis: the largest is a list of members, with 30 001 elements
+// and 8 MiB at most.
 package resp
 
 import (
@@ -32,7 +33,7 @@ const (
 
 // Faults of a reply.
 var (
-	// ErrMalformed means that bytes are no reply.
+	// ErrMalformed means that the received bytes are not a reply of the Redis protocol.
 	ErrMalformed = errors.New("malformed reply")
 	// ErrTooLarge means that a reply exceeds a bound.
 	ErrTooLarge = errors.New("reply too large")

@@ -79,7 +79,7 @@ func (w *walker) bytes(p []byte) error {
 	return nil
 }
 
-// next takes a byte that is not in the body of a bulk string.
+// next processes a byte that is not in the body of a bulk string.
 func (w *walker) next(b byte) error {
 	switch w.state {
 	case atKind:
@@ -117,14 +117,15 @@ func (w *walker) next(b byte) error {
 	}
 }
 
-// begin takes the first byte of a value.
+// begin processes the first byte of a value.
 func (w *walker) begin(kind byte) error {
 	s, _ := shapeOf(kind)
 	if s == none {
 		return fmt.Errorf("%w: %q where a value begins", ErrMalformed, kind)
 	}
 	if kind == '|' {
-		// go-redis counts attributes within an attribute in another way, and recurses for an attribute after another.
+		// An attribute must not begin before the value of another attribute has ended: go-redis would divide nested
+		// attributes into other values, and would recurse for each attribute that directly follows another.
 		if w.attribute > 0 {
 			return fmt.Errorf("%w: an attribute within another", ErrMalformed)
 		}
@@ -145,7 +146,7 @@ func (w *walker) takes(bytes int) error {
 	return nil
 }
 
-// digit takes a byte of a length or count.
+// digit processes a byte of a length or count.
 func (w *walker) digit(b byte) error {
 	s, name := shapeOf(w.kind)
 	most, unit := maxBulk, "bytes"

@@ -187,8 +187,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// change runs do, the effect of a Put or Delete. If the fault has an error, change returns the error, and runs do
-// before, later or never, as the fault's Effect says.
+// change runs do, the effect of a Put or Delete, and returns its result. If the fault has an error, change returns that
+// error instead. The fault's Effect then says whether do runs before that, later or never.
 func (f *Faulty) change(ctx context.Context, op objstore.Op, fault Fault, do func(context.Context) error) error {
 	if fault.Err != nil && fault.Effect != Done {
 		if fault.Effect == Late {

@@ -234,7 +234,8 @@ func ifAbsentRaces(t *testing.T, s objstore.Store) {
 	}
 }
 
-// content returns what a racer puts. Its length differs from racer to racer.
+// content returns the body that the goroutine with the number racer puts. Several goroutines put the same key, and
+// their bodies differ in length.
 func content(racer int) string { return strings.Repeat(fmt.Sprintf("racer %d ", racer), 1+racer) }
 
 func keys(t *testing.T, s objstore.Store) {
@@ -307,7 +308,8 @@ func sizes(t *testing.T, s objstore.Store) {
 	}
 }
 
-// bodies tests puts whose body is not at its start, is used twice, or fails.
+// bodies tests that a put writes its body from the start, also if the body was read before, and that the store keeps
+// its own copy. If a body fails, the put must fail without an effect.
 func bodies(t *testing.T, s objstore.Store) {
 	t.Helper()
 	r := strings.NewReader("the whole body")

@@ -81,7 +81,8 @@ func written(t *testing.T, n int, reason string) (all []opslog.Entry) {
 	return all
 }
 
-// TestStoreLab: copies have every field, begin anew nowhere, and are not changed by a second attempt.
+// TestStoreLab: a copy has every field of its entry. Copies that would repeat an entry, leave a gap or follow another
+// entry are refused with ErrMoved.
 func TestStoreLab(t *testing.T) {
 	url, _ := own(t)
 	s := open(t, url)
@@ -121,7 +122,8 @@ func TestStoreLab(t *testing.T) {
 	}
 }
 
-// TestMembersAtOnceLab: of members that copy at the same time, each copies other entries, in order.
+// TestMembersAtOnceLab: if several members copy at the same time, each entry is copied once, and each copy names the
+// hash of the copy before it.
 func TestMembersAtOnceLab(t *testing.T) {
 	url, _ := own(t)
 	all := written(t, 40, "a test")
@@ -153,7 +155,8 @@ func TestMembersAtOnceLab(t *testing.T) {
 	}
 }
 
-// TestWipedLab: a dropped table comes back with the next call.
+// TestWipedLab: if the table was dropped or emptied, the next call finds no copies and returns no error, and copies can
+// be added again.
 func TestWipedLab(t *testing.T) {
 	url, _ := own(t)
 	s := open(t, url)
@@ -169,8 +172,8 @@ func TestWipedLab(t *testing.T) {
 	}
 }
 
-// TestRightsLab: a user that may only select and insert copies, and cannot change a copy. A table of another program is left
-// as it is.
+// TestRightsLab: a database user with the rights to select and insert can add copies and cannot change them. Without
+// these rights, the error names the GRANT statement. If the table audit_log is of another program, the error says so.
 func TestRightsLab(t *testing.T) {
 	rich, schema := own(t)
 	user := "poor_" + schema
