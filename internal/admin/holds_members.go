@@ -37,7 +37,7 @@ const (
 	MemberAnswered  MemberState = "answered"   // its holds are shown
 	MemberFailed    MemberState = "failed"     // it did not respond, or not as a member
 	MemberNoAddress MemberState = "no_address" // it registered no address
-	MemberNotAsked  MemberState = "not_asked"  // the time was over, or there are too many
+	MemberNotAsked  MemberState = "not_asked"  // the time was over before it was asked
 )
 
 // MemberAnswer is the outcome of the request to a registered member.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -103,8 +104,13 @@ func TestLetterWatch_FollowReadsCommitsAlone(t *testing.T) {
 	l.badOrders(10)
 	l.run()
 	w := l.knowing()
+	var mu sync.Mutex // a table's log is read by several goroutines
 	var requests []string
-	w.tables = objstoretest.Traced(w.tables, func(line string) { requests = append(requests, line) })
+	w.tables = objstoretest.Traced(w.tables, func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests = append(requests, line)
+	})
 	w.poll(t.Context())
 	w.find = nil // a request to Kafka panics
 	follows := func(step string, n int, reads bool) {

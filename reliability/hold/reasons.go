@@ -22,7 +22,7 @@ const (
 
 // rule has the facts about one reason. All parts of the connector use them.
 type rule struct {
-	level   slog.Level          // of the log line: ERROR needs an operator, WARN ends by itself, INFO was requested by an operator
+	level   slog.Level          // of the log line: ERROR needs a person to act, WARN ends by itself, INFO was requested by an operator
 	command func(target) string // returns the arguments of the command that ends the hold; nil if no command does
 	ends    string              // what ends the hold, for operators; begins with "by itself" or "an operator"
 

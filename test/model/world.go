@@ -207,7 +207,7 @@ type written struct {
 	table    uint8
 }
 
-// is reports whether the world has at least one of the deviations in r.
+// is reports whether w has at least one of the deviations in r.
 func (w World) is(r Rule) bool { return w.Rule&r != 0 }
 
 var nothing, noRows = [claims]int8{none, none}, [claims]uint8{}

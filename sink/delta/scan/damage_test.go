@@ -27,8 +27,8 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// TestDamagedFile: a scan of a data file that was cut, or that has one changed byte, returns ErrUnsound or succeeds. It
-// must not panic. A cut is always noticed.
+// TestDamagedFile: a scan of a data file that was truncated, or that has one changed byte, returns ErrUnsound or
+// succeeds. It must not panic. A scan of a truncated file always returns ErrUnsound.
 func TestDamagedFile(t *testing.T) {
 	l := newLake(t, t.Context(), objstore.NewMem(), tableSchema(t))
 	a := l.write(records(0, 0, 50, "x"), records(1, 0, 50, "y"))

@@ -96,10 +96,10 @@ func unitOf(c *pq.Column) (timeUnit, bool) {
 type leaf struct {
 	name string
 	defs []int16
-	rows int // number of rows decoded so far in the row group
-	took int // number of decoded rows that were taken, from the first on
+	rows int // number of rows that the last call of decode has decoded
+	took int // number of them that were taken, from the first on
 
-	decode func() error         // decodes more rows, all of one page, and returns their number; 0 at the end
+	decode func() error         // decodes the next rows, all of one page, and sets rows to their number; 0 at the end
 	fits   func(room int64) int // number of decoded rows whose texts fit into room bytes, at least 1
 	take   func(n int) (bytes int64, err error)
 	end    func() error
