@@ -132,9 +132,8 @@ func (b Budget) forTables(n int) int64 {
 	return b.Limit
 }
 
-// runtime returns the memory limit for the garbage collector. It is below the limit of the budget, because the
-// collector does not count the resident pages of the binary, some 50 MiB, and frees garbage late. If the limit is
-// below 256 MiB, the difference is larger.
+// runtime returns the memory limit for the garbage collector. It is at least 32 MiB below the budget's, because the
+// collector does not count the resident pages of the binary, and frees garbage late. A budget below 256 MiB leaves more.
 func (b Budget) runtime() int64 { return b.Limit - 32<<20 - b.spared()/8 }
 
 // LimitRuntime sets the memory limit of the garbage collector, unless the variable GOMEMLIMIT is set. It logs the

@@ -32,13 +32,13 @@ func (t TooLargeError) Error() string {
 	return fmt.Sprintf("reading it takes more than the %d bytes that one file may take (%d)", t.Limit, t.Wanted)
 }
 
-// Limit returns the largest number of bytes that may be allocated at a time.
+// Limit returns the largest number of bytes that may be allocated at the same moment.
 func (a *Allocator) Limit() int64 { return a.limit }
 
 // Used returns the number of bytes that are allocated now.
 func (a *Allocator) Used() int64 { return a.used.Load() }
 
-// Peak returns the largest number of bytes that were allocated at a time.
+// Peak returns the largest number of bytes that were allocated at the same moment.
 func (a *Allocator) Peak() int64 { return a.peak.Load() }
 
 // Take counts n bytes that the caller allocated elsewhere; a negative n returns them. It panics with a [TooLargeError]
