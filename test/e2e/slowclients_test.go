@@ -93,10 +93,13 @@ func readsNothing(ctx context.Context, c net.Conn, request string) {
 	}
 }
 
-// slowly starts the slow clients. The caller must call end. Those of the API make it wait in the middle of large responses.
-// Those of the health listener do not request /metrics, whose few places they would take from the test.
+// slowly starts the slow clients. The caller must call end. Those of the API make it wait in the middle of large responses,
+// and so do some of those of the health listener that read nothing: they request /metrics, and are more than its places.
 func (s *scene) slowly(m *member, api *opsAPI) (connected *atomic.Int64, end func()) {
-	const responses = 100 // unread responses of the API: 6 MB
+	const (
+		responses = 100 // unread responses of the API: 6 MB
+		scrapes   = 10  // unread scrapes of a client, more than the buffers of its connection
+	)
 	ctx, cancel := context.WithCancel(s.ctx)
 	connected = &atomic.Int64{}
 	var running sync.WaitGroup
@@ -105,6 +108,9 @@ func (s *scene) slowly(m *member, api *opsAPI) (connected *atomic.Int64, end fun
 		c := slowClient{
 			address: strings.TrimPrefix(m.url, "http://"), request: "GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n",
 			way: []func(context.Context, net.Conn, string){sendsNothing, sendsBytes, readsNothing}[way],
+		}
+		if i%2 == 1 && way == 2 && i < slowClients/8 { // readsNothing
+			c.request = strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", scrapes)
 		}
 		if i%2 == 0 {
 			c.address = api.address
