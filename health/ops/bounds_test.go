@@ -19,10 +19,10 @@ func TestServer_LargeAnswers(t *testing.T) {
 	s := NewServer("127.0.0.1:0", report, func() error { return nil }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	routes := s.routes(prometheus.NewRegistry(), log.Default())
 	for range maxReportRequests {
-		s.reports <- struct{}{}
+		s.reports.taken <- struct{}{}
 	}
 	for range maxMetricRequests {
-		s.scraped <- struct{}{}
+		s.scraped.taken <- struct{}{}
 	}
 	want := func(path string, want int) {
 		t.Helper()
@@ -38,9 +38,9 @@ func TestServer_LargeAnswers(t *testing.T) {
 	for _, path := range []string{"/health/live", "/livez", "/health/ready", "/readyz", "/health/startup"} {
 		want(path, map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusOK}[path == "/health/startup"])
 	}
-	<-s.reports
+	<-s.reports.taken
 	want("/health", http.StatusOK)
-	<-s.scraped
+	<-s.scraped.taken
 	want("/metrics", http.StatusOK)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/health"
+	"sluice/reliability"
 	"sluice/reliability/connlimit"
 )
 
@@ -31,6 +32,7 @@ const (
 	scrapes           = 4  // requests that gather metrics at the same time, for Prometheus and for the actuator each
 	maxReportRequests = 8  // reports that are being computed, or that their clients have not read yet
 	maxMetricRequests = 12 // metrics that are being gathered, or that their clients have not read yet
+	unreadLogEvery    = time.Minute
 )
 
 // Server answers GET and HEAD of /health, /health/live, /health/ready, /health/startup and /metrics, and of the names
@@ -43,9 +45,10 @@ type Server struct {
 	server *http.Server
 	conns  *connlimit.Listener
 	closed prometheus.Counter
+	unread *reliability.Sparse // limits the log lines about responses that clients do not read
 
-	// reports and scraped limit how many reports and how many answers with metrics exist at the same time: see few.
-	reports, scraped chan struct{}
+	// reports and scraped limit how many reports and how many responses with metrics exist at the same time.
+	reports, scraped *places
 
 	mu       sync.Mutex
 	checked  time.Time // time of the first readiness check
@@ -60,11 +63,13 @@ func NewServer(listen string, report func() health.Report, live func() error, me
 	s := &Server{
 		listen: listen, report: report, live: live, logger: logger, closed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_health_connections_closed_total",
-			Help: "Connections that the health server closed to make room for newer ones.",
+			Help: "Connections that the health server closed to make room for newer ones, or for responses that other clients read.",
 		}),
-		reports: make(chan struct{}, maxReportRequests), scraped: make(chan struct{}, maxMetricRequests),
+		unread: reliability.NewSparse(1, unreadLogEvery),
 	}
 	s.conns = connlimit.New("health", connectionLimit, s.closed, logger)
+	s.reports = newPlaces(maxReportRequests, s.conns.Abort, s.endedUnread)
+	s.scraped = newPlaces(maxMetricRequests, s.conns.Abort, s.endedUnread)
 	errorLog := slog.NewLogLogger(logger.Handler(), slog.LevelWarn)
 	s.server = &http.Server{
 		Handler: s.conns.Marks(s.routes(metrics, errorLog)), ConnState: s.conns.Follow, ErrorLog: errorLog, MaxHeaderBytes: headerBytes,
@@ -76,18 +81,20 @@ func NewServer(listen string, report func() health.Report, live func() error, me
 // Closed returns the counter of connections that the server closed to make room for newer ones.
 func (s *Server) Closed() prometheus.Collector { return s.closed }
 
-// few passes a request to next while places has room, and answers 429 otherwise. A request keeps its place until the
-// client has read the answer, because the server holds the answer until then.
-func (s *Server) few(places chan struct{}, next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-			next(w, r)
-		default:
-			w.Header().Set("Retry-After", "1")
-			s.fail(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d others read such an answer: try again", cap(places)))
-		}
+// few passes a request to next if it gets a place, and answers 429 otherwise.
+func (s *Server) few(p *places, next http.HandlerFunc) http.HandlerFunc {
+	return p.limit(next, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		s.fail(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d others read such an answer: try again", cap(p.taken)))
+	})
+}
+
+// endedUnread counts a response that was ended because its client did not read it, and logs the first one in each
+// minute.
+func (s *Server) endedUnread() {
+	s.closed.Inc()
+	if left, ok := s.unread.Next(); ok {
+		s.logger.Warn("clients do not read their responses; closing their connections for others", "server", "health", "left_out", left)
 	}
 }
 

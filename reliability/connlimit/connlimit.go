@@ -206,6 +206,19 @@ func (l *Listener) Marks(next http.Handler) http.Handler {
 	})
 }
 
+// Abort closes the connection of a client address, if it is open, and drops what the client has not read: otherwise the
+// kernel would keep it for minutes, for each connection of a client that never reads.
+func (l *Listener) Abort(client string) {
+	c := l.from(client)
+	if c == nil {
+		return
+	}
+	if t, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
+		_ = t.SetLinger(0) // fails only if the connection is closed already
+	}
+	_ = c.Close()
+}
+
 // from returns the connection of a client address, nil if it was closed to make room.
 func (l *Listener) from(client string) *conn {
 	l.mu.Lock()

@@ -3,11 +3,13 @@ package connlimit
 import (
 	"bufio"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -194,5 +196,45 @@ func TestListener_HandlerHangs(t *testing.T) {
 	}
 	if code := f.dial(t, live+"\r\n").code(t); code != http.StatusOK {
 		t.Error(code)
+	}
+}
+
+// TestListener_Abort: the connection of an aborted client is reset, so that the kernel keeps nothing for it, and the
+// handler that waits for the client continues.
+func TestListener_Abort(t *testing.T) {
+	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := New("test", 2, prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total", Help: "closed"}), slog.New(slog.DiscardHandler))
+	l.On(inner)
+	defer func() { _ = l.Close() }()
+	dialed, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dialed.Close() }()
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		var failed error
+		for failed == nil { // until the client's buffers are full, and then until the end of the connection
+			_, failed = accepted.Write(make([]byte, 1<<16))
+		}
+		ended <- failed
+	}()
+	l.Abort("127.0.0.1:0") // no such client
+	if _, err := dialed.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	l.Abort(dialed.LocalAddr().String())
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the write: %v, want a closed connection", err)
+	}
+	if _, err := io.Copy(io.Discard, dialed); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the client read until %v, want a reset", err)
 	}
 }

@@ -97,10 +97,13 @@ func readsNothing(ctx context.Context, c net.Conn, request string) {
 }
 
 // slowly starts the slow clients, half of them for the ops API and half for the health listener. Clients of the API
-// request large pages, so that the API must wait in the middle of a response. No client requests /metrics, because the
-// test needs its few places. connected counts connections, and end stops the clients.
+// request large pages, so that the API must wait in the middle of a response. Some clients of the health listener request
+// /metrics and read nothing; they are more than its places. connected counts connections, and end stops the clients.
 func (s *scene) slowly(m *member, api *opsAPI) (connected *atomic.Int64, end func()) {
-	const responses = 100 // unread responses of the API: 6 MB
+	const (
+		responses = 100 // unread responses of the API: 6 MB
+		scrapes   = 10  // unread scrapes of a client, more than the buffers of its connection
+	)
 	ctx, cancel := context.WithCancel(s.ctx)
 	connected = &atomic.Int64{}
 	var running sync.WaitGroup
@@ -109,6 +112,9 @@ func (s *scene) slowly(m *member, api *opsAPI) (connected *atomic.Int64, end fun
 		c := slowClient{
 			address: strings.TrimPrefix(m.url, "http://"), request: "GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n",
 			way: []func(context.Context, net.Conn, string){sendsNothing, sendsBytes, readsNothing}[way],
+		}
+		if i%2 == 1 && way == 2 && i < slowClients/8 { // readsNothing
+			c.request = strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", scrapes)
 		}
 		if i%2 == 0 {
 			c.address = api.address
