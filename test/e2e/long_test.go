@@ -31,6 +31,8 @@ const (
 	poisonRate    = 4_000
 	flapEvery     = 5 * time.Second
 
+	replayedThroughTopic = 10_000 // dead letters in TestReplayTopic_Killed
+
 	hostileAll = true // rows of TestHostile
 )
 

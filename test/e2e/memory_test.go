@@ -126,11 +126,13 @@ func (s *scene) into(topic string, n int64) {
 }
 
 // client returns a Kafka client that produces each record to the partition that the record names, in batches of up to
-// 12 MiB.
-func (s *scene) client() *kgo.Client {
+// 12 MiB. It has more options, which may replace these.
+func (s *scene) client(more ...kgo.Opt) *kgo.Client {
 	s.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerBatchMaxBytes(12<<20), kgo.ProducerBatchCompression(kgo.Lz4Compression()))
+	client, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(s.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchMaxBytes(12 << 20), kgo.ProducerBatchCompression(kgo.Lz4Compression()),
+	}, more...)...)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -59,16 +59,26 @@ func (s *scene) awaitPassed() {
 // deadLetters returns the name of the dead-letter topic.
 func (s *scene) deadLetters() string { return s.name + "-dlq" }
 
-// inDeadLetterTopic reads the dead-letter topic with an independent client and returns the hash of each copy of a dead
-// letter, by coordinates.
+// inDeadLetterTopic reads the dead-letter topic and returns the hash of each copy of a dead letter, by coordinates.
 func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 	s.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.ConsumeTopics(s.deadLetters()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	letters := map[gen.Coordinates][]string{}
+	s.eachIn(s.deadLetters(), func(r *kgo.Record) {
+		at, hash := s.letterOf(r)
+		letters[at] = append(letters[at], hash)
+	})
+	return letters
+}
+
+// eachIn calls f for each record that is in a topic now, read with an independent client; never if there is no topic.
+func (s *scene) eachIn(topic string, f func(*kgo.Record)) {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.addrs...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer client.Close()
-	listed, err := kadm.NewClient(client).ListEndOffsets(s.ctx, s.deadLetters())
+	listed, err := kadm.NewClient(client).ListEndOffsets(s.ctx, topic)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -82,21 +92,18 @@ func (s *scene) inDeadLetterTopic() map[gen.Coordinates][]string {
 			left[o.Partition] = o.Offset
 		}
 	})
-	letters := map[gen.Coordinates][]string{}
 	for len(left) > 0 {
 		fetched := client.PollFetches(s.ctx)
 		if err := fetched.Err(); err != nil {
 			s.t.Fatal(err)
 		}
 		fetched.EachRecord(func(r *kgo.Record) {
-			at, hash := s.letterOf(r)
-			letters[at] = append(letters[at], hash)
+			f(r)
 			if r.Offset+1 >= left[r.Partition] {
 				delete(left, r.Partition)
 			}
 		})
 	}
-	return letters
 }
 
 // letterOf returns the coordinates of the record of a dead letter, and the hash of the record as [gen.Record.Raw]

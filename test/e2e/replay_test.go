@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -120,9 +121,11 @@ func (s *scene) killedAtPut(n int, match lab.Match, args []string, change ...set
 		return false
 	}, 1, lab.Hold)
 	p := s.replays(args, append(change, through(proxy))...)
-	path, err := fault.Wait(s.ctx)
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	path, err := fault.Wait(ctx)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("%s: %v: %s", p.Name, err, p.Tail())
 	}
 	if err := p.Kill(); err != nil {
 		s.t.Fatal(err)

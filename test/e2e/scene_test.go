@@ -38,6 +38,8 @@ type scene struct {
 	orders gen.Orders
 	// badLedger receives the records that cannot become rows. If it is nil, such records hold their partitions.
 	badLedger *gen.Ledger
+	// keysFile is the file of keys for replays through the topic; "" if there is none.
+	keysFile string
 
 	produced int64 // the number of the next record to produce
 	members  int
@@ -188,6 +190,9 @@ func (s *scene) config(change ...setting) (path, listen string) {
 	}
 	if p := s.orders.Policy; p != (gen.Policy{}) {
 		c.bad += strictly(p)
+	}
+	if s.keysFile != "" {
+		c.ops += fmt.Sprintf(", replay_secret_file: %q", s.keysFile)
 	}
 	for _, f := range change {
 		f(&c)

@@ -27,6 +27,8 @@ const (
 	poisonRate    = 2_000
 	flapEvery     = 2 * time.Second
 
+	replayedThroughTopic = 2000 // dead letters in TestReplayTopic_Killed
+
 	hostileAll = false // rows of TestHostile
 )
 

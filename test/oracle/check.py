@@ -1,8 +1,10 @@
 """Compares a Delta table with the ledger of what was produced, by independent readers.
 
 usage: check.py --ledger FILE --table URL [--endpoint URL] [--readers deltalake,duckdb,polars,spark]
-                [--held PARTITION:OFFSET]... [--lost PARTITION:FROM:NEXT]... [--predicates N [--most M]] [--no-order]
+                [--held PARTITION:OFFSET]... [--lost PARTITION:FROM:NEXT]... [--copies FILE] [--predicates N [--most M]]
+                [--no-order]
 
+FILE of --copies is like the ledger, with one more column "of": exactly one of the records with the same value has a row.
 Prints one JSON line for each comparison and exits 1 if one of them found something:
   sets        produced minus table and table minus produced, by topic, partition, offset and the hash of all columns
   predicates  for every column: what the engine selects against a full scan filtered outside of it, N values a column, M
@@ -63,12 +65,13 @@ def main():
     args.add_argument("--readers", default="deltalake,duckdb,polars")
     args.add_argument("--held", type=position, action="append", default=[])
     args.add_argument("--lost", type=interval, action="append", default=[])
+    args.add_argument("--copies")
     args.add_argument("--predicates", type=int, default=0)
     args.add_argument("--most", type=int, default=1000)
     args.add_argument("--no-order", action="store_true")
     a = args.parse_args()
 
-    ledger = Ledger(a.ledger, a.held, a.lost)
+    ledger = Ledger(a.ledger, a.held, a.lost, a.copies)
     good = True
 
     def report(check, reader, version, begin, found):

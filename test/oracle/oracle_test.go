@@ -7,6 +7,7 @@ package oracle_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,6 +48,7 @@ func TestOracle(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "foreign") {
 		t.Errorf("the oracle accepts rows beyond a hold: %s", out)
 	}
+	testCopies(ctx, t, ledger, good, minio.Endpoint)
 	readers := []string{"deltalake", "duckdb", "polars"}
 	for i, damage := range []string{"missing", "foreign", "duplicate", "altered", "disordered"} {
 		table := filepath.Join(t.TempDir(), damage)
@@ -57,6 +59,38 @@ func TestOracle(t *testing.T) {
 		}
 	}
 	checkWithMore(ctx, t, ledger, good, minio.Endpoint)
+}
+
+// testCopies takes records out of the ledger and calls them copies. Of all copies of the same record, the oracle must
+// accept exactly one row.
+func testCopies(ctx context.Context, t *testing.T, ledger *gen.Ledger, table, endpoint string) {
+	t.Helper()
+	text, err := os.ReadFile(ledger.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	rest := &gen.Ledger{Path: filepath.Join(t.TempDir(), "rest.csv")}
+	if err := os.WriteFile(rest.Path, []byte(lines[0]+strings.Join(lines[3:], "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	first, second := strings.TrimSpace(lines[1]), strings.TrimSpace(lines[2])
+	absent := "orders,0,1000000000," + strings.Repeat("0", 32)
+	for _, c := range []struct{ copies, finding string }{
+		{first + ",a\n" + absent + ",a\n" + second + ",b\n", ""},
+		{first + ",a\n" + second + ",a\n", `"duplicate": 1,`},
+		{first + ",a\n" + second + ",b\n" + absent + ",c\n", `"missing": 1,`},
+		{first + ",a\n" + second[:len(second)-1] + "x,b\n", `"altered": 1,`},
+	} {
+		path := filepath.Join(t.TempDir(), "copies.csv")
+		if err := os.WriteFile(path, []byte("topic,partition,offset,hash,of\n"+c.copies), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := check(ctx, lab.Python, rest, table, endpoint, "--readers", "duckdb", "--no-order", "--copies", path)
+		if (err == nil) != (c.finding == "") || !strings.Contains(string(out), c.finding) {
+			t.Errorf("copies %q: %v: %s", c.copies, err, out)
+		}
+	}
 }
 
 // produce fills a topic with every codec and with transactions, some of which it aborts.
