@@ -94,7 +94,7 @@ func (s *Server) few(p *places, next http.HandlerFunc) http.HandlerFunc {
 func (s *Server) endedUnread() {
 	s.closed.Inc()
 	if left, ok := s.unread.Next(); ok {
-		s.logger.Warn("clients do not read their responses; closing their connections for others", "server", "health", "left_out", left)
+		s.logger.Warn("clients do not read their responses; closing their connections for others", "left_out", left)
 	}
 }
 
