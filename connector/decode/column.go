@@ -51,7 +51,8 @@ const (
 	// retryDictionary is the number of chunks after which a column with too many distinct values tries a dictionary
 	// again.
 	retryDictionary = 16
-	// teachingRows is the smallest number of rows with which a chunk counts for the statistics of text columns.
+	// teachingRows is the smallest number of rows with which a chunk of a text column changes what the column expects of
+	// its next chunks: how many bytes of text to reserve, and whether a dictionary is worth a try.
 	teachingRows = 1024
 	// longText is the size above which a text is not looked up in the dictionary.
 	longText = 4 << 10
@@ -350,8 +351,9 @@ func (c *column) finish(n int) arrow.ArrayData {
 	return data
 }
 
-// learn updates the statistics for the next chunk. The capacities fall by an eighth per chunk, so that one unusually
-// large chunk does not reserve its size for ever. A chunk of fewer than teachingRows rows does not count for text.
+// learn updates what the column expects of its next chunk. The capacities fall by an eighth per chunk, so that one
+// unusually large chunk does not reserve its size for ever. A chunk of fewer than teachingRows rows never raises the
+// capacity for text.
 func (c *column) learn(n int) {
 	fade := func(size int) int { return size - size/8 }
 	c.rows = max(n, fade(c.rows))

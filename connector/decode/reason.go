@@ -9,8 +9,8 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Reason is why a record cannot become a row. The list is closed and the texts are stable: they are values of
-// metric labels and parts of dead letters.
+// Reason is why a record cannot become a row. Only a new version of Sluice adds to the list, and the texts are stable:
+// they are values of metric labels and parts of dead letters.
 type Reason uint8
 
 // The reasons. Each depends only on the record, the schema and the limits, never on a dependency.
@@ -47,8 +47,8 @@ var reasons = [...]string{
 func (r Reason) String() string { return reasons[r] }
 
 // Codes returns every code of a dead letter, each once: the reasons of this package and those of [deadletter.Reasons].
-// The list is closed; docs/reason-codes.md explains each code. [NotALetter] is not in it, since a record with that code
-// holds its partition and becomes no dead letter.
+// Only a new version adds to the list; docs/reason-codes.md explains each code. [NotALetter] is not in it, since a
+// record with that code holds its partition and becomes no dead letter.
 func Codes() []deadletter.Reason {
 	codes := deadletter.Reasons()
 	for r := NoValue; int(r) < len(reasons); r++ {

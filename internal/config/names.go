@@ -16,7 +16,7 @@ var (
 	}
 )
 
-// defaultNames maps the names of other tools to the keys of config.yaml.
+// defaultNames maps the names that other tools give to a setting to the keys of config.yaml.
 var defaultNames = map[string]string{ //nolint:gosec // names of keys, not keys
 	"bootstrap": "kafka.brokers", "bootstrap.servers": "kafka.brokers", "bootstrap_servers": "kafka.brokers",
 	"bootstrapservers": "kafka.brokers", "servers": "kafka.brokers", "group.id": "kafka.group", "group_id": "kafka.group",

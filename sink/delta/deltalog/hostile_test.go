@@ -78,8 +78,8 @@ func TestNames_NotRead(t *testing.T) {
 }
 
 // TestCheckpoint_BehindTheNewestCommit: if the version of a checkpoint is greater than that of the newest commit, the
-// log is unreadable, with any hint. Else the checkpoint would hide the commits, and the next version would follow a
-// gap.
+// log is unreadable, with any hint. If it were read, the checkpoint would hide the commits, and the next version would
+// follow a gap.
 func TestCheckpoint_BehindTheNewestCommit(t *testing.T) {
 	for name, hint := range map[string]string{
 		"no hint": "", "hint at it": `{"version":1000}`, "older hint": `{"version":4}`, "hint behind it": `{"version":2000}`,

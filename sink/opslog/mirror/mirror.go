@@ -117,8 +117,8 @@ func (m *Mirror) behind() float64 {
 	return float64(max(state.Head().Seq-m.seq, 0))
 }
 
-// Run copies entries until ctx ends, then closes the place. After a failure it waits and begins anew at the newest
-// copy.
+// Run copies entries until ctx ends, then closes the place of the copies. After a failure it waits and begins anew at
+// the newest copy.
 func (m *Mirror) Run(ctx context.Context) {
 	defer m.close()
 	pause := reliability.Backoff{Initial: time.Second, Max: time.Minute, Jitter: 0.25}
