@@ -25,6 +25,7 @@ type member struct {
 
 // report is the part of /health that the tests read.
 type report struct {
+	Member string // the name of the process
 	Status string
 	Ready  bool
 	Joined bool
