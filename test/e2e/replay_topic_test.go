@@ -357,7 +357,7 @@ func (s *scene) killedThrice(args []string, members []*member) (late *lab.Fault)
 	s.t.Helper()
 	s.killedAtProduce(4+s.random.IntN(20), args, withoutFlood)
 	// The PUTs are those of an entry of the operations log, of a commit, and of an entry with its outcome: first to withdraw
-	// the killed replay, then to open the next one.
+	// the killed replay, then to open the next one. Some commits write a checkpoint, too.
 	fault := s.killedAtPut(1+s.random.IntN(6), s.replayPut, args, withoutFlood)
 	what := "never takes effect"
 	switch s.random.IntN(3) {
