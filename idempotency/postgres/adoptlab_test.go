@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"sluice/classify/postgres/postgrestest"
 )
 
 //go:embed testdata/schema_2.sql
@@ -22,29 +24,29 @@ func schemaOf(url string) string { return url[strings.LastIndex(url, "=")+1:] }
 func poor(t *testing.T, url string) (plain, user string) {
 	t.Helper()
 	user = "poor_" + schemaOf(url)
-	ask(t, url, "CREATE ROLE "+user+" LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA "+schemaOf(url)+" TO "+user+"; GRANT ALL ON ALL TABLES IN SCHEMA "+schemaOf(url)+" TO "+user)
+	postgrestest.Ask(t, url, "CREATE ROLE "+user+" LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA "+schemaOf(url)+" TO "+user+"; GRANT ALL ON ALL TABLES IN SCHEMA "+schemaOf(url)+" TO "+user)
 	return strings.Replace(url, "postgres:sluice@", user+":x@", 1), user
 }
 
 // old runs a script that creates the tables of an earlier version, and adds rows with the offsets [0, 5).
 func old(t *testing.T, url, script string) {
 	t.Helper()
-	ask(t, url, script)
+	postgrestest.Ask(t, url, script)
 	through, fingerprint := "next_offset", "fingerprint"
 	if script == firstSchema {
 		through, fingerprint = "through", "event_id"
 	}
-	ask(t, url, "INSERT INTO processed_scopes (scope, "+through+") VALUES ('"+scope.String()+"', 5)")
+	postgrestest.Ask(t, url, "INSERT INTO processed_scopes (scope, "+through+") VALUES ('"+scope.String()+"', 5)")
 	for e := range rows(0, 5) {
-		ask(t, url, fmt.Sprintf(`INSERT INTO processed_events (%s, "offset", scope, recorded_at) VALUES ('1/%s', %d, 1, %d)`, fingerprint, e.Fingerprint, e.Offset, e.At))
+		postgrestest.Ask(t, url, fmt.Sprintf(`INSERT INTO processed_events (%s, "offset", scope, recorded_at) VALUES ('1/%s', %d, 1, %d)`, fingerprint, e.Fingerprint, e.Offset, e.At))
 	}
 }
 
 // applied returns the migrations that goose has recorded, or "none" if goose's table does not exist.
 func applied(t *testing.T, url string) (noted string) {
 	t.Helper()
-	if ask(t, url, "SELECT CASE WHEN to_regclass('processed_events_version') IS NULL THEN 'none' ELSE 'some' END", &noted); noted == "some" {
-		ask(t, url, "SELECT string_agg(version_id::text, ' ' ORDER BY id) FROM processed_events_version", &noted)
+	if postgrestest.Ask(t, url, "SELECT CASE WHEN to_regclass('processed_events_version') IS NULL THEN 'none' ELSE 'some' END", &noted); noted == "some" {
+		postgrestest.Ask(t, url, "SELECT string_agg(version_id::text, ' ' ORDER BY id) FROM processed_events_version", &noted)
 	}
 	return noted
 }
@@ -78,7 +80,7 @@ func TestMigrationsLab(t *testing.T) {
 	url := own(t)
 	whole(t, store(t, url), 0)
 	shape := func() (text string) {
-		ask(t, url, `SELECT string_agg(relname || ' ' || oid || ' ' || xmin::text, ', ' ORDER BY relname) FROM pg_class
+		postgrestest.Ask(t, url, `SELECT string_agg(relname || ' ' || oid || ' ' || xmin::text, ', ' ORDER BY relname) FROM pg_class
 			WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'`, &text)
 		return text
 	}
@@ -92,7 +94,7 @@ func TestMigrationsLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	var there int
-	ask(t, url, `SELECT count(*) FROM information_schema.columns WHERE table_schema = current_schema() AND table_name IN ('processed_events', 'processed_scopes')`, &there)
+	postgrestest.Ask(t, url, `SELECT count(*) FROM information_schema.columns WHERE table_schema = current_schema() AND table_name IN ('processed_events', 'processed_scopes')`, &there)
 	if there != len(described.Columns) {
 		t.Errorf("%d columns, described are %v", there, described.Columns)
 	}
@@ -111,7 +113,7 @@ func TestWipedLab(t *testing.T) {
 		url := own(t)
 		s := store(t, url)
 		mustRemember(t, s, scope, 0, 3, rows(0, 3))
-		ask(t, url, wipe)
+		postgrestest.Ask(t, url, wipe)
 		want := int64(3)
 		if strings.Contains(wipe, "processed_scopes") {
 			want = 0
@@ -139,7 +141,7 @@ func TestRightsLab(t *testing.T) {
 	whole(t, store(t, url), 0)
 	_, err = s.Through(t.Context(), scope)
 	refused(t, err, "may not use the tables", "GRANT SELECT")
-	ask(t, url, "GRANT SELECT, INSERT, UPDATE, DELETE ON processed_events, processed_scopes TO "+user)
+	postgrestest.Ask(t, url, "GRANT SELECT, INSERT, UPDATE, DELETE ON processed_events, processed_scopes TO "+user)
 	mustRemember(t, s, scope, 0, 3, rows(0, 3))
 	whole(t, store(t, plain), 3)
 
@@ -150,7 +152,7 @@ func TestRightsLab(t *testing.T) {
 			old(t, url, secondSchema)
 			plain, user := poor(t, url)
 			if strings.Contains(grant, "%") {
-				ask(t, url, fmt.Sprintf(grant, schemaOf(url), user))
+				postgrestest.Ask(t, url, fmt.Sprintf(grant, schemaOf(url), user))
 			}
 			whole(t, store(t, plain), 5)
 			if noted := applied(t, url); noted != "none" {
@@ -167,7 +169,7 @@ func TestRightsLab(t *testing.T) {
 	url = own(t)
 	old(t, url, firstSchema)
 	plain, user = poor(t, url)
-	ask(t, url, "GRANT CREATE ON SCHEMA "+schemaOf(url)+" TO "+user)
+	postgrestest.Ask(t, url, "GRANT CREATE ON SCHEMA "+schemaOf(url)+" TO "+user)
 	_, err = store(t, plain).Through(t.Context(), scope)
 	refused(t, err, "owns the existing ones", "SQLSTATE 42501")
 	whole(t, store(t, url), 5)

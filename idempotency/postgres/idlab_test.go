@@ -13,6 +13,7 @@ import (
 
 	"sluice/classify"
 	"sluice/classify/postgres"
+	"sluice/classify/postgres/postgrestest"
 	"sluice/idempotency"
 )
 
@@ -63,13 +64,13 @@ func TestEventIDLab(t *testing.T) {
 
 	var found bool
 	var offset int64
-	ask(t, url, `SELECT EXISTS (SELECT 1 FROM processed_events WHERE event_id = 'evt-1')`, &found)
-	ask(t, url, `SELECT "offset" FROM processed_events WHERE event_id = 'evt-1' AND processed_at <= now() LIMIT 1`, &offset)
+	postgrestest.Ask(t, url, `SELECT EXISTS (SELECT 1 FROM processed_events WHERE event_id = 'evt-1')`, &found)
+	postgrestest.Ask(t, url, `SELECT "offset" FROM processed_events WHERE event_id = 'evt-1' AND processed_at <= now() LIMIT 1`, &offset)
 	if !found || offset != 0 {
 		t.Errorf("found %v at offset %d", found, offset)
 	}
 	var n int
-	if ask(t, url, `SELECT count(*) FROM processed_events WHERE event_id = 'evt-1'`, &n); n != 2 {
+	if postgrestest.Ask(t, url, `SELECT count(*) FROM processed_events WHERE event_id = 'evt-1'`, &n); n != 2 {
 		t.Errorf("%d rows of evt-1, want those of two partitions", n)
 	}
 	if got := eventID(t, url, scope, 1); got != "Ä'\"\\ {}" {
@@ -142,7 +143,7 @@ func TestFirstSchemaLab(t *testing.T) {
 
 	// At its start, a member of the first version runs the script that creates its tables. Its first query then fails
 	// with an error of class fatal.
-	ask(t, url, firstSchema)
+	postgrestest.Ask(t, url, firstSchema)
 	_, err := s.pool.Exec(t.Context(), "SELECT through FROM processed_scopes WHERE scope = $1", scope.String())
 	if class := classify.Of(postgres.Classified(err)); class != classify.Fatal {
 		t.Errorf("the first question of a member of the first version is answered with %v (%v)", err, class)
@@ -153,7 +154,7 @@ func TestFirstSchemaLab(t *testing.T) {
 		t.Error(err)
 	}
 	var n int
-	if ask(t, url, "SELECT count(*) FROM processed_events", &n); n != 0 {
+	if postgrestest.Ask(t, url, "SELECT count(*) FROM processed_events", &n); n != 0 {
 		t.Errorf("%d rows are left of %d", n, 7)
 	}
 }
@@ -164,8 +165,8 @@ func TestSchemaRestoredLab(t *testing.T) {
 	url := own(t)
 	s := store(t, url)
 	mustRemember(t, s, scope, 0, 3, rows(0, 3))
-	ask(t, url, "DROP TABLE processed_events, processed_scopes")
-	ask(t, url, firstSchema)
+	postgrestest.Ask(t, url, "DROP TABLE processed_events, processed_scopes")
+	postgrestest.Ask(t, url, firstSchema)
 	_, err := s.Through(t.Context(), scope)
 	refused(t, err)
 	if through, err := s.Through(t.Context(), scope); err != nil || through != 0 {
@@ -183,11 +184,11 @@ func TestForeignTableLab(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := own(t)
-			ask(t, url, sql)
+			postgrestest.Ask(t, url, sql)
 			_, err := store(t, url).Through(t.Context(), scope)
 			refused(t, err, "search_path")
 			var id string
-			if ask(t, url, "SELECT event_id FROM processed_events", &id); id != "theirs" {
+			if postgrestest.Ask(t, url, "SELECT event_id FROM processed_events", &id); id != "theirs" {
 				t.Errorf("their row has the id %q", id)
 			}
 		})
@@ -196,9 +197,9 @@ func TestForeignTableLab(t *testing.T) {
 
 // TestEventIDEncodingLab: in a database whose encoding is not UTF-8, a store keeps only ids in ASCII.
 func TestEventIDEncodingLab(t *testing.T) {
-	url := server(t)
-	ask(t, url, "DROP DATABASE IF EXISTS latin")
-	ask(t, url, "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	url := postgrestest.Server(t)
+	postgrestest.Ask(t, url, "DROP DATABASE IF EXISTS latin")
+	postgrestest.Ask(t, url, "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,49 +19,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"sluice/classify"
+	"sluice/classify/postgres/postgrestest"
 	"sluice/idempotency"
 	"sluice/idempotency/storetest"
 	"sluice/reliability"
 	"sluice/test/lab"
 )
 
-var schemas atomic.Int64
-
-// server returns the URL of the database that the lab started. The test fails if there is none.
-func server(t *testing.T) string {
-	t.Helper()
-	url := os.Getenv("SLUICE_TEST_POSTGRES")
-	if url == "" {
-		t.Fatal("SLUICE_TEST_POSTGRES is not set: go run ./test/lab/with postgres go test -tags lab ./idempotency/postgres")
-	}
-	return url
-}
-
-// ask runs a statement on a new connection, and scans the row of the result into the variables of into, if there are
-// any.
-func ask(t *testing.T, url, sql string, into ...any) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	if len(into) > 0 {
-		err = conn.QueryRow(t.Context(), sql).Scan(into...)
-	} else {
-		_, err = conn.Exec(t.Context(), sql)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
 // own creates a schema for one test and returns its URL.
 func own(t *testing.T) string {
 	t.Helper()
-	url, name := server(t), fmt.Sprintf("test_%d_%d", os.Getpid(), schemas.Add(1))
-	ask(t, url, "CREATE SCHEMA "+name)
-	return url + "&search_path=" + name
+	url, _ := postgrestest.Schema(t)
+	return url
 }
 
 func guard() *reliability.Guard {
@@ -113,9 +81,9 @@ func TestTablesLab(t *testing.T) {
 	}
 	var n int64
 	var indexes, columns string
-	ask(t, url, "SELECT count(*) FROM processed_events", &n)
-	ask(t, url, "SELECT string_agg(indexdef, E'\n') FROM pg_indexes WHERE tablename = 'processed_events' AND schemaname = current_schema()", &indexes)
-	ask(t, url, `SELECT string_agg(column_name || ' ' || data_type || ' ' || coalesce(column_default, '-'), ', ' ORDER BY ordinal_position)
+	postgrestest.Ask(t, url, "SELECT count(*) FROM processed_events", &n)
+	postgrestest.Ask(t, url, "SELECT string_agg(indexdef, E'\n') FROM pg_indexes WHERE tablename = 'processed_events' AND schemaname = current_schema()", &indexes)
+	postgrestest.Ask(t, url, `SELECT string_agg(column_name || ' ' || data_type || ' ' || coalesce(column_default, '-'), ', ' ORDER BY ordinal_position)
 		FROM information_schema.columns WHERE table_name = 'processed_events' AND table_schema = current_schema()`, &columns)
 	if n != 50 { // ten rows in each of five scopes; the sixth was reset
 		t.Errorf("%d rows", n)
@@ -312,7 +280,7 @@ func TestFaultsLab(t *testing.T) {
 	whole(t, s, 7)
 
 	// Wiped: Through is 0, so the caller fills the store again, and the store creates the tables again.
-	ask(t, pg.URL, "DROP TABLE processed_events, processed_scopes")
+	postgrestest.Ask(t, pg.URL, "DROP TABLE processed_events, processed_scopes")
 	if through, err := s.Through(t.Context(), scope); err != nil || through != 0 {
 		t.Errorf("through is %d, %v after the tables were dropped", through, err)
 	}

@@ -4,16 +4,15 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -21,56 +20,18 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"sluice/classify/postgres/postgrestest"
 	"sluice/health/membership"
 	"sluice/health/membership/membershiptest"
 	"sluice/test/lab"
 )
-
-var schemas atomic.Int64
-
-// server returns the URL of the database that the lab started. The test fails if there is none.
-func server(t *testing.T) string {
-	t.Helper()
-	url := os.Getenv("SLUICE_TEST_POSTGRES")
-	if url == "" {
-		t.Fatal("SLUICE_TEST_POSTGRES is not set: go run ./test/lab/with postgres go test -tags lab ./health/membership/postgres")
-	}
-	return url
-}
-
-// ask runs a statement on a new connection, and scans the row of the result into the variables of into, if there are
-// any.
-func ask(t *testing.T, url, sql string, into ...any) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	if len(into) > 0 {
-		err = conn.QueryRow(t.Context(), sql).Scan(into...)
-	} else {
-		_, err = conn.Exec(t.Context(), sql)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-// own creates a schema for one test and returns its URL and name.
-func own(t *testing.T) (url, schema string) {
-	t.Helper()
-	url, schema = server(t), fmt.Sprintf("members_%d_%d", os.Getpid(), schemas.Add(1))
-	ask(t, url, "CREATE SCHEMA "+schema)
-	return url + "&search_path=" + schema, schema
-}
 
 // poor creates a user who has the right USAGE on the schema and no other rights. It returns a URL with that user, and
 // the user's name.
 func poor(t *testing.T, rich, schema string) (string, string) {
 	t.Helper()
 	user := "poor_" + schema
-	ask(t, rich, "CREATE ROLE "+user+" LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA "+schema+" TO "+user)
+	postgrestest.Ask(t, rich, "CREATE ROLE "+user+" LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA "+schema+" TO "+user)
 	u, err := url.Parse(rich)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +53,7 @@ func store(t *testing.T, url string, of membership.Scope) *Store {
 // works fails the test unless a member can register, be listed, and leave.
 func works(t *testing.T, s *Store) {
 	t.Helper()
-	id := fmt.Sprintf("worker-%d", schemas.Add(1))
+	id := "worker-" + rand.Text() // an id of its own: works runs several times with one store
 	if fresh, err := s.Beat(t.Context(), membership.Beat{ID: id, Status: membership.Running, Idle: -1, Lag: 7, TTL: time.Minute}); err != nil || !fresh {
 		t.Errorf("the first beat: fresh %v, %v", fresh, err)
 	}
@@ -124,7 +85,7 @@ func refused(t *testing.T, s *Store, texts ...string) {
 
 func TestStoreLab(t *testing.T) {
 	t.Parallel()
-	url, _ := own(t)
+	url, _ := postgrestest.Schema(t)
 	membershiptest.Run(t, func(t *testing.T, _ string) membershiptest.Server {
 		t.Helper()
 		return membershiptest.Server{
@@ -150,20 +111,20 @@ func TestStoreLab(t *testing.T) {
 // TestCleanupFunctionLab: an operator can call the cleanup function from any schema, as the docs say. Members can read
 // rows that were inserted by hand.
 func TestCleanupFunctionLab(t *testing.T) {
-	url, schema := own(t)
+	url, schema := postgrestest.Schema(t)
 	s := store(t, url, scope)
 	works(t, s)
 	var columns, key string
-	ask(t, url, `SELECT string_agg(column_name || ' ' || data_type, ', ' ORDER BY ordinal_position) FILTER (WHERE ordinal_position <= 5)
+	postgrestest.Ask(t, url, `SELECT string_agg(column_name || ' ' || data_type, ', ' ORDER BY ordinal_position) FILTER (WHERE ordinal_position <= 5)
 		FROM information_schema.columns WHERE table_name = 'consumer_registrations' AND table_schema = current_schema()`, &columns)
-	ask(t, url, "SELECT indexdef FROM pg_indexes WHERE tablename = 'consumer_registrations' AND schemaname = current_schema()", &key)
+	postgrestest.Ask(t, url, "SELECT indexdef FROM pg_indexes WHERE tablename = 'consumer_registrations' AND schemaname = current_schema()", &key)
 	if want := "stream_name text, group_id text, consumer_id text, last_heartbeat timestamp with time zone, session_timeout_ms bigint"; columns != want {
 		t.Errorf("columns %s", columns)
 	}
 	if !strings.Contains(key, "UNIQUE") || !strings.Contains(key, "(stream_name, group_id, consumer_id)") {
 		t.Errorf("key %s", key)
 	}
-	ask(t, url, `INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES
+	postgrestest.Ask(t, url, `INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES
 		('orders', 'sluice', 'worker-1', now() - interval '29 seconds', 30000),
 		('orders', 'sluice', 'worker-2', now() - interval '31 seconds', 30000),
 		('orders', 'email-notif', 'worker-3', now() - interval '1 day', 30000),
@@ -174,12 +135,12 @@ func TestCleanupFunctionLab(t *testing.T) {
 		t.Errorf("%+v, %v", members, err)
 	}
 	var deleted int
-	ask(t, server(t), "SELECT "+schema+".cleanup_stale_consumers()", &deleted)
+	postgrestest.Ask(t, postgrestest.Server(t), "SELECT "+schema+".cleanup_stale_consumers()", &deleted)
 	if deleted != 2 {
 		t.Errorf("%d were deleted", deleted)
 	}
 	var rest string
-	ask(t, url, "SELECT string_agg(consumer_id, ' ' ORDER BY consumer_id) FROM consumer_registrations", &rest)
+	postgrestest.Ask(t, url, "SELECT string_agg(consumer_id, ' ' ORDER BY consumer_id) FROM consumer_registrations", &rest)
 	if rest != "worker-1 worker-4" {
 		t.Errorf("left are %s", rest)
 	}
@@ -190,10 +151,10 @@ func TestCleanupFunctionLab(t *testing.T) {
 
 // TestMigrationsLab: the first start creates the tables; a second start changes nothing.
 func TestMigrationsLab(t *testing.T) {
-	url, _ := own(t)
+	url, _ := postgrestest.Schema(t)
 	works(t, store(t, url, scope))
 	shape := func() (text string) {
-		ask(t, url, `SELECT string_agg(relname || ' ' || oid || ' ' || xmin::text, ', ' ORDER BY relname) FROM pg_class
+		postgrestest.Ask(t, url, `SELECT string_agg(relname || ' ' || oid || ' ' || xmin::text, ', ' ORDER BY relname) FROM pg_class
 			WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'`, &text)
 		return text
 	}
@@ -203,7 +164,7 @@ func TestMigrationsLab(t *testing.T) {
 		t.Errorf("%s became %s", before, after)
 	}
 	var applied string
-	ask(t, url, "SELECT string_agg(version_id::text, ' ' ORDER BY id) FROM consumer_registrations_version", &applied)
+	postgrestest.Ask(t, url, "SELECT string_agg(version_id::text, ' ' ORDER BY id) FROM consumer_registrations_version", &applied)
 	if applied != "0 1 2 3" {
 		t.Errorf("applied are %s", applied)
 	}
@@ -221,7 +182,7 @@ func TestMigrationsLab(t *testing.T) {
 // recorded once.
 func TestMigrationsAtOnceLab(t *testing.T) {
 	t.Parallel()
-	url, _ := own(t)
+	url, _ := postgrestest.Schema(t)
 	var members sync.WaitGroup
 	for range 8 {
 		s := store(t, url, scope)
@@ -229,7 +190,7 @@ func TestMigrationsAtOnceLab(t *testing.T) {
 	}
 	members.Wait()
 	var applied int
-	ask(t, url, "SELECT count(*) FROM consumer_registrations_version", &applied)
+	postgrestest.Ask(t, url, "SELECT count(*) FROM consumer_registrations_version", &applied)
 	if applied != 4 {
 		t.Errorf("%d versions are noted", applied)
 	}
@@ -239,7 +200,7 @@ func TestMigrationsAtOnceLab(t *testing.T) {
 // waits for them times out.
 func TestMigrationsOutliveTheirCallLab(t *testing.T) {
 	t.Parallel()
-	far, _ := own(t)
+	far, _ := postgrestest.Schema(t)
 	u, err := url.Parse(far)
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +229,7 @@ func TestMigrationsOutliveTheirCallLab(t *testing.T) {
 
 // TestMigrationFromFirstLab: tables of the first version are migrated to the present version and keep their rows.
 func TestMigrationFromFirstLab(t *testing.T) {
-	url, _ := own(t)
+	url, _ := postgrestest.Schema(t)
 	before, err := tables()
 	if err != nil {
 		t.Fatal(err)
@@ -287,24 +248,24 @@ func TestMigrationFromFirstLab(t *testing.T) {
 	if err := before.Prepare(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	ask(t, url, "INSERT INTO consumer_registrations VALUES ('orders', 'sluice', 'old', now(), 30000)")
+	postgrestest.Ask(t, url, "INSERT INTO consumer_registrations VALUES ('orders', 'sluice', 'old', now(), 30000)")
 	s := store(t, url, scope)
 	works(t, s)
 	if active, err := membershiptest.IsActive(t.Context(), s, "old"); err != nil || !active {
 		t.Errorf("active %v, %v", active, err)
 	}
 	// A member that still runs the first version continues with its statements.
-	ask(t, url, "INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES ('orders', 'sluice', 'older', now(), 30000)")
+	postgrestest.Ask(t, url, "INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES ('orders', 'sluice', 'older', now(), 30000)")
 
 	// Tables of a later version stay as they are, if they have the columns of this version.
-	ask(t, url, "ALTER TABLE consumer_registrations ADD COLUMN more TEXT; INSERT INTO consumer_registrations_version (version_id, is_applied) VALUES (4, true)")
+	postgrestest.Ask(t, url, "ALTER TABLE consumer_registrations ADD COLUMN more TEXT; INSERT INTO consumer_registrations_version (version_id, is_applied) VALUES (4, true)")
 	works(t, store(t, url, scope))
 }
 
 // TestMigrationFromSecondLab: members of the version without addresses, and their tables, continue: each version reads
 // the registrations of the other.
 func TestMigrationFromSecondLab(t *testing.T) {
-	url, _ := own(t)
+	url, _ := postgrestest.Schema(t)
 	before, err := tables()
 	if err != nil {
 		t.Fatal(err)
@@ -327,12 +288,12 @@ func TestMigrationFromSecondLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	const insert = "INSERT INTO consumer_registrations (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms) VALUES ('orders', 'sluice', '%s', now(), 30000)"
-	ask(t, url, fmt.Sprintf(insert, "old"))
+	postgrestest.Ask(t, url, fmt.Sprintf(insert, "old"))
 	s := store(t, url, scope)
 	if _, err := s.Beat(t.Context(), membership.Beat{ID: "new", Status: membership.Running, Idle: -1, Lag: -1, TTL: time.Minute, Address: "http://10.1.2.3:8080"}); err != nil {
 		t.Fatal(err)
 	}
-	ask(t, url, fmt.Sprintf(insert, "older"))
+	postgrestest.Ask(t, url, fmt.Sprintf(insert, "older"))
 	members, err := s.Members(t.Context())
 	if err != nil || len(members) != 3 || members[0].Address != "http://10.1.2.3:8080" || members[1].Address != "" || members[2].Address != "" || !members[1].Active() {
 		t.Errorf("%+v, %v", members, err)
@@ -341,7 +302,7 @@ func TestMigrationFromSecondLab(t *testing.T) {
 		t.Errorf("the earlier version: %v", err)
 	}
 	// Another program wrote an address that is too long: the member is listed without it.
-	ask(t, url, "UPDATE consumer_registrations SET address = repeat('x', 1000000) WHERE consumer_id = 'old'")
+	postgrestest.Ask(t, url, "UPDATE consumer_registrations SET address = repeat('x', 1000000) WHERE consumer_id = 'old'")
 	members, err = s.Members(t.Context())
 	if !errors.Is(err, membership.ErrForeign) || len(members) != 3 || members[1].ID != "old" || members[1].Address != "" {
 		t.Errorf("%+v, %v", members, err)
@@ -363,11 +324,11 @@ func TestWipedLab(t *testing.T) {
 		"TRUNCATE consumer_registrations, consumer_last_seen, consumer_registrations_version",
 		"DELETE FROM consumer_registrations_version WHERE version_id > 1",
 	} {
-		url, _ := own(t)
+		url, _ := postgrestest.Schema(t)
 		s := store(t, url, scope)
 		works(t, s)
-		ask(t, url, "INSERT INTO consumer_last_seen VALUES ('orders', 'sluice', 'missing', now() - interval '1 minute', 30000, 'RUNNING', now(), NULL, NULL)")
-		ask(t, url, wipe)
+		postgrestest.Ask(t, url, "INSERT INTO consumer_last_seen VALUES ('orders', 'sluice', 'missing', now() - interval '1 minute', 30000, 'RUNNING', now(), NULL, NULL)")
+		postgrestest.Ask(t, url, wipe)
 		works(t, s)
 		works(t, store(t, url, scope))
 		members, err := s.Members(t.Context())
@@ -381,7 +342,7 @@ func TestWipedLab(t *testing.T) {
 // have been run.
 func TestRightsLab(t *testing.T) {
 	t.Parallel()
-	rich, schema := own(t)
+	rich, schema := postgrestest.Schema(t)
 	plain, user := poor(t, rich, schema)
 	s := store(t, plain, scope)
 	grant := `GRANT SELECT, INSERT, UPDATE, DELETE ON consumer_registrations, consumer_last_seen TO "` + user + `"`
@@ -389,20 +350,20 @@ func TestRightsLab(t *testing.T) {
 
 	works(t, store(t, rich, scope)) // the owner of the tables creates them
 	refused(t, s, "may not use the tables", grant)
-	ask(t, rich, grant)
+	postgrestest.Ask(t, rich, grant)
 	works(t, s)
 	works(t, store(t, plain, scope))
 
 	// If tables of an earlier version belong to another user, the error says so.
-	ask(t, rich, "GRANT CREATE ON SCHEMA "+schema+" TO "+user+"; GRANT SELECT, INSERT, DELETE ON consumer_registrations_version TO "+user+
+	postgrestest.Ask(t, rich, "GRANT CREATE ON SCHEMA "+schema+" TO "+user+"; GRANT SELECT, INSERT, DELETE ON consumer_registrations_version TO "+user+
 		"; DELETE FROM consumer_registrations_version WHERE version_id >= 2")
 	refused(t, store(t, plain, scope), "may not create the tables in schema "+schema, "owns the existing ones", "SQLSTATE 42501")
 
-	second, schema := own(t)
+	second, schema := postgrestest.Schema(t)
 	plain, user = poor(t, second, schema)
 	s = store(t, plain, scope)
 	refused(t, s, "may not create the tables")
-	ask(t, second, "GRANT CREATE ON SCHEMA "+schema+" TO "+user)
+	postgrestest.Ask(t, second, "GRANT CREATE ON SCHEMA "+schema+" TO "+user)
 	works(t, s)
 
 	refused(t, store(t, strings.Replace(rich, "search_path="+schema, "search_path=nowhere", 1)+"&search_path=nowhere", scope), "no schema", "search_path")
@@ -416,11 +377,11 @@ func TestForeignTableLab(t *testing.T) {
 		registrations: "CREATE TABLE consumer_registrations (stream_name TEXT, group_id TEXT, consumer_id TEXT, last_heartbeat TIMESTAMP, session_timeout_ms INTEGER)",
 		lastSeen:      "CREATE VIEW consumer_last_seen AS SELECT 1 AS id",
 	} {
-		url, schema := own(t)
-		ask(t, url, create)
+		url, schema := postgrestest.Schema(t)
+		postgrestest.Ask(t, url, create)
 		refused(t, store(t, url, scope), "table "+table+" of schema "+schema+" belongs to another program", "search_path")
 		var n int
-		ask(t, url, "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace", &n)
+		postgrestest.Ask(t, url, "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace", &n)
 		if n != 1 {
 			t.Errorf("%d things in the schema of another program", n)
 		}
@@ -473,7 +434,7 @@ func TestFaultsLab(t *testing.T) {
 	refused(t, s, errSlow.Error())
 	err = lab.Until(t.Context(), func() (bool, error) {
 		var waiting int
-		ask(t, pg.URL, "SELECT count(*) FROM pg_locks WHERE NOT granted", &waiting)
+		postgrestest.Ask(t, pg.URL, "SELECT count(*) FROM pg_locks WHERE NOT granted", &waiting)
 		return waiting == 0, nil
 	})
 	if err != nil {
@@ -489,7 +450,7 @@ func TestFaultsLab(t *testing.T) {
 // Of more than MaxMembers it lists those with the newest heartbeats.
 func TestBoundsLab(t *testing.T) {
 	t.Parallel()
-	url, _ := own(t)
+	url, _ := postgrestest.Schema(t)
 	s := store(t, url, scope)
 	beat := func() {
 		t.Helper()
@@ -500,7 +461,7 @@ func TestBoundsLab(t *testing.T) {
 	beat()
 	insert := func(table, id, status, rows string) {
 		t.Helper()
-		ask(t, url, "INSERT INTO "+table+" (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms, status, status_since) "+
+		postgrestest.Ask(t, url, "INSERT INTO "+table+" (stream_name, group_id, consumer_id, last_heartbeat, session_timeout_ms, status, status_since) "+
 			"SELECT '"+scope.Pipeline+"', '"+scope.Group+"', "+id+", NOW() - n * INTERVAL '1 second', 3600000, "+status+", NOW() FROM generate_series(1, "+rows+") n")
 	}
 	insert(registrations, "'large-status-' || n", "repeat('x', 100 * 1024 * 1024)", "1")

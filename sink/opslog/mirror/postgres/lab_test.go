@@ -3,57 +3,21 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"sluice/classify/postgres/postgrestest"
 	"sluice/reliability"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/opslog"
 	"sluice/sink/opslog/mirror"
 )
-
-var schemas atomic.Int64
-
-// own creates a schema for one test and returns its URL and name.
-func own(t *testing.T) (url, schema string) {
-	t.Helper()
-	url = os.Getenv("SLUICE_TEST_POSTGRES")
-	if url == "" {
-		t.Fatal("SLUICE_TEST_POSTGRES is not set: go run ./test/lab/with postgres go test -tags lab ./sink/opslog/mirror/postgres")
-	}
-	schema = fmt.Sprintf("audit_%d_%d", os.Getpid(), schemas.Add(1))
-	ask(t, url, "CREATE SCHEMA "+schema)
-	return url + "&search_path=" + schema, schema
-}
-
-// ask runs a statement on a connection of its own.
-func ask(t *testing.T, url, sql string, into ...any) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	if len(into) > 0 {
-		err = conn.QueryRow(t.Context(), sql).Scan(into...)
-	} else {
-		_, err = conn.Exec(t.Context(), sql)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
 
 func open(t *testing.T, url string) *Store {
 	t.Helper()
@@ -84,7 +48,7 @@ func written(t *testing.T, n int, reason string) (all []opslog.Entry) {
 // TestStoreLab: a copy has every field of its entry. Copies that would repeat an entry, leave a gap or follow another
 // entry are refused with ErrMoved.
 func TestStoreLab(t *testing.T) {
-	url, _ := own(t)
+	url, _ := postgrestest.Schema(t)
 	s := open(t, url)
 	all := written(t, 5, "broker upgrade\x00 größe 🦀")
 	if h, err := s.Newest(t.Context(), 9); err != nil || h != (opslog.Head{}) {
@@ -111,11 +75,11 @@ func TestStoreLab(t *testing.T) {
 	}
 	var count int
 	var seqs, row string
-	ask(t, url, "SELECT count(*), string_agg(seq::text, ' ' ORDER BY copied_at, seq) FROM audit_log", &count, &seqs)
+	postgrestest.Ask(t, url, "SELECT count(*), string_agg(seq::text, ' ' ORDER BY copied_at, seq) FROM audit_log", &count, &seqs)
 	if count != 5 || seqs != "1 2 3 4 5" {
 		t.Errorf("%d rows: %s", count, seqs)
 	}
-	ask(t, url, `SELECT concat_ws('|', pipeline, seq, id, prev, hash, extract(epoch FROM at)::numeric = `+fmt.Sprintf("%d.%06d", all[1].At.Unix(), all[1].At.Nanosecond()/1000)+
+	postgrestest.Ask(t, url, `SELECT concat_ws('|', pipeline, seq, id, prev, hash, extract(epoch FROM at)::numeric = `+fmt.Sprintf("%d.%06d", all[1].At.Unix(), all[1].At.Nanosecond()/1000)+
 		`, operator, host, kind, reason, body->'targets'->0->>'topic') FROM audit_log WHERE seq = 2`, &row)
 	if want := strings.Join([]string{"orders", "2", all[1].ID, all[0].Hash(), all[1].Hash(), "t", "ada", "desk", "pause", "broker upgrade\uFFFD größe 🦀", "größe"}, "|"); row != want {
 		t.Errorf("row %s\nwant %s", row, want)
@@ -125,7 +89,7 @@ func TestStoreLab(t *testing.T) {
 // TestMembersAtOnceLab: if several members copy at the same time, each entry is copied once, and each copy names the
 // hash of the copy before it.
 func TestMembersAtOnceLab(t *testing.T) {
-	url, _ := own(t)
+	url, _ := postgrestest.Schema(t)
 	all := written(t, 40, "a test")
 	var members sync.WaitGroup
 	for range 4 {
@@ -149,7 +113,7 @@ func TestMembersAtOnceLab(t *testing.T) {
 	}
 	members.Wait()
 	var count, links int
-	ask(t, url, "SELECT count(*), count(*) FILTER (WHERE a.prev = (SELECT hash FROM audit_log b WHERE b.seq = a.seq - 1)) FROM audit_log a", &count, &links)
+	postgrestest.Ask(t, url, "SELECT count(*), count(*) FILTER (WHERE a.prev = (SELECT hash FROM audit_log b WHERE b.seq = a.seq - 1)) FROM audit_log a", &count, &links)
 	if count != 40 || links != 39 {
 		t.Errorf("%d rows, %d links", count, links)
 	}
@@ -158,14 +122,14 @@ func TestMembersAtOnceLab(t *testing.T) {
 // TestWipedLab: if the table was dropped or emptied, the next call finds no copies and returns no error, and copies can
 // be added again.
 func TestWipedLab(t *testing.T) {
-	url, _ := own(t)
+	url, _ := postgrestest.Schema(t)
 	s := open(t, url)
 	all := written(t, 2, "a test")
 	for _, wipe := range []string{"DROP TABLE audit_log", "DROP TABLE audit_log, audit_log_version", "TRUNCATE audit_log"} {
 		if err := s.Add(t.Context(), opslog.Head{}, all); err != nil {
 			t.Fatalf("before %s: %v", wipe, err)
 		}
-		ask(t, url, wipe)
+		postgrestest.Ask(t, url, wipe)
 		if h, err := s.Newest(t.Context(), 9); err != nil || h != (opslog.Head{}) {
 			t.Errorf("%s: %v, %v", wipe, h, err)
 		}
@@ -175,9 +139,9 @@ func TestWipedLab(t *testing.T) {
 // TestRightsLab: a database user with the rights to select and insert can add copies and cannot change them. Without
 // these rights, the error names the GRANT statement. If the table audit_log is of another program, the error says so.
 func TestRightsLab(t *testing.T) {
-	rich, schema := own(t)
+	rich, schema := postgrestest.Schema(t)
 	user := "poor_" + schema
-	ask(t, rich, "CREATE ROLE "+user+" LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA "+schema+" TO "+user)
+	postgrestest.Ask(t, rich, "CREATE ROLE "+user+" LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA "+schema+" TO "+user)
 	u, err := url.Parse(rich)
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +158,7 @@ func TestRightsLab(t *testing.T) {
 	if _, err := s.Newest(t.Context(), 1); err == nil || !strings.Contains(err.Error(), grant) {
 		t.Errorf("%v", err)
 	}
-	ask(t, rich, grant)
+	postgrestest.Ask(t, rich, grant)
 	if err := s.Add(t.Context(), opslog.Head{}, all); err != nil {
 		t.Error(err)
 	}
@@ -202,8 +166,8 @@ func TestRightsLab(t *testing.T) {
 		t.Error("it may change copies")
 	}
 
-	foreign, _ := own(t)
-	ask(t, foreign, "CREATE TABLE audit_log (id INT)")
+	foreign, _ := postgrestest.Schema(t)
+	postgrestest.Ask(t, foreign, "CREATE TABLE audit_log (id INT)")
 	if _, err := open(t, foreign).Newest(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "belongs to another program") {
 		t.Errorf("%v", err)
 	}
