@@ -139,11 +139,12 @@ func replayed(e *admin.RecordedEntry, err error) (answer, error) {
 	return a, err
 }
 
-func orEmpty(notes []string) []string {
-	if notes == nil {
-		return []string{}
+// orEmpty returns a list for JSON, in which nil would be null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
 	}
-	return notes
+	return list
 }
 
 // longestKey bounds an Idempotency-Key, in bytes.

@@ -225,7 +225,7 @@ func addCommits(tables, commits []admin.ReplayCommit) []admin.ReplayCommit {
 func progressOf(r *admin.ReplayResult, tables []admin.ReplayCommit) jobProgress {
 	p := jobProgress{
 		Rows: r.Rows, Failed: map[string]int{}, Parked: r.Parked, LeftOut: map[string]int{}, First: map[string]admin.FirstFail{},
-		Tables: append([]admin.ReplayCommit{}, tables...), Operation: r.Operation,
+		Tables: orEmpty(tables), Operation: r.Operation,
 	}
 	maps.Copy(p.Failed, r.Failed)
 	maps.Copy(p.First, r.First)
