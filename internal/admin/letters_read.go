@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"sluice/connector"
 	"sluice/internal/fail"
@@ -136,7 +135,7 @@ func letterScopeOf(ctx context.Context, a *Access, topic string) (*letterScope, 
 	case len(cfg.Sources(topic)) > 0 || meant && t.IsLetters():
 		return &letterScope{topics: []string{topic}}, nil
 	case !meant:
-		return nil, fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", ")))
+		return nil, fail.Usage(NoTopic(cfg, topic))
 	case len(of) == 0:
 		return nil, fail.Usage(fmt.Errorf("topic %s has bad_records: %s, so it has no dead letters; name the dead-letter topic if there are old ones", topic, t.BadRecords))
 	default:
