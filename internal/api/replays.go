@@ -156,20 +156,17 @@ func (b *replaySelection) finding(s *Server) (finding, error) {
 	if b.Partition != nil {
 		one.Partition = *b.Partition
 	}
-	named := func(p admin.RecordPlace) admin.LetterSelection {
-		return admin.LetterSelection{Records: []admin.RecordPlace{p}, LetterQuery: admin.LetterQuery{Within: s.within}}
-	}
 	if len(s.config.Sources(b.Topic)) > 0 {
 		return func(ctx context.Context, a *admin.Access) (admin.LetterSelection, error) {
 			found, err := letterAt(ctx, a, one)
-			return named(found.Record), err
+			return s.letterOf(found.Record), err
 		}, nil
 	}
 	if b.Partition == nil {
 		return nil, newProblem(codeInvalid, "partition is missing: only an offset of a dead-letter topic may stand without it")
 	}
 	return func(context.Context, *admin.Access) (admin.LetterSelection, error) {
-		return named(admin.RecordPlace{Topic: one.Topic, TopicID: one.TopicID, Partition: one.Partition, Offset: one.Offset}), nil
+		return s.letterOf(admin.RecordPlace{Topic: one.Topic, TopicID: one.TopicID, Partition: one.Partition, Offset: one.Offset}), nil
 	}, nil
 }
 
