@@ -332,8 +332,8 @@ func (s *Server) cancelJob(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	by := admin.By{Operator: r.who.name, Reason: r.URL.Query().Get("reason")}
-	if err := by.Check(); err != nil && !dryRun {
+	by, err := r.by(common{Reason: r.URL.Query().Get("reason"), DryRun: dryRun})
+	if err != nil {
 		return answer{}, err
 	}
 	j, err := s.jobs.find(r.PathValue("id"))

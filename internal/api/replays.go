@@ -177,8 +177,8 @@ func (b *replaySelection) finding(s *Server) (finding, error) {
 // If an earlier request had the same Idempotency-Key, startReplay starts no job. It answers with the job of that
 // request or, if this member does not know that job, with the entry that it wrote to the operations log.
 func (s *Server) startReplay(r *request, c common, body any, selects replaySelection, find finding, value []byte, wait bool) (answer, error) {
-	by := admin.By{Operator: r.who.name, Reason: c.Reason}
-	if err := by.Check(); err != nil && !c.DryRun {
+	by, err := r.by(c)
+	if err != nil {
 		return answer{}, err
 	}
 	q := admin.ReplayQuery{Value: value, Rate: defaultRate}
