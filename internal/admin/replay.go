@@ -28,6 +28,20 @@ import (
 	"sluice/sink/opslog"
 )
 
+// DefaultReplayRate is the largest number of dead letters per second of a replay whose operator names no rate.
+const DefaultReplayRate = 1000
+
+// ParseReplayMode parses a mode of a replay: direct or topic. ok is false for any other text.
+func ParseReplayMode(text string) (mode opslog.ReplayMode, ok bool) {
+	switch text {
+	case "direct":
+		return opslog.Direct, true
+	case "topic":
+		return opslog.ByTopic, true
+	}
+	return "", false
+}
+
 // ReplayQuery selects dead letters to replay.
 type ReplayQuery struct {
 	LetterSelection

@@ -18,9 +18,6 @@ const (
 	longestText  = 1000
 )
 
-// defaultRate is the largest number of dead letters per second of a replay that names no rate.
-const defaultRate = 1000
-
 // replaySelection says which dead letters a replay takes, and how.
 type replaySelection struct {
 	Records []string `json:"records,omitempty"` // at most shownRecords of them in a job
@@ -181,16 +178,15 @@ func (s *Server) startReplay(r *request, c common, body any, selects replaySelec
 	if err != nil {
 		return answer{}, err
 	}
-	q := admin.ReplayQuery{Value: value, Rate: defaultRate}
+	q := admin.ReplayQuery{Value: value, Rate: admin.DefaultReplayRate}
 	if selects.Rate != nil {
 		q.Rate = *selects.Rate
 	}
-	switch selects.Mode {
-	case "", "direct":
-	case string(opslog.ByTopic):
-		q.Mode = opslog.ByTopic
-	default:
-		return answer{}, newProblem(codeInvalid, "mode is direct or topic")
+	if selects.Mode != "" {
+		var ok bool
+		if q.Mode, ok = admin.ParseReplayMode(selects.Mode); !ok {
+			return answer{}, newProblem(codeInvalid, "mode is direct or topic")
+		}
 	}
 	if q.Rate < 0 {
 		return answer{}, newProblem(codeInvalid, "rate is a number of dead letters per second, or 0 for no limit")
