@@ -79,8 +79,7 @@ func (s *Server) holds(r *request) (answer, error) {
 	}
 	a := s.access(true)
 	defer a.Close()
-	// Holds waits for Kafka for half of the time Within, and for the store for the other half. So if one of them does not
-	// respond, the holds that the other one shows are still found.
+	// Each dependency gets half of the time Within, so the holds that the other one shows are still found.
 	found := admin.Holds(r.Context(), a, admin.HoldQuery{Topic: topic, Within: s.within * 2 / 3})
 	page, next, err := pageOf(r, found.Holds, func(h *admin.Hold) string { return placeKey(h.Topic, h.Partition, string(h.Reason)) })
 	if err != nil {
