@@ -16,7 +16,7 @@ import (
 )
 
 func (c *cli) deadLettersListCommand() *cobra.Command {
-	var o letterListing
+	var o letterSelection
 	cmd := &cobra.Command{
 		Use:   "list [TOPIC]",
 		Short: "List dead letters, the newest first",
@@ -60,18 +60,9 @@ without dead letters.`,
 	return cmd
 }
 
-// letterListing has the flags of deadletters list.
-type letterListing struct {
-	since, states string
-	admin.LetterQuery
-}
-
-func (c *cli) listLetters(ctx context.Context, o letterListing) (err error) {
-	if o.Since, err = admin.ParseSince(o.since, time.Now()); err != nil {
-		return fail.Usage(fmt.Errorf("--since: %w", err))
-	}
-	if o.States, err = admin.ParseLetterStates(o.states); err != nil {
-		return fail.Usage(fmt.Errorf("--state: %w", err))
+func (c *cli) listLetters(ctx context.Context, o letterSelection) error {
+	if err := o.parse(nil); err != nil {
+		return err
 	}
 	if o.Limit < 0 {
 		return fail.Usage(fmt.Errorf("--limit %d: write 0 or more", o.Limit))
@@ -100,8 +91,8 @@ func printLetters(w io.Writer, l *admin.LetterList) error {
 			if s.Failed != nil {
 				failed = s.Failed.Format(time.RFC3339)
 			}
-			_, _ = terminal.Printf(tw, "%s:%d@%d\t%s\t%s\t%s\t%d\t%s:%d@%d\t%s\n", s.Topic, s.Partition, s.Offset, s.State, s.Reason, failed, s.Copies,
-				s.Letter.Topic, s.Letter.Partition, s.Letter.Offset, strings.ReplaceAll(s.Detail, "\n", " "))
+			_, _ = terminal.Printf(tw, "%s:%d@%d\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Topic, s.Partition, s.Offset, s.State, s.Reason, failed, s.Copies,
+				s.Letter.String(), strings.ReplaceAll(s.Detail, "\n", " "))
 		}
 		if err := tw.Flush(); err != nil {
 			return err

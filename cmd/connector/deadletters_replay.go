@@ -16,7 +16,6 @@ import (
 	"sluice/internal/admin"
 	"sluice/internal/fail"
 	"sluice/internal/terminal"
-	"sluice/sink/opslog"
 )
 
 // letterReplay has the flags of the commands that replay dead letters.
@@ -92,8 +91,8 @@ present schema and shows, for each reason, how many become rows.
 
 func (c *cli) replayFlags(cmd *cobra.Command, o *letterReplay) {
 	o.change = c.changeFlags(cmd)
-	cmd.Flags().StringVar(&o.mode, "mode", modeDirect, "how to make the rows: direct, or topic to produce the records to their topic again")
-	cmd.Flags().Float64Var(&o.rate, "rate", 1000, "the most dead letters per second, 0 for no limit")
+	cmd.Flags().StringVar(&o.mode, "mode", "direct", "how to make the rows: direct, or topic to produce the records to their topic again")
+	cmd.Flags().Float64Var(&o.rate, "rate", admin.DefaultReplayRate, "the most dead letters per second, 0 for no limit")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 }
@@ -106,9 +105,9 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	if o.rate < 0 {
 		return fail.Usage(fmt.Errorf("--rate %v: write 0 or more", o.rate))
 	}
-	mode, err := replayMode(o.mode)
-	if err != nil {
-		return err
+	mode, ok := admin.ParseReplayMode(o.mode)
+	if !ok {
+		return fail.Usage(fmt.Errorf("--mode %q: write direct or topic", o.mode))
 	}
 	if err := c.checkChange(o.change); err != nil {
 		return err
@@ -150,22 +149,6 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	}
 	result, err := admin.Replay(ctx, a, p, o.change.by(), c.replayProgress())
 	return errors.Join(c.showReplay(result), replayOutcome(result, err))
-}
-
-const (
-	modeDirect = "direct"
-	modeTopic  = "topic"
-)
-
-// replayMode returns the mode of a replay that the flag --mode names.
-func replayMode(flag string) (opslog.ReplayMode, error) {
-	switch flag {
-	case modeDirect:
-		return opslog.Direct, nil
-	case modeTopic:
-		return opslog.ByTopic, nil
-	}
-	return "", fail.Usage(fmt.Errorf("--mode %q: write %s or %s", flag, modeDirect, modeTopic))
 }
 
 // replayOutcome returns err if it is not nil. Otherwise it returns an error of [fail.KindFound] if some of the records

@@ -27,8 +27,8 @@ topic again changes nothing.`,
 	}, false, admin.PlanPause)
 }
 
-// pausingCommand adds flags and steps to the commands pause and resume. With anyTopic it also accepts a topic that the
-// configuration no longer has, because a pause stays in force when the topic's entry is removed.
+// pausingCommand adds flags and steps to the commands pause, resume and flush. With anyTopic it also accepts a topic
+// that the configuration no longer has, because a pause stays in force when the topic's entry is removed.
 func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(context.Context, *admin.Access, []opslog.Target) (*admin.Decision, error)) *cobra.Command {
 	var all bool
 	var timeout time.Duration

@@ -15,21 +15,9 @@ import (
 // topicIDsOf returns how many rows of a table have each topic id.
 func (l *lake) topicIDsOf(table string) map[string]int {
 	l.T.Helper()
-	rows, store := map[string]int{}, objstore.Sub(l.Store, table)
-	state, err := deltalog.Load(l.T.Context(), store)
-	if err != nil {
+	rows := map[string]int{}
+	if err := l.EachRow(table, func(row delta.Row) { rows[row.TopicID]++ }); err != nil {
 		l.T.Fatal(err)
-	}
-	for f, err := range deltalog.Files(l.T.Context(), store, state) {
-		if err != nil {
-			l.T.Fatal(err)
-		}
-		for row, err := range delta.Offsets(l.T.Context(), store, f) {
-			if err != nil {
-				l.T.Fatal(err)
-			}
-			rows[row.TopicID]++
-		}
 	}
 	return rows
 }

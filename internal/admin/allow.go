@@ -50,7 +50,7 @@ func Floodable(cfg *config.Config, topic string) error {
 	case strings.Contains(topic, ":"):
 		return errors.New("a flood is allowed for a topic as a whole: write TOPIC without a partition")
 	case !meant:
-		return fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", "))
+		return NoTopic(cfg, topic)
 	case t.BadRecords != "dead_letter":
 		return fmt.Errorf("topic %s has bad_records: %s, so none of its records becomes a dead letter: nothing of it can be a flood", topic, t.BadRecords)
 	}

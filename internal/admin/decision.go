@@ -20,17 +20,16 @@ type Decision struct {
 	Notes []string // facts in the operations log that the operator should know, such as an earlier pause
 
 	bodies []opslog.Body // the entries that Record writes, in order
-	// before, unless nil, runs before the entries are written. If judgeLater is set, judge must run only after before.
-	before     func(ctx context.Context, by By) error
-	judgeLater bool
+	// before, unless nil, runs before judge and before the entries are written. Such a decision is planned without
+	// decide.
+	before func(ctx context.Context, by By) error
 	// judge checks a state of the operations log: the current one when the decision is planned, and the one that each
 	// entry extends. It returns notes for the operator. Its error is ErrNothingToDo if the log already has the effect
 	// of the decision; any other error refuses it.
 	judge func(s *opslog.State) (notes []string, err error)
 }
 
-// decide calls judge with the current log, unless judgeLater is set. It returns the decision with its notes even if
-// judge refuses it.
+// decide calls judge with the current log. It returns the decision with its notes even if judge refuses it.
 func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 	log, err := a.operations(ctx)
 	if err != nil {
@@ -39,9 +38,6 @@ func (d *Decision) decide(ctx context.Context, a *Access) (*Decision, error) {
 	s, err := log.State(ctx)
 	if err != nil {
 		return nil, failedOperation(opslog.Entry{}, err)
-	}
-	if d.judgeLater {
-		return d, nil
 	}
 	notes, err := d.judge(s)
 	d.Notes = append(d.Notes, notes...)

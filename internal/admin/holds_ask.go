@@ -215,7 +215,7 @@ type tableRead struct {
 // could be read.
 func (l *sourceResult) readTables(ctx context.Context, within time.Duration, tables []*Table) (looks []tableRead) {
 	all := make([]tableRead, len(tables))
-	runLimited(len(tables), func(i int) {
+	runLimited(len(tables), askedAtOnce, func(i int) {
 		t := &all[i]
 		t.Table = tables[i]
 		again := lookup.Patience(ctx, reliability.NewGuard("store", t.config.Guard(), slog.New(slog.DiscardHandler), nil))
@@ -260,7 +260,7 @@ func (q *kafkaQueries) findHolds(ctx context.Context, cfg *config.Config, within
 			all = append(all, &topicLook{table: t, name: name})
 		}
 	}
-	runLimited(len(all), func(i int) {
+	runLimited(len(all), askedAtOnce, func(i int) {
 		t := all[i]
 		look, err := q.inspect(ctx, t.table.Table, t.name, t.table.snapshot)
 		if notYet(cfg, t.name, t.table.snapshot, err) {
@@ -314,9 +314,11 @@ func (q *kafkaQueries) holds(ctx context.Context, l *inspection, records bool, f
 	return failures
 }
 
-// runLimited calls do for 0 to n-1, up to 16 at a time, and returns when all calls have returned.
-func runLimited(n int, do func(i int)) {
-	const atOnce = 16
+// askedAtOnce is how many tables, or topics, are asked about their holds at the same time.
+const askedAtOnce = 16
+
+// runLimited calls do for 0 to n-1, up to atOnce at a time, and returns when all calls have returned.
+func runLimited(n, atOnce int, do func(i int)) {
 	var doing sync.WaitGroup
 	room := make(chan struct{}, atOnce)
 	for i := range n {

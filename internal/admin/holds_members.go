@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -83,16 +82,9 @@ func (r *registeredResult) requestEach(ctx context.Context, members []membership
 	failures := make([]error, len(members))
 	budget := new(atomic.Int64)
 	budget.Store(registeredHolds)
-	var asking sync.WaitGroup
-	room := make(chan struct{}, requestedAtOnce)
-	for i, m := range members {
-		room <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-room }()
-			r.answers[i], r.sources[i], failures[i] = requestRegisteredMember(ctx, m, pipeline, transport, budget)
-		})
-	}
-	asking.Wait()
+	runLimited(len(members), requestedAtOnce, func(i int) {
+		r.answers[i], r.sources[i], failures[i] = requestRegisteredMember(ctx, members[i], pipeline, transport, budget)
+	})
 	r.missed = append(r.missed, slices.DeleteFunc(failures, func(err error) bool { return err == nil })...)
 	r.sources = slices.DeleteFunc(r.sources, func(l *sourceResult) bool { return l == nil })
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
@@ -57,23 +56,20 @@ func DeadLetter(ctx context.Context, a *Access, o LetterSearch) (letter *deadlet
 // find reads the dead-letter topics in scope and returns the newest dead letter about the record of the search. If
 // there is none, it returns an error, which has the kind [fail.KindFound].
 func (o *LetterSearch) find(ctx context.Context, s *letterReader, scope *letterScope) (*deadletter.Letter, []string, error) {
-	r := s.reader
 	var found *deadletter.Letter
 	ids := map[idempotency.TopicID]bool{}
 	for _, name := range scope.topics {
-		var topic connector.Topic
-		err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err })
+		topic, err := s.reader.Topic(name)
 		if lookup.ReasonOf(err) == hold.TopicMissing {
 			continue
 		}
 		if err != nil {
 			return nil, nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", name, err))
 		}
-		for _, id := range topic.Partitions {
-			if scope.source == "" && id != o.Partition {
+		for _, p := range topic.All() {
+			if scope.source == "" && p.ID != o.Partition {
 				continue
 			}
-			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
 			from, next := int64(0), int64(toEnd)
 			if scope.source == "" { // without a source, the search has the coordinates of the dead letter itself
 				from, next = o.Offset, o.Offset+1

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"sluice/connector"
@@ -36,25 +35,23 @@ func LettersAt(ctx context.Context, a *Access, o LetterSearch) (found []LetterAt
 		return nil, fail.Dependency(fmt.Errorf("kafka: %w", err))
 	}
 	defer end()
-	var topic connector.Topic
-	err = r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, o.Topic); return err })
+	topic, err := r.Topic(o.Topic)
 	if err != nil && lookup.ReasonOf(err) != hold.TopicMissing {
 		return nil, fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", o.Topic, err))
 	}
 	s := newLetterReader(a, r)
 	defer s.close()
-	for _, id := range slices.Sorted(slices.Values(topic.Partitions)) {
-		if o.Partition >= 0 && id != o.Partition {
+	for _, p := range topic.All() {
+		if o.Partition >= 0 && p.ID != o.Partition {
 			continue
 		}
-		p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
 		l, err := letterIn(ctx, s, p, o.Offset)
 		if err != nil {
 			return nil, err
 		}
 		if l != nil {
 			s := l.Source
-			found = append(found, LetterAt{LetterPlace{o.Topic, id, o.Offset}, RecordPlace{Topic: s.Topic, TopicID: s.TopicID.String(), Partition: s.ID, Offset: s.Offset}})
+			found = append(found, LetterAt{LetterPlace{o.Topic, p.ID, o.Offset}, RecordPlace{Topic: s.Topic, TopicID: s.TopicID.String(), Partition: s.ID, Offset: s.Offset}})
 		}
 	}
 	if len(found) == 0 {

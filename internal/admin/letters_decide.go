@@ -94,8 +94,8 @@ func planLetters(ctx context.Context, a *Access, q LetterSelection, k letterDeci
 			}
 			return nil
 		}
-		d.judgeLater = true
 		d.Notes = append(d.Notes, "an earlier replay of some of them ended without an outcome: it is withdrawn first")
+		return d, nil // judge would refuse them until the replay is withdrawn
 	}
 	return d.decide(ctx, a)
 }

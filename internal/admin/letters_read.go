@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"sluice/connector"
 	"sluice/internal/fail"
@@ -20,10 +19,9 @@ import (
 // readLetters reads dead-letter topics from start to end. It keeps the dead letters that want accepts. If they need more
 // than bound bytes, it returns an error of [fail.KindRefused]; 0 is no bound.
 func readLetters(ctx context.Context, s *letterReader, topics []string, bound int64, want func(*deadletter.Letter) bool) (*letterBook, error) {
-	r, book := s.reader, newLetterBook(bound)
+	book := newLetterBook(bound)
 	for _, name := range topics {
-		var topic connector.Topic
-		err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err })
+		topic, err := s.reader.Topic(name)
 		if lookup.ReasonOf(err) == hold.TopicMissing {
 			book.absent = append(book.absent, name)
 			continue
@@ -31,8 +29,7 @@ func readLetters(ctx context.Context, s *letterReader, topics []string, bound in
 		if err != nil {
 			return nil, fmt.Errorf("dead-letter topic %s: %w", name, err)
 		}
-		for _, id := range topic.Partitions {
-			p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: id}
+		for _, p := range topic.All() {
 			book.dead = append(book.dead, p)
 			err := s.each(ctx, p, 0, toEnd, func(offset int64, l *deadletter.Letter, notOne error) error {
 				book.parse(p, offset, l, notOne, want)
@@ -81,8 +78,8 @@ func (b *letterBook) read(ctx context.Context, s *letterReader, letters iter.Seq
 			continue
 		}
 		if topic.Name != p.Topic {
-			err := s.reader.Ask(func(ctx context.Context) (err error) { topic, err = s.reader.Log.Topic(ctx, p.Topic); return err })
-			if err != nil {
+			var err error
+			if topic, err = s.reader.Topic(p.Topic); err != nil {
 				return fail.Dependency(fmt.Errorf("kafka: dead-letter topic %s: %w", p.Topic, err))
 			}
 		}
@@ -138,7 +135,7 @@ func letterScopeOf(ctx context.Context, a *Access, topic string) (*letterScope, 
 	case len(cfg.Sources(topic)) > 0 || meant && t.IsLetters():
 		return &letterScope{topics: []string{topic}}, nil
 	case !meant:
-		return nil, fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", ")))
+		return nil, fail.Usage(NoTopic(cfg, topic))
 	case len(of) == 0:
 		return nil, fail.Usage(fmt.Errorf("topic %s has bad_records: %s, so it has no dead letters; name the dead-letter topic if there are old ones", topic, t.BadRecords))
 	default:

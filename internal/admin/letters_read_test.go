@@ -10,20 +10,14 @@ import (
 
 	"sluice/internal/fail"
 	"sluice/internal/laketest"
-	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
 )
 
-// found reads the dead letters of topic orders. end frees the reader.
-func found(t *testing.T, l *laketest.Lake) (s *letterReader, book *letterBook, end func()) {
+// found reads the dead letters of topic orders.
+func found(t *testing.T, l *laketest.Lake) (*letterReader, *letterBook) {
 	t.Helper()
-	cfg := laketest.Load(t, l.Config)
-	r, end, err := lookup.NewReader(t.Context(), cfg, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = newLetterReader(&Access{Config: cfg}, r)
-	book, err = readLetters(t.Context(), s, []string{"orders-dlq"}, 0, func(*deadletter.Letter) bool { return true })
+	s := letterReaderOf(t, l)
+	book, err := readLetters(t.Context(), s, []string{"orders-dlq"}, 0, func(*deadletter.Letter) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +26,7 @@ func found(t *testing.T, l *laketest.Lake) (s *letterReader, book *letterBook, e
 			book.set(&s.letters[i], LetterUnresolved, "")
 		}
 	}
-	return s, book, end
+	return s, book
 }
 
 // TestLetterBook_ShowsWhatIsDeleted: if retention deletes dead letters between the two reads of a list, they are listed
@@ -44,8 +38,7 @@ func TestLetterBook_ShowsWhatIsDeleted(t *testing.T) {
 	for offset := range int64(4) {
 		l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, offset, nil))
 	}
-	r, book, end := found(t, l)
-	defer end()
+	r, book := found(t, l)
 	l.DeleteTo("orders-dlq", 2)
 	list, shown := book.list(&letterScope{}, LetterQuery{Limit: 3})
 	if err := book.show(t.Context(), r, list, shown); err != nil {
@@ -74,8 +67,7 @@ func TestLetterBook_TopicCreatedAgain(t *testing.T) {
 	l.Create("orders", 1)
 	l.Create("orders-dlq", 1)
 	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 1, nil))
-	r, book, end := found(t, l)
-	defer end()
+	r, book := found(t, l)
 	l.CreateAgain("orders-dlq")
 	l.Client.PurgeTopicsFromProducing("orders-dlq")
 	l.WriteLetters(deadletter.Form{}, "orders-dlq", l.LetterAbout(0, 2, nil))

@@ -25,6 +25,15 @@ import (
 // the record is no dead letter, l is nil and notOne says why. The letter is valid until the call returns.
 type eachLetter func(offset int64, l *deadletter.Letter, notOne error) error
 
+// record calls the function for a record of a dead-letter topic.
+func (each eachLetter) record(r *connector.Record) error {
+	l, notOne := decode.ParseLetter(r)
+	if notOne != nil {
+		return each(r.Offset, nil, notOne)
+	}
+	return each(r.Offset, &l, nil)
+}
+
 // letterSource holds records of dead-letter topics.
 type letterSource interface {
 	// letters calls each once for every record of [from, next) of a partition that the source has. An error of each ends
@@ -40,11 +49,7 @@ func (s topicLetters) letters(ctx context.Context, p connector.Partition, from, 
 		if record.Offset < from {
 			return nil
 		}
-		l, err := decode.ParseLetter(record)
-		if err != nil {
-			return each(record.Offset, nil, err)
-		}
-		return each(record.Offset, &l, nil)
+		return each.record(record)
 	}, func(int64) error { return nil })
 }
 
@@ -208,13 +213,7 @@ func (s *letterReader) at(ctx context.Context, p connector.Partition, sorted []i
 		if left = left[n:]; found {
 			left = left[1:]
 		}
-		l, notOne := decode.ParseLetter(record)
-		var err error
-		if notOne != nil {
-			err = each(record.Offset, nil, notOne)
-		} else {
-			err = each(record.Offset, &l, nil)
-		}
+		err := each.record(record)
 		own = err != nil
 		return err
 	})

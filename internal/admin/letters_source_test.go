@@ -69,37 +69,51 @@ func letterAt(i int) *deadletter.Letter {
 	return l
 }
 
-// letterSources returns a partition and sources with the same dead letters, n in all.
-func letterSources(t *testing.T, n int) (connector.Partition, map[string]letterSource) {
+// archivedLake returns a lake in which one partition and the letter table have the same dead letters, n in all.
+func archivedLake(t *testing.T, n int) (l *laketest.Lake, p connector.Partition, all []*deadletter.Letter) {
 	t.Helper()
-	l := laketest.New(t, "topics: {orders: {bad_records: dead_letter}}")
+	l = laketest.New(t, "topics: {orders: {bad_records: dead_letter}}")
 	l.Create("orders-dlq", 1)
 	topic, err := l.PartitionsOf("orders-dlq")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}
-	memory := &memoryLetters{p: p}
+	p = connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}
 	var letters []deadletter.Letter
 	for i := range n {
-		memory.all = append(memory.all, letterAt(i))
+		all = append(all, letterAt(i))
 		letters = append(letters, *letterAt(i))
 	}
 	l.WriteLetters(deadletter.Form{}, "orders-dlq", letters...)
+	archiveLetters(t, objstore.Sub(l.Store, "orders_letters"), p, all)
+	return l, p, all
+}
+
+// letterReaderOf returns a reader of the dead letters of a lake.
+func letterReaderOf(t *testing.T, l *laketest.Lake) *letterReader {
+	t.Helper()
 	cfg := laketest.Load(t, l.Config)
 	r, end, err := lookup.NewReader(t.Context(), cfg, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(end)
+	s := newLetterReader(&Access{Config: cfg}, r)
+	t.Cleanup(s.close)
+	return s
+}
+
+// letterSources returns a partition and sources with the same dead letters, n in all.
+func letterSources(t *testing.T, n int) (connector.Partition, map[string]letterSource) {
+	t.Helper()
+	l, p, all := archivedLake(t, n)
 	store := objstore.Sub(l.Store, "orders_letters")
-	archiveLetters(t, store, p, memory.all)
 	state, err := deltalog.Load(t.Context(), store)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p, map[string]letterSource{
-		"memory": memory, "topic": topicLetters{r}, "letter table": &archivedLetters{pipeline: "p", store: store, state: state},
+		"memory": &memoryLetters{p, all}, "topic": letterReaderOf(t, l).topic, "letter table": &archivedLetters{pipeline: "p", store: store, state: state},
 	}
 }
 
@@ -201,29 +215,8 @@ func TestLetterSources(t *testing.T) {
 // TestLetterReader_At reads some dead letters by their offsets: each comes once, before and after retention has deleted some.
 func TestLetterReader_At(t *testing.T) {
 	const n = 60
-	l := laketest.New(t, "topics: {orders: {bad_records: dead_letter}}")
-	l.Create("orders-dlq", 1)
-	topic, err := l.PartitionsOf("orders-dlq")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}
-	var all []*deadletter.Letter
-	var letters []deadletter.Letter
-	for i := range n {
-		all = append(all, letterAt(i))
-		letters = append(letters, *letterAt(i))
-	}
-	l.WriteLetters(deadletter.Form{}, "orders-dlq", letters...)
-	archiveLetters(t, objstore.Sub(l.Store, "orders_letters"), p, all)
-	cfg := laketest.Load(t, l.Config)
-	r, end, err := lookup.NewReader(t.Context(), cfg, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer end()
-	s := newLetterReader(&Access{Config: cfg}, r)
-	defer s.close()
+	l, p, _ := archivedLake(t, n)
+	s := letterReaderOf(t, l)
 	want := []int64{0, 3, 9, 10, 11, 30, 58, 59}
 	for _, start := range []int64{0, 10, 40, n} {
 		var got []int64
@@ -264,33 +257,12 @@ func (s *movingStart) letters(ctx context.Context, p connector.Partition, from, 
 func TestLetterReader_RetentionDuringARead(t *testing.T) {
 	const n = 60
 	for _, start := range []int64{40, n} {
-		l := laketest.New(t, "topics: {orders: {bad_records: dead_letter}}")
-		l.Create("orders-dlq", 1)
-		topic, err := l.PartitionsOf("orders-dlq")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID}
-		var all []*deadletter.Letter
-		var letters []deadletter.Letter
-		for i := range n {
-			all = append(all, letterAt(i))
-			letters = append(letters, *letterAt(i))
-		}
-		l.WriteLetters(deadletter.Form{}, "orders-dlq", letters...)
-		archiveLetters(t, objstore.Sub(l.Store, "orders_letters"), p, all)
+		l, p, _ := archivedLake(t, n)
 		l.DeleteTo("orders-dlq", 10)
-		cfg := laketest.Load(t, l.Config)
-		r, end, err := lookup.NewReader(t.Context(), cfg, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer end()
-		s := newLetterReader(&Access{Config: cfg}, r)
-		defer s.close()
-		s.topic = &movingStart{topicLetters{r}, 20, start, func() { l.DeleteTo("orders-dlq", start) }}
+		s := letterReaderOf(t, l)
+		s.topic = &movingStart{s.topic, 20, start, func() { l.DeleteTo("orders-dlq", start) }}
 		var offsets, want []int64
-		err = s.each(t.Context(), p, 0, toEnd, func(offset int64, _ *deadletter.Letter, notOne error) error {
+		err := s.each(t.Context(), p, 0, toEnd, func(offset int64, _ *deadletter.Letter, notOne error) error {
 			offsets = append(offsets, offset)
 			return notOne
 		})

@@ -41,13 +41,7 @@ func planPausing(ctx context.Context, a *Access, verb, past string, body opslog.
 
 // PlanRecheck plans to make members check the holds of targets now.
 func PlanRecheck(ctx context.Context, a *Access, targets []opslog.Target) (*Decision, error) {
-	d := &Decision{
-		Text:   fmt.Sprintf("recheck of holds of pipeline %s: %s", a.Config.Pipeline, listTargets(targets)),
-		Done:   "members check holds of " + listTargets(targets),
-		Plan:   PausePlan{a.Config.Pipeline, string(opslog.KindRecheck), targets},
-		bodies: []opslog.Body{opslog.Recheck{Targets: targets}}, judge: func(*opslog.State) ([]string, error) { return nil, nil },
-	}
-	return d.decide(ctx, a)
+	return planRequest(ctx, a, "recheck of holds", "members check holds of", opslog.Recheck{Targets: targets}, targets)
 }
 
 // Flush is what a member did about the newest request to flush a table.
@@ -58,11 +52,16 @@ func PlanFlush(ctx context.Context, a *Access, targets []opslog.Target) (*Decisi
 	if i := slices.IndexFunc(targets, func(t opslog.Target) bool { return t.Partition >= 0 }); i >= 0 {
 		return nil, fail.Usage(fmt.Errorf("%v is a partition, and a batch has all partitions of a table: write %s", targets[i], targets[i].Topic))
 	}
+	return planRequest(ctx, a, "flush", "members commit what they have of", opslog.Flush{Targets: targets}, targets)
+}
+
+// planRequest plans a request to members. The operations log never has the effect of a request already.
+func planRequest(ctx context.Context, a *Access, what, done string, body opslog.Body, targets []opslog.Target) (*Decision, error) {
 	d := &Decision{
-		Text:   fmt.Sprintf("flush of pipeline %s: %s", a.Config.Pipeline, listTargets(targets)),
-		Done:   "members commit what they have of " + listTargets(targets),
-		Plan:   PausePlan{a.Config.Pipeline, string(opslog.KindFlush), targets},
-		bodies: []opslog.Body{opslog.Flush{Targets: targets}}, judge: func(*opslog.State) ([]string, error) { return nil, nil },
+		Text:   fmt.Sprintf("%s of pipeline %s: %s", what, a.Config.Pipeline, listTargets(targets)),
+		Done:   done + " " + listTargets(targets),
+		Plan:   PausePlan{a.Config.Pipeline, string(body.Kind()), targets},
+		bodies: []opslog.Body{body}, judge: func(*opslog.State) ([]string, error) { return nil, nil },
 	}
 	return d.decide(ctx, a)
 }

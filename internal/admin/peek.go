@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -57,7 +56,7 @@ func shownBytes(b []byte) (text *string, encoding string) {
 func Peek(ctx context.Context, a *Access, place opslog.Target, offset int64) (*PeekedRecord, error) {
 	cfg := a.Config
 	if _, meant, _ := cfg.Route(place.Topic); !meant {
-		return nil, fail.Usage(fmt.Errorf("topic %s is not in topics: write one of %s", place.Topic, strings.Join(cfg.Meant(), ", ")))
+		return nil, fail.Usage(NoTopic(cfg, place.Topic))
 	}
 	tables, end, err := openAll(ctx, cfg, []string{place.Topic})
 	if err != nil {

@@ -28,6 +28,20 @@ import (
 	"sluice/sink/opslog"
 )
 
+// DefaultReplayRate is the largest number of dead letters per second of a replay whose operator names no rate.
+const DefaultReplayRate = 1000
+
+// ParseReplayMode parses a mode of a replay: direct or topic. ok is false for any other text.
+func ParseReplayMode(text string) (mode opslog.ReplayMode, ok bool) {
+	switch text {
+	case "direct":
+		return opslog.Direct, true
+	case "topic":
+		return opslog.ByTopic, true
+	}
+	return "", false
+}
+
 // ReplayQuery selects dead letters to replay.
 type ReplayQuery struct {
 	LetterSelection
@@ -300,9 +314,10 @@ const (
 	maxReplayBytes   = 16 << 20
 )
 
-// Replay carries out a plan. It calls progress after each commit. On an error, the result has what was done before it:
-// a repeated replay leaves that out, so it continues where this one ended. If ctx ends, it finishes the commit under way,
-// and its error is that of ctx. By may have a key: the first entry of the replay in the operations log has it.
+// Replay carries out a plan. It calls progress, unless nil, after each commit, also after one that failed. On an error,
+// the result has what was done before it: a repeated replay leaves that out, so it continues where this one ended. If
+// ctx ends, it finishes the commit under way, and its error is that of ctx. By may have a key: the first entry of the
+// replay in the operations log has it.
 func Replay(ctx context.Context, a *Access, p *ReplayPlan, by By, progress func(ReplayProgress)) (*ReplayResult, error) {
 	shared := &replay.Run{Once: by.Once}
 	run := &replayRun{

@@ -29,8 +29,8 @@ func (v *Verification) compareTopics(ctx context.Context, o *Table, checks map[s
 }
 
 func (v *Verification) compareTopic(ctx context.Context, o *Table, name string, checks map[source]*rowCheck, r *lookup.Reader) error {
-	var topic connector.Topic
-	if err := r.Ask(func(ctx context.Context) (err error) { topic, err = r.Log.Topic(ctx, name); return err }); err != nil {
+	topic, err := r.Topic(name)
+	if err != nil {
 		return err
 	}
 	var settings kafka.TopicSettings

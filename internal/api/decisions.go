@@ -21,6 +21,15 @@ type common struct {
 	DryRun bool   `json:"dry_run"`
 }
 
+// by returns the caller as the operator of an action, with the reason. A dry run needs no reason.
+func (r *request) by(c common) (admin.By, error) {
+	by := admin.By{Operator: r.who.name, Reason: c.Reason}
+	if err := by.Check(); err != nil && !c.DryRun {
+		return admin.By{}, err
+	}
+	return by, nil
+}
+
 // scope are the fields of a decision about topics and partitions.
 type scope struct {
 	common
@@ -89,8 +98,8 @@ type decided struct {
 // decision plans a decision and, unless it is a dry run, records it in the operations log. A request that repeats an
 // earlier one under the same Idempotency-Key gets the entry of the earlier one.
 func (s *Server) decision(r *request, c common, body any, of plan) (answer, error) {
-	by := admin.By{Operator: r.who.name, Reason: c.Reason}
-	if err := by.Check(); err != nil && !c.DryRun {
+	by, err := r.by(c)
+	if err != nil {
 		return answer{}, err
 	}
 	once, err := r.once(body)
@@ -139,11 +148,12 @@ func replayed(e *admin.RecordedEntry, err error) (answer, error) {
 	return a, err
 }
 
-func orEmpty(notes []string) []string {
-	if notes == nil {
-		return []string{}
+// orEmpty returns a list for JSON, in which nil would be null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
 	}
-	return notes
+	return list
 }
 
 // longestKey bounds an Idempotency-Key, in bytes.

@@ -51,6 +51,8 @@ type jobView struct {
 	CancelledBy  string    `json:"cancelled_by,omitempty"`
 	CancelReason string    `json:"cancel_reason,omitempty"`
 	Error        *jobError `json:"error"` // of a failed job
+
+	number int64 // in the order of starts
 }
 
 // jobProgress says how far a job is.
@@ -74,7 +76,6 @@ type jobError struct {
 // job is a job that runs or has ended. The mutex of [jobs] protects view.
 type job struct {
 	view    jobView
-	number  int64 // in the order of starts
 	once    opslog.Once
 	err     error // of a failed job, before done is closed
 	commits int   // those of the result that view.Tables includes
@@ -116,10 +117,10 @@ func (js *jobs) start(ctx context.Context, view jobView, once opslog.Once, do fu
 		return nil, false, newProblem(codeBusy, "job %s of %s is running: wait for its end, or cancel it", js.all[i].view.ID, js.all[i].view.Operator).with("Retry-After", "10")
 	}
 	js.number++
-	view.ID, view.State = uuid.NewString(), jobPlanning
+	view.ID, view.number, view.State = uuid.NewString(), js.number, jobPlanning
 	view.jobProgress = progressOf(&admin.ReplayResult{}, nil)
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	j = &job{view: view, number: js.number, once: once, cancel: cancel, done: make(chan struct{})}
+	j = &job{view: view, once: once, cancel: cancel, done: make(chan struct{})}
 	js.all = append(js.all, j)
 	if len(js.all) > keptJobs {
 		js.all = slices.Clone(js.all[1:])
@@ -224,7 +225,7 @@ func addCommits(tables, commits []admin.ReplayCommit) []admin.ReplayCommit {
 func progressOf(r *admin.ReplayResult, tables []admin.ReplayCommit) jobProgress {
 	p := jobProgress{
 		Rows: r.Rows, Failed: map[string]int{}, Parked: r.Parked, LeftOut: map[string]int{}, First: map[string]admin.FirstFail{},
-		Tables: append([]admin.ReplayCommit{}, tables...), Operation: r.Operation,
+		Tables: orEmpty(tables), Operation: r.Operation,
 	}
 	maps.Copy(p.Failed, r.Failed)
 	maps.Copy(p.First, r.First)
@@ -241,19 +242,14 @@ func (js *jobs) view(j *job) jobView {
 	return j.view
 }
 
-// list returns all jobs with their numbers.
-func (js *jobs) list() (all []numberedJob) {
+// list returns all jobs.
+func (js *jobs) list() (all []jobView) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	for _, j := range js.all {
-		all = append(all, numberedJob{j.number, j.view})
+		all = append(all, j.view)
 	}
 	return all
-}
-
-type numberedJob struct {
-	number int64
-	jobView
 }
 
 // find returns the job with an id. The error is a problem, not_found, if this member does not know such a job.
@@ -311,14 +307,14 @@ func answerJob(v jobView, dryRun bool) (answer, error) {
 }
 
 func (s *Server) listJobs(r *request) (answer, error) {
-	newestFirst := func(j numberedJob) string { return leftPad(math.MaxInt64 - j.number) }
+	newestFirst := func(j jobView) string { return leftPad(math.MaxInt64 - j.number) }
 	page, next, err := pageOf(r, s.jobs.list(), newestFirst)
 	if err != nil {
 		return answer{}, err
 	}
 	return jsonAnswer(struct {
-		Jobs []numberedJob `json:"jobs"`
-		Next string        `json:"next,omitempty"`
+		Jobs []jobView `json:"jobs"`
+		Next string    `json:"next,omitempty"`
 	}{page, next})
 }
 
@@ -336,8 +332,8 @@ func (s *Server) cancelJob(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	by := admin.By{Operator: r.who.name, Reason: r.URL.Query().Get("reason")}
-	if err := by.Check(); err != nil && !dryRun {
+	by, err := r.by(common{Reason: r.URL.Query().Get("reason"), DryRun: dryRun})
+	if err != nil {
 		return answer{}, err
 	}
 	j, err := s.jobs.find(r.PathValue("id"))

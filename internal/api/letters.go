@@ -229,10 +229,13 @@ func (s *Server) discardAt(r *request) (answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return admin.PlanDiscard(ctx, a, admin.LetterSelection{
-			Records: []admin.RecordPlace{found.Record}, LetterQuery: admin.LetterQuery{Within: s.within},
-		})
+		return admin.PlanDiscard(ctx, a, s.letterOf(found.Record))
 	})
+}
+
+// letterOf selects the dead letter of one record.
+func (s *Server) letterOf(p admin.RecordPlace) admin.LetterSelection {
+	return admin.LetterSelection{Records: []admin.RecordPlace{p}, LetterQuery: admin.LetterQuery{Within: s.within}}
 }
 
 // letterAt returns the dead letter at a place of a dead-letter topic. Its error is a problem if several partitions have one.

@@ -79,26 +79,22 @@ func (s *Server) holds(r *request) (answer, error) {
 	}
 	a := s.access(true)
 	defer a.Close()
-	// Holds waits for Kafka for half of the time Within, and for the store for the other half. So if one of them does not
-	// respond, the holds that the other one shows are still found.
+	// Each dependency gets half of the time Within, so the holds that the other one shows are still found.
 	found := admin.Holds(r.Context(), a, admin.HoldQuery{Topic: topic, Within: s.within * 2 / 3})
 	page, next, err := pageOf(r, found.Holds, func(h *admin.Hold) string { return placeKey(h.Topic, h.Partition, string(h.Reason)) })
 	if err != nil {
 		return answer{}, err
 	}
-	missed, members := []string{}, found.Members
+	missed := []string{}
 	for _, err := range found.Missed {
 		missed = append(missed, err.Error())
-	}
-	if members == nil {
-		members = []admin.MemberAnswer{}
 	}
 	return jsonAnswer(struct {
 		Holds   []*admin.Hold        `json:"holds"`
 		Members []admin.MemberAnswer `json:"members"`
 		Missed  []string             `json:"missed"`
 		Next    string               `json:"next,omitempty"`
-	}{page, members, missed, next})
+	}{page, found.Members, missed, next})
 }
 
 func (s *Server) positions(r *request) (answer, error) {
@@ -186,17 +182,13 @@ func (s *Server) members(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	findings := found.Members.Findings
-	if findings == nil {
-		findings = []health.MemberFinding{}
-	}
 	return jsonAnswer(struct {
 		Status   health.MembersStatus   `json:"status"`
 		Reason   string                 `json:"reason"`
 		Members  []health.Member        `json:"members"`
 		Findings []health.MemberFinding `json:"findings"`
 		Next     string                 `json:"next,omitempty"`
-	}{found.Members.Status, found.Members.Reason, page, findings, next})
+	}{found.Members.Status, found.Members.Reason, page, orEmpty(found.Members.Findings), next})
 }
 
 // table is a table of the pipeline.
@@ -277,12 +269,9 @@ func (s *Server) audit(r *request) (answer, error) {
 	if seq > 0 {
 		next = r.cursor(strconv.FormatInt(seq, 10))
 	}
-	if report.Unreadable == nil {
-		report.Unreadable = []admin.UnreadableEntry{}
-	}
 	return jsonAnswer(struct {
 		Entries    []admin.RecordedEntry   `json:"entries"`
 		Unreadable []admin.UnreadableEntry `json:"unreadable"`
 		Next       string                  `json:"next,omitempty"`
-	}{report.Entries, report.Unreadable, next})
+	}{report.Entries, orEmpty(report.Unreadable), next})
 }

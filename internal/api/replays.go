@@ -18,9 +18,6 @@ const (
 	longestText  = 1000
 )
 
-// defaultRate is the largest number of dead letters per second of a replay that names no rate.
-const defaultRate = 1000
-
 // replaySelection says which dead letters a replay takes, and how.
 type replaySelection struct {
 	Records []string `json:"records,omitempty"` // at most shownRecords of them in a job
@@ -156,20 +153,17 @@ func (b *replaySelection) finding(s *Server) (finding, error) {
 	if b.Partition != nil {
 		one.Partition = *b.Partition
 	}
-	named := func(p admin.RecordPlace) admin.LetterSelection {
-		return admin.LetterSelection{Records: []admin.RecordPlace{p}, LetterQuery: admin.LetterQuery{Within: s.within}}
-	}
 	if len(s.config.Sources(b.Topic)) > 0 {
 		return func(ctx context.Context, a *admin.Access) (admin.LetterSelection, error) {
 			found, err := letterAt(ctx, a, one)
-			return named(found.Record), err
+			return s.letterOf(found.Record), err
 		}, nil
 	}
 	if b.Partition == nil {
 		return nil, newProblem(codeInvalid, "partition is missing: only an offset of a dead-letter topic may stand without it")
 	}
 	return func(context.Context, *admin.Access) (admin.LetterSelection, error) {
-		return named(admin.RecordPlace{Topic: one.Topic, TopicID: one.TopicID, Partition: one.Partition, Offset: one.Offset}), nil
+		return s.letterOf(admin.RecordPlace{Topic: one.Topic, TopicID: one.TopicID, Partition: one.Partition, Offset: one.Offset}), nil
 	}, nil
 }
 
@@ -180,20 +174,19 @@ func (b *replaySelection) finding(s *Server) (finding, error) {
 // If an earlier request had the same Idempotency-Key, startReplay starts no job. It answers with the job of that
 // request or, if this member does not know that job, with the entry that it wrote to the operations log.
 func (s *Server) startReplay(r *request, c common, body any, selects replaySelection, find finding, value []byte, wait bool) (answer, error) {
-	by := admin.By{Operator: r.who.name, Reason: c.Reason}
-	if err := by.Check(); err != nil && !c.DryRun {
+	by, err := r.by(c)
+	if err != nil {
 		return answer{}, err
 	}
-	q := admin.ReplayQuery{Value: value, Rate: defaultRate}
+	q := admin.ReplayQuery{Value: value, Rate: admin.DefaultReplayRate}
 	if selects.Rate != nil {
 		q.Rate = *selects.Rate
 	}
-	switch selects.Mode {
-	case "", "direct":
-	case string(opslog.ByTopic):
-		q.Mode = opslog.ByTopic
-	default:
-		return answer{}, newProblem(codeInvalid, "mode is direct or topic")
+	if selects.Mode != "" {
+		var ok bool
+		if q.Mode, ok = admin.ParseReplayMode(selects.Mode); !ok {
+			return answer{}, newProblem(codeInvalid, "mode is direct or topic")
+		}
 	}
 	if q.Rate < 0 {
 		return answer{}, newProblem(codeInvalid, "rate is a number of dead letters per second, or 0 for no limit")

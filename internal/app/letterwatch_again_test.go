@@ -35,6 +35,16 @@ func (l *lake) badOrders(n int) {
 	}
 }
 
+// newBadOrders returns a lake in which a member has read n records of topic orders, of which every second one is bad.
+func newBadOrders(t *testing.T, config string, n int) *lake {
+	t.Helper()
+	l := newLake(t, config)
+	l.Create("orders", 1)
+	l.badOrders(n)
+	l.run()
+	return l
+}
+
 // counts runs deadletters list and compares how many dead letters of topic orders are unresolved, unknown and pending.
 // Gauge and health must show the same number of unresolved ones, both in the watch followed and in a new watch.
 func (l *lake) counts(step string, followed *letterWatch, unresolvedNow, unknown, pending int) {
@@ -65,10 +75,7 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 	for _, tableStays := range []bool{true, false} {
 		t.Run(fmt.Sprintf("TableStays=%v", tableStays), func(t *testing.T) {
 			t.Parallel()
-			l := newLake(t, lettersUnnamed)
-			l.Create("orders", 1)
-			l.badOrders(10)
-			l.run()
+			l := newBadOrders(t, lettersUnnamed, 10)
 			w := l.watch()
 			l.counts("before", w, 5, 0, 0)
 			l.CreateAgain("orders")
@@ -102,10 +109,7 @@ func TestLettersOfATopicThatWasCreatedAgain(t *testing.T) {
 // TestLettersOfATopicThatWasCreatedAgain_TopicIDs: rows with a topic id show which dead letters have rows. Those of the
 // deleted topic are replayed, each once, beside rows of the new topic at the same offsets.
 func TestLettersOfATopicThatWasCreatedAgain_TopicIDs(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(10)
-	l.run()
+	l := newBadOrders(t, lettersAgain, 10)
 	w := l.knowing()
 	l.counts("before", w, 5, 0, 0)
 	l.CreateAgain("orders")
@@ -129,10 +133,7 @@ func TestLettersOfATopicThatWasCreatedAgain_TopicIDs(t *testing.T) {
 // TestLettersOfATableThatWasDeleted: after a table was deleted, members read the records again that Kafka still has.
 // The dead letters of records that Kafka has deleted count as unresolved.
 func TestLettersOfATableThatWasDeleted(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(10)
-	l.run()
+	l := newBadOrders(t, lettersAgain, 10)
 	w := l.watch()
 	l.counts("before", w, 5, 0, 0)
 	l.RemoveTable("orders")

@@ -129,10 +129,7 @@ func (l *lake) replayCorrected(offset int64) {
 // ones do. That holds on a member that follows the log, on one that missed some decisions, and on one that just
 // started.
 func TestLetterWatch_Decisions(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(10) // offsets 1, 3, 5, 7 and 9 are bad
-	l.run()
+	l := newBadOrders(t, lettersAgain, 10) // offsets 1, 3, 5, 7 and 9 are bad
 	first, second := l.knowing(), l.knowing()
 	counts := func(step string, unresolvedNow, replayed int, watches map[string]*letterWatch) {
 		t.Helper()
@@ -183,10 +180,7 @@ func TestLetterWatch_Decisions(t *testing.T) {
 // dead letters as unresolved: those that are neither discarded, acknowledged nor replayed according to the operations
 // log.
 func TestLetterWatch_DecisionsEqualTheirState(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(24)
-	l.run()
+	l := newBadOrders(t, lettersAgain, 24)
 	random := rand.New(rand.NewPCG(7, 1))
 	first, second := l.knowing(), l.knowing()
 	replayed := map[int64]bool{}
@@ -241,10 +235,7 @@ func TestLetterWatch_DecisionsEqualTheirState(t *testing.T) {
 // TestLetterWatch_ReplayReadsNoTable: a member that follows a table learns of replayed rows from the commits, and reads
 // no data file for them.
 func TestLetterWatch_ReplayReadsNoTable(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(10)
-	l.run()
+	l := newBadOrders(t, lettersAgain, 10)
 	w := l.knowing()
 	var read atomic.Int64
 	w.tables = objstoretest.Traced(w.tables, func(line string) {
@@ -273,10 +264,7 @@ func TestLetterWatch_ReplayOfAnotherTopicID(t *testing.T) {
 
 func replayOfAnotherTopicID(t *testing.T, config string, want int) {
 	t.Helper()
-	l := newLake(t, config)
-	l.Create("orders", 1)
-	l.badOrders(10)
-	l.run()
+	l := newBadOrders(t, config, 10)
 	other := l.source()
 	other.TopicID = idempotency.TopicID{3}
 	l.Append("orders", fmt.Sprintf(`{"txn":{"appId":%q,"version":9}}`, other.AppID("p")))
@@ -298,10 +286,7 @@ func replayOfAnotherTopicID(t *testing.T, config string, want int) {
 // read the operations log, it counts all dead letters as unresolved, and the counter of replayed dead letters has no
 // series.
 func TestLetterWatch_DecisionsCountAtOnce(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(10)
-	l.run()
+	l := newBadOrders(t, lettersAgain, 10)
 	m, err := New(t.Context(), laketest.Load(t, l.Config), Options{}, l.Logger)
 	if err != nil {
 		t.Fatal(err)
@@ -344,10 +329,7 @@ func TestLetterWatch_DecisionsCountAtOnce(t *testing.T) {
 // TestLetterWatch_DecisionsWhileATopicFails: a topic that the last poll could not count keeps its number until a poll
 // can.
 func TestLetterWatch_DecisionsWhileATopicFails(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(10)
-	l.run()
+	l := newBadOrders(t, lettersAgain, 10)
 	w := l.knowing()
 	w.poll(t.Context())
 	stands := w.stands
@@ -374,10 +356,7 @@ func TestLetterWatch_Alarm(t *testing.T) {
 		"financial": {"level": "ERROR", "severity": "critical"},
 	} {
 		t.Run(class, func(t *testing.T) {
-			l := newLake(t, "topics: {orders: {dead_letters: {archive: none, class: "+class+"}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}, dead_letters: {hold_above: 100%}}")
-			l.Create("orders", 1)
-			l.badOrders(10)
-			l.run()
+			l := newBadOrders(t, "topics: {orders: {dead_letters: {archive: none, class: "+class+"}}}\ndefaults: {schema: \"n int not null\", commit: {every: 100ms}, dead_letters: {hold_above: 100%}}", 10)
 			var log *laketest.Log
 			l.Logger, log = laketest.NewLog()
 			w := l.knowing()

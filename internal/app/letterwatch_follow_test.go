@@ -23,10 +23,7 @@ import (
 // the pause until the next poll is. While the store is down they keep their number, and they follow as fast once it
 // answers again.
 func TestLetterWatch_FollowsInTime(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(40)
-	l.run()
+	l := newBadOrders(t, lettersAgain, 40)
 	w := l.knowing()
 	w.poll(t.Context())
 	var down atomic.Bool
@@ -99,10 +96,7 @@ func TestLetterWatch_FollowsInTime(t *testing.T) {
 // TestLetterWatch_FollowReadsCommitsAlone: between two polls, a replay costs no data file and no request to Kafka, and
 // without a new replay nothing is read.
 func TestLetterWatch_FollowReadsCommitsAlone(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(10)
-	l.run()
+	l := newBadOrders(t, lettersAgain, 10)
 	w := l.knowing()
 	var mu sync.Mutex // a table's log is read by several goroutines
 	var requests []string
@@ -135,10 +129,7 @@ func TestLetterWatch_FollowReadsCommitsAlone(t *testing.T) {
 // TestLetterWatch_ReplayedRowsGone: a dead letter is unresolved again if another program has deleted the row of its
 // replay, also if the watch reads both commits at once.
 func TestLetterWatch_ReplayedRowsGone(t *testing.T) {
-	l := newLake(t, lettersAgain)
-	l.Create("orders", 1)
-	l.badOrders(10)
-	l.run()
+	l := newBadOrders(t, lettersAgain, 10)
 	w := l.knowing()
 	w.poll(t.Context())
 	l.replay(1, 3)

@@ -104,14 +104,13 @@ func (l *Lake) Produce(topic string, n int, partitions ...int32) {
 	}
 }
 
-// Rows returns the sorted offsets of a table's rows by topic and partition, an empty map if there is no table.
-func (l *Lake) Rows(table string) map[string][]int64 {
+// EachRow calls do for every row of a table. It returns an error if there is no table.
+func (l *Lake) EachRow(table string, do func(delta.Row)) error {
 	l.T.Helper()
-	rows := map[string][]int64{}
 	store := objstore.Sub(l.Store, table)
 	state, err := deltalog.Load(l.T.Context(), store)
 	if err != nil {
-		return rows
+		return err
 	}
 	for f, err := range deltalog.Files(l.T.Context(), store, state) {
 		if err != nil {
@@ -121,10 +120,20 @@ func (l *Lake) Rows(table string) map[string][]int64 {
 			if err != nil {
 				l.T.Fatal(err)
 			}
-			at := fmt.Sprintf("%s:%d", row.Topic, row.Partition)
-			rows[at] = append(rows[at], row.Offset)
+			do(row)
 		}
 	}
+	return nil
+}
+
+// Rows returns the sorted offsets of a table's rows by topic and partition, an empty map if there is no table.
+func (l *Lake) Rows(table string) map[string][]int64 {
+	l.T.Helper()
+	rows := map[string][]int64{}
+	_ = l.EachRow(table, func(row delta.Row) { // without a table there are no rows
+		at := fmt.Sprintf("%s:%d", row.Topic, row.Partition)
+		rows[at] = append(rows[at], row.Offset)
+	})
 	for _, offsets := range rows {
 		slices.Sort(offsets)
 	}

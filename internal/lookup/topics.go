@@ -159,6 +159,16 @@ func ReasonOf(err error) hold.Reason {
 	return ""
 }
 
+// Topic returns a topic from the cluster's current metadata. For a missing topic the error is a [hold.Error] with
+// hold.TopicMissing.
+func (r *Reader) Topic(name string) (topic connector.Topic, err error) {
+	err = r.Ask(func(ctx context.Context) (err error) {
+		topic, err = r.Log.Topic(ctx, name)
+		return err
+	})
+	return topic, err
+}
+
 // Bounds returns the log bounds of a partition. It returns an error if the partition does not exist.
 func (r *Reader) Bounds(p connector.Partition) (connector.Bounds, error) {
 	var all map[connector.Partition]connector.Bounds
