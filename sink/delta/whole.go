@@ -2,7 +2,6 @@ package delta
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -54,9 +53,6 @@ func WholeRows(
 	return nil
 }
 
-// eachError is an error of the caller's callback, which passes through unchanged.
-type eachError struct{ error }
-
 func wholeFile(ctx context.Context, store objstore.Store, key string, columns []string, each func(arrow.RecordBatch) error) error {
 	choose := func(of *pq.Schema) (leaves []int, err error) {
 		for i := range of.NumColumns() {
@@ -66,14 +62,13 @@ func wholeFile(ctx context.Context, store objstore.Store, key string, columns []
 		}
 		return leaves, nil
 	}
+	var own error // the caller's, which passes through unchanged
 	err := readColumns(ctx, store, key, wholeBytes, wholeRows, choose, func(rows arrow.RecordBatch) error {
-		if err := each(rows); err != nil {
-			return eachError{err}
-		}
-		return nil
+		own = each(rows)
+		return own
 	})
-	if of, ok := errors.AsType[eachError](err); ok {
-		return of.error
+	if own != nil {
+		return own
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", key, err)
