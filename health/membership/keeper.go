@@ -52,12 +52,11 @@ type Keeper struct {
 	foreign  reliability.FailureLog // about entries that other programs wrote
 	status   Status
 	lost     bool                  // true if the last heartbeat failed
-	beatAt   time.Time             // time of the last successful heartbeat
 	silent   map[string]silentLine // members that were logged as silent
 
-	mu   sync.Mutex
-	last pollResult
-	beat time.Time // equal to beatAt, for other goroutines
+	mu     sync.Mutex
+	last   pollResult
+	beatAt time.Time // of the last successful heartbeat; the goroutine of Run alone sets it, and reads it without mu
 }
 
 // pollResult is the last response of the store about the members, and the error of the last poll.
@@ -149,9 +148,8 @@ func (k *Keeper) sendBeat(ctx context.Context) {
 		}
 	}
 	k.metrics.beats.WithLabelValues(result).Inc()
-	k.beatAt = sent
 	k.mu.Lock()
-	k.beat = sent
+	k.beatAt = sent
 	k.mu.Unlock()
 }
 
