@@ -9,7 +9,7 @@ const linesPerPoll = 10
 // heartbeats has doubled. It names at most linesPerPoll of them and counts the others. It also logs members that send
 // heartbeats again.
 func (k *Keeper) say(ctx context.Context, members []Member) {
-	after := max(Silent, 2*k.Beat)
+	after := max(silent, 2*k.Beat)
 	lines, left := 0, 0
 	there := make(map[string]bool, len(members))
 	for _, m := range members {
@@ -26,7 +26,7 @@ func (k *Keeper) say(ctx context.Context, members []Member) {
 			left++
 		default:
 			lines++
-			k.silent[m.ID] = max(Missing, 2*m.Age)
+			k.silent[m.ID] = max(missing, 2*m.Age)
 			k.Logger.WarnContext(ctx, "Consumer has not sent heartbeat", "consumer_id", m.ID, "seconds", int64(m.Age.Seconds()),
 				"status", string(m.Status))
 		}
