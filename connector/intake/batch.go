@@ -18,7 +18,6 @@ type batcher struct {
 
 	sealForMemory *tableState // the table to be sealed because memory is short; nil if there is none
 	batches       uint64      // the number of batches sealed so far
-	flushesAt     time.Time   // when applyFlushes last ran
 }
 
 // The reasons to seal a batch, in the order in which due tests them. They are labels of sluice_batches_sealed_total.

@@ -44,7 +44,7 @@ func TestFlush(t *testing.T) {
 		turn := func() connector.Flush {
 			t.Helper()
 			time.Sleep(showEvery)
-			r.batcher.applyFlushes()
+			r.holds.applyDecisions()
 			r.batcher.sealIfDue(tab)
 			r.status.show()
 			if len(published.Flushes) == 0 {

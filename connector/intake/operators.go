@@ -8,12 +8,13 @@ import (
 	"sluice/reliability/hold"
 )
 
-// applyDecisions applies pauses and requested checks of operators, at most once in showEvery.
+// applyDecisions applies pauses, requested checks and requested flushes of operators, at most once in showEvery.
 func (hs *holds) applyDecisions() {
 	if now := time.Now(); now.Sub(hs.appliedAt) >= showEvery {
 		hs.appliedAt = now
 		hs.applyPauses()
 		hs.applyRechecks(now)
+		hs.applyFlushes(now)
 	}
 }
 
@@ -32,16 +33,11 @@ func (hs *holds) applyRechecks(now time.Time) {
 	}
 }
 
-// applyFlushes notes the requests of operators to commit the batches of tables now; sealIfDue then seals them. It runs
-// at most once in showEvery.
-func (b *batcher) applyFlushes() {
-	now := time.Now()
-	if now.Sub(b.flushesAt) < showEvery {
-		return
-	}
-	b.flushesAt = now
-	for _, c := range b.order {
-		asked := b.Decisions.Flushes(c.Partition)
+// applyFlushes notes the requests of operators to commit the batches of tables now; sealIfDue seals them in the same
+// turn.
+func (hs *holds) applyFlushes(now time.Time) {
+	for _, c := range hs.claims {
+		asked := hs.Decisions.Flushes(c.Partition)
 		if asked > c.flushesBefore && asked > c.table.flush.Request {
 			c.table.flush = connector.Flush{Table: c.table.name, Request: asked, State: connector.FlushWaits, At: now}
 		}

@@ -228,7 +228,6 @@ func (r *Reader) turn() {
 	r.loop.Turn()
 	r.holds.applyDecisions()
 	r.dispatcher.enqueue()
-	r.batcher.applyFlushes()
 	r.batcher.sealForMemory = r.room.tableToSeal()
 	for _, t := range r.tables {
 		r.batcher.sealIfDue(t)

@@ -7,3 +7,6 @@ func (t *Tally) Slices() (n int) {
 	}
 	return n
 }
+
+// Bytes returns the estimated memory of the letters.
+func (t *Tally) Bytes() int64 { return t.bytes }

@@ -216,9 +216,6 @@ func (t *Tally) Full() error {
 	return nil
 }
 
-// Bytes returns the estimated memory of the letters.
-func (t *Tally) Bytes() int64 { return t.bytes }
-
 // seal ends a slice and packs its dead letters.
 func (t *Tally) seal(s *slice) {
 	s.sets = make(map[entry]offsets.Set, len(s.pending))

@@ -10,16 +10,16 @@ import (
 
 // The times after which a member is reported.
 const (
-	// Silent is the time without a heartbeat after which a log line reports a member. It is two intervals of heartbeats
+	// silent is the time without a heartbeat after which a log line reports a member. It is two intervals of heartbeats
 	// if that is longer.
-	Silent = 20 * time.Second
-	// Missing is the time without a heartbeat after which a member is stale: an operator should look at it.
-	Missing = time.Minute
-	// Idling is the time without a record after which a running member is reported as idle, or as stuck if it has a
+	silent = 20 * time.Second
+	// missing is the time without a heartbeat after which a member is stale: an operator should look at it.
+	missing = time.Minute
+	// idling is the time without a record after which a running member is reported as idle, or as stuck if it has a
 	// lag.
-	Idling = 5 * time.Minute
-	// Stopping is the time in the status SHUTTING_DOWN after which a member is reported.
-	Stopping = 2 * time.Minute
+	idling = 5 * time.Minute
+	// stopping is the time in the status SHUTTING_DOWN after which a member is reported.
+	stopping = 2 * time.Minute
 	// Forget is how long after its last heartbeat a member without a registration stays in the list of members.
 	Forget = time.Hour
 )
@@ -35,11 +35,11 @@ func Judge(members []Member, now time.Time) health.Members {
 	var stale []string
 	for _, m := range members {
 		h.Members = append(h.Members, shown(m, now))
-		h.Findings = append(h.Findings, Findings(m)...)
+		h.Findings = append(h.Findings, findings(m)...)
 		if m.Active() {
 			active++
 		}
-		if m.Age > Missing {
+		if m.Age > missing {
 			stale = append(stale, m.ID)
 		}
 	}
@@ -72,22 +72,22 @@ func shown(m Member, now time.Time) health.Member {
 	return s
 }
 
-// Findings returns the problems of a member that an operator should see, the worst first.
-func Findings(m Member) (all []health.MemberFinding) {
+// findings returns the problems of a member that an operator should see, the worst first.
+func findings(m Member) (all []health.MemberFinding) {
 	found := func(severity health.Level, format string, args ...any) {
 		all = append(all, health.MemberFinding{ID: m.ID, Severity: severity, Finding: fmt.Sprintf(format, args...)})
 	}
-	if m.Age > Missing {
+	if m.Age > missing {
 		found(health.LevelCritical, "no heartbeat for %s", m.Age.Round(time.Second))
 	}
-	if m.Status == ShuttingDown && m.InStatus > Stopping {
+	if m.Status == ShuttingDown && m.InStatus > stopping {
 		found(health.LevelWarning, "shutting down for %s: it may have to be ended by force", m.InStatus.Round(time.Second))
 	}
 	idle := m.Idle
 	if idle < 0 {
 		idle = m.InStatus // the member has not taken a record yet
 	}
-	if m.Status == Running && m.Age <= Missing && idle > Idling {
+	if m.Status == Running && m.Age <= missing && idle > idling {
 		switch long := idle.Round(time.Second); {
 		case m.Lag > 0:
 			found(health.LevelWarning, "no record for %s with a lag of %d: it may be stuck or held", long, m.Lag)

@@ -55,7 +55,7 @@ func TestFindings(t *testing.T) {
 		"gone while it shut down, 2": {running("a", stopping(3*time.Minute), aged(170*time.Second)), []finding{{critical, "no heartbeat for 2m50s"}, {warning, "shutting down for 3m0s: it may have to be ended by force"}}},
 	} {
 		var got []finding
-		for _, f := range Findings(c.member) {
+		for _, f := range findings(c.member) {
 			got = append(got, finding{f.Severity, f.Finding})
 			if f.ID != "a" {
 				t.Errorf("%s: id %q", name, f.ID)

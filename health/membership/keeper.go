@@ -51,13 +51,14 @@ type Keeper struct {
 	sweeping reliability.FailureLog // about sweeps
 	foreign  reliability.FailureLog // about entries that other programs wrote
 	status   Status
-	lost     bool                  // true if the last heartbeat failed
-	beatAt   time.Time             // time of the last successful heartbeat
-	silent   map[string]silentLine // members that were logged as silent
+	lost     bool // true if the last heartbeat failed
+	// silent has the members that were logged as silent. The value is the time without heartbeats at which the next line
+	// is due.
+	silent map[string]time.Duration
 
-	mu   sync.Mutex
-	last pollResult
-	beat time.Time // equal to beatAt, for other goroutines
+	mu     sync.Mutex
+	last   pollResult
+	beatAt time.Time // of the last successful heartbeat; the goroutine of Run alone sets it, and reads it without mu
 }
 
 // pollResult is the last response of the store about the members, and the error of the last poll.
@@ -74,7 +75,7 @@ func NewKeeper(s Store, c Config) (*Keeper, error) {
 	if len(c.ID) > MaxID {
 		return nil, fmt.Errorf("the id of this member has %d bytes: shorten the name of the host, %d are the most", len(c.ID), MaxID)
 	}
-	k := &Keeper{Config: c, store: &caughtStore{Store: s, logger: c.Logger}, status: Running, silent: map[string]silentLine{}, metrics: newMetrics()}
+	k := &Keeper{Config: c, store: &caughtStore{Store: s, logger: c.Logger}, status: Running, silent: map[string]time.Duration{}, metrics: newMetrics()}
 	if c.Registerer == nil {
 		return k, nil
 	}
@@ -149,9 +150,8 @@ func (k *Keeper) sendBeat(ctx context.Context) {
 		}
 	}
 	k.metrics.beats.WithLabelValues(result).Inc()
-	k.beatAt = sent
 	k.mu.Lock()
-	k.beat = sent
+	k.beatAt = sent
 	k.mu.Unlock()
 }
 

@@ -62,7 +62,7 @@ func (s series) Describe(out chan<- *prometheus.Desc) {
 // heartbeat.
 func (s series) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
-	last, own := s.last, s.beat
+	last, own := s.last, s.beatAt
 	s.mu.Unlock()
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

@@ -1,14 +1,6 @@
 package membership
 
-import (
-	"context"
-	"time"
-)
-
-// silentLine is the last logged state of a member without heartbeats.
-type silentLine struct {
-	next time.Duration // time without heartbeats at which the next line is due
-}
+import "context"
 
 // linesPerPoll is the largest number of silent members that one poll logs by name.
 const linesPerPoll = 10
@@ -17,24 +9,24 @@ const linesPerPoll = 10
 // heartbeats has doubled. It names at most linesPerPoll of them and counts the others. It also logs members that send
 // heartbeats again.
 func (k *Keeper) say(ctx context.Context, members []Member) {
-	after := max(Silent, 2*k.Beat)
+	after := max(silent, 2*k.Beat)
 	lines, left := 0, 0
 	there := make(map[string]bool, len(members))
 	for _, m := range members {
 		there[m.ID] = true
-		line, said := k.silent[m.ID]
+		next, said := k.silent[m.ID]
 		switch {
 		case m.Age <= after:
 			if said {
 				delete(k.silent, m.ID)
 				k.Logger.InfoContext(ctx, "Consumer sends heartbeats again", "consumer_id", m.ID)
 			}
-		case m.Age < line.next:
+		case m.Age < next:
 		case lines == linesPerPoll:
 			left++
 		default:
 			lines++
-			k.silent[m.ID] = silentLine{next: max(Missing, 2*m.Age)}
+			k.silent[m.ID] = max(missing, 2*m.Age)
 			k.Logger.WarnContext(ctx, "Consumer has not sent heartbeat", "consumer_id", m.ID, "seconds", int64(m.Age.Seconds()),
 				"status", string(m.Status))
 		}

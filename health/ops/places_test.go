@@ -242,7 +242,7 @@ func serveStrangers(t *testing.T) strangers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.conns.On(smallBuffers{inner})
+	s.conns.Listener = smallBuffers{inner}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

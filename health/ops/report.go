@@ -123,7 +123,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v any) 
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	if _, err := w.Write(append(cleanTexts(body), '\n')); err != nil { // the client has closed the connection
+	if _, err := w.Write(append(CleanJSON(body), '\n')); err != nil { // the client has closed the connection
 		s.logger.DebugContext(r.Context(), "health answer", "err", err)
 	}
 }

@@ -58,12 +58,9 @@ func begin(text string) string {
 	return text
 }
 
-// CleanJSON returns a JSON text in which every string is free of secrets and of bounded length.
-func CleanJSON(body []byte) []byte { return cleanTexts(body) }
-
-// cleanTexts cleans every text of a JSON response. All responses of the server pass through it, so that a new field
-// needs no thought.
-func cleanTexts(body []byte) []byte {
+// CleanJSON returns a JSON text in which every string is free of secrets and of bounded length. All responses of the
+// servers pass through it, so that a new field needs no thought.
+func CleanJSON(body []byte) []byte {
 	var out bytes.Buffer
 	known := map[string][]byte{} // keyed by literal, because the texts of thousands of held partitions are mostly the same
 	for rest := body; len(rest) > 0; {

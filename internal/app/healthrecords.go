@@ -69,7 +69,7 @@ func (s heldSecrets) watch(ctx context.Context) {
 // of returns how the pipeline treats the health-check records of a topic. It drops no record of a dead-letter topic: a
 // dead letter has the headers of its record, so the header that marks a health-check record may be one of them.
 func (s heldSecrets) of(t config.Topic) connector.HealthRecords {
-	h := connector.HealthRecords{Drop: t.HealthRecords.Drop && t.Format != "dead_letter"}
+	h := connector.HealthRecords{Drop: t.HealthRecords.Drop && !t.IsLetters()}
 	if held := s[t.HealthRecords.SecretFile]; held != nil {
 		h.Secret = func() string { return *held.Value() }
 	}

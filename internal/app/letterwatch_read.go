@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -56,7 +57,7 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 		p := at.Partition
 		b, known := bounds[p]
 		if !known {
-			failed(missed(err), p.Topic)
+			failed(cmp.Or(err, errMoved), p.Topic) // without an error, Kafka no longer has the partition
 			continue
 		}
 		if err := w.readPartition(ctx, p, b); errors.Is(err, lettercount.ErrFull) {
@@ -66,15 +67,6 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 			failed(err, p.Topic)
 		}
 	}
-}
-
-// missed returns the reason why the bounds of a partition are unknown: err, or errMoved if err is nil, since Kafka
-// then no longer has the partition.
-func missed(err error) error {
-	if err == nil {
-		return errMoved
-	}
-	return err
 }
 
 // readPartition reads the offsets of a dead-letter partition that the tally does not have yet, and adds their dead

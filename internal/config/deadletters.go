@@ -102,7 +102,7 @@ func (l *loader) checkLetters() {
 			l.report(l.at(at), "%v", err)
 			continue
 		}
-		if source, read := l.config.Topics[to.Name]; read && source.Format != "dead_letter" {
+		if source, read := l.config.Topics[to.Name]; read && !source.IsLetters() {
 			l.report(l.at(at), "the dead letters of %s would go to %s, whose records become rows: write another dead_letters.topic", name, to.Name)
 			continue
 		}
@@ -117,7 +117,7 @@ func (l *loader) checkLetters() {
 	for _, p := range l.config.Patterns {
 		l.checkRetention(p.Name, &p.Topic)
 		name := p.DeadLetters.Topic
-		if source, read := l.config.Topics[name]; read && p.WritesLetters() && source.Format != "dead_letter" {
+		if source, read := l.config.Topics[name]; read && p.WritesLetters() && !source.IsLetters() {
 			l.report(l.at(l.set(p.Name, "dead_letters.topic")), "the dead letters of %s would go to %s, whose records become rows: write another dead_letters.topic",
 				p.Name, name)
 		}

@@ -35,7 +35,7 @@ const (
 // answered; each time the oldest. So a client that opens connections and sends nothing cannot keep a request out, and
 // costs a bounded number of sockets and goroutines.
 type Listener struct {
-	net.Listener // the listener that accepts connections, set by Listen or On
+	net.Listener // the listener that accepts connections, set by Listen
 
 	server string
 	limit  int
@@ -107,9 +107,6 @@ func Serve(ctx context.Context, s *http.Server, grace time.Duration, serve func(
 	}
 	return nil
 }
-
-// On sets the listener that accepts the connections. Call it once, before Accept.
-func (l *Listener) On(inner net.Listener) { l.Listener = inner }
 
 // Accept implements net.Listener. If it closes a connection to make room, it waits until the goroutine of that
 // connection ends, unless a handler is answering its request. So goroutines stay bounded, and under a flood each

@@ -30,7 +30,7 @@ func serveFlooded(t *testing.T, limit int, live func()) flooded {
 		t.Fatal(err)
 	}
 	l := New("test", limit, prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total", Help: "closed"}), slog.New(slog.DiscardHandler))
-	l.On(inner)
+	l.Listener = inner
 	s := &http.Server{
 		Handler: l.Marks(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/live" {
@@ -207,7 +207,7 @@ func TestListener_Abort(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := New("test", 2, prometheus.NewCounter(prometheus.CounterOpts{Name: "closed_total", Help: "closed"}), slog.New(slog.DiscardHandler))
-	l.On(inner)
+	l.Listener = inner
 	defer func() { _ = l.Close() }()
 	dialed, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", inner.Addr().String())
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"math"
@@ -15,10 +14,10 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	pq "github.com/apache/arrow-go/v18/parquet/schema"
 
 	"sluice/connector"
 	"sluice/connector/schema"
-	"sluice/sink/delta/bounded"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 )
@@ -263,40 +262,29 @@ func Offsets(ctx context.Context, store objstore.Store, f deltalog.File) iter.Se
 }
 
 func offsets(ctx context.Context, store objstore.Store, key string, yield func(Row) bool) error {
-	object, err := deltalog.OpenObject(ctx, store, key)
-	if err != nil {
+	return readColumns(ctx, store, key, offsetsBytes, 16<<10, kafkaColumns, func(batch arrow.RecordBatch) error {
+		more, err := readRows(batch, yield)
+		if err == nil && !more {
+			return errStopped
+		}
 		return err
-	}
-	content := bounded.NewParquet(object, bounded.New(offsetsBytes), func(err error) error { return fmt.Errorf("not a sound Parquet file: %w", err) })
-	if err := content.Open(1 << 20); err != nil {
-		return err
-	}
-	var columns []int
+	})
+}
+
+// errStopped ends the reading of a file whose other rows the caller does not want.
+var errStopped = errors.New("the caller wants no more rows")
+
+// kafkaColumns returns the places of the Kafka columns in a file. Only the one of the topic id may be missing.
+func kafkaColumns(of *pq.Schema) (columns []int, err error) {
 	for _, name := range []string{schema.KafkaTopic, schema.KafkaPartition, schema.KafkaOffset, schema.KafkaTopicID} {
-		switch at := content.Content().MetaData().Schema.ColumnIndexByName(name); {
+		switch at := of.ColumnIndexByName(name); {
 		case at >= 0:
 			columns = append(columns, at)
 		case name != schema.KafkaTopicID:
-			return fmt.Errorf("there is no column %s", name)
+			return nil, fmt.Errorf("there is no column %s", name)
 		}
 	}
-	rows, err := content.Rows(ctx, columns, 16<<10)
-	if err != nil {
-		return err
-	}
-	defer rows.Release()
-	for {
-		batch, err := rows.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if more, err := readRows(batch, yield); err != nil || !more {
-			return err
-		}
-	}
+	return columns, nil
 }
 
 // offsetsBytes bounds the memory for one data file while its Kafka columns are read.

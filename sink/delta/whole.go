@@ -2,14 +2,12 @@ package delta
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	pq "github.com/apache/arrow-go/v18/parquet/schema"
 
-	"sluice/sink/delta/bounded"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
 	"sluice/sink/delta/scan"
@@ -55,62 +53,25 @@ func WholeRows(
 	return nil
 }
 
-// eachError is an error of the caller's callback, which passes through unchanged.
-type eachError struct{ error }
-
 func wholeFile(ctx context.Context, store objstore.Store, key string, columns []string, each func(arrow.RecordBatch) error) error {
-	err := readWhole(ctx, store, key, columns, func(rows arrow.RecordBatch) error {
-		if err := each(rows); err != nil {
-			return eachError{err}
+	choose := func(of *pq.Schema) (leaves []int, err error) {
+		for i := range of.NumColumns() {
+			if slices.Contains(columns, of.Column(i).ColumnPath()[0]) {
+				leaves = append(leaves, i)
+			}
 		}
-		return nil
+		return leaves, nil
+	}
+	var own error // the caller's, which passes through unchanged
+	err := readColumns(ctx, store, key, wholeBytes, wholeRows, choose, func(rows arrow.RecordBatch) error {
+		own = each(rows)
+		return own
 	})
-	if of, ok := errors.AsType[eachError](err); ok {
-		return of.error
+	if own != nil {
+		return own
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", key, err)
 	}
 	return nil
-}
-
-func readWhole(ctx context.Context, store objstore.Store, key string, columns []string, each func(arrow.RecordBatch) error) error {
-	object, err := deltalog.OpenObject(ctx, store, key)
-	if err != nil {
-		return err
-	}
-	content := bounded.NewParquet(object, bounded.New(wholeBytes), func(err error) error { return fmt.Errorf("not a sound Parquet file: %w", err) })
-	if err := content.Open(1 << 20); err != nil {
-		return err
-	}
-	var leaves []int
-	err = content.Do(func() error {
-		s := content.Content().MetaData().Schema
-		for i := range s.NumColumns() {
-			if slices.Contains(columns, s.Column(i).ColumnPath()[0]) {
-				leaves = append(leaves, i)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	rows, err := content.Rows(ctx, leaves, wholeRows)
-	if err != nil {
-		return err
-	}
-	defer rows.Release()
-	for {
-		batch, err := rows.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := each(batch); err != nil {
-			return err
-		}
-	}
 }

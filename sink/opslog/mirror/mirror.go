@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,12 +34,9 @@ type Place interface {
 // ErrMoved means that another member has added copies meanwhile.
 var ErrMoved = errors.New("another member added copies of operations")
 
-// DivergedError means that the log and its copies differ: one of them was rewritten.
-type DivergedError struct{ Seq int64 }
-
-// Error names the first entry that is known to differ, and what to do.
-func (e *DivergedError) Error() string {
-	return fmt.Sprintf("the copy of operation %d is not the one in the operations log: one of them was rewritten; run connector audit verify, and keep both", e.Seq)
+// diverged returns the error for a log that differs from its copies. seq is the first entry that is known to differ.
+func diverged(seq int64) error {
+	return fmt.Errorf("the copy of operation %d is not the one in the operations log: one of them was rewritten; run connector audit verify, and keep both", seq)
 }
 
 // Log is the operations log, as an [opslog.Follower] with its [opslog.Log] provides it.
@@ -79,9 +76,7 @@ type Mirror struct {
 
 	copied, failures prometheus.Counter
 
-	mu    sync.Mutex
-	known bool
-	seq   int64 // of the newest copy, once known
+	newest atomic.Int64 // seq of the newest copy, -1 while unknown
 }
 
 // New returns a mirror that does nothing before Run.
@@ -95,6 +90,7 @@ func New(c Config) (*Mirror, error) {
 			Name: "sluice_audit_mirror_failures_total", Help: "Failed attempts of this member to copy the operations log.",
 		}),
 	}
+	m.newest.Store(-1)
 	behind := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sluice_audit_mirror_behind_entries", Help: "Entries of the operations log without a copy, as far as this member knows; -1 before it knows.",
 	}, m.behind)
@@ -109,12 +105,11 @@ func New(c Config) (*Mirror, error) {
 // behind returns the number of verified entries that have no copy, -1 while the member does not know it.
 func (m *Mirror) behind() float64 {
 	state := m.Log.State()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if state == nil || !m.known {
+	newest := m.newest.Load()
+	if state == nil || newest < 0 {
 		return -1
 	}
-	return float64(max(state.Head().Seq-m.seq, 0))
+	return float64(max(state.Head().Seq-newest, 0))
 }
 
 // Run copies entries until ctx ends, then closes the place of the copies. After a failure it waits and begins anew at
@@ -184,14 +179,12 @@ func (m *Mirror) copy(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.mu.Lock()
-		m.known, m.seq = true, newest.Seq
-		m.mu.Unlock()
+		m.newest.Store(newest.Seq)
 		switch {
 		case newest == head:
 			return nil
 		case newest.Seq == head.Seq:
-			return &DivergedError{head.Seq}
+			return diverged(head.Seq)
 		case newest == before:
 			return fmt.Errorf("there are copies of later operations, and none of operation %d: copies were deleted; restore them, or move all copies away", newest.Seq+1)
 		}
@@ -212,9 +205,9 @@ func (m *Mirror) add(ctx context.Context, newest, head opslog.Head) error {
 		case err != nil:
 			return err
 		case e.Seq == newest.Seq && e.Head() != newest, e.Seq == head.Seq && e.Head() != head:
-			return &DivergedError{e.Seq}
+			return diverged(e.Seq)
 		case e.Seq != newest.Seq && (e.Seq != last.Seq+1 || e.Prev != last.Hash):
-			return &DivergedError{last.Seq}
+			return diverged(last.Seq)
 		}
 		last = e.Head()
 		if e.Seq == newest.Seq { // it has a copy, and was read to compare it
@@ -240,8 +233,6 @@ func (m *Mirror) flush(ctx context.Context, newest opslog.Head, batch []opslog.E
 		return err
 	}
 	m.copied.Add(float64(len(batch)))
-	m.mu.Lock()
-	m.seq = batch[len(batch)-1].Seq
-	m.mu.Unlock()
+	m.newest.Store(batch[len(batch)-1].Seq)
 	return nil
 }
