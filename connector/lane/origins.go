@@ -2,7 +2,6 @@ package lane
 
 import (
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,16 +43,11 @@ const (
 // of returns the authentic origin of a record; false if it has none. If the origin is forged, or of another pipeline or
 // partition, it counts and logs this and returns false: the record is an ordinary one.
 func (f *OriginReader) of(p connector.Partition, r *connector.Record) (origin.Origin, bool) {
-	i := slices.IndexFunc(r.Headers, func(h connector.Header) bool { return h.Key == origin.Header })
-	if i < 0 {
+	header, ok := connector.LastHeader(r.Headers, origin.Header)
+	if !ok {
 		return origin.Origin{}, false
 	}
-	for j := i + 1; j < len(r.Headers); j++ { // the last one counts, as in Kafka's lastHeader
-		if r.Headers[j].Key == origin.Header {
-			i = j
-		}
-	}
-	o, err := f.keys().Verify(r.Headers[i].Value, r.Key, r.Value)
+	o, err := f.keys().Verify(header, r.Key, r.Value)
 	counter, why := f.forged, "no key of this pipeline signed it"
 	switch {
 	case err != nil:

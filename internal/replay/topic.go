@@ -186,7 +186,7 @@ func (t *Table) produce(ctx context.Context, open opslog.OpenReplay, tableID str
 // replays returns how often the record of a dead letter will have been replayed through its topic after this replay:
 // one more than the origin in its headers says, or 1 if it has no genuine origin.
 func (t *Table) replays(r *Record) int64 {
-	header, ok := origin.Of(r.Record.Headers, func(h *connector.Header) (string, []byte) { return h.Key, h.Value })
+	header, ok := connector.LastHeader(r.Record.Headers, origin.Header)
 	if !ok {
 		return 1
 	}

@@ -114,7 +114,7 @@ func (m *member) commit(ctx context.Context) (n plan.OriginCounts, more bool, er
 		c := plan.Chunk{Schema: s.Schema}
 		for i := range records {
 			r := &records[i]
-			if header, ok := origin.Of(r.Headers, func(h *connector.Header) (string, []byte) { return h.Key, h.Value }); ok {
+			if header, ok := connector.LastHeader(r.Headers, origin.Header); ok {
 				if o, err := keys(m.l.t).Verify(header, r.Key, r.Value); err == nil && o.Record.Partition == p {
 					batch.Origins = append(batch.Origins, plan.Origin{Partition: p, Session: 1, Offset: r.Offset, TableID: o.TableID, Intent: o.Intent, Number: o.Number})
 				}

@@ -192,13 +192,3 @@ func Accepted(version int64) (intent, accepted int64) {
 	}
 	return version >> numberBits, version & MaxNumber
 }
-
-// Of returns the value of the last header with the origin; false if there is none.
-func Of[H any](headers []H, of func(*H) (name string, value []byte)) (value []byte, ok bool) {
-	for i := len(headers) - 1; i >= 0; i-- {
-		if name, v := of(&headers[i]); name == Header {
-			return v, true
-		}
-	}
-	return nil, false
-}
