@@ -283,14 +283,19 @@ func (t *Table) close(ctx context.Context, intent int64, o opslog.Outcome, versi
 
 // closeOpen records the outcome of an intent, unless the operations log already has one.
 func (t *Table) closeOpen(ctx context.Context, intent int64, o opslog.Outcome, version int64, detail string) error {
-	recorded := errors.New("the outcome is recorded")
 	const longest = 500
 	if len(detail) > longest {
 		detail = detail[:longest]
 	}
 	body := opslog.ReplayDone{Intent: intent, Table: t.Path, Outcome: o, Version: version, Detail: detail}
+	return t.end(ctx, body, intent, (*opslog.State).OpenReplays)
+}
+
+// end appends an entry that ends an intent, unless the intent is no longer among those that list returns.
+func (t *Table) end(ctx context.Context, body opslog.Body, intent int64, list func(s *opslog.State, table string) []opslog.OpenReplay) error {
+	recorded := errors.New("the end is recorded")
 	_, err := t.append(ctx, body, func(now *opslog.State) error {
-		if !slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == intent }) {
+		if !slices.ContainsFunc(list(now, t.Path), func(open opslog.OpenReplay) bool { return open.Seq == intent }) {
 			return recorded
 		}
 		return nil

@@ -313,15 +313,5 @@ func accepted(s *connector.Snapshot, pipeline string, open *opslog.OpenReplay) (
 // closeTopic records that the table has accepted all records of a replay through the topic, unless the operations log has
 // that already.
 func (t *Table) closeTopic(ctx context.Context, intent int64) error {
-	recorded := errors.New("the end is recorded")
-	_, err := t.append(ctx, opslog.ReplayClosed{Intent: intent, Table: t.Path}, func(now *opslog.State) error {
-		if !slices.ContainsFunc(now.TopicReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == intent }) {
-			return recorded
-		}
-		return nil
-	})
-	if errors.Is(err, recorded) {
-		return nil
-	}
-	return err
+	return t.end(ctx, opslog.ReplayClosed{Intent: intent, Table: t.Path}, intent, (*opslog.State).TopicReplays)
 }
