@@ -248,8 +248,7 @@ func (t *Table) announce(ctx context.Context, body opslog.ReplayIntent, state *o
 		if slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == body.After }) {
 			return errAgain // it was committed and its outcome is not recorded yet
 		}
-		inTopic := now.TopicReplays(t.Path)
-		if body.Withdraws > 0 && !slices.ContainsFunc(inTopic, func(open opslog.OpenReplay) bool { return open.Seq == body.Withdraws }) {
+		if body.Withdraws > 0 && !slices.ContainsFunc(now.TopicReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == body.Withdraws }) {
 			return errAgain
 		}
 		for _, l := range body.Letters {
@@ -257,10 +256,8 @@ func (t *Table) announce(ctx context.Context, body opslog.ReplayIntent, state *o
 			if resolved(now, p).Within(l.Offsets).Len() > 0 || now.LastMove(p.Topic) != state.LastMove(p.Topic) {
 				return errAgain
 			}
-			for _, open := range inTopic {
-				if at := open.Of(p); at.Within(l.Offsets).Len() > 0 || body.Mode == opslog.ByTopic && at.Len() > 0 {
-					return errAgain
-				}
+			if at := t.inTopic(now, p); at.Within(l.Offsets).Len() > 0 || body.Mode == opslog.ByTopic && at.Len() > 0 {
+				return errAgain
 			}
 			if err := Moving(now, p.Topic); err != nil {
 				return err
