@@ -89,7 +89,7 @@ type Result struct {
 	Parked  int       // of those that failed: it was the failure after which replays leave them out
 	Left    []Left    // were left out
 
-	reproduced map[idempotency.Partition]offsets.Set // those of Rows of a withdrawn replay through the topic
+	reproduced map[idempotency.Partition]offsets.Set // the dead letters of Rows that Reproduce handled
 }
 
 // Failure is a record that still cannot become a row.

@@ -110,25 +110,26 @@ func (t *Table) tryTopic(ctx context.Context, records []Record, to Producer) (Re
 
 	// 4. Produce the records. A crash here leaves some of them in the topic; members accept the first ones of each
 	// partition, up to the first one that is missing. The next replay withdraws the intent and replays the others.
-	if err := t.produce(ctx, opened, s.TableID, todo, to); err != nil {
+	if err := t.produce(ctx, opened, todo, to); err != nil {
 		return result, fmt.Errorf("produce to the topic: %w", err)
 	}
 
 	// 5. Wait until members have accepted all, and close the intent. A crash here loses nothing: settling closes it.
 	state, err = t.await(ctx, opened.Seq)
-	if state != nil {
-		all := int64(0)
-		result.reproduced = map[idempotency.Partition]offsets.Set{}
-		for p, at := range rows.letters {
-			all += at.Len()
-			result.reproduced[p] = state.Letters(p).Reproduced.Within(at)
-			result.Rows += result.reproduced[p].Len()
-		}
-		if err == nil && result.Rows < all {
-			err = errWithdrawn
-		}
+	if err != nil {
+		return result, err
 	}
-	return result, err
+	all := int64(0)
+	result.reproduced = map[idempotency.Partition]offsets.Set{}
+	for p, at := range rows.letters {
+		all += at.Len()
+		result.reproduced[p] = state.Letters(p).Reproduced.Within(at)
+		result.Rows += result.reproduced[p].Len()
+	}
+	if result.Rows < all {
+		return result, errWithdrawn
+	}
+	return result, nil
 }
 
 // open announces a replay through the topic, commits its intent and records the outcome.
@@ -155,7 +156,7 @@ func (t *Table) open(ctx context.Context, s *connector.Snapshot, state *opslog.S
 }
 
 // produce produces the records of an open intent, each with its origin. records are sorted, and include all of the intent.
-func (t *Table) produce(ctx context.Context, open opslog.OpenReplay, tableID string, records []Record, to Producer) error {
+func (t *Table) produce(ctx context.Context, open opslog.OpenReplay, records []Record, to Producer) error {
 	for _, l := range open.Letters {
 		p, number := l.Source(), int64(0)
 		var all []connector.Record
@@ -166,7 +167,7 @@ func (t *Table) produce(ctx context.Context, open opslog.OpenReplay, tableID str
 				continue
 			}
 			number++
-			from := origin.Origin{Pipeline: t.Pipeline, TableID: tableID, Record: r.coordinates(), Intent: open.Seq, Number: number, Replays: t.replays(r)}
+			from := origin.Origin{Pipeline: t.Pipeline, TableID: open.TableID, Record: r.coordinates(), Intent: open.Seq, Number: number, Replays: t.replays(r)}
 			out := connector.Record{Key: r.Record.Key, Value: r.Record.Value, Timestamp: time.Now().UnixMilli()}
 			for _, h := range r.Record.Headers {
 				if h.Key != origin.Header { // that of an earlier replay
