@@ -39,7 +39,8 @@ const (
 var errWithdrawn = errors.New("another process has withdrawn the replay")
 
 // Reproduce makes rows of records as Add does, but through their topic: it produces them again, each with a signed origin,
-// and waits until members have accepted them. ADR 20 has the protocol. At most 65535 records of one partition are allowed.
+// and waits until members have accepted them. ADR 20 has the protocol. It can produce at most [opslog.MaxLetters] records,
+// because one intent names all of them.
 //
 // Records that cannot become rows with the decoder of this process count as failed replays and are not produced. The errors
 // are those of Add. After any error members may still accept records that were produced; a later replay finds out.
