@@ -322,9 +322,7 @@ func (t *Table) recordFailures(ctx context.Context, failures []Failure) (parked 
 	_, err = t.appendOwn(ctx, body, func(now *opslog.State) error {
 		parked = 0
 		for _, l := range body.Letters {
-			states := now.Letters(l.Source())
-			oneLeft := states.Failed[opslog.MaxReplays-2].Without(offsets.Union(states.Failed[opslog.MaxReplays-1], states.Resolved()))
-			parked += int(l.Offsets.Within(oneLeft).Len())
+			parked += int(now.Letters(l.Source()).ParkedBy(l.Offsets).Len())
 		}
 		return nil
 	})

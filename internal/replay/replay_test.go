@@ -398,6 +398,30 @@ func TestAdd_StillBad(t *testing.T) {
 	}
 }
 
+// TestAdd_ParkedMeanwhile: a dead letter whose last allowed replay fails does not count as parked if another process has
+// made a row of it meanwhile.
+func TestAdd_ParkedMeanwhile(t *testing.T) {
+	l := newLake(t)
+	r := l.replayer(l.store)
+	bad := []replay.Record{record(0, 5, `{`), record(0, 6, `{`)}
+	for range opslog.MaxReplays - 1 {
+		add(t, r, slices.Clone(bad)...)
+	}
+	topic := r.Topic
+	r.Topic = func(name string) replay.Topic { // the records are chosen and not decoded
+		if result := add(t, l.replayer(l.store), good(0, 5)...); result.Rows != 1 {
+			t.Errorf("%+v", result)
+		}
+		return topic(name)
+	}
+	if result := add(t, r, bad...); len(result.Failed) != 2 || result.Parked != 1 {
+		t.Errorf("%+v", result)
+	}
+	if got := l.state().Letters(partition(0)).Parked().String(); got != "6" {
+		t.Errorf("parked %s", got)
+	}
+}
+
 // TestAdd_Run: the first entry of a replay has its key; later entries, and those that settle what
 // others began, have none. A second replay with the key is refused before it has an effect.
 func TestAdd_Run(t *testing.T) {
