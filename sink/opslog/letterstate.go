@@ -179,10 +179,7 @@ func failedAgain(l *LetterStates, at offsets.Set) {
 // after returns the book with the effect of one more entry.
 func (b letterBook) after(e Entry, body Body) letterBook {
 	change := func(all []Letters, change func(*LetterStates, offsets.Set)) {
-		b.sources = maps.Clone(b.sources)
-		if b.sources == nil {
-			b.sources = map[idempotency.Partition]LetterStates{}
-		}
+		b.sources = copied(b.sources)
 		for _, l := range all {
 			states := b.sources[l.Source()]
 			change(&states, l.Offsets)
@@ -206,10 +203,7 @@ func (b letterBook) after(e Entry, body Body) letterBook {
 	case ReplayFailed:
 		change(body.Letters, failedAgain)
 	case ReplayIntent:
-		b.open = maps.Clone(b.open)
-		if b.open == nil {
-			b.open = map[int64]OpenReplay{}
-		}
+		b.open = copied(b.open)
 		b.open[e.Seq] = OpenReplay{ReplayIntent: body, Seq: e.Seq, Since: e.At, Operator: e.Operator}
 		b.changed = e.Seq
 	case ReplayDone:
@@ -223,12 +217,9 @@ func (b letterBook) after(e Entry, body Body) letterBook {
 		if body.Outcome != Committed {
 			return b
 		}
-		b.topical = maps.Clone(b.topical)
+		b.topical = copied(b.topical)
 		switch {
 		case open.Mode == ByTopic:
-			if b.topical == nil {
-				b.topical = map[int64]OpenReplay{}
-			}
 			b.topical[open.Seq] = open
 		case open.Withdraws > 0:
 			change(open.Accepted, reproduced)
