@@ -38,6 +38,8 @@ const (
 	originStrange = "unknown"
 	// originLogInterval is the minimum interval between log lines about origins that do not count.
 	originLogInterval = time.Minute
+	// originBytes is the memory, in bytes, that an origin takes in a part, including the run that its record has.
+	originBytes = 320
 )
 
 // of returns the authentic origin of a record; false if it has none. If the origin is forged, or of another pipeline or
@@ -74,7 +76,7 @@ func (o *openPart) keepOrigin(b *Block, r *connector.Record) bool {
 	o.origins = append(o.origins, plan.Origin{
 		Partition: b.Partition, Session: b.Session, Offset: r.Offset, TableID: from.TableID, Intent: from.Intent, Number: from.Number,
 	})
-	o.letterBytes += plan.OriginBytes
+	o.letterBytes += originBytes
 	o.breakRun = true
 	return true
 }

@@ -19,9 +19,6 @@ type Origin struct {
 	Intent, Number int64 // see [origin.Origin]
 }
 
-// OriginBytes is the memory, in bytes, that an origin takes in a lane's part, including the run that its record has.
-const OriginBytes = 320
-
 // OriginCounts are the numbers of origins of a claim before the position that a plan sets, by verdict.
 type OriginCounts struct {
 	Accepted int64 // the record becomes what any other record becomes

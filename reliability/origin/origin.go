@@ -41,8 +41,8 @@ const (
 	// MaxKeys is the largest number of keys, because a forged header costs an HMAC for each of them.
 	MaxKeys = 8
 
-	version     = "v1"
-	headerParts = 8
+	version   = "v1"
+	textParts = 7 // of a header without its MAC
 	// maxHeader is the largest length of a header: names of Kafka and of pipelines have at most 249 bytes, and escaping
 	// takes three for one.
 	maxHeader = 4096
@@ -149,7 +149,7 @@ func (o Origin) text() []byte {
 // parse reads what text returns.
 func parse(text string) (o Origin, err error) {
 	parts := strings.Split(text, " ")
-	if len(parts) != headerParts-1 || parts[0] != version {
+	if len(parts) != textParts || parts[0] != version {
 		return Origin{}, errors.New("another version")
 	}
 	id, err := idempotency.ParseAppID(parts[1])
