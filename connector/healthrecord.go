@@ -8,7 +8,8 @@ import (
 // ClaimsHealthCheck reports whether the headers mark a record as a health check. If the header repeats, the last
 // one counts, as in Kafka's lastHeader.
 func ClaimsHealthCheck(headers []Header) bool {
-	return string(lastHeader(headers, HealthHeader)) == HealthValue
+	value, _ := LastHeader(headers, HealthHeader)
+	return string(value) == HealthValue
 }
 
 // Proves reports whether the headers carry the secret. It compares in constant time, so that its duration reveals
@@ -18,17 +19,19 @@ func (h HealthRecords) Proves(headers []Header) bool {
 		return true
 	}
 	secret := h.Secret()
-	return subtle.ConstantTimeCompare(lastHeader(headers, HealthSecretHeader), []byte(secret)) == 1 && secret != ""
+	value, _ := LastHeader(headers, HealthSecretHeader)
+	return subtle.ConstantTimeCompare(value, []byte(secret)) == 1 && secret != ""
 }
 
-// lastHeader returns the value of the last header with this name, nil if there is none.
-func lastHeader(headers []Header, name string) []byte {
+// LastHeader returns the value of the last header with this name, which is the one that counts; false if there is none.
+// The value of a header may be nil.
+func LastHeader(headers []Header, name string) (value []byte, ok bool) {
 	for _, h := range slices.Backward(headers) {
 		if h.Key == name {
-			return h.Value
+			return h.Value, true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // The headers of a health-check record. A monitor sends such a record to test whether the topic accepts records; it

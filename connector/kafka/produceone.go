@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 
 	"github.com/segmentio/kafka-go"
@@ -15,18 +14,9 @@ import (
 // of the record once all in-sync replicas have it. The error has a class; if it is Transient, the topic may have the
 // record nevertheless.
 func (c *Client) ProduceOne(ctx context.Context, topic string, r deadletter.Record) (partition int32, offset int64, err error) {
-	m, err := c.metadata(ctx, topic)
+	t, err := c.topicToProduce(ctx, topic)
 	if err != nil {
-		return 0, 0, Classify(err)
-	}
-	t := m.topic(topic)
-	switch {
-	case t == nil:
-		return 0, 0, Classify(fmt.Errorf("metadata: %w: the response lacks topic %s", errMalformed, topic))
-	case t.missing():
-		return 0, 0, Classify(kafka.UnknownTopicOrPartition)
-	case t.Err != 0:
-		return 0, 0, Classify(t.Err)
+		return 0, 0, err
 	}
 	leader := int32(-1)
 	for _, i := range rand.Perm(len(t.Partitions)) {
@@ -38,14 +28,11 @@ func (c *Client) ProduceOne(ctx context.Context, topic string, r deadletter.Reco
 	if leader < 0 {
 		return 0, 0, Classify(kafka.LeaderNotAvailable)
 	}
-	answers, err := c.produce(ctx, leader, topic, []produceBatch{{partition, appendBatch(nil, []deadletter.Record{r})}})
-	switch {
-	case err != nil:
-		return 0, 0, Classify(err)
-	case answers[0].err != 0:
-		return 0, 0, Classify(&produceError{answers[0]})
+	offset, err = c.sendBatch(ctx, leader, topic, produceBatch{partition, appendBatch(nil, []deadletter.Record{r})})
+	if err != nil {
+		return 0, 0, err
 	}
-	return partition, answers[0].offset, nil
+	return partition, offset, nil
 }
 
 // CreateTopic creates a topic with the cluster's default number of replicas. An existing topic stays unchanged. The

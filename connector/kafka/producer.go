@@ -63,18 +63,10 @@ func batchOfRecords(records []connector.Record, limit int) (batch []byte, n int)
 
 // produceTo sends a batch to a partition once.
 func (c *Client) produceTo(ctx context.Context, to connector.Partition, batch []byte) error {
-	m, err := c.metadata(ctx, to.Topic)
-	if err != nil {
-		return Classify(err)
-	}
-	t := m.topic(to.Topic)
+	t, err := c.topicToProduce(ctx, to.Topic)
 	switch {
-	case t == nil:
-		return Classify(fmt.Errorf("metadata: %w: the response lacks topic %s", errMalformed, to.Topic))
-	case t.missing():
-		return Classify(kafka.UnknownTopicOrPartition)
-	case t.Err != 0:
-		return Classify(t.Err)
+	case err != nil:
+		return err
 	case t.ID != to.TopicID:
 		return classify.Mark(fmt.Errorf("topic %s was created again: its id is %v, that of the records was %v", to.Topic, t.ID, to.TopicID), classify.Fatal)
 	}
@@ -85,12 +77,36 @@ func (c *Client) produceTo(ctx context.Context, to connector.Partition, batch []
 	case p.Leader < 0:
 		return Classify(kafka.LeaderNotAvailable)
 	}
-	answers, err := c.produce(ctx, p.Leader, to.Topic, []produceBatch{{to.ID, batch}})
+	_, err = c.sendBatch(ctx, p.Leader, to.Topic, produceBatch{to.ID, batch})
+	return err
+}
+
+// topicToProduce returns the metadata of a topic that exists. The error has a class.
+func (c *Client) topicToProduce(ctx context.Context, name string) (*topicMetadata, error) {
+	m, err := c.metadata(ctx, name)
+	if err != nil {
+		return nil, Classify(err)
+	}
+	t := m.topic(name)
+	switch {
+	case t == nil:
+		return nil, Classify(fmt.Errorf("metadata: %w: the response lacks topic %s", errMalformed, name))
+	case t.missing():
+		return nil, Classify(kafka.UnknownTopicOrPartition)
+	case t.Err != 0:
+		return nil, Classify(t.Err)
+	}
+	return t, nil
+}
+
+// sendBatch sends one batch of a topic to a broker, and returns its offset. The error has a class.
+func (c *Client) sendBatch(ctx context.Context, leader int32, topic string, b produceBatch) (offset int64, err error) {
+	answers, err := c.produce(ctx, leader, topic, []produceBatch{b})
 	switch {
 	case err != nil:
-		return Classify(err)
+		return 0, Classify(err)
 	case answers[0].err != 0:
-		return Classify(&produceError{answers[0]})
+		return 0, Classify(&produceError{answers[0]})
 	}
-	return nil
+	return answers[0].offset, nil
 }

@@ -53,7 +53,7 @@ func AllocatedBy(candidates []plan.Candidate, origins []plan.Origin) (n int64) {
 	for i := range candidates {
 		n += candidates[i].Allocated
 	}
-	return n + int64(len(origins))*plan.OriginBytes
+	return n + int64(len(origins))*originBytes
 }
 
 // Release releases a part that will not be committed.

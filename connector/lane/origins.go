@@ -2,7 +2,6 @@ package lane
 
 import (
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,21 +38,18 @@ const (
 	originStrange = "unknown"
 	// originLogInterval is the minimum interval between log lines about origins that do not count.
 	originLogInterval = time.Minute
+	// originBytes is the memory, in bytes, that an origin takes in a part, including the run that its record has.
+	originBytes = 320
 )
 
 // of returns the authentic origin of a record; false if it has none. If the origin is forged, or of another pipeline or
 // partition, it counts and logs this and returns false: the record is an ordinary one.
 func (f *OriginReader) of(p connector.Partition, r *connector.Record) (origin.Origin, bool) {
-	i := slices.IndexFunc(r.Headers, func(h connector.Header) bool { return h.Key == origin.Header })
-	if i < 0 {
+	header, ok := connector.LastHeader(r.Headers, origin.Header)
+	if !ok {
 		return origin.Origin{}, false
 	}
-	for j := i + 1; j < len(r.Headers); j++ { // the last one counts, as in Kafka's lastHeader
-		if r.Headers[j].Key == origin.Header {
-			i = j
-		}
-	}
-	o, err := f.keys().Verify(r.Headers[i].Value, r.Key, r.Value)
+	o, err := f.keys().Verify(header, r.Key, r.Value)
 	counter, why := f.forged, "no key of this pipeline signed it"
 	switch {
 	case err != nil:
@@ -80,7 +76,7 @@ func (o *openPart) keepOrigin(b *Block, r *connector.Record) bool {
 	o.origins = append(o.origins, plan.Origin{
 		Partition: b.Partition, Session: b.Session, Offset: r.Offset, TableID: from.TableID, Intent: from.Intent, Number: from.Number,
 	})
-	o.letterBytes += plan.OriginBytes
+	o.letterBytes += originBytes
 	o.breakRun = true
 	return true
 }

@@ -37,6 +37,7 @@ func TestLane_Origins(t *testing.T) {
 		live, live, signed("p", p, "r"), signed("p", p, "r"), live, forged, hidden, signed("q", p, "r"), signed("p", connectortest.Partition(1), "r"),
 		signed("p", p, "b"), live,
 		{},
+		{Value: []byte("r"), Headers: []connector.Header{{Key: origin.Header}}}, // forged: an origin without a value
 	}
 	records[11].Headers = []connector.Header{{Key: origin.Header, Value: keys.Sign(origin.Origin{
 		Pipeline: "p", TableID: "T", Record: idempotency.Coordinates{Partition: p, Offset: 3}, Intent: 7, Number: 9, Replays: 1,
@@ -76,10 +77,10 @@ func TestLane_Origins(t *testing.T) {
 			runs = append(runs, [2]int64{r.First, r.Last})
 		}
 	}
-	if diff := cmp.Diff([][2]int64{{0, 1}, {2, 2}, {3, 3}, {4, 8}, {10, 10}}, runs); diff != "" {
+	if diff := cmp.Diff([][2]int64{{0, 1}, {2, 2}, {3, 3}, {4, 8}, {10, 10}, {12, 12}}, runs); diff != "" {
 		t.Errorf("runs: -want +got\n%s", diff)
 	}
-	if f, s := countedBy(t, m.origins.WithLabelValues("orders", "forged")), countedBy(t, m.origins.WithLabelValues("orders", "unknown")); f != 2 || s != 2 {
+	if f, s := countedBy(t, m.origins.WithLabelValues("orders", "forged")), countedBy(t, m.origins.WithLabelValues("orders", "unknown")); f != 3 || s != 2 {
 		t.Errorf("%v forged, %v unknown", f, s)
 	}
 	if part.Release(pool); pool.Used() != 0 {

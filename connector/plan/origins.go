@@ -19,9 +19,6 @@ type Origin struct {
 	Intent, Number int64 // see [origin.Origin]
 }
 
-// OriginBytes is the memory, in bytes, that an origin takes in a lane's part, including the run that its record has.
-const OriginBytes = 320
-
 // OriginCounts are the numbers of origins of a claim before the position that a plan sets, by verdict.
 type OriginCounts struct {
 	Accepted int64 // the record becomes what any other record becomes
@@ -43,12 +40,10 @@ const (
 	unknown
 )
 
-// judgedOrigin is the verdict about the record at an offset. The field accepted is the number of origins of the open
-// intent that are accepted once this record is passed.
+// judgedOrigin is the verdict about the record at an offset.
 type judgedOrigin struct {
-	offset   int64
-	verdict  verdict
-	accepted int64
+	offset  int64
+	verdict verdict
 }
 
 // judgedOrigins has the verdicts about the origins of a sealed batch, by claim in the order of offsets.
@@ -86,7 +81,7 @@ func judgeOrigins(batch *SealedBatch, s *connector.Snapshot, pipeline string) ju
 			case o.Intent == intent && o.Number > n:
 				v = missing
 			}
-			j[p] = append(j[p], judgedOrigin{o.Offset, v, n})
+			j[p] = append(j[p], judgedOrigin{o.Offset, v})
 		}
 	}
 	return j
@@ -126,12 +121,11 @@ func (j judgedOrigins) without(batch *SealedBatch) *SealedBatch {
 // to the plan: the txn with the number of accepted origins, if that has grown, and to the precondition that the table
 // still has the txn that s shows, because the verdicts depend on it.
 func (j judgedOrigins) pass(p *Plan, s *connector.Snapshot, partition connector.Partition) (n OriginCounts) {
-	next, newest := p.Next[partition].Next, int64(-1)
+	next := p.Next[partition].Next
 	for _, o := range j[partition] {
 		if o.offset >= next {
 			break
 		}
-		newest = o.accepted
 		switch o.verdict {
 		case accepted:
 			n.Accepted++
@@ -143,7 +137,7 @@ func (j judgedOrigins) pass(p *Plan, s *connector.Snapshot, partition connector.
 			n.Unknown++
 		}
 	}
-	if newest < 0 {
+	if n == (OriginCounts{}) {
 		return n
 	}
 	appID := partition.OriginsAppID(p.pipeline)
@@ -153,8 +147,8 @@ func (j judgedOrigins) pass(p *Plan, s *connector.Snapshot, partition connector.
 	}
 	p.expects[appID] = before
 	if n.Accepted > 0 {
-		intent, _ := origin.Accepted(before)
-		p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: appID, Version: origin.Txn(intent, newest)})
+		intent, earlier := origin.Accepted(before)
+		p.Commit.Txns = append(p.Commit.Txns, connector.Txn{AppID: appID, Version: origin.Txn(intent, earlier+n.Accepted)})
 	}
 	if p.Origins == nil {
 		p.Origins = map[connector.Partition]OriginCounts{}

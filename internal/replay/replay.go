@@ -89,7 +89,7 @@ type Result struct {
 	Parked  int       // of those that failed: it was the failure after which replays leave them out
 	Left    []Left    // were left out
 
-	reproduced map[idempotency.Partition]offsets.Set // those of Rows of a withdrawn replay through the topic
+	reproduced map[idempotency.Partition]offsets.Set // the dead letters of Rows that Reproduce handled
 }
 
 // Failure is a record that still cannot become a row.
@@ -248,8 +248,7 @@ func (t *Table) announce(ctx context.Context, body opslog.ReplayIntent, state *o
 		if slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == body.After }) {
 			return errAgain // it was committed and its outcome is not recorded yet
 		}
-		inTopic := now.TopicReplays(t.Path)
-		if body.Withdraws > 0 && !slices.ContainsFunc(inTopic, func(open opslog.OpenReplay) bool { return open.Seq == body.Withdraws }) {
+		if body.Withdraws > 0 && !slices.ContainsFunc(now.TopicReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == body.Withdraws }) {
 			return errAgain
 		}
 		for _, l := range body.Letters {
@@ -257,10 +256,8 @@ func (t *Table) announce(ctx context.Context, body opslog.ReplayIntent, state *o
 			if resolved(now, p).Within(l.Offsets).Len() > 0 || now.LastMove(p.Topic) != state.LastMove(p.Topic) {
 				return errAgain
 			}
-			for _, open := range inTopic {
-				if at := open.Of(p); at.Within(l.Offsets).Len() > 0 || body.Mode == opslog.ByTopic && at.Len() > 0 {
-					return errAgain
-				}
+			if at := t.inTopic(now, p); at.Within(l.Offsets).Len() > 0 || body.Mode == opslog.ByTopic && at.Len() > 0 {
+				return errAgain
 			}
 			if err := Moving(now, p.Topic); err != nil {
 				return err
@@ -283,14 +280,19 @@ func (t *Table) close(ctx context.Context, intent int64, o opslog.Outcome, versi
 
 // closeOpen records the outcome of an intent, unless the operations log already has one.
 func (t *Table) closeOpen(ctx context.Context, intent int64, o opslog.Outcome, version int64, detail string) error {
-	recorded := errors.New("the outcome is recorded")
 	const longest = 500
 	if len(detail) > longest {
 		detail = detail[:longest]
 	}
 	body := opslog.ReplayDone{Intent: intent, Table: t.Path, Outcome: o, Version: version, Detail: detail}
+	return t.end(ctx, body, intent, (*opslog.State).OpenReplays)
+}
+
+// end appends an entry that ends an intent, unless the intent is no longer among those that list returns.
+func (t *Table) end(ctx context.Context, body opslog.Body, intent int64, list func(s *opslog.State, table string) []opslog.OpenReplay) error {
+	recorded := errors.New("the end is recorded")
 	_, err := t.append(ctx, body, func(now *opslog.State) error {
-		if !slices.ContainsFunc(now.OpenReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == intent }) {
+		if !slices.ContainsFunc(list(now, t.Path), func(open opslog.OpenReplay) bool { return open.Seq == intent }) {
 			return recorded
 		}
 		return nil
@@ -320,9 +322,7 @@ func (t *Table) recordFailures(ctx context.Context, failures []Failure) (parked 
 	_, err = t.appendOwn(ctx, body, func(now *opslog.State) error {
 		parked = 0
 		for _, l := range body.Letters {
-			states := now.Letters(l.Source())
-			oneLeft := states.Failed[opslog.MaxReplays-2].Without(offsets.Union(states.Failed[opslog.MaxReplays-1], states.Resolved()))
-			parked += int(l.Offsets.Within(oneLeft).Len())
+			parked += int(now.Letters(l.Source()).ParkedBy(l.Offsets).Len())
 		}
 		return nil
 	})

@@ -398,6 +398,30 @@ func TestAdd_StillBad(t *testing.T) {
 	}
 }
 
+// TestAdd_ParkedMeanwhile: a dead letter whose last allowed replay fails does not count as parked if another process has
+// made a row of it meanwhile.
+func TestAdd_ParkedMeanwhile(t *testing.T) {
+	l := newLake(t)
+	r := l.replayer(l.store)
+	bad := []replay.Record{record(0, 5, `{`), record(0, 6, `{`)}
+	for range opslog.MaxReplays - 1 {
+		add(t, r, slices.Clone(bad)...)
+	}
+	topic := r.Topic
+	r.Topic = func(name string) replay.Topic { // the records are chosen and not decoded
+		if result := add(t, l.replayer(l.store), good(0, 5)...); result.Rows != 1 {
+			t.Errorf("%+v", result)
+		}
+		return topic(name)
+	}
+	if result := add(t, r, bad...); len(result.Failed) != 2 || result.Parked != 1 {
+		t.Errorf("%+v", result)
+	}
+	if got := l.state().Letters(partition(0)).Parked().String(); got != "6" {
+		t.Errorf("parked %s", got)
+	}
+}
+
 // TestAdd_Run: the first entry of a replay has its key; later entries, and those that settle what
 // others began, have none. A second replay with the key is refused before it has an effect.
 func TestAdd_Run(t *testing.T) {
@@ -643,6 +667,56 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
+// letters is how many dead letters the tests with several processes have.
+const letters = 12
+
+// failing returns the store of the lake with random delays. One of rate operations fails, and its put may land late.
+func (l *lake) failing(draw func(n int) int, rate int) *objstoretest.Faulty {
+	return objstoretest.NewFaulty(l.store, func(op objstore.Op) objstoretest.Fault {
+		f := objstoretest.Fault{Delay: time.Duration(draw(200)) * time.Millisecond}
+		if draw(rate) > 0 {
+			return f
+		}
+		f.Err = objstoretest.ErrTimeout
+		if op.Kind == objstore.OpPutIfAbsent {
+			f.Effect = []objstoretest.Effect{objstoretest.Never, objstoretest.Done, objstoretest.Late}[draw(3)]
+			f.Land = time.Duration(1+draw(60)) * time.Second
+		}
+		return f
+	})
+}
+
+// discards discards five random dead letters of partition 0 that are not replayed or being replayed, as an operator does.
+// Before each it waits less than pause seconds, and withdraws replays that began longer ago than old. It returns the
+// offsets of those that it has discarded.
+func (l *lake) discards(draw func(n int) int, pause int, old time.Duration) map[int64]bool {
+	discarded := map[int64]bool{}
+	log, r := opslog.Open(l.store, pipeline, opslog.Options{Guard: guard()}), l.replayer(l.store)
+	for range 5 {
+		time.Sleep(time.Duration(draw(pause)) * time.Second)
+		offset := int64(draw(letters))
+		if _, err := r.Withdraw(l.t.Context(), old); err != nil {
+			l.t.Error(err)
+		}
+		refused := errors.New("it is replayed or being replayed")
+		_, err := log.Append(l.t.Context(), opslog.Operation{
+			Operator: "eva", Reason: "r", Body: opslog.Discard{Letters: []opslog.Letters{opslog.LettersOf(partition(0), offsets.Of(offset))}},
+		}, func(s *opslog.State) error {
+			if l := s.Letters(partition(0)); l.Replaying.Has(offset) || l.Replayed.Has(offset) {
+				return refused
+			}
+			return nil
+		})
+		switch {
+		case err == nil:
+			discarded[offset] = true
+		case !errors.Is(err, refused):
+			l.t.Error(err)
+		}
+	}
+	return discarded
+}
+
 // TestAdd_Concurrently lets several processes replay the same dead letters beside an operator who discards some, on a store
 // that fails at random and lets puts land late. In the end no record has two rows, no discarded one has a row, and all
 // others have one.
@@ -661,20 +735,8 @@ func concurrently(t *testing.T, seed uint64) {
 		defer mu.Unlock()
 		return random.IntN(n)
 	}
-	faulty := objstoretest.NewFaulty(l.store, func(op objstore.Op) objstoretest.Fault {
-		f := objstoretest.Fault{Delay: time.Duration(draw(200)) * time.Millisecond}
-		if draw(12) > 0 {
-			return f
-		}
-		f.Err = objstoretest.ErrTimeout
-		if op.Kind == objstore.OpPutIfAbsent {
-			f.Effect = []objstoretest.Effect{objstoretest.Never, objstoretest.Done, objstoretest.Late}[draw(3)]
-			f.Land = time.Duration(1+draw(60)) * time.Second
-		}
-		return f
-	})
+	faulty := l.failing(draw, 12)
 	defer func() { _ = faulty.Close() }()
-	const letters = 12
 	var running sync.WaitGroup
 	for range 3 {
 		r := l.replayer(faulty)
@@ -687,32 +749,8 @@ func concurrently(t *testing.T, seed uint64) {
 			}
 		})
 	}
-	discarded := map[int64]bool{}
-	running.Go(func() {
-		log, r := opslog.Open(l.store, pipeline, opslog.Options{Guard: guard()}), l.replayer(l.store)
-		for range 5 {
-			time.Sleep(time.Duration(draw(40)) * time.Second)
-			offset := int64(draw(letters))
-			if _, err := r.Withdraw(t.Context(), 10*time.Second); err != nil {
-				t.Error(err)
-			}
-			refused := errors.New("it is replayed or being replayed")
-			_, err := log.Append(t.Context(), opslog.Operation{
-				Operator: "eva", Reason: "r", Body: opslog.Discard{Letters: []opslog.Letters{opslog.LettersOf(partition(0), offsets.Of(offset))}},
-			}, func(s *opslog.State) error {
-				if l := s.Letters(partition(0)); l.Replaying.Has(offset) || l.Replayed.Has(offset) {
-					return refused
-				}
-				return nil
-			})
-			switch {
-			case err == nil:
-				discarded[offset] = true
-			case !errors.Is(err, refused):
-				t.Error(err)
-			}
-		}
-	})
+	var discarded map[int64]bool
+	running.Go(func() { discarded = l.discards(draw, 40, 10*time.Second) })
 	running.Wait()
 	time.Sleep(2 * time.Minute) // everything lands
 	synctest.Wait()

@@ -39,7 +39,8 @@ const (
 var errWithdrawn = errors.New("another process has withdrawn the replay")
 
 // Reproduce makes rows of records as Add does, but through their topic: it produces them again, each with a signed origin,
-// and waits until members have accepted them. ADR 20 has the protocol. At most 65535 records of one partition are allowed.
+// and waits until members have accepted them. ADR 20 has the protocol. It can produce at most [opslog.MaxLetters] records,
+// because one intent names all of them.
 //
 // Records that cannot become rows with the decoder of this process count as failed replays and are not produced. The errors
 // are those of Add. After any error members may still accept records that were produced; a later replay finds out.
@@ -110,25 +111,26 @@ func (t *Table) tryTopic(ctx context.Context, records []Record, to Producer) (Re
 
 	// 4. Produce the records. A crash here leaves some of them in the topic; members accept the first ones of each
 	// partition, up to the first one that is missing. The next replay withdraws the intent and replays the others.
-	if err := t.produce(ctx, opened, s.TableID, todo, to); err != nil {
+	if err := t.produce(ctx, opened, todo, to); err != nil {
 		return result, fmt.Errorf("produce to the topic: %w", err)
 	}
 
 	// 5. Wait until members have accepted all, and close the intent. A crash here loses nothing: settling closes it.
 	state, err = t.await(ctx, opened.Seq)
-	if state != nil {
-		all := int64(0)
-		result.reproduced = map[idempotency.Partition]offsets.Set{}
-		for p, at := range rows.letters {
-			all += at.Len()
-			result.reproduced[p] = state.Letters(p).Reproduced.Within(at)
-			result.Rows += result.reproduced[p].Len()
-		}
-		if err == nil && result.Rows < all {
-			err = errWithdrawn
-		}
+	if err != nil {
+		return result, err
 	}
-	return result, err
+	all := int64(0)
+	result.reproduced = map[idempotency.Partition]offsets.Set{}
+	for p, at := range rows.letters {
+		all += at.Len()
+		result.reproduced[p] = state.Letters(p).Reproduced.Within(at)
+		result.Rows += result.reproduced[p].Len()
+	}
+	if result.Rows < all {
+		return result, errWithdrawn
+	}
+	return result, nil
 }
 
 // open announces a replay through the topic, commits its intent and records the outcome.
@@ -155,7 +157,7 @@ func (t *Table) open(ctx context.Context, s *connector.Snapshot, state *opslog.S
 }
 
 // produce produces the records of an open intent, each with its origin. records are sorted, and include all of the intent.
-func (t *Table) produce(ctx context.Context, open opslog.OpenReplay, tableID string, records []Record, to Producer) error {
+func (t *Table) produce(ctx context.Context, open opslog.OpenReplay, records []Record, to Producer) error {
 	for _, l := range open.Letters {
 		p, number := l.Source(), int64(0)
 		var all []connector.Record
@@ -166,7 +168,7 @@ func (t *Table) produce(ctx context.Context, open opslog.OpenReplay, tableID str
 				continue
 			}
 			number++
-			from := origin.Origin{Pipeline: t.Pipeline, TableID: tableID, Record: r.coordinates(), Intent: open.Seq, Number: number, Replays: t.replays(r)}
+			from := origin.Origin{Pipeline: t.Pipeline, TableID: open.TableID, Record: r.coordinates(), Intent: open.Seq, Number: number, Replays: t.replays(r)}
 			out := connector.Record{Key: r.Record.Key, Value: r.Record.Value, Timestamp: time.Now().UnixMilli()}
 			for _, h := range r.Record.Headers {
 				if h.Key != origin.Header { // that of an earlier replay
@@ -186,7 +188,7 @@ func (t *Table) produce(ctx context.Context, open opslog.OpenReplay, tableID str
 // replays returns how often the record of a dead letter will have been replayed through its topic after this replay:
 // one more than the origin in its headers says, or 1 if it has no genuine origin.
 func (t *Table) replays(r *Record) int64 {
-	header, ok := origin.Of(r.Record.Headers, func(h *connector.Header) (string, []byte) { return h.Key, h.Value })
+	header, ok := connector.LastHeader(r.Record.Headers, origin.Header)
 	if !ok {
 		return 1
 	}
@@ -313,15 +315,5 @@ func accepted(s *connector.Snapshot, pipeline string, open *opslog.OpenReplay) (
 // closeTopic records that the table has accepted all records of a replay through the topic, unless the operations log has
 // that already.
 func (t *Table) closeTopic(ctx context.Context, intent int64) error {
-	recorded := errors.New("the end is recorded")
-	_, err := t.append(ctx, opslog.ReplayClosed{Intent: intent, Table: t.Path}, func(now *opslog.State) error {
-		if !slices.ContainsFunc(now.TopicReplays(t.Path), func(open opslog.OpenReplay) bool { return open.Seq == intent }) {
-			return recorded
-		}
-		return nil
-	})
-	if errors.Is(err, recorded) {
-		return nil
-	}
-	return err
+	return t.end(ctx, opslog.ReplayClosed{Intent: intent, Table: t.Path}, intent, (*opslog.State).TopicReplays)
 }

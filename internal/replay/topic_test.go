@@ -114,7 +114,7 @@ func (m *member) commit(ctx context.Context) (n plan.OriginCounts, more bool, er
 		c := plan.Chunk{Schema: s.Schema}
 		for i := range records {
 			r := &records[i]
-			if header, ok := origin.Of(r.Headers, func(h *connector.Header) (string, []byte) { return h.Key, h.Value }); ok {
+			if header, ok := connector.LastHeader(r.Headers, origin.Header); ok {
 				if o, err := keys(m.l.t).Verify(header, r.Key, r.Value); err == nil && o.Record.Partition == p {
 					batch.Origins = append(batch.Origins, plan.Origin{Partition: p, Session: 1, Offset: r.Offset, TableID: o.TableID, Intent: o.Intent, Number: o.Number})
 				}
@@ -502,18 +502,7 @@ func reproduceConcurrently(t *testing.T, seed uint64) {
 		defer mu.Unlock()
 		return random.IntN(n)
 	}
-	faulty := objstoretest.NewFaulty(l.store, func(op objstore.Op) objstoretest.Fault {
-		f := objstoretest.Fault{Delay: time.Duration(draw(200)) * time.Millisecond}
-		if draw(20) > 0 {
-			return f
-		}
-		f.Err = objstoretest.ErrTimeout
-		if op.Kind == objstore.OpPutIfAbsent {
-			f.Effect = []objstoretest.Effect{objstoretest.Never, objstoretest.Done, objstoretest.Late}[draw(3)]
-			f.Land = time.Duration(1+draw(60)) * time.Second
-		}
-		return f
-	})
+	faulty := l.failing(draw, 20)
 	defer func() { _ = faulty.Close() }()
 	f := &topic{}
 	var landing sync.WaitGroup
@@ -533,7 +522,6 @@ func reproduceConcurrently(t *testing.T, seed uint64) {
 		}
 		return len(records), nil
 	}
-	const letters = 12
 	members, end := context.WithCancel(t.Context())
 	var running, reading sync.WaitGroup
 	for range 2 {
@@ -556,32 +544,8 @@ func reproduceConcurrently(t *testing.T, seed uint64) {
 			}
 		})
 	}
-	discarded := map[int64]bool{}
-	running.Go(func() {
-		log, r := opslog.Open(l.store, pipeline, opslog.Options{Guard: guard()}), l.replayer(l.store)
-		for range 5 {
-			time.Sleep(time.Duration(draw(90)) * time.Second)
-			offset := int64(draw(letters))
-			if _, err := r.Withdraw(t.Context(), 20*time.Second); err != nil {
-				t.Error(err)
-			}
-			refused := errors.New("it is replayed or being replayed")
-			_, err := log.Append(t.Context(), opslog.Operation{
-				Operator: "eva", Reason: "r", Body: opslog.Discard{Letters: []opslog.Letters{opslog.LettersOf(partition(0), offsets.Of(offset))}},
-			}, func(s *opslog.State) error {
-				if l := s.Letters(partition(0)); l.Replaying.Has(offset) || l.Replayed.Has(offset) {
-					return refused
-				}
-				return nil
-			})
-			switch {
-			case err == nil:
-				discarded[offset] = true
-			case !errors.Is(err, refused):
-				t.Error(err)
-			}
-		}
-	})
+	var discarded map[int64]bool
+	running.Go(func() { discarded = l.discards(draw, 90, 20*time.Second) })
 	running.Wait()
 	landing.Wait()
 	time.Sleep(2 * time.Minute) // everything lands

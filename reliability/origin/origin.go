@@ -41,8 +41,8 @@ const (
 	// MaxKeys is the largest number of keys, because a forged header costs an HMAC for each of them.
 	MaxKeys = 8
 
-	version     = "v1"
-	headerParts = 8
+	version   = "v1"
+	textParts = 7 // of a header without its MAC
 	// maxHeader is the largest length of a header: names of Kafka and of pipelines have at most 249 bytes, and escaping
 	// takes three for one.
 	maxHeader = 4096
@@ -149,7 +149,7 @@ func (o Origin) text() []byte {
 // parse reads what text returns.
 func parse(text string) (o Origin, err error) {
 	parts := strings.Split(text, " ")
-	if len(parts) != headerParts-1 || parts[0] != version {
+	if len(parts) != textParts || parts[0] != version {
 		return Origin{}, errors.New("another version")
 	}
 	id, err := idempotency.ParseAppID(parts[1])
@@ -191,14 +191,4 @@ func Accepted(version int64) (intent, accepted int64) {
 		return 0, 0
 	}
 	return version >> numberBits, version & MaxNumber
-}
-
-// Of returns the value of the last header with the origin; false if there is none.
-func Of[H any](headers []H, of func(*H) (name string, value []byte)) (value []byte, ok bool) {
-	for i := len(headers) - 1; i >= 0; i-- {
-		if name, v := of(&headers[i]); name == Header {
-			return v, true
-		}
-	}
-	return nil, false
 }

@@ -165,14 +165,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-func TestOf(t *testing.T) {
-	type header struct{ name, value string }
-	of := func(h *header) (string, []byte) { return h.name, []byte(h.value) }
-	if v, ok := Of([]header{{Header, "1"}, {"x", "2"}, {Header, "3"}, {"y", "4"}}, of); !ok || string(v) != "3" {
-		t.Errorf("%s, %v", v, ok)
-	}
-	if _, ok := Of([]header{{"x", "2"}}, of); ok {
-		t.Error("found one")
-	}
-}

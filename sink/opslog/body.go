@@ -212,7 +212,7 @@ func (ForgetMembers) Kind() Kind { return KindForgetMembers }
 // Kind implements [Body].
 func (Recheck) Kind() Kind { return KindRecheck }
 
-// Kind returns KindFlush.
+// Kind implements [Body].
 func (Flush) Kind() Kind { return KindFlush }
 
 func (r Recheck) check() error { return checkTargets(r.Targets) }

@@ -69,7 +69,9 @@ func TestState_Letters(t *testing.T) {
 		"withdrawn, accepted":            {[]Body{topical(1, 2), done(1, Committed), withdraws(1, 1), done(3, Committed)}, "replayed resolved"},
 		"withdrawn, then closed":         {[]Body{topical(1), done(1, Committed), withdraws(1), done(3, Committed), closed}, ""},
 		"failed":                         {[]Body{failed}, "failed1"},
-		"failed twice":                   {[]Body{failed, failed}, "failed1 failed2"},
+		"failed twice":                   {[]Body{failed, failed}, "failed1 failed2 lastchance"},
+		"failed twice, then replayed":    {[]Body{failed, failed, intent(1), done(3, Committed)}, "failed1 failed2 replayed"},
+		"failed twice, acknowledged":     {[]Body{failed, failed, acknowledge}, "acknowledged resolved failed1 failed2"},
 		"parked":                         {[]Body{failed, failed, failed, failed}, "failed1 failed2 failed3 parked"},
 		"parked, then replayed":          {[]Body{failed, failed, failed, intent(1), done(4, Committed)}, "failed1 failed2 failed3 replayed"},
 		"parked, then discarded":         {[]Body{failed, failed, failed, discard}, "discarded resolved failed1 failed2 failed3"},
@@ -94,6 +96,7 @@ func TestState_Letters(t *testing.T) {
 				{"failed2", l.Failed[1]},
 				{"failed3", l.Failed[2]},
 				{"parked", l.Parked()},
+				{"lastchance", l.ParkedBy(offsets.Of(1))},
 			} {
 				if set.of.Has(1) {
 					in = append(in, set.name)

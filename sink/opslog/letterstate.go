@@ -37,6 +37,13 @@ func (l LetterStates) Parked() offsets.Set {
 	return l.Failed[MaxReplays-1].Without(offsets.Union(l.Replayed, l.Discarded, l.Acknowledged))
 }
 
+// ParkedBy returns the dead letters that are not parked yet, and are once the replay of these ones has failed again.
+func (l LetterStates) ParkedBy(failed offsets.Set) offsets.Set {
+	before := l.Parked()
+	failedAgain(&l, failed)
+	return l.Parked().Without(before)
+}
+
 // Resolved returns the dead letters that count as resolved because the operations log says so: the discarded, the
 // acknowledged and the reproduced ones. Other replayed ones are left out: they count as resolved because the table has
 // rows with their coordinates.
@@ -160,13 +167,19 @@ func reproduced(l *LetterStates, at offsets.Set) {
 	l.Reproduced = offsets.Union(l.Reproduced, at)
 }
 
+// failedAgain counts one more failed replay for each of the dead letters.
+func failedAgain(l *LetterStates, at offsets.Set) {
+	for i := range l.Failed {
+		again := at.Within(l.Failed[i])
+		l.Failed[i] = offsets.Union(l.Failed[i], at)
+		at = again
+	}
+}
+
 // after returns the book with the effect of one more entry.
 func (b letterBook) after(e Entry, body Body) letterBook {
 	change := func(all []Letters, change func(*LetterStates, offsets.Set)) {
-		b.sources = maps.Clone(b.sources)
-		if b.sources == nil {
-			b.sources = map[idempotency.Partition]LetterStates{}
-		}
+		b.sources = copied(b.sources)
 		for _, l := range all {
 			states := b.sources[l.Source()]
 			change(&states, l.Offsets)
@@ -188,18 +201,9 @@ func (b letterBook) after(e Entry, body Body) letterBook {
 			l.Discarded, l.Acknowledged = l.Discarded.Without(at), l.Acknowledged.Without(at)
 		})
 	case ReplayFailed:
-		change(body.Letters, func(l *LetterStates, at offsets.Set) {
-			for i := range l.Failed {
-				again := at.Within(l.Failed[i])
-				l.Failed[i] = offsets.Union(l.Failed[i], at)
-				at = again
-			}
-		})
+		change(body.Letters, failedAgain)
 	case ReplayIntent:
-		b.open = maps.Clone(b.open)
-		if b.open == nil {
-			b.open = map[int64]OpenReplay{}
-		}
+		b.open = copied(b.open)
 		b.open[e.Seq] = OpenReplay{ReplayIntent: body, Seq: e.Seq, Since: e.At, Operator: e.Operator}
 		b.changed = e.Seq
 	case ReplayDone:
@@ -213,12 +217,9 @@ func (b letterBook) after(e Entry, body Body) letterBook {
 		if body.Outcome != Committed {
 			return b
 		}
-		b.topical = maps.Clone(b.topical)
+		b.topical = copied(b.topical)
 		switch {
 		case open.Mode == ByTopic:
-			if b.topical == nil {
-				b.topical = map[int64]OpenReplay{}
-			}
 			b.topical[open.Seq] = open
 		case open.Withdraws > 0:
 			change(open.Accepted, reproduced)

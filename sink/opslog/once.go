@@ -67,11 +67,8 @@ func (s *State) performedBefore(e Entry) map[string]performed {
 	if e.Once == nil {
 		return s.once
 	}
-	next := maps.Clone(s.once)
+	next := copied(s.once)
 	maps.DeleteFunc(next, func(_ string, p performed) bool { return e.At.Sub(p.at) >= KeyLife })
-	if next == nil {
-		next = map[string]performed{}
-	}
 	next[e.Once.Key] = performed{e.Seq, e.Once.Request, e.At}
 	return next
 }

@@ -129,15 +129,21 @@ func (s *State) FlushRequested(topic string) (seq int64) {
 	return max(s.flushes[Topic(topic)], s.flushes[All()])
 }
 
-// requestRecheck records seq as the newest operation after which members must check the holds of the targets at once.
-func (s *State) requestRecheck(seq int64, targets ...Target) {
-	s.rechecks = maps.Clone(s.rechecks)
-	if s.rechecks == nil {
-		s.rechecks = map[Target]int64{}
-	}
+// requested returns a copy of requests in which seq is the newest operation that concerns the targets.
+func requested(requests map[Target]int64, seq int64, targets ...Target) map[Target]int64 {
+	requests = copied(requests)
 	for _, t := range targets {
-		s.rechecks[t] = seq
+		requests[t] = seq
 	}
+	return requests
+}
+
+// copied returns a copy of a map that the caller may add to; a nil map counts as an empty one.
+func copied[K comparable, V any](m map[K]V) map[K]V {
+	if m == nil {
+		return map[K]V{}
+	}
+	return maps.Clone(m)
 }
 
 func (s *State) pausesWhere(want func(Paused) bool) (all []Paused) {
@@ -162,10 +168,7 @@ func (s *State) after(e Entry) *State {
 	next.letters = s.letters.after(e, body)
 	switch b := body.(type) {
 	case Pause:
-		next.pauses = maps.Clone(s.pauses)
-		if next.pauses == nil {
-			next.pauses = map[Target]Paused{}
-		}
+		next.pauses = copied(s.pauses)
 		for _, t := range b.Targets {
 			if _, already := next.pauses[t]; !already {
 				next.pauses[t] = Paused{Target: t, Since: e.At, Operator: e.Operator, Reason: e.Reason, Seq: e.Seq}
@@ -177,51 +180,33 @@ func (s *State) after(e Entry) *State {
 			maps.DeleteFunc(next.pauses, func(paused Target, _ Paused) bool { return t.covers(paused) })
 		}
 	case OffsetsIntent:
-		next.moved = maps.Clone(s.moved)
-		if next.moved == nil {
-			next.moved = map[string]int64{}
-		}
+		next.moved = copied(s.moved)
 		topics := map[string]bool{}
 		for _, m := range b.Moves {
 			next.moved[m.Topic] = e.Seq
 			topics[m.Topic] = true
 		}
-		next.moving = maps.Clone(s.moving)
-		if next.moving == nil {
-			next.moving = map[int64]Moving{}
-		}
+		next.moving = copied(s.moving)
 		next.moving[e.Seq] = Moving{Since: e.At, Operator: e.Operator, Command: b.Command, topics: topics}
 	case Recheck:
-		next.requestRecheck(e.Seq, b.Targets...)
+		next.rechecks = requested(s.rechecks, e.Seq, b.Targets...)
 	case Flush:
-		next.flushes = maps.Clone(s.flushes)
-		if next.flushes == nil {
-			next.flushes = map[Target]int64{}
-		}
-		for _, t := range b.Targets {
-			next.flushes[t] = e.Seq
-		}
+		next.flushes = requested(s.flushes, e.Seq, b.Targets...)
 	case OffsetsDone:
 		next.moving = maps.Clone(s.moving)
 		delete(next.moving, b.Intent)
 		if b.Outcome != Conflict {
 			for _, m := range b.Moves { // the topics of one table share their holds, and one command may name several of them
-				next.requestRecheck(e.Seq, Topic(m.Topic))
+				next.rechecks = requested(next.rechecks, e.Seq, Topic(m.Topic))
 			}
 		}
 	case FloodAllow:
-		next.floods = maps.Clone(s.floods)
-		if next.floods == nil {
-			next.floods = map[string]FloodAllowance{}
-		}
+		next.floods = copied(s.floods)
 		next.floods[b.Topic] = FloodAllowance{
 			Topic: b.Topic, Since: e.At, Until: b.Until, Operator: e.Operator, Reason: e.Reason, Seq: e.Seq,
 		}
 	case Forget:
-		next.forget = maps.Clone(s.forget)
-		if next.forget == nil {
-			next.forget = map[source]int64{}
-		}
+		next.forget = copied(s.forget)
 		for _, below := range b.Below {
 			next.forget[source{b.Topic, below.TopicID, below.Partition}] = below.Offset
 		}

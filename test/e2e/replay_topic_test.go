@@ -153,8 +153,12 @@ func (s *scene) killedAfter(n int, members []*member, args []string, change ...s
 
 // originOf returns the header with the origin of a record, nil if it has none.
 func originOf(r *kgo.Record) []byte {
-	header, _ := origin.Of(r.Headers, func(h *kgo.RecordHeader) (string, []byte) { return h.Key, h.Value })
-	return header
+	for _, h := range slices.Backward(r.Headers) {
+		if h.Key == origin.Header {
+			return h.Value
+		}
+	}
+	return nil
 }
 
 // again returns a record with the same partition, key and value, and with this origin.
