@@ -101,8 +101,8 @@ func planLetters(ctx context.Context, a *Access, q LetterSelection, k letterDeci
 }
 
 // withdrawAfter is the age from which a replay counts as abandoned if the operations log has its intent and no outcome;
-// then it can be withdrawn. The commit of a running replay takes seconds. If the replay still runs, its commit fails
-// once, and the replay tries again.
+// then it can be withdrawn. The commit of a running replay takes seconds; a replay through the topic may take longer. If
+// it still runs, it finds out and tries again.
 const withdrawAfter = time.Minute
 
 // withdrawable returns an error if one of the dead letters is part of a replay that probably still runs.
