@@ -107,6 +107,9 @@ func (s *Server) replayAll(r *request) (answer, error) {
 	if body.All == (body.Topic != "") {
 		return answer{}, newProblem(codeInvalid, `name a topic in the query, such as ?topic=orders-dlq, or send "all": true`)
 	}
+	if err := s.checkLetterTopic(body.Topic); err != nil {
+		return answer{}, err
+	}
 	selects := replaySelection{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States, Rate: body.Rate, Mode: body.Mode}
 	q, err := Letters{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States}.filtered(s)
 	if err != nil {
@@ -118,6 +121,18 @@ func (s *Server) replayAll(r *request) (answer, error) {
 		Body  any
 	}{body.Topic, body}
 	return s.startReplay(r, body.common, asked, selects, find, nil, false)
+}
+
+// checkLetterTopic returns an error if the configuration says that there are no dead letters of a topic, unless that is "".
+func (s *Server) checkLetterTopic(topic string) error {
+	if topic == "" {
+		return nil
+	}
+	err := admin.CheckLetterTopic(s.config, topic)
+	if errors.Is(err, admin.ErrNoTopic) {
+		return newProblem(codeNotFound, "%v", err)
+	}
+	return err
 }
 
 // decodeValue returns the bytes of an edited value: text itself or, with the encoding base64, the bytes that it

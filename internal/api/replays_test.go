@@ -171,8 +171,15 @@ func TestReplay_Refused(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.path, c.body, got.status, got.text)
 		}
 	}
+	before := len(w.s.jobs.list())
+	if got := w.replays("replay-all?topic=nope", `{"reason": "x"}`, ""); got.code() != string(codeNotFound) || !strings.Contains(got.text, "topic nope is not in topics: write one of orders") {
+		t.Errorf("%d %s", got.status, got.text)
+	}
+	if jobs := w.s.jobs.list(); len(jobs) != before {
+		t.Errorf("the request started a job: %+v", jobs)
+	}
 	// This mistake is found only when the job runs: the request succeeds, and the job has the error.
-	if v := w.ended(w.replays("replay-all?topic=nope", `{"reason": "x"}`, "")); v.State != jobFailed || v.Error == nil || v.Error.Code != codeInvalid || v.Ended == nil {
+	if v := w.ended(w.replays("replay-all?topic=orders", `{"mode": "topic", "reason": "x"}`, "")); v.State != jobFailed || v.Error == nil || v.Error.Code != codeInvalid || v.Ended == nil {
 		t.Errorf("%+v", v)
 	}
 	if n := len(w.entries()); n != 0 {
