@@ -388,4 +388,10 @@ var ofSurface = []mutant{
 		old:  "*u = serverURL(address)\n\treturn err", new: "*u = serverURL(address)\n\t_ = err\n\treturn nil",
 		pkg: "./cmd/connector", test: "^TestServer_Usage$",
 	},
+	{
+		name: "holds of one topic have those of other topics that members report",
+		file: "internal/admin/holds.go",
+		old:  "p.Topic != \"\" && p.Topic != q.Topic {", new: "p.Topic == \"\" && p.Topic != q.Topic {",
+		pkg: "./cmd/connector", test: "^TestHolds_Topic$",
+	},
 }
