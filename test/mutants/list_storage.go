@@ -82,6 +82,48 @@ var ofStorage = []mutant{
 		pkg: "./connector/commit", test: "^TestWaitingTable_PanicIsHold$",
 	},
 	{
+		name: "a snapshot of the operations log forgets which dead letters were reproduced",
+		file: "sink/opslog/storedstate.go",
+		old:  "Reproduced: l.Reproduced, Failed: l.Failed,\n\t\t}\n\t}\n\tfor", new: "Failed: l.Failed,\n\t\t}\n\t}\n\tfor",
+		pkg: "./sink/opslog", test: "^TestStoredState$",
+	},
+	{
+		name: "a snapshot that no later entry names is the start of a chain",
+		file: "sink/opslog/snapshot.go",
+		old:  "return e.Snapshot, nil", new: "if e.Kind == KindSnapshot {\n\t\treturn last, nil\n\t}\n\treturn e.Snapshot, nil",
+		pkg: "./sink/opslog", test: "^TestSnapshot_Tampered$",
+	},
+	{
+		name: "a snapshot that was replaced while it was read is used",
+		file: "sink/opslog/chain.go",
+		old:  "seq == c.from.Seq && e.hash", new: "seq == -c.from.Seq && e.hash",
+		pkg: "./sink/opslog", test: "^TestSnapshot_ReplacedWhileRead$",
+	},
+	{
+		name: "audit verify accepts a snapshot with a false state",
+		file: "sink/opslog/snapshot.go",
+		old:  "if !bytes.Equal(got, want)", new: "if len(got) == 0 && !bytes.Equal(got, want)",
+		pkg: "./sink/opslog", test: "^TestSnapshot_Tampered$",
+	},
+	{
+		name: "two processes write the same snapshot",
+		file: "sink/opslog/snapshot.go",
+		old:  "if max(now.snapshot, now.snapshotTried) > begun ||", new: "if max(now.snapshot, now.snapshotTried) > begun+l.every*l.every ||",
+		pkg: "./sink/opslog", test: "^TestSnapshot_Races$",
+	},
+	{
+		name: "an operation waits for its snapshot while the store is down",
+		file: "sink/opslog/snapshot.go",
+		old:  "context.WithTimeout(ctx, snapshotPatience)", new: "context.WithTimeout(ctx, 6*snapshotPatience)",
+		pkg: "./sink/opslog", test: "^TestSnapshot_Fault$",
+	},
+	{
+		name: "a snapshot of a later format counts",
+		file: "sink/opslog/state.go",
+		old:  "if b.Format == snapshotFormat", new: "if b.Format >= snapshotFormat",
+		pkg: "./sink/opslog", test: "^TestSnapshot_Tampered$",
+	},
+	{
 		name: "an impossible seq counts as an entry",
 		file: "sink/opslog/entry.go",
 		old:  "1 <= seq && seq <= maxSeq", new: "1 <= seq",
