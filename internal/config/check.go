@@ -158,6 +158,7 @@ func (l *loader) checkTopic(name string, t *Topic) {
 		return
 	}
 	l.checkSchema(at, t)
+	l.checkColumnOptions(name, t)
 	l.checkIdentity(name, t)
 	if at == "defaults.schema" {
 		l.config.Defaults.Schema, l.config.Defaults.SchemaFile = t.Schema, t.SchemaFile
