@@ -133,6 +133,7 @@ type Topic struct {
 	DeadLetters     DeadLetters
 	HealthRecords   HealthRecords
 	Identity        Identity
+	Statistics      Statistics
 	Lag             health.LagThresholds
 }
 
@@ -353,7 +354,7 @@ func (t *Topic) keys() []key {
 		{"record_retry.backoff", choice(&t.RecordRetry.Backoff, nil, curves...), ""},
 		{"record_retry.schedule", pauses(&t.RecordRetry.Schedule), ""},
 		{"bad_records", choice(&t.BadRecords, nil, "dead_letter", "hold"), ""},
-	}, t.DeadLetters.keys(), t.Identity.keys(), []key{
+	}, t.Statistics.keys(), t.DeadLetters.keys(), t.Identity.keys(), []key{
 		{"health_records.drop", boolean(&t.HealthRecords.Drop), ""},
 		{"health_records.secret_file", text(&t.HealthRecords.SecretFile, nil), ""},
 	}, thresholdKeys(&t.Lag))
@@ -362,6 +363,7 @@ func (t *Topic) keys() []key {
 // tableScoped has the keys of a topic that affect its table: topics that share a table must agree on them.
 var tableScoped = [...]string{
 	"format", "schema", "column_options", "unknown_fields", "metadata_columns", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
+	"statistics.exclude",
 	"record_retry.max", "record_retry.wait", "record_retry.backoff", "record_retry.schedule",
 }
 

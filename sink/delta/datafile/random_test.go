@@ -41,6 +41,21 @@ var (
 
 func (r *random) schema() *arrow.Schema { return arrow.NewSchema(r.fields(1+r.IntN(6), 3), nil) }
 
+// statistics selects statistics for the leaves of a schema: all, those of the first three, or any.
+func (r *random) statistics(sc *arrow.Schema) func([]string) Statistics {
+	switch r.IntN(3) {
+	case 0:
+		return nil
+	case 1:
+		return firstLeaves(sc, 3)
+	}
+	selected := map[string]Statistics{}
+	for _, l := range leavesOf(sc, nil) {
+		selected[strings.Join(l.path, "\x00")] = Statistics(r.IntN(3))
+	}
+	return func(path []string) Statistics { return selected[strings.Join(path, "\x00")] }
+}
+
 func (r *random) fields(n, depth int) []arrow.Field {
 	var fields []arrow.Field
 	for i := range n {
