@@ -30,6 +30,14 @@ const (
 
 var valueKindNames = [valueKinds]string{"null", "boolean", "integer", "large integer", "number", "huge number", "string", "object", "array"}
 
+// ValueKinds returns all kinds.
+func ValueKinds() (all []ValueKind) {
+	for k := range valueKinds {
+		all = append(all, k)
+	}
+	return all
+}
+
 // String returns the name of the kind for people.
 func (k ValueKind) String() string { return valueKindNames[k] }
 
@@ -139,14 +147,42 @@ func (s *Shape) typ(depth int) (t Type, raw, ok bool) {
 	return Type{Kind: Array, Element: &element, ElementNullable: true}, false, ok
 }
 
-// columns returns the columns for the fields of the objects, in the order of their names.
+// Columns returns the columns for the fields of records, in the order of their names. A field has none if its values
+// need none (see [Shape.Column]), if its name is [Unusable], or if a field with the same name in another case has more
+// values.
+func (s *Shape) Columns() []Field { return s.columns(1) }
+
 func (s *Shape) columns(depth int) (all []Field) {
+	byCase := map[string]int{} // indices in all
 	for _, name := range slices.Sorted(slices.Values(s.names)) {
-		if f, ok := s.fields[name].column(name, depth); ok {
+		f, ok := s.fields[name].column(name, depth)
+		if !ok || Unusable(name, depth == 1) != "" {
+			continue
+		}
+		i, twice := byCase[strings.ToLower(name)]
+		switch {
+		case !twice:
+			byCase[strings.ToLower(name)] = len(all)
 			all = append(all, f)
+		case s.fields[name].Values() > s.fields[all[i].Name].Values():
+			all[i] = f
 		}
 	}
 	return all
+}
+
+// Unusable says why no column can have the name of a field, "" if one can. top is true for the columns of a table, false
+// for fields of structs.
+func Unusable(name string, top bool) string {
+	switch {
+	case name == "":
+		return "the name is empty"
+	case strings.ContainsFunc(name, forbidden):
+		return "the name has a character that no column can have"
+	case top && len(name) >= len(kafkaPrefix) && strings.EqualFold(name[:len(kafkaPrefix)], kafkaPrefix):
+		return "names that start with " + kafkaPrefix + " are reserved"
+	}
+	return ""
 }
 
 // Metadata keys of the fields that [Shape.Column] makes.
