@@ -101,7 +101,9 @@ type Snapshot struct {
 	// Positions has the versions of all txns in the table by appId, of this program and of others. It has the leader
 	// epoch of a position only if the same commit set both: see [idempotency.EpochOf].
 	Positions map[string]int64
-	Schema    Schema
+	// Schema is the schema for which rows are built: that of the table, and the columns that the next commit with rows
+	// adds to it. Table is the schema of the table alone.
+	Schema, Table Schema
 	// ReadAt is the last time at which Version was known to be the newest.
 	ReadAt time.Time
 }

@@ -186,10 +186,10 @@ func TestCheckFinds(t *testing.T) {
 			w.topic.ID[0]++
 			w.create()
 		}, "problem position orders: ", "topic_recreated"},
-		{"a schema that the table does not have", func(t *testing.T, w *written) {
+		{"a schema that does not fit the table", func(t *testing.T, w *written) {
 			t.Helper()
 			w.create()
-			rewrite(t, w.config, "n int", "n int, more string")
+			rewrite(t, w.config, "n int", "n int, more string not null")
 		}, "problem table file:///lake/orders: ", "schema_conflict: "},
 		{"no such topic", func(t *testing.T, w *written) {
 			t.Helper()

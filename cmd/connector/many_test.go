@@ -88,7 +88,7 @@ defaults: {schema: "n int", commit: {every: 100ms}}`)
 	l.Produce("users", 2, 0)
 	l.runs(0, "run", "--until-current")
 	other := *l
-	other.Config = write(t, strings.ReplaceAll(read(t, l.Config), "users: {}", "users: {schema: \"n int, more string\"}"))
+	other.Config = write(t, strings.ReplaceAll(read(t, l.Config), "users: {}", "users: {schema: \"n bigint\"}"))
 	l.Produce("orders", 3, 0)
 	l.Produce("users", 3, 0)
 	_, errs := other.runs(1, "run", "--until-current")

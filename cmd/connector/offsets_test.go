@@ -113,9 +113,9 @@ func TestOffsetsShow(t *testing.T) {
 			"orders:1   0         -          0          5            5    -\n", "", "offsets", "show", "--config", w.config)
 	})
 
-	t.Run("a schema that the table does not have", func(t *testing.T) {
+	t.Run("a schema that does not fit the table", func(t *testing.T) {
 		other := *w
-		other.config = write(t, strings.ReplaceAll(read(t, w.config), "n int", "n int, more string"))
+		other.config = write(t, strings.ReplaceAll(read(t, w.config), "n int", "n string"))
 		code, got := shown(t, &other)
 		if code != 1 || got[0].Hold == nil || got[0].Hold.Reason != hold.SchemaConflict {
 			t.Errorf("exit code %d %+v", code, got)

@@ -23,11 +23,18 @@ func (s *Schema) Fits(built connector.Schema) error {
 	if s == rows {
 		return nil
 	}
-	if !slices.Equal(s.partitions, rows.partitions) {
-		return conflict("the table is partitioned by (%s), the rows were built for (%s)",
-			strings.Join(s.partitions, ", "), strings.Join(rows.partitions, ", "))
+	if err := s.samePartitions(rows); err != nil {
+		return err
 	}
 	return fieldsFit(s.fields, writtenFields(rows.fields), "")
+}
+
+func (s *Schema) samePartitions(rows *Schema) error {
+	if slices.Equal(s.partitions, rows.partitions) {
+		return nil
+	}
+	return conflict("the table is partitioned by (%s), the rows were built for (%s)",
+		strings.Join(s.partitions, ", "), strings.Join(rows.partitions, ", "))
 }
 
 // fieldsFit returns nil if rows with these fields can be committed to a table with those fields, else a conflict. above
@@ -41,16 +48,12 @@ func fieldsFit(table, rows []Field, above string) error {
 		path := above + r.Name
 		f, ok := byName[r.Name]
 		switch {
-		case !ok && path == KafkaTopicID:
-			return conflict("column %s is not in the table any more, and the rows have it: add it again with ALTER TABLE … ADD COLUMNS (%s string)", path, path)
-		case !ok && path == KafkaFingerprint:
-			return conflict("column %s is not in the table, and the identity that is configured needs it: add it with ALTER TABLE … ADD COLUMNS (%s string), or let another table be created", path, path)
 		case !ok:
-			return conflict("column %s is not in the table: add it with ALTER TABLE … ADD COLUMNS (%s %s), or remove it from schema", path, path, r.Type)
+			return conflict("column %s is not in the table any more, and the rows have it", path)
 		}
 		delete(byName, r.Name)
 		if r.Nullable && !f.Nullable {
-			return conflict("column %s is NOT NULL in the table and nullable in schema: drop the NOT NULL in the table, or add it to schema", path)
+			return conflict("column %s is NOT NULL in the table, and the rows may have null", path)
 		}
 		if err := typeFits(f.Type, r.Type, path); err != nil {
 			return err
@@ -58,7 +61,7 @@ func fieldsFit(table, rows []Field, above string) error {
 	}
 	for _, f := range table { // in the order of the table, so that equal schemas give equal errors
 		if _, added := byName[f.Name]; added && !f.Nullable {
-			return conflict("column %s%s is NOT NULL in the table and not in schema: add it to schema, or drop the NOT NULL in the table", above, f.Name)
+			return missing(above + f.Name)
 		}
 	}
 	return nil
@@ -67,13 +70,13 @@ func fieldsFit(table, rows []Field, above string) error {
 func typeFits(table, rows Type, path string) error {
 	switch {
 	case table.Kind != rows.Kind:
-		return conflict("column %s is %s in the table and %s in schema: a column cannot change its type, see docs/schema.md", path, table, rows)
+		return retyped(path, table, rows)
 	case rows.Kind == Struct:
 		return fieldsFit(table.Fields, rows.Fields, path+".")
 	case rows.Kind != Array:
 		return nil
 	case rows.ElementNullable && !table.ElementNullable:
-		return conflict("elements of column %s are NOT NULL in the table and nullable in schema: drop the NOT NULL in the table, or add it to schema", path)
+		return conflict("elements of column %s are NOT NULL in the table, and the rows may have null", path)
 	}
 	return typeFits(*table.Element, *rows.Element, path+"[]")
 }

@@ -84,14 +84,17 @@ func (s *Schema) has(name string) bool {
 	return slices.ContainsFunc(s.fields, func(f Field) bool { return f.Name == name })
 }
 
-// Accepts returns nil if rows of the configured schema can be committed to this table: see [Schema.Fits]. The table may
-// lack the column for topic ids, because it may be older than that column; its rows then have no topic id.
-func (s *Schema) Accepts(configured *Schema) error {
+// ForRows returns the schema for which a member builds the rows of this table: s, extended by what the configured schema
+// has and the table lacks, which the next commit with rows adds. See [Schema.Extended] for the errors.
+//
+// The column for topic ids is left out if the table lacks it: the table may be older than that column, and a new version
+// of this program must not alter it unasked. Its rows then have no topic id.
+func (s *Schema) ForRows(configured *Schema) (*Schema, error) {
 	if !s.HasTopicID() {
 		fields := slices.DeleteFunc(slices.Clone(configured.fields), func(f Field) bool { return f.Name == KafkaTopicID })
 		configured = &Schema{fields, configured.partitions}
 	}
-	return s.Fits(configured)
+	return s.Extended(configured)
 }
 
 // IsKafkaColumn reports whether this program fills a column from the record's coordinates or its fingerprint, not

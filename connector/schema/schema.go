@@ -79,6 +79,19 @@ func (s *Schema) WithPartitions(columns []string) *Schema {
 	return &Schema{s.fields, slices.Clone(columns)}
 }
 
+// Has reports whether there is a column or struct field at a path of names, from the column down.
+func (s *Schema) Has(path []string) bool {
+	fields := s.fields
+	for _, name := range path {
+		i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name })
+		if i < 0 {
+			return false
+		}
+		fields = fields[i].Type.Fields
+	}
+	return len(path) > 0
+}
+
 // Leaf is a column or struct field that is not a struct itself. An array is one leaf.
 type Leaf struct {
 	Path []string // names from the column down to the field

@@ -121,7 +121,8 @@ func (o *Table) fits(table *schema.Schema) error {
 	if err != nil {
 		return err
 	}
-	return table.Accepts(configured.WithKafkaColumns())
+	_, err = table.ForRows(configured.WithKafkaColumns())
+	return err
 }
 
 // positions returns the positions of a topic in the table with the state of its partitions in Kafka.

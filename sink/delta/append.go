@@ -8,6 +8,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -21,7 +22,8 @@ type proposal struct {
 	version int64
 	txnID   string
 	batch   string
-	heads   []deltalog.Action // the txns of the commit; once it is committed, they are applied to the head
+	heads   []deltalog.Action // the txns and the metaData of the commit; once it is committed, they are applied to the head
+	changes schema.Changes    // what the metaData changes
 
 	// outcomeWasUnknown is true once the first put left the outcome unknown; warned is true once that was logged.
 	outcomeWasUnknown, warned bool

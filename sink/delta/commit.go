@@ -7,6 +7,7 @@ import (
 
 	"sluice/classify"
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
 	"sluice/sink/delta/objstore"
@@ -41,8 +42,10 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 		}
 
 		// 2. Validate the table: is it still the same one, may this version write it, and do the files fit its
-		// schema?
-		if err := t.admits(table, files); err != nil {
+		// schema, with the columns that this commit adds? They are merged into the schema of this very prefix, so that
+		// two members may add columns at once.
+		columns, err := t.admits(table, files)
+		if err != nil {
 			return nil, err
 		}
 
@@ -52,7 +55,7 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 		}
 
 		// 4. Encode version N with a txnId of its own. From here on only these bytes are put as N.
-		p, err := t.propose(c, files)
+		p, err := t.propose(c, files, columns)
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +81,7 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 
 		// 6b. Committed: rows and positions are durable and visible together. After a crash the next owner of the claims
 		// finds both in the log.
-		if err := t.committed(p, c, files); err != nil {
+		if err := t.committed(ctx, p, c, files); err != nil {
 			return nil, t.failed(err)
 		}
 		t.metrics.seconds.Observe(time.Since(began).Seconds())
@@ -90,30 +93,32 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 	}
 }
 
-// admits returns nil if the newest version still allows the commit, else a hold.Error or a Fenced error. table is the
-// id of the table before the refresh, "" if none was loaded. files is nil for a commit without data files.
-func (t *Table) admits(table string, files *staged) error {
+// admits returns the schema of the table after the commit if the newest version still allows it, else a hold.Error or
+// a Fenced error. table is the id of the table before the refresh, "" if none was loaded. files is nil for a commit
+// without data files.
+func (t *Table) admits(table string, files *staged) (*schema.Schema, error) {
 	switch {
 	case table != "" && table != t.head.Metadata.ID:
-		return replaced("it was table %s, now it is %s", table, t.head.Metadata.ID)
+		return nil, replaced("it was table %s, now it is %s", table, t.head.Metadata.ID)
 	case t.head.refusal != nil:
-		return t.head.refusal
+		return nil, t.head.refusal
 	}
 	if err := t.retained(); err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case files == nil:
-		return nil
+		return t.head.schema, nil
 	case files.table != t.head.Metadata.ID:
-		return replaced("the files were staged for table %s, now it is %s", files.table, t.head.Metadata.ID)
+		return nil, replaced("the files were staged for table %s, now it is %s", files.table, t.head.Metadata.ID)
 	case time.Since(files.at) > maxStaged || time.Since(files.at.Round(0)) > maxStaged:
-		return fenced(fmt.Errorf("the data files were staged at %s, a vacuum may have deleted them since", files.at.UTC().Format(time.RFC3339)))
+		return nil, fenced(fmt.Errorf("the data files were staged at %s, a vacuum may have deleted them since", files.at.UTC().Format(time.RFC3339)))
 	}
-	if err := t.head.schema.Fits(files.schema); err != nil {
-		return fenced(fmt.Errorf("the table's schema changed: %w", err))
+	columns, err := files.on(t.head.schema)
+	if err != nil {
+		return nil, fenced(fmt.Errorf("the table's schema changed: %w", err))
 	}
-	return nil
+	return columns, nil
 }
 
 // fenced marks err as Fenced: the sealed batch is dropped and its claims resume from the log. The result does not
@@ -126,7 +131,7 @@ func replaced(format string, args ...any) error {
 
 // committed makes our new version the head, and remembers it as our last own version. It also remembers the time of
 // the commit, by which the field turn chooses when to put the next one, and updates the metrics.
-func (t *Table) committed(p *proposal, c *connector.Commit, files *staged) error {
+func (t *Table) committed(ctx context.Context, p *proposal, c *connector.Commit, files *staged) error {
 	s, err := t.head.After(deltalog.Commit{Version: p.version, Bytes: int64(len(p.Body)), Actions: p.heads})
 	if err != nil {
 		return fmt.Errorf("version %d is ours and cannot be replayed: %w", p.version, err)
@@ -142,5 +147,6 @@ func (t *Table) committed(p *proposal, c *connector.Commit, files *staged) error
 	}
 	t.metrics.commits.WithLabelValues(resultCommitted).Inc()
 	t.metrics.version.Set(float64(p.version))
+	t.evolved(ctx, p)
 	return nil
 }

@@ -21,9 +21,10 @@ import (
 )
 
 // life is one process that writes partition 0 in ranges of size records, until the position is target or ctx ends. All
-// lives use different sizes, so a range that is written twice appears as duplicate rows.
+// lives use different sizes, so a range that is written twice appears as duplicate rows. Each also declares a column of
+// its own, so the first commit of a life to a table that exists adds a column.
 func life(ctx context.Context, t *testing.T, store objstore.Store, size, target int64) error {
-	tab := process(t, store)
+	tab := process(t, store, declares(columnOf(size)))
 	defer tab.Close()
 	for {
 		s, err := tab.Load(ctx)
@@ -43,6 +44,9 @@ func life(ctx context.Context, t *testing.T, store objstore.Store, size, target 
 		}
 	}
 }
+
+// columnOf returns the name of the column that only a life with this size declares.
+func columnOf(size int64) string { return fmt.Sprint("of_", size) }
 
 // recordedStore is a store that injects faults and records its operations.
 type recordedStore struct {
@@ -191,14 +195,20 @@ func everyStep(t *testing.T, exists bool, n int, fault stepFault, crash bool, ta
 			t.Errorf("the next life ended: %v", err)
 		}
 	}
+	lives := []string{columnOf(3)}
+	if err != nil {
+		lives = append(lives, columnOf(2))
+	}
 	if fault.cleanup {
 		w.others.Wait()
 		checkCleaned(t, w.mem, target)
+		checkColumns(t, w.mem, exists, lives...)
 		return where
 	}
 	check(t, w.mem, target)
 	w.settle()
 	check(t, w.mem, target)
+	checkColumns(t, w.mem, exists, lives...)
 	if v := w.mem.Violations(); len(v) > 0 {
 		t.Error(v)
 	}
@@ -231,6 +241,53 @@ func checkCleaned(t *testing.T, mem *objstore.Mem, target int64) {
 	}
 	if v := mem.Violations(); len(v) > 0 {
 		t.Error(v)
+	}
+}
+
+// checkColumns fails the test unless each file has only columns of the schema of its version, the newest schema has the
+// columns of the lives once each, and the commits that added them kept the id and the properties of the table. A life
+// that was killed before its commit leaves no column, if another one follows.
+func checkColumns(t *testing.T, mem *objstore.Mem, exists bool, lives ...string) {
+	t.Helper()
+	s := stateOf(t, mem)
+	columns := names(t, s.Metadata)
+	for i, name := range lives {
+		n := 0
+		for _, c := range columns {
+			if c == name {
+				n++
+			}
+		}
+		if n > 1 || n == 0 && i == len(lives)-1 {
+			t.Errorf("%d columns %s in %q", n, name, columns)
+		}
+	}
+	if exists && s.Metadata.Configuration["delta.checkpointInterval"] != "2" {
+		t.Errorf("properties %v", s.Metadata.Configuration)
+	}
+	var schemas []deltalog.Metadata
+	for c, err := range deltalog.Commits(context.WithoutCancel(t.Context()), mem, deltalog.All) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range c.Actions {
+			if m, ok := a.(deltalog.Metadata); ok {
+				schemas = append(schemas, m)
+			}
+		}
+		for _, a := range c.Actions {
+			if add, ok := a.(deltalog.Add); ok && len(schemas) > 0 { // without a schema, a cleanup has removed it
+				table := strings.Join(names(t, schemas[len(schemas)-1]), " ") + " "
+				if file := strings.Join(fileColumns(t, mem, deltalog.Key(add.Path)), " ") + " "; !strings.HasPrefix(table, file) {
+					t.Errorf("version %d: a file with the columns %q, the table has %q", c.Version, file, table)
+				}
+			}
+		}
+	}
+	for _, m := range schemas {
+		if m.ID != s.Metadata.ID {
+			t.Errorf("the id changed from %s to %s", m.ID, s.Metadata.ID)
+		}
 	}
 }
 

@@ -21,13 +21,17 @@ const readBytes = 32 << 20
 // ReadFingerprints implements connector.FingerprintReader. The [connector.Reading] that it returns reads the identity
 // column and the Kafka columns of those files that may hold matching rows.
 func (t *Table) ReadFingerprints(s *connector.Snapshot, q connector.FingerprintQuery) (connector.Reading, error) {
-	table, ok := s.Schema.(*schema.Schema)
-	if !ok {
-		return nil, fmt.Errorf("recall: a schema of another kind (%T)", s.Schema)
+	rows, ok := s.Schema.(*schema.Schema)
+	table, known := s.Table.(*schema.Schema)
+	if !ok || !known {
+		return nil, fmt.Errorf("read fingerprints: schemas of another kind (%T, %T)", s.Schema, s.Table)
 	}
-	identifier, err := table.Identifier(q.Identity)
+	identifier, err := rows.Identifier(q.Identity)
 	if err != nil {
 		return nil, err
+	}
+	if !table.Has(identifier.Path()) { // the next commit adds the column, and no row has a value in it yet
+		return func(context.Context, func(connector.PastRows) error) error { return nil }, nil
 	}
 	if q.IDs {
 		identifier.KeepIDs()

@@ -112,6 +112,8 @@ func rowsOf(s connector.Schema, topic string, partition int32, from, next int64)
 				b.Field(i).(*array.TimestampBuilder).Append(arrow.Timestamp(o))
 			case "name":
 				b.Field(i).(*array.StringBuilder).Append(fmt.Sprint("n", o))
+			case "extra":
+				b.Field(i).(*array.StringBuilder).Append(fmt.Sprint("x", o))
 			default:
 				b.Field(i).AppendNull()
 			}

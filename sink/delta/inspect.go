@@ -168,6 +168,9 @@ type Entry struct {
 	Removed  int   // number of files that the commit removed
 	Rows     int64 // number of rows in the added files, as far as files have statistics
 	Metadata bool  // true if the commit sets schema or properties
+	// Added and Relaxed are the paths of the columns that the commit added or made nullable, nil for commits of other
+	// programs.
+	Added, Relaxed []string
 }
 
 // History yields the commits whose files still exist, oldest first. Log cleanup removes the oldest ones; a gap
@@ -215,6 +218,7 @@ func entry(c deltalog.Commit) Entry {
 	var own ours
 	if len(info.Sluice) > 0 && json.Unmarshal(info.Sluice, &own) == nil {
 		e.Ranges, e.Ignored, e.Moved, e.Replayed = own.Ranges, own.Ignored, own.Moved, own.Replayed
+		e.Added, e.Relaxed = own.Added, own.Relaxed
 	}
 	for _, a := range c.Actions {
 		switch a := a.(type) {

@@ -11,6 +11,7 @@ type metrics struct {
 	overwritten prometheus.Counter
 	orphans     prometheus.Counter
 	checkpoints *prometheus.CounterVec
+	columns     prometheus.Counter
 }
 
 // Values of the label result of the metrics of commits and checkpoints.
@@ -49,6 +50,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		checkpoints: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_delta_checkpoints_total", Help: "Checkpoints of the table's log, by outcome.",
 		}, []string{"result"}),
+		columns: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_columns_added_total", Help: "Columns and struct fields that commits of this member added to the table.",
+		}),
 	}
 	for _, r := range []string{resultCommitted, resultConflict, resultUndecided} {
 		m.commits.WithLabelValues(r)
@@ -60,7 +64,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.commits, m.unresolved, m.seconds, m.size, m.version, m.overwritten, m.orphans, m.checkpoints,
+		m.commits, m.unresolved, m.seconds, m.size, m.version, m.overwritten, m.orphans, m.checkpoints, m.columns,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err

@@ -26,13 +26,13 @@ const maxStaged = 12 * time.Hour
 
 // staged are the data files that one call of Stage put into the store, and whether a version names them.
 type staged struct {
-	batch  string         // id of the batch, for log lines
-	table  string         // id of the table for which the files were encoded
-	schema *schema.Schema // schema for which the files were encoded
-	at     time.Time      // when the staging began
-	adds   []deltalog.Add
-	rows   int64
-	bytes  int64
+	batch string // id of the batch, for log lines
+	table string // id of the table for which the files were encoded
+	evolution
+	at    time.Time // when the staging began
+	adds  []deltalog.Add
+	rows  int64
+	bytes int64
 
 	// mayBeNamed is true while a version that names the files may exist: from its first put until it is known to be
 	// another writer's. named is true once such a version is committed.
@@ -54,10 +54,11 @@ func (f *staged) setNamed() {
 // Stage implements connector.Table. Each file has a new random name, so repeating its put does no harm.
 func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, pieces []connector.Piece, progress func(done int, encoded int64)) (*connector.Staged, error) {
 	columns, ok := s.Schema.(*schema.Schema)
-	if !ok || t.head == nil {
+	table, known := s.Table.(*schema.Schema)
+	if !ok || !known || t.head == nil {
 		return nil, errors.New("stage: the snapshot is not one of this table")
 	}
-	f := &staged{batch: batch, table: s.TableID, schema: columns, at: time.Now()}
+	f := &staged{batch: batch, table: s.TableID, evolution: evolution{from: table, to: columns}, at: time.Now()}
 	out := &connector.Staged{Files: f}
 	err := t.encode(ctx, columns, pieces, t.encoding(), progress, func(file datafile.File) error {
 		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
@@ -187,15 +188,19 @@ func appendable(s *connector.Staged) (*staged, error) {
 	return f, nil
 }
 
-// propose encodes a commit as the version after head.
-func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
+// propose encodes a commit as the version after head. columns is the schema of the table as of that version.
+func (t *Table) propose(c *connector.Commit, files *staged, columns *schema.Schema) (*proposal, error) {
 	version, at := t.head.Version+1, time.Now()
 	now := at.UnixMilli()
 	ranges := c.Ranges
 	if ranges == nil {
 		ranges = []connector.Range{}
 	}
-	own, err := json.Marshal(ours{Batch: c.Batch, Ranges: ranges, Moved: c.Moved, Ignored: c.Ignored, Replayed: c.Replayed})
+	changes := t.head.schema.ChangesTo(columns)
+	own, err := json.Marshal(ours{
+		Batch: c.Batch, Ranges: ranges, Moved: c.Moved, Ignored: c.Ignored, Replayed: c.Replayed,
+		Added: changes.Names(), Relaxed: changes.Relaxed,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
@@ -208,7 +213,10 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 		OperationMetrics: map[string]string{"numAddedFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"},
 		EngineInfo:       t.opt.Engine, TxnID: uuid.NewString(), Sluice: own,
 	}
-	heads := make([]deltalog.Action, 0, len(c.Txns))
+	heads := make([]deltalog.Action, 0, len(c.Txns)+1)
+	if !changes.None() {
+		heads = append(heads, withColumns(t.head.Metadata, columns))
+	}
 	for _, x := range t.withDueTxns(c.Txns, at) {
 		heads = append(heads, deltalog.Txn{AppID: x.AppID, Version: x.Version, LastUpdated: &now})
 	}
@@ -227,7 +235,7 @@ func (t *Table) propose(c *connector.Commit, files *staged) (*proposal, error) {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	p := t.proposal(version, info.TxnID, body, t.head.ReadAt)
-	p.batch, p.heads = c.Batch, heads
+	p.batch, p.heads, p.changes = c.Batch, heads, changes
 	return p, nil
 }
 
@@ -243,4 +251,7 @@ type ours struct {
 	Ignored []connector.IgnoredFields `json:"ignored_fields,omitempty"`
 	// Replayed are the dead letters whose rows the commit adds.
 	Replayed []connector.Replayed `json:"replayed,omitempty"`
+	// Added and Relaxed are the paths of the columns that the commit added or made nullable.
+	Added   []string `json:"added_columns,omitempty"`
+	Relaxed []string `json:"relaxed_columns,omitempty"`
 }

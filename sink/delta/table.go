@@ -32,7 +32,7 @@ type Options struct {
 	// Engine is the name and version of this program in commitInfo, such as "sluice/0.1.0".
 	Engine string
 	// Schema is the configured schema without the Kafka columns. A missing table is created with it; an existing one
-	// must have its columns. With nil an existing table is used as it is, and none is created.
+	// gets its nullable columns with the next rows. With nil an existing table is used as it is, and none is created.
 	Schema *schema.Schema
 	// Retention returns how long Kafka keeps the records of the topics that feed the table: 0 while that is unknown,
 	// math.MaxInt64 for ever. A table that drops positions earlier is refused, and the pipeline repeats its txns
@@ -86,6 +86,10 @@ type head struct {
 	// schema is nil if this version must not write the table; refusal then says why.
 	schema  *schema.Schema
 	refusal error
+	// rows is the schema for which rows are built: schema, and the configured columns that it lacks. If the configured
+	// schema does not fit the table, unfit is the conflict, and rows equals schema.
+	rows  *schema.Schema
+	unfit error
 }
 
 // ownCommit is a version that we committed. It is kept to detect that another writer overwrites it.
@@ -119,8 +123,8 @@ func Open(store objstore.Store, opt Options) (*Table, error) {
 
 // Load implements connector.Table: it reads the new commits of the log, and creates the table if there is none and a
 // schema is configured. Errors: hold.Error with hold.TableUnsupported for a table that this version must not write,
-// hold.SchemaConflict for one that lacks the Kafka columns or the configured ones, hold.TableReplaced for one that
-// vanished, hold.StoreDenied; Canceled when ctx ends.
+// hold.SchemaConflict for one that lacks the Kafka columns or does not fit the configured schema, hold.TableReplaced for
+// one that vanished, hold.StoreDenied; Canceled when ctx ends.
 func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
 	began := time.Now()
 	err := t.refresh(ctx, t.store)
@@ -136,10 +140,8 @@ func (t *Table) Load(ctx context.Context) (*connector.Snapshot, error) {
 	if err := t.retained(); err != nil {
 		return nil, err
 	}
-	if t.opt.Schema != nil {
-		if err := t.head.schema.Accepts(t.opt.Schema); err != nil {
-			return nil, fmt.Errorf("the configured schema and the table's: %w", err)
-		}
+	if t.head.unfit != nil {
+		return nil, fmt.Errorf("the configured schema and the table's: %w", t.head.unfit)
 	}
 	if err := t.keep(ctx); err != nil {
 		return nil, fmt.Errorf("repeat txns: %w", err)
@@ -177,18 +179,34 @@ func (t *Table) setUndecided(h *hold.Hold) {
 func (t *Table) setHead(s *deltalog.State, stamp objstore.Info) {
 	h := &head{State: s, stamp: stamp}
 	if old := t.head; old != nil && sameTable(old.State, s) {
-		// An equal schema stays the same value, because the decoder caches builders by it.
-		h.schema, h.refusal = old.schema, old.refusal
+		h.schema, h.refusal, h.rows, h.unfit = old.schema, old.refusal, old.rows, old.unfit
 	} else {
 		h.schema, h.refusal = supported(s)
+		h.forRows(t.opt.Schema, old)
 	}
 	h.snapshot = &connector.Snapshot{
 		TableID: s.Metadata.ID, Version: s.Version, Positions: positions(s.Txns), ReadAt: s.ReadAt,
 	}
 	if h.schema != nil {
-		h.snapshot.Schema = h.schema
+		h.snapshot.Schema, h.snapshot.Table = h.rows, h.schema
 	}
 	t.head, t.tableID = h, s.Metadata.ID
+}
+
+// forRows sets h.rows and h.unfit. configured is nil if no schema is configured, old is the head before h, or nil. A
+// schema that equals that of old stays the same value, because lanes cache builders by it: a commit that adds the
+// columns for which rows are already built changes nothing for them.
+func (h *head) forRows(configured *schema.Schema, old *head) {
+	h.rows = h.schema
+	if h.schema != nil && configured != nil {
+		rows, err := h.schema.ForRows(configured)
+		if h.unfit = err; err == nil {
+			h.rows = rows
+		}
+	}
+	if old != nil && old.rows != nil && h.rows != nil && h.rows.Equal(old.rows) {
+		h.rows = old.rows
+	}
 }
 
 // positions returns the txn versions for a snapshot, without stale leader epochs. A program that keeps no epochs moves

@@ -1,6 +1,7 @@
 package story_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/file"
 
 	"sluice/classify"
 	"sluice/connector"
@@ -119,18 +121,25 @@ func TestSchedules_ShippedTable(t *testing.T) {
 	if *seed != 0 {
 		first, last = *seed, *seed
 	}
-	versions := 0
+	versions, added := 0, 0
 	for s := first; s <= last && !t.Failed(); s++ {
 		// The Parquet library keeps encoders in a sync.Pool. Their channels cannot be used in another bubble, and two
 		// garbage collections empty the pool.
 		runtime.GC()
 		runtime.GC()
-		synctest.Test(t, func(t *testing.T) { versions += whole(t, s) })
+		synctest.Test(t, func(t *testing.T) {
+			v, a := whole(t, s)
+			versions, added = versions+v, added+a
+		})
 	}
-	t.Logf("%d schedules, %d versions", last-first+1, versions)
+	t.Logf("%d schedules, %d versions, %d columns added", last-first+1, versions, added)
+	if *seed == 0 && added == 0 && !t.Failed() {
+		t.Error("no commit added a column")
+	}
 }
 
-func whole(t *testing.T, s uint64) int {
+// whole runs one schedule. It returns the number of versions of the table, and how many columns commits added.
+func whole(t *testing.T, s uint64) (versions, added int) {
 	t.Helper()
 	h := story.NewHarness(s, 3)
 	h.Logger = logger()
@@ -163,6 +172,10 @@ func whole(t *testing.T, s uint64) int {
 		}
 	}
 	h.Open = func(process string) (connector.Target, func(), func()) {
+		columns := columns
+		if s%2 == 1 { // in these schedules every process adds columns that others may not know
+			columns = declaring(h.Chance, columns)
+		}
 		faulty := objstoretest.NewFaulty(b.mem, b.fault)
 		m := &mortal{Store: faulty}
 		log := h.Logger.With("member", process)
@@ -207,6 +220,7 @@ func whole(t *testing.T, s uint64) int {
 		t.Errorf("seed %d: %s", s, broken)
 	}
 	judgeTable(t, h, b.mem, s)
+	added = judgeColumns(t, b.mem, s)
 	for _, v := range b.mem.Violations() {
 		t.Errorf("seed %d: %s", s, v)
 	}
@@ -214,7 +228,89 @@ func whole(t *testing.T, s uint64) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int(info.Version) + 1
+	return int(info.Version) + 1, added
+}
+
+// declaring returns columns and some of five more, at two depths. Members with different ones add them at once.
+func declaring(c *story.Chance, columns *schema.Schema) *schema.Schema {
+	for _, text := range []string{"a string", "b double", "o struct<id:string, x:int>", "o struct<y:array<string>>", "l array<struct<z:boolean>>"} {
+		if !c.Is(2) {
+			continue
+		}
+		more, err := schema.ParseDDL("v bigint, " + text)
+		if err == nil {
+			more, err = columns.Extended(more)
+		}
+		if err != nil {
+			panic(err)
+		}
+		columns = more
+	}
+	return columns
+}
+
+// judgeColumns checks the schemas of a table whose members add columns. Each version keeps the columns of the one before
+// and the table's id, and the data files of a version have only columns of its schema.
+func judgeColumns(t *testing.T, store objstore.Store, s uint64) (added int) {
+	t.Helper()
+	var table *schema.Schema
+	var before deltalog.Metadata
+	for c, err := range deltalog.Commits(t.Context(), store, deltalog.All) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range c.Actions {
+			m, ok := a.(deltalog.Metadata)
+			if !ok {
+				continue
+			}
+			next, err := schema.FromDelta([]byte(m.SchemaString))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if table != nil {
+				if err := next.Fits(table); err != nil || m.ID != before.ID || next.Equal(table) {
+					t.Errorf("seed %d: version %d sets %s after %s: %v", s, c.Version, next.DDL(), table.DDL(), err)
+				}
+				added += len(table.ChangesTo(next).Added)
+			}
+			table, before = next, m
+		}
+		for _, a := range c.Actions {
+			if add, ok := a.(deltalog.Add); ok {
+				for _, leaf := range leavesOf(t, store, add) {
+					if !table.Has(leaf) {
+						t.Errorf("seed %d: version %d has a file with %q, the table has %s", s, c.Version, leaf, table.DDL())
+					}
+				}
+			}
+		}
+	}
+	return added
+}
+
+// leavesOf returns the paths of the columns in a data file that are in no list.
+func leavesOf(t *testing.T, store objstore.Store, add deltalog.Add) (paths [][]string) {
+	t.Helper()
+	r, err := store.Get(t.Context(), deltalog.Key(add.Path), 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := file.NewParquetReader(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range f.MetaData().Schema.NumColumns() {
+		if c := f.MetaData().Schema.Column(i); c.MaxRepetitionLevel() == 0 {
+			paths = append(paths, c.ColumnPath())
+		}
+	}
+	return paths
 }
 
 // judgeTable reads the Delta log and the data files, without the member's tables. Each record from the initial position
