@@ -40,6 +40,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.configCommand(),
 		c.probeCommand(),
 		c.tableCommand(),
+		c.schemaCommand(),
 		c.offsetsCommand(),
 		c.holdsCommand(),
 		c.deadLettersCommand(),

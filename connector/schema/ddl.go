@@ -18,6 +18,7 @@ import (
 // needs backticks; a backtick in it is doubled. A comment stands in single or double quotes, with a backslash before
 // a quote or backslash in it. Columns, struct fields, list elements and map values are nullable unless they are "not
 // null". Types are nested at most MaxDepth deep, and there are at most MaxColumns columns.
+// Text between /* and */ is ignored.
 //
 // An error quotes the place in the text, names its line if the text has several, and says what to write instead.
 func ParseDDL(text string) (*Schema, error) {
@@ -140,15 +141,21 @@ func around(text string, at int) string {
 	return words
 }
 
-// end skips white space and reports whether the text is at its end.
+// end skips white space and ignored text, and reports whether the text is at its end.
 func (p *parser) end() bool {
 	p.peek()
 	return p.at == len(p.text)
 }
 
-// peek skips white space and returns the next byte, 0 at the end.
+// peek skips white space and ignored text, and returns the next byte, 0 at the end.
 func (p *parser) peek() byte {
 	for p.at < len(p.text) {
+		if ignored, opened := strings.CutPrefix(p.text[p.at:], "/*"); opened {
+			if _, rest, closed := strings.Cut(ignored, "*/"); closed {
+				p.at = len(p.text) - len(rest)
+				continue
+			}
+		}
 		r, n := utf8.DecodeRuneInString(p.text[p.at:])
 		if !unicode.IsSpace(r) {
 			return p.text[p.at]

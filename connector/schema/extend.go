@@ -195,8 +195,8 @@ func (c *Changes) types(table, extended Type, path string) {
 	switch {
 	case table.Kind == Struct && extended.Kind == Struct:
 		c.fields(table.Fields, extended.Fields, path+".")
-	case table.Kind == Array && extended.Kind == Array:
-		path += "[]"
+	case table.Element != nil && extended.Element != nil:
+		path += inside(table.Kind)
 		if extended.ElementNullable && !table.ElementNullable {
 			c.Relaxed = append(c.Relaxed, path)
 		}

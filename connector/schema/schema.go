@@ -205,15 +205,23 @@ func (s *Schema) DDL() string { return joinDDL(s.fields, " ") }
 func joinDDL(fields []Field, colon string) string {
 	parts := make([]string, len(fields))
 	for i, f := range fields {
-		parts[i] = quoteName(f.Name) + colon + f.Type.String()
-		if !f.Nullable {
-			parts[i] += " not null"
-		}
-		if c := f.Comment(); c != "" {
-			parts[i] += " comment " + quoteText(c)
-		}
+		parts[i] = f.ddl(colon)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// DDL returns the field as a column in the form that [ParseDDL] reads.
+func (f Field) DDL() string { return f.ddl(" ") }
+
+func (f Field) ddl(colon string) string {
+	text := quoteName(f.Name) + colon + f.Type.String()
+	if !f.Nullable {
+		text += " not null"
+	}
+	if c := f.Comment(); c != "" {
+		text += " comment " + quoteText(c)
+	}
+	return text
 }
 
 // Comment returns the field's comment, "" if it has none.

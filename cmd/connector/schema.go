@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/admin"
+	"sluice/internal/fail"
+	"sluice/internal/terminal"
+)
+
+func (c *cli) schemaCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "schema",
+		Short: "Propose schemas for topics",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.schemaProposeCommand())
+	return cmd
+}
+
+// maxProposalRecords bounds the records that the command reads.
+const maxProposalRecords = 1_000_000
+
+func (c *cli) schemaProposeCommand() *cobra.Command {
+	q := admin.SchemaQuery{}
+	cmd := &cobra.Command{
+		Use:   "propose TOPIC",
+		Short: "Derive the columns of a table from the newest records of a topic",
+		Long: `Reads the newest records of a topic and prints columns that hold all of their
+values, as text for the key schema or a file that it names. A comment behind
+each column says in how many records the field has a value, and of which kinds
+its values are. Fields whose values no type holds together are marked.
+
+The topic need not be in the configuration. The command changes nothing: it
+joins no group and commits no offsets. It prints no values of records unless
+--values is given; records may hold personal or secret data.`,
+		Example: `  connector schema propose orders > orders.ddl
+  connector schema propose orders --records 100000 --output json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if q.Records < 1 || q.Records > maxProposalRecords {
+				return fail.Usage(fmt.Errorf("--records %d: write a number from 1 to %d", q.Records, maxProposalRecords))
+			}
+			q.Topic = args[0]
+			a, err := c.access()
+			if err != nil {
+				return err
+			}
+			p, err := admin.ProposeSchema(cmd.Context(), a, q)
+			if err != nil {
+				return err
+			}
+			if c.output == "json" {
+				err = writeJSON(c.stdout, p)
+			} else {
+				_, err = io.WriteString(c.stdout, proposalText(p))
+			}
+			if err != nil {
+				return err
+			}
+			return c.warnOfProposal(c.stderr, p)
+		},
+	}
+	cmd.Flags().IntVar(&q.Records, "records", 1000, "how many of the newest records to read")
+	cmd.Flags().BoolVar(&q.Values, "values", false, "show the beginning of one value of each field")
+	cmd.Flags().DurationVar(&q.Within, "timeout", 30*time.Second, "how long each request to Kafka may take")
+	c.configFlag(cmd)
+	c.outputFlag(cmd)
+	return cmd
+}
+
+// proposalText returns the columns as DDL with comments.
+func proposalText(p *admin.SchemaProposal) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "/* topic %s: %d records of %d partitions%s */\n", ddlComment(p.Topic), p.Records, p.Partitions, leftOut(p))
+	comma := false
+	for _, f := range p.Columns {
+		if f.DDL == "" {
+			continue
+		}
+		if comma {
+			b.WriteString(",\n")
+		}
+		comma = true
+		fmt.Fprintf(&b, "%s /* %s */", f.DDL, ddlComment(describe(p, f)))
+	}
+	if comma {
+		b.WriteString("\n")
+	}
+	for _, f := range p.Columns {
+		if f.DDL == "" {
+			fmt.Fprintf(&b, "/* field %q has no column: %s (%s) */\n", ddlComment(f.Field), f.Problem, ddlComment(describe(p, f)))
+		}
+	}
+	return b.String()
+}
+
+// ddlComment returns a text that does not end a comment in DDL.
+func ddlComment(text string) string { return strings.ReplaceAll(text, "*/", "* /") }
+
+// leftOut says which records do not count in a proposal.
+func leftOut(p *admin.SchemaProposal) string {
+	var parts []string
+	if p.Tombstones > 0 {
+		parts = append(parts, admin.Counting(p.Tombstones, "record")+" without a value")
+	}
+	if p.HealthRecords > 0 {
+		parts = append(parts, admin.Counting(p.HealthRecords, "health check"))
+	}
+	for _, r := range p.Refused {
+		parts = append(parts, fmt.Sprintf("%s that cannot become rows (%s)", admin.Counting(int64(r.Count), "record"), r.Reason))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; left out: " + strings.Join(parts, ", ")
+}
+
+// describe says how often a field has a value, and of which kinds its values are.
+func describe(p *admin.SchemaProposal, f admin.ProposedColumn) string {
+	text := share(f.Records, p.Records)
+	if f.Nulls > 0 {
+		text += ", null in " + share(f.Nulls, p.Records)
+	}
+	if len(f.Kinds) > 0 && len(f.Conflicts) == 0 {
+		text += ": " + kindNames(f.Kinds)
+	}
+	for _, c := range f.Conflicts {
+		text += fmt.Sprintf("; CONFLICT in %s: %s", c.Path, countedKinds(c.Kinds))
+	}
+	if f.Value != nil {
+		text += ", for example " + *f.Value
+	}
+	return text
+}
+
+func share(n, of int64) string {
+	if n == of {
+		return "all records"
+	}
+	return fmt.Sprintf("%d of %s", n, admin.Counting(of, "record"))
+}
+
+func kindNames(kinds []admin.ValueCount) string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Kind
+	}
+	return strings.Join(names, ", ")
+}
+
+func countedKinds(kinds []admin.ValueCount) string {
+	parts := make([]string, len(kinds))
+	for i, k := range kinds {
+		parts[i] = fmt.Sprintf("%s %d", k.Kind, k.Count)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// warnOfProposal prints what a reader of the columns must decide. The error has the exit code 1 if there are no records
+// or if values conflict.
+func (c *cli) warnOfProposal(w io.Writer, p *admin.SchemaProposal) error {
+	if p.Records == 0 {
+		return fail.Found(fmt.Errorf("topic %s: there is no record from which columns can be derived", p.Topic))
+	}
+	conflicts := 0
+	for _, f := range p.Columns {
+		conflicts += len(f.Conflicts)
+	}
+	if p.More > 0 {
+		if _, err := terminal.Printf(w, "%d values have other fields: there are too many different ones\n", p.More); err != nil {
+			return err
+		}
+	}
+	if conflicts == 0 {
+		return nil
+	}
+	return fail.Found(fmt.Errorf("%s of several kinds (CONFLICT): in the proposed string column only strings become rows, records with another value become dead letters; correct the producer, or declare the column as the kind that is right",
+		admin.Counting(int64(conflicts), "place")))
+}
