@@ -62,7 +62,8 @@ def _plain(array, name):
             raise TypeError(f"a column of type {name} is read as {kind}")
         array = array.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
     elif name == "string":
-        array = array.cast(pa.large_string())
+        # As bytes, because a wrong writer may store what is not UTF-8.
+        return [None if v is None else v.decode("utf-8", "surrogateescape") for v in array.cast(pa.large_binary()).to_pylist()]
     values = array.to_pylist()
     if name in ("float", "double"):
         return [None if v is None else bits(v) for v in values]
@@ -70,7 +71,7 @@ def _plain(array, name):
         return [None if v is None else bytes(v).hex() for v in values]
     if name.startswith("decimal"):
         return [None if v is None else f"{v:f}" for v in values]
-    expected = {"string": str, "boolean": bool}.get(name, int)
+    expected = bool if name == "boolean" else int
     for v in values:
         if v is not None and type(v) is not expected:
             raise TypeError(f"a column of type {name} is read as {kind}")
