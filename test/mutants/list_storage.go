@@ -124,6 +124,12 @@ var ofStorage = []mutant{
 		pkg: "./sink/opslog", test: "^TestSnapshot_Tampered$",
 	},
 	{
+		name: "the character DEL reaches the terminal",
+		file: "internal/terminal/screen.go",
+		old:  "c > '~'", new: "c > '\\x7f'",
+		pkg: "./internal/terminal", test: "^TestVisible_EveryCharacter$",
+	},
+	{
 		name: "an impossible seq counts as an entry",
 		file: "sink/opslog/entry.go",
 		old:  "1 <= seq && seq <= maxSeq", new: "1 <= seq",
