@@ -183,9 +183,9 @@ func TestTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	r := sample{rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test
+	r := sample{rand.New(rand.NewPCG(seed, 1))}
 	var want bytes.Buffer
 	partition := idempotency.Partition{Cluster: "c", Topic: "orders", TopicID: idempotency.TopicID{1}}
 	for from := int64(0); from < 1200; from += 400 {
