@@ -606,6 +606,33 @@ func TestKafkaColumns(t *testing.T) {
 	checkError(t, d.Add(orders, &connector.Record{Timestamp: -1, Value: []byte(`{}`)}), RequiredMissing, "_kafka_timestamp")
 }
 
+// TestForeignTable: columns of a table that another program created are filled, too; those of types that are not written
+// stay null, and their fields count as ignored.
+func TestForeignTable(t *testing.T) {
+	s, err := schema.FromDelta([]byte(strings.TrimSuffix(kafkaJSON, "]}") + `,{"name":"price","type":"decimal(12,4)","nullable":false},` +
+		`{"name":"labels","type":{"type":"map","keyType":"string","valueType":"string","valueContainsNull":false},"nullable":true},` +
+		`{"name":"blob","type":"binary","nullable":true},{"name":"local","type":"timestamp_ntz","nullable":true},` +
+		`{"name":"codes","type":{"type":"map","keyType":"integer","valueType":"string","valueContainsNull":true},"nullable":true}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, s, JSON{}, maxDistinct)
+	if err := d.addValue([]byte(`{"price":12.5,"labels":{"a":"b"},"blob":"AA==","local":"2026-01-01T00:00:00","codes":{"1":"x"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	checkError(t, d.addValue([]byte(`{"labels":{}}`)), RequiredMissing, "price")
+	checkError(t, d.addValue([]byte(`{"price":1,"labels":{"a":null}}`)), RequiredMissing, "labels{}")
+	if got := d.Ignored().Names; !slices.Equal(got, []string{"local", "codes"}) {
+		t.Errorf("ignored: %q", got)
+	}
+	batch := d.Seal()
+	defer batch.Release()
+	checkSchema(t, s, batch)
+	if got, want := rowOf(batch, 0)[4:], []any{"125000", map[string]any{"a": "b"}, "\x00"}; !same(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestBuilderErrors(t *testing.T) {
 	for _, c := range []struct {
 		name   string

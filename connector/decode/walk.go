@@ -384,20 +384,19 @@ func (d *jsonDecoder) raw(c *column, b []byte, p int) int {
 
 // decimal reads a number, or a string that is the text of a number, into the decimal column c.
 func (d *jsonDecoder) decimal(c *column, b []byte, p int) int {
-	buf, start, next := b, p, 0
-	x, end, ok := scanNumber(b, p)
-	if b[p] == '"' {
-		var stop int
+	buf, start := b, p
+	x, next, ok := scanNumber(b, p)
+	switch {
+	case b[p] == '"':
+		var stop, end int
 		if buf, start, stop, next = d.text(b, p); next < 0 {
 			return next
 		}
 		if x, end, ok = scanNumber(buf, start); !ok || end != stop {
 			return d.fail(TypeMismatch, p)
 		}
-	} else if !ok {
-		return d.badNumber(b, p, end, Syntax)
-	} else {
-		next = end
+	case !ok:
+		return d.badNumber(b, p, next, Syntax)
 	}
 	s := x.scale(buf, start, c.decimal.scale)
 	if !s.below(c.decimal.hi, c.decimal.lo) {

@@ -76,10 +76,17 @@ func typeFits(table, rows Type, path string) error {
 	case rows.Element == nil:
 		return nil
 	case rows.ElementNullable && !table.ElementNullable:
-		return conflict("%s of column %s are NOT NULL in the table, and the rows may have null",
-			map[Kind]string{Array: "elements", Map: "values"}[rows.Kind], path)
+		return conflict("%s of column %s are NOT NULL in the table, and the rows may have null", elements(rows.Kind), path)
 	}
 	return typeFits(*table.Element, *rows.Element, path+inside(rows.Kind))
+}
+
+// elements returns what the elements of an array or map are called.
+func elements(k Kind) string {
+	if k == Map {
+		return "values"
+	}
+	return "elements"
 }
 
 // inside returns what follows the path of an array or map in the path of its elements.
