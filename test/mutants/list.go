@@ -19,6 +19,7 @@ var list = slices.Concat(
 	ofStores,
 	ofDelta,
 	ofRows,
+	ofColumns,
 	ofOutages,
 	ofTranscripts,
 )
