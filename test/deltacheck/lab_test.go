@@ -33,7 +33,7 @@ func TestValidator(t *testing.T) {
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"run", "./gen", "-dir", dir, "-cases", strconv.Itoa(*cases), "-seed", strconv.FormatUint(*seed, 10)}
-	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput() //nolint:gosec // arguments are numbers and a folder
+	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -18,19 +18,22 @@ COORDINATES = ["_kafka_partition", "_kafka_offset"]
 
 
 class Reader:
+    needs_hint = False  # true for readers by delta-kernel-rs
+
     def refuses(self, case, predicate):
         """Returns the reader's defect that a predicate meets, None for most."""
         return None
 
 
-def has_array(kind):
-    """Reports whether a struct contains an array or a map."""
-    return "element" in kind or any(has_array(f["type"]) for f in kind.get("fields", []))
+def lacks_bounds(kind):
+    """Reports whether a struct contains a field of a type without bounds: an array, a map, a binary."""
+    return "element" in kind or kind.get("kind") == "binary" or any(lacks_bounds(f["type"]) for f in kind.get("fields", []))
 
 
 class DataFusion(Reader):
     """delta-rs with DataFusion, by SQL."""
 
+    needs_hint = True
     title, order = "deltalake, SQL", predicates.SQL
 
     def __init__(self):
@@ -61,6 +64,7 @@ class DataFusion(Reader):
 class PyArrow(Reader):
     """delta-rs reads the log and prunes by its statistics, Arrow C++ reads the files."""
 
+    needs_hint = True
     title, order = "deltalake, pyarrow", predicates.IEEE
 
     def __init__(self):
@@ -93,6 +97,7 @@ class PyArrow(Reader):
 class Polars(Reader):
     """Polars with its own Parquet reader; delta-rs reads the log."""
 
+    needs_hint = True
     title, order = "Polars", predicates.SQL
 
     def __init__(self):
@@ -109,8 +114,8 @@ class Polars(Reader):
 
     def refuses(self, case, predicate):
         top = next(c["type"] for c in case["columns"] if c["name"] == predicate[0][0])
-        if "fields" in top and has_array(top):
-            return "fails on a predicate on a struct that contains an array, which has no bounds"
+        if "fields" in top and lacks_bounds(top):
+            return "fails on a predicate on a struct that contains an array, a map or a binary, which have no bounds"
         return None
 
     def select(self, predicate):
@@ -120,6 +125,7 @@ class Polars(Reader):
 class DuckDB(Reader):
     """DuckDB with its delta extension (delta-kernel-rs)."""
 
+    needs_hint = True
     title, order = "DuckDB", predicates.SQL
 
     def __init__(self):

@@ -50,7 +50,22 @@ def _maps(array, kind):
         entries = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
         array = array.cast(pa.list_(entries))
     rows = _lists(array, {"element": pair})
-    return [None if row is None else sorted(row, key=lambda p: json.dumps(p[0])) for row in rows]
+    return [None if row is None else sorted(row, key=_key) for row in rows]
+
+
+def _key(pair):
+    return json.dumps(pair[0])
+
+
+def sorted_maps(value, kind):
+    """Returns a value with the pairs of its maps in the order that of_arrow gives them."""
+    if value is None or "kind" in kind:
+        return value
+    if "fields" in kind:
+        return [sorted_maps(x, f["type"]) for x, f in zip(value, kind["fields"])]
+    if "key" in kind:
+        return sorted(([k, sorted_maps(x, kind["element"])] for k, x in value), key=_key)
+    return [sorted_maps(x, kind["element"]) for x in value]
 
 
 def _plain(array, name):

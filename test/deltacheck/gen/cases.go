@@ -17,6 +17,8 @@ type testCase struct {
 	later   []column
 	arrow   bool // rows are built as Arrow arrays, because JSON cannot express their values
 	commits int
+	// checkpointed is true if the table must have a checkpoint, which the writer makes in the background.
+	checkpointed bool
 }
 
 // each returns rows with every special value of a kind in one column, once with nulls between them.
@@ -145,7 +147,9 @@ func (r *random) arrays() testCase {
 		name: "arrays", checks: []int{24}, commits: 1,
 		columns: []column{{"a", of, false}, {"aa", typ{element: &of}, false}, {"as", typ{element: &pair}, false}},
 		rows: [][]any{
-			{nil, nil, nil}, {[]any{}, []any{}, []any{}}, {[]any{nil}, []any{nil}, []any{nil}},
+			{nil, nil, nil},
+			{[]any{}, []any{}, []any{}},
+			{[]any{nil}, []any{nil}, []any{nil}},
 			{[]any{"x", nil, ""}, []any{[]any{}, []any{nil}, []any{"y"}}, []any{[]any{"z", nil}, []any{nil, []any{nil, "w"}}}},
 		},
 	}
@@ -158,14 +162,16 @@ func (r *random) mapsCase() testCase {
 		name: "maps", checks: []int{25}, commits: 1,
 		columns: []column{{"m", typ{key: &s, element: &s}, false}, {"ms", typ{key: &s, element: &of}, false}},
 		rows: [][]any{
-			{nil, nil}, {pairs{}, pairs{}}, {pairs{{"k", nil}}, pairs{{"k", nil}}},
+			{nil, nil},
+			{pairs{}, pairs{}},
+			{pairs{{"k", nil}}, pairs{{"k", nil}}},
 			{pairs{{"a", "1"}, {"", "2"}, {"A", nil}}, pairs{{"a", []any{nil}}, {"b", []any{"v"}}}},
 		},
 	}
 }
 
 func (r *random) checkpoint() testCase {
-	c := testCase{name: "checkpoint", checks: []int{53, 54, 55, 62}, commits: 30}
+	c := testCase{name: "checkpoint", checks: []int{53, 54, 55, 62}, commits: 30, checkpointed: true}
 	c.columns = []column{{"id", r.kind("bigint"), false}, {"name", r.kind("string"), false}, {"at", r.kind("timestamp"), false}}
 	for i := range 90 {
 		c.rows = append(c.rows, []any{int64(i), fmt.Sprint("n", i), int64(i) * 1_000_001})
@@ -181,8 +187,14 @@ func (r *random) evolved() testCase {
 		columns: []column{{"id", l, false}, {"s", inner, false}, {"added", s, false}},
 		later:   []column{{"added", s, false}, {"s", typ{fields: []column{{"b", l, false}}}, false}},
 		rows: [][]any{
-			{int64(1), []any{"x", nil}, nil}, {int64(2), nil, nil}, {int64(3), []any{nil, nil}, nil}, {int64(4), []any{"y", nil}, nil},
-			{int64(5), []any{"x", int64(5)}, "new"}, {int64(6), nil, nil}, {int64(7), []any{nil, int64(7)}, "é"}, {nil, []any{"z", nil}, "new"},
+			{int64(1), []any{"x", nil}, nil},
+			{int64(2), nil, nil},
+			{int64(3), []any{nil, nil}, nil},
+			{int64(4), []any{"y", nil}, nil},
+			{int64(5), []any{"x", int64(5)}, "new"},
+			{int64(6), nil, nil},
+			{int64(7), []any{nil, int64(7)}, "é"},
+			{nil, []any{"z", nil}, "new"},
 		},
 	}
 }

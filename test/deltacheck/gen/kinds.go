@@ -105,7 +105,7 @@ const (
 	accented = "e\u0301clair"
 )
 
-var strings_ = kind{
+var texts = kind{
 	name: "string",
 	special: func() []any {
 		a31 := strings.Repeat("a", 31)
@@ -233,7 +233,7 @@ func decimals(precision, scale int) kind {
 // kinds are all kinds, also those that this version of the product does not write: those are reported and left out.
 func kinds() []kind {
 	return []kind{
-		strings_, integer("bigint", 64), integer("int", 32), integer("smallint", 16), integer("tinyint", 8),
+		texts, integer("bigint", 64), integer("int", 32), integer("smallint", 16), integer("tinyint", 8),
 		floating("double", 64), floating("float", 32), booleans, dates, instants("timestamp", `"2006-01-02T15:04:05.000000Z"`),
 		instants("timestamp_ntz", `"2006-01-02T15:04:05.000000"`), binaries,
 		decimals(1, 0), decimals(9, 2), decimals(18, 2), decimals(19, 0), decimals(38, 0), decimals(38, 18), decimals(38, 38),

@@ -70,7 +70,7 @@ func run(ctx context.Context, dir string, cases int, seed uint64, named bool) er
 		all = (&random{rand.New(rand.NewPCG(seed, 0)), written, maps}).named()
 	}
 	for i := range cases {
-		all = append(all, randomCase(seed, uint64(i)+1, written, maps)) //nolint:gosec // i is not negative
+		all = append(all, randomCase(seed, uint64(i)+1, written, maps))
 	}
 	store, err := objstore.NewLocal(ctx, dir)
 	if err != nil {

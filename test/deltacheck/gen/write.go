@@ -78,7 +78,27 @@ func write(ctx context.Context, root string, store objstore.Store, c testCase) (
 			return w.expect, fmt.Errorf("commit %d: %w", i, err)
 		}
 	}
+	if c.checkpointed {
+		return w.expect, w.awaitCheckpoint(ctx)
+	}
 	return w.expect, nil
+}
+
+// awaitCheckpoint waits until the writer has made a checkpoint and named it.
+func (w *writer) awaitCheckpoint(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		_, err := os.Stat(filepath.Join(w.dir, "_delta_log", "_last_checkpoint"))
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("the writer made no checkpoint")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 func (w *writer) open(ctx context.Context, columns []column) (err error) {
@@ -221,7 +241,7 @@ func (w *writer) commit(ctx context.Context, rows [][]any) error {
 }
 
 func partition(p int) idempotency.Partition {
-	return idempotency.Partition{Cluster: "c", Topic: topic, TopicID: idempotency.TopicID{1}, ID: int32(p)} //nolint:gosec // p is 0 or 1
+	return idempotency.Partition{Cluster: "c", Topic: topic, TopicID: idempotency.TopicID{1}, ID: int32(p)}
 }
 
 // decoded makes rows of JSON records with the decoder.
@@ -232,10 +252,10 @@ func (w *writer) decoded(columns []column, at idempotency.Partition, from int64,
 	}
 	for i, row := range rows {
 		record := connector.Record{Offset: from + int64(i), Timestamp: firstTime + from + int64(i), Value: recordText(w.c.columns, columns, row)}
-		err := builder.Add(connector.Partition(at), &record)
+		err := builder.Add(at, &record)
 		if errors.Is(err, connector.ErrChunkFull) {
 			batches = append(batches, builder.Seal())
-			err = builder.Add(connector.Partition(at), &record)
+			err = builder.Add(at, &record)
 		}
 		if err != nil {
 			return batches, fmt.Errorf("%w in %.300s", err, record.Value)
@@ -287,10 +307,12 @@ func coordinates(at idempotency.Partition, offset int64) []any {
 }
 
 func kafkaColumns() []column {
-	text, long, integer, time := strings_, integer("bigint", 64), integer("int", 32), instants("timestamp", "")
+	text, long, integer, time := texts, integer("bigint", 64), integer("int", 32), instants("timestamp", "")
 	return []column{
-		{schema.KafkaTopic, typ{kind: &text}, false}, {schema.KafkaPartition, typ{kind: &integer}, false},
-		{schema.KafkaOffset, typ{kind: &long}, false}, {schema.KafkaTimestamp, typ{kind: &time}, false},
+		{schema.KafkaTopic, typ{kind: &text}, false},
+		{schema.KafkaPartition, typ{kind: &integer}, false},
+		{schema.KafkaOffset, typ{kind: &long}, false},
+		{schema.KafkaTimestamp, typ{kind: &time}, false},
 	}
 }
 
