@@ -28,7 +28,7 @@ func (c *cli) topicFlag(cmd *cobra.Command) {
 func (c *cli) tableCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "table",
-		Short: "Inspect the tables",
+		Short: "Inspect the tables and their schemas",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -53,7 +53,7 @@ tables are a list, a single one is an object.`,
 	c.configFlag(show)
 	c.topicFlag(show)
 	c.outputFlag(show)
-	cmd.AddCommand(show)
+	cmd.AddCommand(show, c.tableSchemaCommand())
 	return cmd
 }
 

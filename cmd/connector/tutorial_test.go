@@ -590,9 +590,8 @@ func TestDocsSchema_Changes(t *testing.T) {
 	}
 	goes("id int, item string not null", `{"id":1,"item":"tea","channel":"web"}`)
 
-	// A column is added: the config first, then the table.
-	conflict("id int, item string not null, channel string", `{"id":2,"item":"cup","channel":"web"}`)
-	e.alter(`]}`, `,{"name":"channel","type":"string","nullable":true,"metadata":{}}]}`)
+	// A column is added in the config. One that is not null cannot be.
+	conflict("id int, item string not null, channel string not null", `{"id":2,"item":"cup","channel":"web"}`)
 	goes("id int, item string not null, channel string")
 	has("id item channel", "0 1 tea null", "1 2 cup web")
 
@@ -602,12 +601,17 @@ func TestDocsSchema_Changes(t *testing.T) {
 	has("id item channel", "0 1 tea null", "1 2 cup web", "2 3 pot shop", "3 null pan shop")
 
 	// A column becomes nullable.
-	conflict("id int, item string, channel string", `{"id":5}`)
-	e.alter(`"item","type":"string","nullable":false`, `"item","type":"string","nullable":true`)
-	goes("id int, item string, channel string")
+	goes("id int, item string, channel string", `{"id":5}`)
 	has("id item", "0 1 tea", "1 2 cup", "2 3 pot", "3 null pan", "4 5 null")
 
-	// If the type of a column changes, the records go to a new table.
+	// A column of the table is dropped. It comes back only if the config has it.
+	e.alter(`,{"name":"channel","type":"string","nullable":true,"metadata":{}}`, ``)
+	goes("id int, item string, price double", `{"id":6,"item":"jug","channel":"web","price":1.5}`)
+	has("id item price", "0 1 tea null", "1 2 cup null", "2 3 pot null", "3 null pan null", "4 5 null null", "5 6 jug 1.5")
+
+	// The type of a column cannot change, nor the case of its name. The records go to a new table.
+	conflict("id int, item string, price string")
+	conflict("id int, Item string")
 	conflict("id bigint, item string, channel string", `{"id":6000000000,"item":"jar"}`)
 	e.table = "sales_v2"
 	v2 := "id bigint, item string, price double, sold_at timestamp"
@@ -620,7 +624,8 @@ func TestDocsSchema_Changes(t *testing.T) {
 	}
 	l.runs(0, append(strings.Fields(adopt[1]), "--reason", adopt[2], "--yes")...)
 	goes(v2)
-	has("id item", "5 6000000000 jar")
+	has("id item", "6 6000000000 jar")
+	conflict("id int, item string", `{"id":1}`)
 
 	// The configuration that the page shows for the new table is valid.
 	base := "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///data}\n"

@@ -152,17 +152,26 @@ func (c Changes) Names() []string {
 	return names
 }
 
-// String describes the changes as DDL: "+channel string, +s.x int, item null".
-func (c Changes) String() string {
-	parts := make([]string, 0, len(c.Added)+len(c.Relaxed))
-	for _, f := range c.Added {
-		parts = append(parts, "+"+f.Name+" "+f.Type.String())
+// Columns returns the added columns with their types: "channel string", "s.x int".
+func (c Changes) Columns() []string {
+	columns := make([]string, len(c.Added))
+	for i, f := range c.Added {
+		columns[i] = f.Name + " " + f.Type.String()
 	}
-	for _, path := range c.Relaxed {
-		parts = append(parts, path+" null")
-	}
-	return strings.Join(parts, ", ")
+	return columns
 }
+
+// List returns the added columns with their types, and those that become nullable as "item null".
+func (c Changes) List() []string {
+	list := c.Columns()
+	for _, path := range c.Relaxed {
+		list = append(list, path+" null")
+	}
+	return list
+}
+
+// String returns the list as one text.
+func (c Changes) String() string { return strings.Join(c.List(), ", ") }
 
 // ChangesTo returns what was added and relaxed from s to an extended schema, in the order of that schema.
 func (s *Schema) ChangesTo(extended *Schema) (c Changes) {

@@ -154,14 +154,11 @@ func Describe(e opslog.Entry) string {
 	case opslog.OffsetsIntent:
 		return fmt.Sprintf("%s of table %s begins: %s", b.Command, b.Table, listMoves(b.Moves))
 	case opslog.OffsetsDone:
-		outcome := fmt.Sprintf("%s (operation %d)", b.Outcome, b.Intent)
-		if b.Outcome == opslog.Committed {
-			outcome = fmt.Sprintf("version %d (operation %d)", b.Version, b.Intent)
-		}
-		if b.Detail != "" {
-			outcome += ": " + b.Detail
-		}
-		return fmt.Sprintf("%s of table %s: %s: %s", b.Command, b.Table, listMoves(b.Moves), outcome)
+		return fmt.Sprintf("%s of table %s: %s: %s", b.Command, b.Table, listMoves(b.Moves), outcomeOf(b.Outcome, b.Version, b.Intent, b.Detail))
+	case opslog.SchemaIntent:
+		return fmt.Sprintf("table schema apply of table %s begins: %s", b.Table, strings.Join(b.Changes, ", "))
+	case opslog.SchemaDone:
+		return fmt.Sprintf("table schema apply of table %s: %s: %s", b.Table, strings.Join(b.Changes, ", "), outcomeOf(b.Outcome, b.Version, b.Intent, b.Detail))
 	case opslog.Discard:
 		return "deadletters discard " + listLetters(b.Letters)
 	case opslog.Acknowledge:
@@ -204,6 +201,18 @@ func Describe(e opslog.Entry) string {
 		return fmt.Sprintf("replay into table %s (operation %d): %s", b.Table, b.Intent, outcome)
 	}
 	return string(e.Kind)
+}
+
+// outcomeOf returns the outcome of an operation that commits to a table.
+func outcomeOf(o opslog.Outcome, version, intent int64, detail string) string {
+	text := fmt.Sprintf("%s (operation %d)", o, intent)
+	if o == opslog.Committed {
+		text = fmt.Sprintf("version %d (operation %d)", version, intent)
+	}
+	if detail != "" {
+		text += ": " + detail
+	}
+	return text
 }
 
 // listLetters returns a text that names dead letters: by their offsets if there are few, otherwise by their number.

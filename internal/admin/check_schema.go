@@ -7,6 +7,30 @@ import (
 	"sluice/connector/schema"
 )
 
+// columns adds the finding that the table can be written, with what the next commit changes in its schema.
+func (k *checks) columns(t *checkedTable, snapshot *connector.Snapshot) {
+	table, ok := snapshot.Schema.(*schema.Schema)
+	configured, err := t.table.Columns()
+	var changes schema.Changes
+	if ok && err == nil {
+		if rows, err := table.ForRows(configured.WithKafkaColumns()); err == nil {
+			changes = table.ChangesTo(rows)
+		}
+	}
+	var next []string
+	if added := changes.Columns(); len(added) > 0 {
+		next = append(next, "adds "+strings.Join(added, ", "))
+	}
+	if len(changes.Relaxed) > 0 {
+		next = append(next, "drops the NOT NULL of "+strings.Join(changes.Relaxed, ", "))
+	}
+	if len(next) == 0 {
+		k.add(StatusOK, "table", t.URL, "", "version %d, has the columns of the schema and can be written", snapshot.Version)
+		return
+	}
+	k.add(StatusOK, "table", t.URL, "", "version %d, can be written; the next commit with rows %s", snapshot.Version, strings.Join(next, ", and "))
+}
+
 // nullability warns of columns that are NOT NULL in the configuration but nullable in the table. Members follow the
 // table, so a record without such a value becomes a row with null.
 func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
@@ -29,7 +53,7 @@ func (k *checks) topicIDs(t *checkedTable, snapshot *connector.Snapshot) {
 		return
 	}
 	k.add(StatusWarning, "table", t.URL,
-		"add it with ALTER TABLE … ADD COLUMNS ("+schema.KafkaTopicID+" string), or remove topic_id from metadata_columns: see docs/schema.md",
+		"add it with connector table schema apply, or remove topic_id from metadata_columns: see docs/schema.md",
 		"the table has no column %s: once the topic is created again, earlier dead letters cannot be replayed", schema.KafkaTopicID)
 }
 

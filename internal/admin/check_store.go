@@ -110,7 +110,7 @@ func (k *checks) table(ctx context.Context, t *checkedTable) {
 	case snapshot.TableID == "":
 		k.add(StatusOK, "table", t.URL, "", "not there yet")
 	default:
-		k.add(StatusOK, "table", t.URL, "", "version %d, has the columns of the schema and can be written", snapshot.Version)
+		k.columns(t, snapshot)
 		k.nullability(t, snapshot)
 		k.topicIDs(t, snapshot)
 	}

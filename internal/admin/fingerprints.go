@@ -57,14 +57,20 @@ func Fingerprints(ctx context.Context, o *Table, operations *opslog.State) (*Win
 	if info.Schema == nil {
 		return nil, info.Refusal
 	}
-	identifier, err := info.Schema.Identifier(id)
+	columns := info.Schema
+	if id.Stored() {
+		columns = columns.WithFingerprint() // the next commit adds it, if the table does not have it yet
+	}
+	identifier, err := columns.Identifier(id)
 	if err != nil {
 		return nil, err
 	}
 	all := windowsOf(o, &info, operations)
 	memory := idempotency.NewMemory(cmp.Or(w.Limit, math.MaxInt64), nil)
-	if err := all.fill(ctx, o, identifier, info.Schema.HasTopicID(), memory); err != nil {
-		return nil, err
+	if info.Schema.Has(identifier.Path()) {
+		if err := all.fill(ctx, o, identifier, info.Schema.HasTopicID(), memory); err != nil {
+			return nil, err
+		}
 	}
 	w.Partitions = append(w.Partitions, all.sorted(memory)...)
 	s := memory.Stats()

@@ -23,12 +23,21 @@ import (
 // ctx ends. connector.ErrUndecided is in the chain whenever the outcome is unknown: the files then stay, and only the
 // log shows whether the commit happened.
 func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*connector.Snapshot) error) (*connector.Snapshot, error) {
-	began := time.Now()
 	files, err := appendable(c.Staged)
 	if err != nil {
 		return nil, err
 	}
-	table := t.tableID
+	if files == nil {
+		return t.commit(ctx, c, nil, nil, pre)
+	}
+	return t.commit(ctx, c, files, &files.evolution, pre)
+}
+
+// commit is Commit with files, nil if there are none, and with what the version changes in the schema, nil for nothing.
+func (t *Table) commit(
+	ctx context.Context, c *connector.Commit, files *staged, change *evolution, pre func(*connector.Snapshot) error,
+) (*connector.Snapshot, error) {
+	began, table := time.Now(), t.tableID
 	if err := t.turn.yield(ctx); err != nil {
 		return nil, err
 	}
@@ -44,7 +53,7 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 		// 2. Validate the table: is it still the same one, may this version write it, and do the files fit its
 		// schema, with the columns that this commit adds? They are merged into the schema of this very prefix, so that
 		// two members may add columns at once.
-		columns, err := t.admits(table, files)
+		columns, err := t.admits(table, files, change)
 		if err != nil {
 			return nil, err
 		}
@@ -94,9 +103,9 @@ func (t *Table) Commit(ctx context.Context, c *connector.Commit, pre func(*conne
 }
 
 // admits returns the schema of the table after the commit if the newest version still allows it, else a hold.Error or
-// a Fenced error. table is the id of the table before the refresh, "" if none was loaded. files is nil for a commit
-// without data files.
-func (t *Table) admits(table string, files *staged) (*schema.Schema, error) {
+// a Fenced error. table is the id of the table before the refresh, "" if none was loaded. files and change may be
+// nil.
+func (t *Table) admits(table string, files *staged, change *evolution) (*schema.Schema, error) {
 	switch {
 	case table != "" && table != t.head.Metadata.ID:
 		return nil, replaced("it was table %s, now it is %s", table, t.head.Metadata.ID)
@@ -107,14 +116,15 @@ func (t *Table) admits(table string, files *staged) (*schema.Schema, error) {
 		return nil, err
 	}
 	switch {
-	case files == nil:
+	case change == nil:
 		return t.head.schema, nil
+	case files == nil:
 	case files.table != t.head.Metadata.ID:
 		return nil, replaced("the files were staged for table %s, now it is %s", files.table, t.head.Metadata.ID)
 	case time.Since(files.at) > maxStaged || time.Since(files.at.Round(0)) > maxStaged:
 		return nil, fenced(fmt.Errorf("the data files were staged at %s, a vacuum may have deleted them since", files.at.UTC().Format(time.RFC3339)))
 	}
-	columns, err := files.on(t.head.schema)
+	columns, err := change.on(t.head.schema)
 	if err != nil {
 		return nil, fenced(fmt.Errorf("the table's schema changed: %w", err))
 	}

@@ -3,6 +3,7 @@ package delta
 import (
 	"context"
 
+	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/sink/delta/deltalog"
 )
@@ -34,6 +35,18 @@ func withColumns(m deltalog.Metadata, columns *schema.Schema) deltalog.Metadata 
 	m.SchemaString = columns.DeltaJSON()
 	return m
 }
+
+// AddColumns adds to the table, in a version without rows, what to has and the table lacks: see [schema.Schema.Extended].
+// The plan of the operator was made for the schema from. pre and the errors are those of [Table.Commit]; the error is
+// Fenced if the table has lost a column of from meanwhile, or has got one that does not fit to.
+func (t *Table) AddColumns(
+	ctx context.Context, by connector.Moved, from, to *schema.Schema, pre func(*connector.Snapshot) error,
+) (*connector.Snapshot, error) {
+	return t.commit(ctx, &connector.Commit{Operation: operationAddColumns, Moved: &by}, nil, &evolution{from: from, to: to}, pre)
+}
+
+// operationAddColumns is the operation of a version that an operator's command wrote, as other engines call it.
+const operationAddColumns = "ADD COLUMNS"
 
 // evolved logs and counts the columns that a committed version has added.
 func (t *Table) evolved(ctx context.Context, p *proposal) {

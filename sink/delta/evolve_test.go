@@ -133,7 +133,7 @@ func TestAddColumns(t *testing.T) {
 			o.Logger = slog.New(slog.NewTextHandler(log, nil))
 		})
 		s := load(t, tab)
-		if got := s.Table.(*schema.Schema).ChangesTo(s.Schema.(*schema.Schema)).String(); got != "+extra string, +s struct<x:int>, id null" || s.Version != 2 {
+		if got := s.Table.(*schema.Schema).ChangesTo(s.Schema.(*schema.Schema)).String(); got != "extra string, s struct<x:int>, id null" || s.Version != 2 {
 			t.Errorf("version %d, rows have the changes %q", s.Version, got)
 		}
 		// A commit without rows needs no column.

@@ -13,8 +13,8 @@ import (
 )
 
 // Body is the part of an operation that depends on its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone],
-// [FloodAllow], [Forget], [ForgetMembers], [Recheck], [Flush], [Discard], [Acknowledge], [Reopen], [ReplayIntent],
-// [ReplayDone], [ReplayClosed], [ReplayFailed], [Snapshot] or [SnapshotPart].
+// [SchemaIntent], [SchemaDone], [FloodAllow], [Forget], [ForgetMembers], [Recheck], [Flush], [Discard], [Acknowledge],
+// [Reopen], [ReplayIntent], [ReplayDone], [ReplayClosed], [ReplayFailed], [Snapshot] or [SnapshotPart].
 type Body interface {
 	Kind() Kind
 	check() error
@@ -136,6 +136,24 @@ type OffsetsDone struct {
 	Detail  string  `json:"detail,omitempty"` // reason of the outcome, unless it is "won"
 }
 
+// SchemaIntent is written before a command changes the schema of a table.
+type SchemaIntent struct {
+	Table string `json:"table"`
+	// Changes are the columns that are added, such as "channel string", and those that become nullable, such as
+	// "item null".
+	Changes []string `json:"changes"`
+}
+
+// SchemaDone records the outcome of a [SchemaIntent]. If it is missing, only the table's log shows the outcome.
+type SchemaDone struct {
+	Intent  int64    `json:"intent"` // seq of the [SchemaIntent] that has this outcome
+	Table   string   `json:"table"`
+	Changes []string `json:"changes"`
+	Version int64    `json:"version"` // table version that has the changes or may have them; -1 if there is none
+	Outcome Outcome  `json:"outcome"`
+	Detail  string   `json:"detail,omitempty"` // reason of the outcome, unless it is "won"
+}
+
 // FloodAllow lets any number of a topic's bad records become dead letters until a time. The newest one of a topic is
 // in force, so one with a time in the past revokes the one before it.
 type FloodAllow struct {
@@ -199,6 +217,12 @@ func (OffsetsIntent) Kind() Kind { return KindOffsetsIntent }
 
 // Kind implements [Body].
 func (OffsetsDone) Kind() Kind { return KindOffsetsDone }
+
+// Kind implements [Body].
+func (SchemaIntent) Kind() Kind { return KindSchemaIntent }
+
+// Kind implements [Body].
+func (SchemaDone) Kind() Kind { return KindSchemaDone }
 
 // Kind implements [Body].
 func (FloodAllow) Kind() Kind { return KindFloodAllow }
@@ -266,15 +290,37 @@ func (f FloodAllow) check() error {
 }
 
 func (d OffsetsDone) check() error {
-	switch d.Outcome {
-	case Committed, Conflict, Unknown:
-	default:
-		return fmt.Errorf("outcome %q is none of won, lost and unknown", d.Outcome)
-	}
-	if d.Intent < 1 {
-		return errors.New("the intent is missing")
+	if err := checkOutcome(d.Intent, d.Outcome); err != nil {
+		return err
 	}
 	return checkMoves(d.Command, d.Table, d.Moves)
+}
+
+func (i SchemaIntent) check() error {
+	switch {
+	case i.Table == "":
+		return errors.New("the table is missing")
+	case len(i.Changes) == 0 || slices.Contains(i.Changes, ""):
+		return errors.New("there is no change, or an empty one")
+	}
+	return nil
+}
+
+func (d SchemaDone) check() error {
+	if err := checkOutcome(d.Intent, d.Outcome); err != nil {
+		return err
+	}
+	return SchemaIntent{Table: d.Table, Changes: d.Changes}.check()
+}
+
+func checkOutcome(intent int64, o Outcome) error {
+	switch {
+	case o != Committed && o != Conflict && o != Unknown:
+		return fmt.Errorf("outcome %q is none of won, lost and unknown", o)
+	case intent < 1:
+		return errors.New("the intent is missing")
+	}
+	return nil
 }
 
 func checkTargets(targets []Target) error {
@@ -317,6 +363,10 @@ func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 		return decodeAs[OffsetsIntent](raw)
 	case KindOffsetsDone:
 		return decodeAs[OffsetsDone](raw)
+	case KindSchemaIntent:
+		return decodeAs[SchemaIntent](raw)
+	case KindSchemaDone:
+		return decodeAs[SchemaDone](raw)
 	case KindFloodAllow:
 		return decodeAs[FloodAllow](raw)
 	case KindForget:

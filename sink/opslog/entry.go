@@ -25,6 +25,8 @@ const (
 	KindResume        Kind = "resume"
 	KindOffsetsIntent Kind = "offsets.intent"
 	KindOffsetsDone   Kind = "offsets.done"
+	KindSchemaIntent  Kind = "schema.intent"
+	KindSchemaDone    Kind = "schema.done"
 	KindFloodAllow    Kind = "flood.allow"
 	KindForget        Kind = "fingerprints.reset"
 	KindForgetMembers Kind = "members.cleanup"
