@@ -135,7 +135,7 @@ func drawBody(t *rapid.T) Body {
 		}
 	})
 	targets, moves := rapid.SliceOfN(target, 1, 4), rapid.SliceOfN(move, 1, 4)
-	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	switch rapid.IntRange(0, 8).Draw(t, "kind") {
 	case 0:
 		return Pause{targets.Draw(t, "targets")}
 	case 1:
@@ -154,6 +154,10 @@ func drawBody(t *rapid.T) Body {
 		}).Draw(t, "body")
 	case 5:
 		return ForgetMembers{rapid.SliceOfN(rapid.StringMatching(`[a-z0-9-]{1,9}`), 1, 4).Draw(t, "ids"), rapid.IntRange(0, 9).Draw(t, "more")}
+	case 7:
+		return SchemaIntent{"orders", rapid.SliceOfN(rapid.StringN(1, 9, -1), 1, 4).Draw(t, "changes")}
+	case 8:
+		return SchemaDone{rapid.Int64Min(1).Draw(t, "intent"), "orders", []string{"a int"}, rapid.Int64Min(-1).Draw(t, "version"), Unknown, "why"}
 	case 3:
 		return FloodAllow{"orders", time.UnixMilli(rapid.Int64Range(1, 1<<40).Draw(t, "until")).UTC()}
 	}

@@ -20,6 +20,7 @@ var list = slices.Concat(
 	ofStores,
 	ofDelta,
 	ofRows,
+	ofColumns,
 	ofOutages,
 	ofTranscripts,
 )

@@ -246,7 +246,7 @@ var ofDelta = []mutant{
 	{
 		name: "rows fit a table with other partition columns",
 		file: "connector/schema/fits.go",
-		old:  "if !slices.Equal(s.partitions, rows.partitions) {", new: "if !slices.Equal(s.partitions, s.partitions) {",
+		old:  "if slices.Equal(s.partitions, rows.partitions) {", new: "if slices.Equal(s.partitions, s.partitions) {",
 		pkg: "./connector/schema", test: "^TestFitsPartitionsAndKinds$",
 	},
 	{
