@@ -106,7 +106,7 @@ func retyped(path string, table, rows Type) error {
 	why := "a column cannot change its type, see docs/schema.md"
 	switch {
 	case table.widensTo(rows):
-		why = fmt.Sprintf("widening a column needs a Delta feature (typeWidening) that this version does not write; write %s in schema, rewrite the table, or go on in a new one, see docs/schema.md", table)
+		why = fmt.Sprintf("widening a column needs a Delta feature (typeWidening) that this version does not write; write %s in schema, rewrite the table, or continue in a new one, see docs/schema.md", table)
 	case rows.widensTo(table):
 		why = fmt.Sprintf("write %s in schema, which takes every value of %s, see docs/schema.md", table, rows)
 	}

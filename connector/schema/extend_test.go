@@ -189,7 +189,7 @@ func sorted(t *rapid.T, s *schema.Schema) string {
 	return string(text)
 }
 
-// TestExtended_Properties: two members extend a table by schemas that may overlap, at any depth. Whoever is first, the
+// TestExtended_Properties: two members extend a table by schemas that may overlap, at any depth. Whichever comes first, the
 // table gets the same columns; every schema of before fits; a second time changes nothing; and the old columns come
 // first, unchanged.
 func TestExtended_Properties(t *testing.T) {

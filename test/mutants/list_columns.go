@@ -29,7 +29,7 @@ var ofColumns = []mutant{
 	{
 		name: "a column with another type than in the table counts as the same",
 		file: "connector/schema/extend.go",
-		old:  "case table.Kind != add.Kind:", new: "case table.Kind != add.Kind && path == \"\":",
+		old:  "case table.Kind != add.Kind,", new: "case table.Kind != add.Kind && path == \"\",",
 		pkg: "./sink/delta", test: "^TestAddColumns_(Conflict|Members)$",
 	},
 	{
@@ -71,7 +71,7 @@ var ofColumns = []mutant{
 	{
 		name: "fields of a list's elements are not added",
 		file: "connector/schema/extend.go",
-		old:  "case table.Kind != Array:", new: "case table.Kind != Array, add.Element.Kind == Struct:",
+		old:  "case table.Element == nil:", new: "case table.Element == nil, add.Element.Kind == Struct:",
 		pkg: "./connector/schema", test: "^TestExtended",
 	},
 	{
