@@ -76,7 +76,8 @@ def write(runs, out):
     for cases in lists:
         p(f"Seed {cases['seed']}: {len(cases['cases']):,} tables, {cases['random']:,} of them random.")
         if set(cases["absent"]) - set(absent):
-            p(f"None of them has a column of {', '.join(f'`{x}`' for x in cases['absent'])}.")
+            p(f"None of them has a column of {', '.join(f'`{x}`' for x in cases['absent'])}:")
+            p("the run is older than these types in Sluice, so a repetition has other tables.")
     p(
         f"\nThe validator checked {validator['tables']:,} tables by {len(validator['findings'])} checks:"
         f" {sum(validator['findings'].values())} findings."
@@ -93,7 +94,7 @@ def write(runs, out):
         if len(r.cases) < most:
             p(f"\n{r.head['title']} was stopped after {len(r.cases):,} of {most:,} cases.")
     p("\n## Refused by reader\n")
-    p("These readers answer some predicates wrongly whatever the writer does. Rows without a predicate are right.\n")
+    p("These defects of readers were found; the predicates that meet them are not judged. Rows without a predicate are right.\n")
     p("| reader | what it does | predicates left out |\n|---|---|---|")
     for r in results.values():
         for text, n in sorted(r.defects.items()):
