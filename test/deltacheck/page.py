@@ -1,8 +1,8 @@
 """Writes docs/conformance.md from the results of a run.
 
-usage: page.py --run FOLDER --out FILE
+usage: page.py --run FOLDER [--run FOLDER]... --out FILE
 
-FOLDER has cases.json of the generator, validator.json of the validator and READER.jsonl of each reader.
+Each FOLDER has cases.json of the generator, validator.json of the validator and READER.jsonl of each reader.
 """
 
 import argparse
@@ -20,11 +20,14 @@ def load(path):
 
 
 class Result:
-    """The lines of one reader."""
+    """The lines of one reader in all runs."""
 
-    def __init__(self, path):
-        with open(path, encoding="utf-8") as f:
-            self.head, *self.cases = map(json.loads, f)
+    def __init__(self, paths):
+        self.cases = []
+        for path in paths:
+            with open(path, encoding="utf-8") as f:
+                self.head, *cases = map(json.loads, f)
+            self.cases += cases
         self.rows = sum(c["rows"] for c in self.cases)
         self.predicates = sum(c["predicates"] for c in self.cases)
         self.bad = [c for c in self.cases if c["wrong"] or "refused" in c]
@@ -50,31 +53,48 @@ def cell(check, validator):
     return f"{bad} findings" if bad else "✓"
 
 
-def write(run, out):
+def write(runs, out):
     checks = load(os.path.join(HERE, "checks.json"))
-    cases, validator = load(f"{run}/cases.json"), load(f"{run}/validator.json")
-    results = {r: Result(f"{run}/{r}.jsonl") for r in READERS if os.path.exists(f"{run}/{r}.jsonl")}
+    lists, validator = [load(f"{run}/cases.json") for run in runs], {"tables": 0, "findings": collections.Counter()}
+    for part in [load(f"{run}/validator.json") for run in runs]:
+        validator["tables"] += part["tables"]
+        validator["findings"].update(part["findings"])
+    paths = {r: [f"{run}/{r}.jsonl" for run in runs if os.path.exists(f"{run}/{r}.jsonl")] for r in READERS}
+    results = {r: Result(found) for r, found in paths.items() if found}
+    absent = [a for a in lists[-1]["absent"] if all(a in cases["absent"] for cases in lists)]
     titles = [r.head["title"] for r in results.values()]
     p = lambda *text: print(*text, file=out)
     p("# Conformance of the tables\n")
     p(
-        "Sluice's tables read the same in every engine that we can run. This page is the result of one run: tables of random schemas and\n"
+        "Sluice's tables read the same in every engine that we can run. This page is the result of a run: tables of random schemas and\n"
         "rows, written by Sluice, read by independent engines, and checked by a validator that shares no code with the writer.\n"
     )
-    p("```sh\nmake conformance CASES=" + str(cases["random"]) + " SEED=" + str(cases["seed"]) + " WRITE=1\n```\n")
+    p("```sh")
+    for cases in lists:
+        p(f"make conformance CASES={cases['random']} SEED={cases['seed']} WRITE=1")
+    p("```\n")
+    for cases in lists:
+        p(f"Seed {cases['seed']}: {len(cases['cases']):,} tables, {cases['random']:,} of them random.")
+        if set(cases["absent"]) - set(absent):
+            p(f"None of them has a column of {', '.join(f'`{x}`' for x in cases['absent'])}:")
+            p("the run is older than these types in Sluice, so a repetition has other tables.")
     p(
-        f"Seed {cases['seed']}: {len(cases['cases']):,} tables, {cases['random']:,} of them random. The validator checked"
-        f" {validator['tables']:,} tables by {len(validator['findings'])} checks: {sum(validator['findings'].values())} findings."
+        f"\nThe validator checked {validator['tables']:,} tables by {len(validator['findings'])} checks:"
+        f" {sum(validator['findings'].values())} findings."
     )
-    if cases["absent"]:
-        p(f"This version does not write these types, so no table has them: {', '.join(f'`{a}`' for a in cases['absent'])}.")
+    if absent:
+        p(f"This version does not write these types, so no table has them: {', '.join(f'`{x}`' for x in absent)}.")
     p("\n## Readers\n")
     p("Cases are tables, damaged copies of their logs, and old versions. A predicate is one query, which may skip files and row groups.\n")
     p("| reader | version | cases | rows | predicates | wrong or refused |\n|---|---|---|---|---|---|")
     for r in results.values():
         p(f"| {r.head['title']} | {r.head['version']} | {len(r.cases):,} | {r.rows:,} | {r.predicates:,} | {len(r.bad)} |")
+    most = max(len(r.cases) for r in results.values())
+    for r in results.values():
+        if len(r.cases) < most:
+            p(f"\n{r.head['title']} was stopped after {len(r.cases):,} of {most:,} cases.")
     p("\n## Refused by reader\n")
-    p("These readers answer some predicates wrongly whatever the writer does. Rows without a predicate are right.\n")
+    p("These defects of readers were found; the predicates that meet them are not judged. Rows without a predicate are right.\n")
     p("| reader | what it does | predicates left out |\n|---|---|---|")
     for r in results.values():
         for text, n in sorted(r.defects.items()):
@@ -102,7 +122,7 @@ def write(run, out):
 
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    args.add_argument("--run", required=True)
+    args.add_argument("--run", required=True, action="append")
     args.add_argument("--out", required=True)
     a = args.parse_args()
     with open(a.out, "w", encoding="utf-8") as out:

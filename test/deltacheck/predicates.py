@@ -41,7 +41,7 @@ def make(case, most):
         mine = [(path, kind, "null", ()), (path, kind, "notnull", ())]
         if comparable(kind):
             found = {v.at(case["columns"], row, path) for row in case["rows"]} - {None}
-            found = [x for x in found if not (isinstance(x, str) and ("\x00" in x or len(x) > 1000))]
+            found = [x for x in sorted(found) if not (isinstance(x, str) and ("\x00" in x or len(x) > 1000))]
             for value in some(kind, found, chance):
                 mine += [(path, kind, op, (value,)) for op in (["="] if kind["kind"] == "boolean" else ["=", "<", ">="])]
             if len(found) > 1 and kind["kind"] != "boolean":
