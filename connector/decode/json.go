@@ -18,6 +18,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -40,7 +41,8 @@ const (
 //
 // A field of the record belongs to the column of exactly the same name. A missing field and null are null; in a NOT
 // NULL column they are refused. Undeclared fields are checked, ignored and counted, or refused with Strict. A field
-// named like a Kafka column counts as undeclared, because the value of a record never fills those columns.
+// named like a Kafka column counts as undeclared, because the value of a record never fills those columns. A null value
+// becomes a row without fields.
 //
 //	string                   any string; \u0000 is data
 //	tinyint to bigint        a number in range without a fraction, also 1.0 and 1e2
@@ -71,6 +73,9 @@ type JSON struct {
 	Identity idempotency.Identity
 	// IDs adds the producer's own id to the entries: see [idempotency.Entry].
 	IDs bool
+
+	// Now returns the time at which a record is decoded, for tables that store it; time.Now if nil.
+	Now func() time.Time
 
 	// Spare gets the buffers of columns once the rows are released, and lends the buffers again; nil means Go's memory.
 	Spare Spare
@@ -110,7 +115,11 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 	if err := table.HasKafkaColumns(); err != nil {
 		return nil, err
 	}
+	if j.Now == nil {
+		j.Now = time.Now
+	}
 	d := &jsonDecoder{spare: j.Spare, limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
+	d.kafka.now = j.Now
 	var err error
 	if d.identities, err = newIdentities(j.Identity, j.IDs, table); err != nil {
 		return nil, err
@@ -202,7 +211,7 @@ func (d *jsonDecoder) Add(p connector.Partition, r *connector.Record) error {
 
 func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 	switch {
-	case len(r.Value) == 0:
+	case r.Value != nil && len(r.Value) == 0:
 		d.fail(NoValue, 0)
 	case len(r.Value) > d.limits.MaxBytes:
 		d.fail(TooLarge, 0)
@@ -239,6 +248,9 @@ func (d *jsonDecoder) start(value []byte) {
 // decode parses the record into the columns of the root. It returns false, after a call of fail, if the record is
 // refused.
 func (d *jsonDecoder) decode() bool {
+	if d.record == nil {
+		return d.tombstone()
+	}
 	b := d.padded(d.record)
 	p := space(b, 0)
 	if b[p] == '{' {

@@ -295,7 +295,7 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]p
 		return recordIsHealthRecord
 	}
 	err := b.Refuse.Of(r)
-	if err == nil && r.Value == nil && !b.Table.Nulls {
+	if err == nil && b.Refuse.LeaveOut(r) {
 		l.metrics.tombstones.Inc()
 		return recordIsTombstone
 	}
@@ -427,7 +427,7 @@ func sealBuilder(of connector.Builder) (c plan.Chunk, err error) {
 // probe tests whether a record can become a row: it decodes the record into a chunk of its own, which it drops. It
 // returns nil if that works, or if the table leaves the record out.
 func probe(b *Block, r *connector.Record) error {
-	if !b.Table.Nulls && r.Value == nil {
+	if b.Refuse.LeaveOut(r) {
 		return nil // the record is left out
 	}
 	builder, err := builderOf(b)

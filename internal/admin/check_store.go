@@ -113,6 +113,7 @@ func (k *checks) table(ctx context.Context, t *checkedTable) {
 		k.add(StatusOK, "table", t.URL, "", "version %d, has the columns of the schema and can be written", snapshot.Version)
 		k.nullability(t, snapshot)
 		k.topicIDs(t, snapshot)
+		k.properties(t)
 	}
 	t.snapshot, t.known = snapshot, true
 }

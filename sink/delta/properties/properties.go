@@ -29,6 +29,7 @@ var settable = map[string]func(value string) error{
 	"delta.autoOptimize.autoCompact":        boolean,
 	"delta.autoOptimize.optimizeWrite":      boolean,
 	"delta.checkpointInterval":              number(1),
+	"delta.dataSkippingStatsColumns":        names,
 	"delta.dataSkippingNumIndexedCols":      number(-1),
 	"delta.dataSkippingStringPrefixLength":  number(1),
 	"delta.deletedFileRetentionDuration":    interval(0),
@@ -104,6 +105,13 @@ func list() string {
 func boolean(value string) error {
 	if value != "true" && value != "false" {
 		return errors.New("write true or false")
+	}
+	return nil
+}
+
+func names(value string) error {
+	if strings.TrimSpace(value) == "" {
+		return errors.New("write names of columns with commas between them")
 	}
 	return nil
 }
