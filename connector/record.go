@@ -30,6 +30,15 @@ type Record struct {
 	Headers   []Header
 }
 
+// Size returns the bytes of the key, the value and the headers.
+func (r *Record) Size() int {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return n
+}
+
 // TimestampType says who set the timestamp of a record [timestamp.type].
 type TimestampType uint8
 

@@ -13,7 +13,7 @@ import (
 // another topic feeds whose tombstones are skipped. verify finds nothing wrong with either.
 func TestTombstoneRows(t *testing.T) {
 	t.Parallel()
-	l := newLake(t, "defaults: {schema: \"n int\", table: all, metadata_columns: [topic, partition, offset, timestamp, topic_id, timestamp_type]}\n"+
+	l := newLake(t, "defaults: {schema: \"n int\", table: all, metadata_columns: [topic, partition, offset, timestamp, topic_id, timestamp_type, \"key:text\", headers]}\n"+
 		"topics: {deleted: {tombstones: row}, kept: {}}")
 	for _, topic := range []string{"deleted", "kept"} {
 		l.Create(topic, 1)
@@ -25,12 +25,12 @@ func TestTombstoneRows(t *testing.T) {
 	}
 	l.runs(exitOK, "run", "--until-current")
 	got := map[string]bool{}
-	for _, row := range l.values(filepath.Join(l.Dir, "lake", "all"), []string{"_kafka_topic", "_kafka_offset", "n", "_kafka_timestamp_type"}) {
+	for _, row := range l.values(filepath.Join(l.Dir, "lake", "all"), []string{"_kafka_topic", "_kafka_offset", "n", "_kafka_timestamp_type", "_kafka_key"}) {
 		got[strings.Join(row, " ")] = true
 	}
 	want := map[string]bool{
-		"deleted 0 1 CreateTime": true, "deleted 1 null CreateTime": true, "deleted 2 3 CreateTime": true,
-		"kept 0 1 CreateTime": true, "kept 2 3 CreateTime": true,
+		"deleted 0 1 CreateTime k": true, "deleted 1 null CreateTime k": true, "deleted 2 3 CreateTime k": true,
+		"kept 0 1 CreateTime k": true, "kept 2 3 CreateTime k": true,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("rows (-want +got):\n%s", d)

@@ -145,7 +145,7 @@ type jsonDecoder struct {
 	identities
 	open    bool // true while the buffers of the chunk are reserved
 	rows    int
-	fed     int // bytes of the values of all records in the chunk; no offset into a text exceeds it
+	fed     int // bytes of all records in the chunk that columns may have; no offset into a text exceeds it
 	ignored ignoredFields
 	sealed  int64 // size of the last batch in bytes
 
@@ -215,7 +215,7 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 		d.fail(NoValue, 0)
 	case len(r.Value) > d.limits.MaxBytes:
 		d.fail(TooLarge, 0)
-	case d.rows > 0 && len(r.Value) > math.MaxInt32-d.fed, d.rows == math.MaxInt32:
+	case d.rows > 0 && len(r.Value)+d.kafka.extra.size(r) > math.MaxInt32-d.fed, d.rows == math.MaxInt32:
 		return connector.ErrChunkFull
 	case d.kafka.fits(d, r) && d.decode():
 		d.kafka.put(p, r)
@@ -223,7 +223,7 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 			d.print(c, d.rows, r)
 		}
 		d.rows++
-		d.fed += len(r.Value)
+		d.fed += len(r.Value) + d.kafka.extra.size(r)
 		d.ignored.keep()
 		return nil
 	}
@@ -325,7 +325,7 @@ func (d *jsonDecoder) Allocated() (size int64) {
 	for _, c := range d.columns {
 		size += c.allocated()
 	}
-	return size + int64(cap(d.copied)+cap(d.scratch)) + d.ids.Allocated()
+	return size + int64(cap(d.copied)+cap(d.scratch)+cap(d.kafka.extra.padded)) + d.ids.Allocated()
 }
 
 // Ignored implements [connector.Builder]. Fields of refused records do not count.
@@ -383,5 +383,8 @@ func (d *jsonDecoder) trim() {
 	}
 	if cap(d.scratch) > usual {
 		d.scratch = nil
+	}
+	if cap(d.kafka.extra.padded) > usual {
+		d.kafka.extra.padded = nil
 	}
 }

@@ -20,6 +20,7 @@ type kafkaColumns struct {
 	fingerprint                  *column // nil if the table has no such column
 	ingested                     *column // nil if the table has no such column
 	now                          func() time.Time
+	extra                        keyHeaders
 	topic, topicID, setBy        repeated
 
 	name string              // topic of the last record
@@ -45,19 +46,27 @@ func (k *kafkaColumns) set(c *column) {
 		k.setBy.column = c
 	case schema.KafkaIngestedAt:
 		k.ingested = c
+	case schema.KafkaKey:
+		k.extra.key = c
+	case schema.KafkaHeaders:
+		k.extra.setHeaders(c)
 	}
 }
 
-// fits reports whether the record's timestamp fits its column, in which milliseconds become microseconds. It may not,
-// because producers can set any timestamp.
+// fits reports whether the Kafka columns can have what the record has. Its timestamp may not fit, because milliseconds
+// become microseconds and producers can set any timestamp.
 func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 	switch {
 	case r.Timestamp == noTimestamp && !k.timestamp.nullable:
 		d.fail(RequiredMissing, 0)
 	case r.Timestamp > math.MaxInt64/1000, r.Timestamp < math.MinInt64/1000:
 		d.fail(OutOfRange, 0)
+	case k.setBy.column != nil && r.SetBy == connector.TimestampUnknown && !k.setBy.column.nullable:
+		d.fail(RequiredMissing, 0)
+		d.inColumn(k.setBy.column)
+		return false
 	default:
-		return true
+		return k.extra.fits(d, r)
 	}
 	d.inColumn(k.timestamp)
 	return false
@@ -81,6 +90,7 @@ func (k *kafkaColumns) put(p connector.Partition, r *connector.Record) {
 		k.timestamp.fillMissed(row)
 		k.timestamp.put64(uint64(r.Timestamp * 1000))
 	}
+	k.extra.put(r, row)
 	if k.ingested != nil {
 		// Milliseconds, as for Kafka's timestamps: rows of one millisecond share a value, which takes less space.
 		k.ingested.fillMissed(row)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/google/go-cmp/cmp"
 
@@ -175,4 +176,106 @@ func TestRenamedFields_Twice(t *testing.T) {
 	if held, ok := errors.AsType[*hold.Error](err); !ok || held.Reason != hold.SchemaConflict || !strings.Contains(err.Error(), `columns a and b are filled from the same field "x"`) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestKeyAndHeaders: the columns have the bytes of the record, in their order, and tell null from empty.
+func TestKeyAndHeaders(t *testing.T) {
+	h := func(key string, value []byte) connector.Header { return connector.Header{Key: key, Value: value} }
+	long := strings.Repeat("0123456789", 500) // longer than any text that a dictionary takes
+	records := []connector.Record{
+		{Offset: 0, Value: []byte("{}")},
+		{Offset: 1, Value: []byte("{}"), Key: []byte{}, Headers: []connector.Header{h("", nil), h("a", []byte{}), h("a", []byte{0, 0xff}), h("ü", []byte("x"))}},
+		{Offset: 2, Value: []byte("{}"), Key: []byte("\x00\xff"), Headers: []connector.Header{h("a", nil)}},
+		{Offset: 3, Key: []byte(long), Headers: []connector.Header{h(long, []byte(long)), h("b", []byte("y"))}},
+	}
+	for _, distinct := range []int{0, maxDistinct} {
+		d := open(t, withMetadata(t, "n int", "headers", "key"), JSON{}, distinct)
+		for chunk := range 2 {
+			for i := range records {
+				if err := d.Add(connector.Partition{Topic: "orders"}, &records[i]); err != nil {
+					t.Fatal(err)
+				}
+				// A refused record leaves nothing.
+				checkError(t, d.Add(connector.Partition{}, &connector.Record{Key: []byte("no"), Headers: records[1].Headers, Value: []byte(`{"n":"x"}`)}), TypeMismatch, "n")
+			}
+			rows := d.Seal()
+			for i, r := range records {
+				key, headers := storedRecord(t, rows, i)
+				if d := cmp.Diff(r.Key, key); d != "" {
+					t.Errorf("chunk %d, row %d: key (-want +got):\n%s", chunk, i, d)
+				}
+				want := r.Headers
+				if want == nil {
+					want = []connector.Header{}
+				}
+				if d := cmp.Diff(want, headers); d != "" {
+					t.Errorf("chunk %d, row %d: headers (-want +got):\n%s", chunk, i, d)
+				}
+			}
+			rows.Release()
+		}
+	}
+}
+
+// storedRecord returns the key and the headers of a row; headers is nil if the column is null.
+func storedRecord(t *testing.T, rows arrow.RecordBatch, row int) (key []byte, headers []connector.Header) {
+	t.Helper()
+	column := func(name string) arrow.Array { return rows.Column(rows.Schema().FieldIndices(name)[0]) }
+	key = storedBytes(t, column(schema.KafkaKey), row)
+	list := column(schema.KafkaHeaders).(*array.List)
+	if list.IsNull(row) {
+		return key, nil
+	}
+	headers = []connector.Header{}
+	element := list.ListValues().(*array.Struct)
+	from, to := list.ValueOffsets(row)
+	for i := int(from); i < int(to); i++ {
+		name := storedBytes(t, element.Field(0), i)
+		if element.IsNull(i) || name == nil {
+			t.Errorf("row %d has a null header", row)
+		}
+		headers = append(headers, connector.Header{Key: string(name), Value: storedBytes(t, element.Field(1), i)})
+	}
+	return key, headers
+}
+
+func storedBytes(t *testing.T, from arrow.Array, row int) []byte {
+	t.Helper()
+	if d, ok := from.(*array.Dictionary); ok {
+		if d.IsNull(row) {
+			return nil
+		}
+		from, row = d.Dictionary(), d.GetValueIndex(row)
+	}
+	switch v := from.(type) {
+	case *array.Binary:
+		if v.IsValid(row) {
+			return append([]byte{}, v.Value(row)...)
+		}
+	case *array.String:
+		if v.IsValid(row) {
+			return append([]byte{}, v.Value(row)...)
+		}
+	default:
+		t.Fatalf("a column of %s", from.DataType())
+	}
+	return nil
+}
+
+// TestKeyAndHeaders_Refused: what the columns cannot have exactly makes a bad record.
+func TestKeyAndHeaders_Refused(t *testing.T) {
+	text := withMetadata(t, "n int", "key:text", "headers")
+	d := open(t, text, JSON{}, maxDistinct)
+	add := func(r connector.Record) error { r.Value = []byte("{}"); return d.Add(connector.Partition{}, &r) }
+	checkError(t, add(connector.Record{Key: []byte("\xff")}), InvalidUTF8, schema.KafkaKey)
+	checkError(t, add(connector.Record{Headers: []connector.Header{{Key: "a"}, {Key: "\xff"}}}), InvalidUTF8, schema.KafkaHeaders)
+	if err := add(connector.Record{Key: []byte("ü"), Headers: []connector.Header{{Key: "ü", Value: []byte("\xff")}}}); err != nil || d.Rows() != 1 {
+		t.Errorf("%d rows, %v", d.Rows(), err)
+	}
+	required, err := schema.FromDelta([]byte(strings.NewReplacer(`"_kafka_key","type":"string","nullable":true`, `"_kafka_key","type":"string","nullable":false`).Replace(text.DeltaJSON())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, required, JSON{}, maxDistinct)
+	checkError(t, add(connector.Record{}), RequiredMissing, schema.KafkaKey)
 }

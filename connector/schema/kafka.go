@@ -58,6 +58,9 @@ func (s *Schema) ForRows(configured *Schema) (*Schema, error) {
 	if err := sourcesAgree(s.fields, configured.fields, ""); err != nil {
 		return nil, err
 	}
+	if err := s.keyForms(configured); err != nil {
+		return nil, err
+	}
 	if !s.HasTopicID() {
 		fields := slices.DeleteFunc(slices.Clone(configured.fields), func(f Field) bool { return f.Name == KafkaTopicID })
 		configured = &Schema{fields, configured.partitions}

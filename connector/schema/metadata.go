@@ -12,6 +12,16 @@ const (
 	// KafkaTimestampType says who set the timestamp: CreateTime is the producer, LogAppendTime the broker. It is null in
 	// rows that come from dead letters, which do not keep it.
 	KafkaTimestampType = "_kafka_timestamp_type"
+	// KafkaKey has the record's key, as bytes or as text; null if the record has none.
+	KafkaKey = "_kafka_key"
+	// KafkaHeaders has the record's headers in their order; empty if the record has none.
+	KafkaHeaders = "_kafka_headers"
+)
+
+// The fields of an element of the column KafkaHeaders.
+const (
+	HeaderKey   = "key"
+	HeaderValue = "value"
 )
 
 // optionalColumn is a Kafka column that a table need not have.
@@ -31,7 +41,15 @@ var optionalColumns = []optionalColumn{
 	{KafkaTopicID, []string{"topic_id"}, []Type{{Kind: String}}, "id of the Kafka record's topic", false},
 	{KafkaFingerprint, nil, []Type{{Kind: String}}, "fingerprint of what makes two Kafka records the same", false},
 	{KafkaIngestedAt, []string{"ingested_at"}, []Type{{Kind: Timestamp}}, "when the Kafka record was decoded", false},
+	{KafkaKey, []string{"key", "key:text"}, []Type{{Kind: Binary}, {Kind: String}}, "key of the Kafka record", true},
+	{KafkaHeaders, []string{"headers"}, []Type{headersType()}, "headers of the Kafka record", true},
 	{KafkaTimestampType, []string{"timestamp_type"}, []Type{{Kind: String}}, "who set the timestamp of the Kafka record: CreateTime or LogAppendTime", true},
+}
+
+// headersType is nullable everywhere although only values of headers can be null: engines differ most in NOT NULL columns.
+func headersType() Type {
+	header := Type{Kind: Struct, Fields: []Field{{Name: HeaderKey, Type: Type{Kind: String}, Nullable: true}, {Name: HeaderValue, Type: Type{Kind: Binary}, Nullable: true}}}
+	return Type{Kind: Array, Element: &header, ElementNullable: true}
 }
 
 // MetadataWords returns the words with which metadata_columns adds an optional column to new tables.
@@ -99,7 +117,7 @@ func (s *Schema) WithKafkaColumns() *Schema {
 func (s *Schema) optionalTypes() error {
 	for _, c := range optionalColumns {
 		i := slices.IndexFunc(s.fields, func(f Field) bool { return f.Name == c.name })
-		if i < 0 || slices.ContainsFunc(c.types, func(t Type) bool { return t.sameShape(s.fields[i].Type) }) {
+		if i < 0 || slices.ContainsFunc(c.types, func(t Type) bool { return s.fields[i].Type.takes(t) }) {
 			continue
 		}
 		names := make([]string, len(c.types))
@@ -111,14 +129,30 @@ func (s *Schema) optionalTypes() error {
 	return nil
 }
 
-// sameShape reports whether both types have the same kinds and names of fields at all depths. Nullability and metadata
-// may differ.
-func (t Type) sameShape(other Type) bool {
-	if t.Kind != other.Kind || t.Kind == Other {
+// takes reports whether a column of this type takes each value of the wanted type, and has no other fields: both have the
+// same kinds and names of fields at all depths, and what may be null in the wanted type may be null here.
+func (t Type) takes(want Type) bool {
+	if t.Kind != want.Kind || want.ElementNullable && !t.ElementNullable {
 		return false
 	}
-	if t.Element != nil {
-		return other.Element != nil && t.Element.sameShape(*other.Element)
+	if want.Element != nil {
+		return t.Element.takes(*want.Element)
 	}
-	return slices.EqualFunc(t.Fields, other.Fields, func(a, b Field) bool { return a.Name == b.Name && a.Type.sameShape(b.Type) })
+	return slices.EqualFunc(t.Fields, want.Fields, func(a, b Field) bool {
+		return a.Name == b.Name && (a.Nullable || !b.Nullable) && a.Type.takes(b.Type)
+	})
+}
+
+// keyForms returns a conflict if the table has the other form of the column for keys than the configured schema.
+func (s *Schema) keyForms(configured *Schema) error {
+	isKey := func(f Field) bool { return f.Name == KafkaKey }
+	i, j := slices.IndexFunc(s.fields, isKey), slices.IndexFunc(configured.fields, isKey)
+	if i < 0 || j < 0 || s.fields[i].Type.Kind == configured.fields[j].Type.Kind {
+		return nil
+	}
+	word := "key"
+	if s.fields[i].Type.Kind == String {
+		word = "key:text"
+	}
+	return conflict("column %s is %s in the table: write %s in metadata_columns", KafkaKey, s.fields[i].Type, word)
 }

@@ -71,6 +71,9 @@ func (l *loader) checkTombstones(name string, t *Topic) {
 			return
 		}
 	}
+	if !slices.ContainsFunc(t.MetadataColumns, func(word string) bool { return schema.MetadataColumn(word) == schema.KafkaKey }) {
+		l.warning(l.at(at), "row without the column key: the rows do not say what was deleted: add key or key:text to metadata_columns")
+	}
 }
 
 // checkReservedNames warns of fields whose names are reserved for columns: an operator may believe that a column for

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,9 @@ func TestMetadataColumns(t *testing.T) {
 	for words, want := range map[string]string{
 		"":         "_kafka_topic string, _kafka_partition int, _kafka_offset bigint, _kafka_timestamp timestamp, a int",
 		"topic_id": "_kafka_topic string, _kafka_partition int, _kafka_offset bigint, _kafka_timestamp timestamp, _kafka_topic_id string, a int",
+		"key":      "_kafka_topic string, _kafka_partition int, _kafka_offset bigint, _kafka_timestamp timestamp, a int, _kafka_key binary",
+		"timestamp_type, headers, key:text": "_kafka_topic string, _kafka_partition int, _kafka_offset bigint, _kafka_timestamp timestamp, a int, _kafka_key string, " +
+			"_kafka_headers array<struct<key:string, value:binary>>, _kafka_timestamp_type string",
 		"timestamp_type, ingested_at": "_kafka_topic string, _kafka_partition int, _kafka_offset bigint, _kafka_timestamp timestamp, _kafka_ingested_at timestamp, " +
 			"a int, _kafka_timestamp_type string",
 	} {
@@ -49,16 +53,24 @@ func TestMetadataColumns(t *testing.T) {
 	}
 }
 
-// TestTombstonePolicies: each value of the key is its policy, and dead letters of tombstones always become rows.
+// TestTombstonePolicies: each value of the key is its policy, dead letters of tombstones always become rows, and rows
+// without the key of their record cause a warning.
 func TestTombstonePolicies(t *testing.T) {
+	const useless = "tombstones: row without the column key: the rows do not say what was deleted: add key or key:text to metadata_columns"
 	for settings, want := range map[string]connector.Tombstones{
+		"{schema: a int, tombstones: row, metadata_columns: [topic, partition, offset, timestamp, key]}":          connector.TombstoneRows,
+		"{schema: a int, tombstones: row, metadata_columns: [\"key:text\", topic, partition, offset, timestamp]}": connector.TombstoneRows,
 		"{schema: a int}":                           connector.TombstonesSkipped,
 		"{schema: a int, tombstones: skip}":         connector.TombstonesSkipped,
 		"{schema: a int, tombstones: dead_letter}":  connector.TombstonesRefused,
 		"{schema: a int, tombstones: row}":          connector.TombstoneRows,
 		"{format: dead_letter, table: all_letters}": connector.TombstoneRows,
 	} {
-		topic, _ := topicWith(t, settings)
+		topic, problems := topicWith(t, settings)
+		warned := slices.ContainsFunc(problems, func(p string) bool { return strings.HasSuffix(p, useless) })
+		if want := strings.HasSuffix(settings, "tombstones: row}"); warned != want {
+			t.Errorf("%s: %q, want a warning: %t", settings, problems, want)
+		}
 		if got := topic.Refusals(); got != (connector.Refusals{Tombstones: want}) {
 			t.Errorf("%s: %+v, want policy %d", settings, got, want)
 		}
