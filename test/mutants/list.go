@@ -8,6 +8,7 @@ var list = slices.Concat(
 	ofLetters,
 	ofReplays,
 	ofTopicIDs,
+	ofMetadata,
 	ofArchive,
 	ofPipeline,
 	ofHealth,
