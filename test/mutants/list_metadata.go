@@ -13,7 +13,7 @@ var ofMetadata = []mutant{
 		name: "two fields get one column",
 		file: "connector/schema/names.go",
 		old:  "names[i], used[caseless(name)] = name, true", new: "names[i] = name",
-		pkg: "./connector/schema", test: "^FuzzColumnNames$",
+		pkg: "./connector/schema", test: "^TestColumnNames$",
 	},
 	{
 		name: "a renamed column is filled from a field of its own name",
@@ -72,7 +72,7 @@ var ofMetadata = []mutant{
 	{
 		name: "a new table lacks the configured properties",
 		file: "sink/delta/create.go",
-		old:  "Configuration: configuration,", new: "Configuration: nil,",
+		old:  "Configuration: configuration,", new: "Configuration: map[string]string{\"owner\": configuration[\"owner\"]},",
 		pkg: "./sink/delta", test: "^TestCreate_Properties$",
 	},
 }
