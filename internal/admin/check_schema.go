@@ -42,7 +42,7 @@ func (k *checks) properties(t *checkedTable) {
 	var differ []string
 	for _, key := range slices.Sorted(maps.Keys(t.table.TableProperties)) {
 		want := t.table.TableProperties[key]
-		switch is, has := t.Table.properties[key]; {
+		switch is, has := t.properties[key]; {
 		case !has:
 			differ = append(differ, fmt.Sprintf("%s is not set, %q in table_properties", key, want))
 		case is != want:
