@@ -23,10 +23,42 @@ type Records interface {
 // Record is a Kafka record. A null Key or Value is nil.
 type Record struct {
 	Offset    int64
-	Timestamp int64 // milliseconds since 1970, set by the producer or by the broker
+	Timestamp int64 // milliseconds since 1970, set as SetBy says
+	SetBy     TimestampType
 	Key       []byte
 	Value     []byte
 	Headers   []Header
+}
+
+// Size returns the bytes of the key, the value and the headers.
+func (r *Record) Size() int {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return n
+}
+
+// TimestampType says who set the timestamp of a record [timestamp.type].
+type TimestampType uint8
+
+// The types of timestamps. Those of records from dead letters are unknown, because dead letters do not keep the type.
+const (
+	TimestampUnknown TimestampType = iota
+	CreateTime                     // the producer
+	LogAppendTime                  // the broker
+)
+
+// String returns Kafka's name of the type, "" if it is unknown.
+func (t TimestampType) String() string {
+	switch t {
+	case CreateTime:
+		return "CreateTime"
+	case LogAppendTime:
+		return "LogAppendTime"
+	case TimestampUnknown:
+	}
+	return ""
 }
 
 // Header is a header of a record. Keys may repeat.

@@ -7,25 +7,37 @@ import (
 	"sluice/reliability/deadletter"
 )
 
-// Refusals are the rules of a topic that refuse records regardless of their format.
+// Refusals are the rules of a topic that keep records from becoming rows regardless of their format.
 type Refusals struct {
 	// NullKeys refuses records whose key is null, tombstones included.
-	NullKeys bool
-	// Tombstones refuses records whose value is null. If it is false, such a record becomes a row if the decoder takes
-	// it ([Target.Nulls]); else it is skipped and counted.
-	Tombstones bool
+	NullKeys   bool
+	Tombstones Tombstones
 }
+
+// Tombstones says what becomes of a tombstone, a record whose value is null.
+type Tombstones uint8
+
+// The policies for tombstones.
+const (
+	TombstonesSkipped Tombstones = iota // it is counted, and becomes no row
+	TombstonesRefused                   // it is a bad record
+	TombstoneRows                       // the decoder makes a row of it
+)
 
 // Of returns why the topic refuses the record, nil if it does not. The error is a [RefusedError] of class Poison.
 func (f Refusals) Of(r *Record) error {
 	switch {
 	case f.NullKeys && r.Key == nil:
 		return refuse(deadletter.NullKey, "the key is null, and keys are required")
-	case f.Tombstones && r.Value == nil:
+	case f.Tombstones == TombstonesRefused && r.Value == nil:
 		return refuse(deadletter.Tombstone, "the value is null, and tombstones are refused")
 	}
 	return nil
 }
+
+// LeaveOut reports whether no row is made of the record because it is a tombstone. That includes the tombstones that Of
+// refuses, so call Of first.
+func (f Refusals) LeaveOut(r *Record) bool { return r.Value == nil && f.Tombstones != TombstoneRows }
 
 // RefusedError says why a record cannot become a row although its format is right. Its class is Poison.
 type RefusedError struct {

@@ -22,11 +22,13 @@ func TestRefusals(t *testing.T) {
 		{Refusals{NullKeys: true}, Record{Key: none, Value: value}, ""}, // an empty key is not null
 		{Refusals{NullKeys: true}, Record{Value: value}, deadletter.NullKey},
 		{Refusals{NullKeys: true}, Record{}, deadletter.NullKey},
-		{Refusals{Tombstones: true}, Record{Value: value}, ""},
-		{Refusals{Tombstones: true}, Record{Value: none}, ""}, // an empty value is not null; the decoder refuses it later
-		{Refusals{Tombstones: true}, Record{Key: key}, deadletter.Tombstone},
-		{Refusals{NullKeys: true, Tombstones: true}, Record{Key: key}, deadletter.Tombstone},
-		{Refusals{NullKeys: true, Tombstones: true}, Record{}, deadletter.NullKey},
+		{Refusals{Tombstones: TombstonesRefused}, Record{Value: value}, ""},
+		{Refusals{Tombstones: TombstonesRefused}, Record{Value: none}, ""}, // an empty value is not null; the decoder refuses it later
+		{Refusals{Tombstones: TombstonesRefused}, Record{Key: key}, deadletter.Tombstone},
+		{Refusals{NullKeys: true, Tombstones: TombstonesRefused}, Record{Key: key}, deadletter.Tombstone},
+		{Refusals{NullKeys: true, Tombstones: TombstonesRefused}, Record{}, deadletter.NullKey},
+		{Refusals{Tombstones: TombstoneRows}, Record{Key: key}, ""},
+		{Refusals{NullKeys: true, Tombstones: TombstoneRows}, Record{}, deadletter.NullKey},
 	} {
 		err := c.refuse.Of(&c.record)
 		switch {
@@ -40,5 +42,19 @@ func TestRefusals(t *testing.T) {
 	}
 	if got := CodeOf(errors.New("anything")); got != deadletter.Unspecified {
 		t.Error(got)
+	}
+}
+
+// TestRefusals_LeaveOut: no row is made of a tombstone unless the topic makes rows of them. An empty value is no
+// tombstone.
+func TestRefusals_LeaveOut(t *testing.T) {
+	for policy, want := range map[Tombstones]bool{TombstonesSkipped: true, TombstonesRefused: true, TombstoneRows: false} {
+		f := Refusals{Tombstones: policy}
+		if got := f.LeaveOut(&Record{Key: []byte("k")}); got != want {
+			t.Errorf("policy %d leaves a tombstone out: %t, want %t", policy, got, want)
+		}
+		if f.LeaveOut(&Record{Value: []byte{}}) || f.LeaveOut(&Record{Value: []byte("v")}) {
+			t.Errorf("policy %d leaves out a record with a value", policy)
+		}
 	}
 }

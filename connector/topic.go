@@ -46,9 +46,6 @@ type Target struct {
 	// Letters writes the dead letters of topics that have [LetterRules]. If it is nil, every bad record holds its
 	// claim.
 	Letters DeadLetters
-	// Nulls is true if the decoder makes rows of records without a value. Otherwise they are skipped and counted,
-	// unless [Refusals] refuse them.
-	Nulls bool
 	// Duplicates configures how duplicates are found. If nil, only coordinates distinguish records.
 	Duplicates *Duplicates
 }

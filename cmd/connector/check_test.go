@@ -96,7 +96,13 @@ func TestCheck(t *testing.T) {
 	if d := cmp.Diff(older, lines); d != "" {
 		t.Errorf("at work (-want +got):\n%s", d)
 	}
-	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {metadata_columns: [topic, partition, offset, timestamp]}}")
+	rewrite(t, w.config, "topics: {orders: {}}", "topics: {orders: {metadata_columns: [topic, partition, offset, timestamp], table_properties: {owner: me}}}")
+	differs := slices.Insert(slices.Clone(want), 5,
+		`warning table file:///lake/orders: properties differ: owner is not set, "me" in table_properties`)
+	if lines, _ = checkFound(t, 0, w.config); !slices.Equal(differs, lines) {
+		t.Errorf("other properties (-want +got):\n%s", cmp.Diff(differs, lines))
+	}
+	rewrite(t, w.config, "], table_properties: {owner: me}}}", "]}}")
 	if lines, _ = checkFound(t, 0, w.config); !slices.Equal(want, lines) {
 		t.Errorf("without the column (-want +got):\n%s", cmp.Diff(want, lines))
 	}

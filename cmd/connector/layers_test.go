@@ -62,13 +62,14 @@ var layers = map[string][]string{
 	"idempotency/postgres":        {"classify", "classify/postgres", "idempotency", "secure/pgconfig"},
 	"sink/delta": {
 		"connector", "classify", "reliability", "reliability/hold", "reliability/panics", "reliability/pulse", "idempotency",
-		"sink/delta/bounded", "sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/scan", "connector/schema", "sink/logappend",
+		"sink/delta/bounded", "sink/delta/datafile", "sink/delta/deltalog", "sink/delta/objstore", "sink/delta/properties", "sink/delta/scan", "connector/schema", "sink/logappend",
 	},
 	"sink/delta/bounded":               {},
 	"sink/delta/datafile":              {"connector", "reliability/pulse"},
-	"sink/delta/deltalog":              {"classify", "reliability/panics", "sink/delta/bounded", "sink/delta/objstore", "sink/logappend"},
+	"sink/delta/deltalog":              {"classify", "reliability/panics", "sink/delta/bounded", "sink/delta/objstore", "sink/delta/properties", "sink/logappend"},
 	"sink/delta/deltatest":             {"sink/delta/deltalog", "sink/delta/objstore"},
 	"sink/delta/objstore":              {"classify", "secure"},
+	"sink/delta/properties":            {},
 	"sink/delta/objstore/objstoretest": {"classify", "sink/delta/objstore"},
 	"sink/delta/scan":                  {"connector", "connector/schema", "reliability/hold", "reliability/panics", "sink/delta/bounded", "sink/delta/deltalog", "sink/delta/objstore"},
 	"sink/logappend":                   {"classify", "sink/delta/objstore"},
@@ -109,6 +110,7 @@ var layers = map[string][]string{
 	"internal/config": {
 		"connector", "connector/decode", "connector/kafka", "connector/kafka/dial", "health", "health/membership", "health/membership/redis", "idempotency", "reliability",
 		"reliability/bytepool", "reliability/deadletter", "reliability/origin", "secure", "secure/pgconfig", "secure/tokens", "secure/webconfig", "connector/schema",
+		"sink/delta/properties",
 	},
 	"internal/laketest": {
 		"classify", "connector", "connector/kafka", "idempotency", "internal/config", "reliability/deadletter", "sink/delta", "sink/delta/deltalog",

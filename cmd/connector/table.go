@@ -148,6 +148,9 @@ func printInspection(w io.Writer, i *admin.Inspection) error {
 	}
 	row("rows", "%s", rows)
 	row("schema", "%s", i.Schema)
+	for _, r := range i.Renamed {
+		row("renamed", "column %s has the field %q", r.Column, r.Field)
+	}
 	if len(i.PartitionColumns) > 0 {
 		row("partitioned by", "%s", strings.Join(i.PartitionColumns, ", "))
 	}

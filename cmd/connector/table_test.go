@@ -279,6 +279,26 @@ func TestNoTable(t *testing.T) {
 	expect(t, 2, "", "cannot be opened", "verify", "--config", "nowhere.yaml")
 }
 
+// TestTableInspect_Renamed expects the fields of renamed columns beside the schema.
+func TestTableInspect_Renamed(t *testing.T) {
+	l := newLake(t, "topics: {orders: {schema: \"`unit price` double, s struct<`a=b`: int>\"}}")
+	l.Create("orders", 1)
+	record := &kgo.Record{Topic: "orders", Value: []byte(`{"unit price":1.5,"s":{"a=b":2}}`)}
+	if err := l.Client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	l.runs(exitOK, "run", "--until-current")
+	out, _ := l.runs(exitOK, "table", "inspect", "--topic", "orders")
+	for _, want := range []string{"unit_price double", `column unit_price has the field "unit price"`, `column s.a_b has the field "a=b"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+	if got := l.values(filepath.Join(l.Dir, "lake", "orders"), []string{"unit_price"}); len(got) != 1 || got[0][0] != "1.5" {
+		t.Errorf("rows %v, want 1.5", got)
+	}
+}
+
 func TestTableInspect(t *testing.T) {
 	w := newTable(t, noTopic).create()
 	w.append(0, 0, 3, 3, 0, 1, 2)

@@ -39,7 +39,7 @@ func samples(t *testing.T) map[string]decodetest.Samples {
 				"type_mismatch":    value(`{"id":"c","amount":"1"}`),
 				"required_missing": value(`{"amount":17}`),
 				"truncated":        value(`{"id":"c"`),
-				"no_value":         {Key: []byte("k")},
+				"no_value":         value(""),
 			},
 		},
 		decode.FormatDeadLetters: {

@@ -18,6 +18,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -40,7 +41,8 @@ const (
 //
 // A field of the record belongs to the column of exactly the same name. A missing field and null are null; in a NOT
 // NULL column they are refused. Undeclared fields are checked, ignored and counted, or refused with Strict. A field
-// named like a Kafka column counts as undeclared, because the value of a record never fills those columns.
+// named like a Kafka column counts as undeclared, because the value of a record never fills those columns. A null value
+// becomes a row without fields.
 //
 //	string                   any string; \u0000 is data
 //	tinyint to bigint        a number in range without a fraction, also 1.0 and 1e2
@@ -71,6 +73,9 @@ type JSON struct {
 	Identity idempotency.Identity
 	// IDs adds the producer's own id to the entries: see [idempotency.Entry].
 	IDs bool
+
+	// Now returns the time at which a record is decoded, for tables that store it; time.Now if nil.
+	Now func() time.Time
 
 	// Spare gets the buffers of columns once the rows are released, and lends the buffers again; nil means Go's memory.
 	Spare Spare
@@ -110,7 +115,11 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 	if err := table.HasKafkaColumns(); err != nil {
 		return nil, err
 	}
+	if j.Now == nil {
+		j.Now = time.Now
+	}
 	d := &jsonDecoder{spare: j.Spare, limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
+	d.kafka.now = j.Now
 	var err error
 	if d.identities, err = newIdentities(j.Identity, j.IDs, table); err != nil {
 		return nil, err
@@ -136,7 +145,7 @@ type jsonDecoder struct {
 	identities
 	open    bool // true while the buffers of the chunk are reserved
 	rows    int
-	fed     int // bytes of the values of all records in the chunk; no offset into a text exceeds it
+	fed     int // bytes of all records in the chunk that columns may have; no offset into a text exceeds it
 	ignored ignoredFields
 	sealed  int64 // size of the last batch in bytes
 
@@ -202,11 +211,11 @@ func (d *jsonDecoder) Add(p connector.Partition, r *connector.Record) error {
 
 func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 	switch {
-	case len(r.Value) == 0:
+	case r.Value != nil && len(r.Value) == 0:
 		d.fail(NoValue, 0)
 	case len(r.Value) > d.limits.MaxBytes:
 		d.fail(TooLarge, 0)
-	case d.rows > 0 && len(r.Value) > math.MaxInt32-d.fed, d.rows == math.MaxInt32:
+	case d.rows > 0 && len(r.Value)+d.kafka.extra.size(r) > math.MaxInt32-d.fed, d.rows == math.MaxInt32:
 		return connector.ErrChunkFull
 	case d.kafka.fits(d, r) && d.decode():
 		d.kafka.put(p, r)
@@ -214,7 +223,7 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 			d.print(c, d.rows, r)
 		}
 		d.rows++
-		d.fed += len(r.Value)
+		d.fed += len(r.Value) + d.kafka.extra.size(r)
 		d.ignored.keep()
 		return nil
 	}
@@ -239,6 +248,9 @@ func (d *jsonDecoder) start(value []byte) {
 // decode parses the record into the columns of the root. It returns false, after a call of fail, if the record is
 // refused.
 func (d *jsonDecoder) decode() bool {
+	if d.record == nil {
+		return d.tombstone()
+	}
 	b := d.padded(d.record)
 	p := space(b, 0)
 	if b[p] == '{' {
@@ -313,7 +325,7 @@ func (d *jsonDecoder) Allocated() (size int64) {
 	for _, c := range d.columns {
 		size += c.allocated()
 	}
-	return size + int64(cap(d.copied)+cap(d.scratch)) + d.ids.Allocated()
+	return size + int64(cap(d.copied)+cap(d.scratch)+cap(d.kafka.extra.padded)) + d.ids.Allocated()
 }
 
 // Ignored implements [connector.Builder]. Fields of refused records do not count.
@@ -371,5 +383,8 @@ func (d *jsonDecoder) trim() {
 	}
 	if cap(d.scratch) > usual {
 		d.scratch = nil
+	}
+	if cap(d.kafka.extra.padded) > usual {
+		d.kafka.extra.padded = nil
 	}
 }

@@ -3,6 +3,7 @@ package decode
 
 import (
 	"math"
+	"time"
 
 	"sluice/connector"
 	"sluice/connector/schema"
@@ -17,10 +18,14 @@ const noTimestamp = -1
 type kafkaColumns struct {
 	partition, offset, timestamp *column
 	fingerprint                  *column // nil if the table has no such column
-	topic, topicID               repeated
+	ingested                     *column // nil if the table has no such column
+	now                          func() time.Time
+	extra                        keyHeaders
+	topic, topicID, setBy        repeated
 
 	name string              // topic of the last record
 	id   idempotency.TopicID // the id of that topic
+	by   connector.TimestampType
 }
 
 func (k *kafkaColumns) set(c *column) {
@@ -37,19 +42,31 @@ func (k *kafkaColumns) set(c *column) {
 		k.topicID.column = c
 	case schema.KafkaFingerprint:
 		k.fingerprint = c
+	case schema.KafkaTimestampType:
+		k.setBy.column = c
+	case schema.KafkaIngestedAt:
+		k.ingested = c
+	case schema.KafkaKey:
+		k.extra.key = c
+	case schema.KafkaHeaders:
+		k.extra.setHeaders(c)
 	}
 }
 
-// fits reports whether the record's timestamp fits its column, in which milliseconds become microseconds. It may not,
-// because producers can set any timestamp.
+// fits reports whether the Kafka columns can have what the record has. Its timestamp may not fit, because milliseconds
+// become microseconds and producers can set any timestamp.
 func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 	switch {
 	case r.Timestamp == noTimestamp && !k.timestamp.nullable:
 		d.fail(RequiredMissing, 0)
 	case r.Timestamp > math.MaxInt64/1000, r.Timestamp < math.MinInt64/1000:
 		d.fail(OutOfRange, 0)
+	case k.setBy.column != nil && r.SetBy == connector.TimestampUnknown && !k.setBy.column.nullable:
+		d.fail(RequiredMissing, 0)
+		d.inColumn(k.setBy.column)
+		return false
 	default:
-		return true
+		return k.extra.fits(d, r)
 	}
 	d.inColumn(k.timestamp)
 	return false
@@ -58,20 +75,33 @@ func (k *kafkaColumns) fits(d *jsonDecoder, r *connector.Record) bool {
 // put fills the Kafka columns of a row, except the fingerprint. The builder calls it when the record can no longer be
 // refused, so these columns are never rolled back.
 func (k *kafkaColumns) put(p connector.Partition, r *connector.Record) {
-	if row := k.offset.n; p.Topic != k.name || p.TopicID != k.id || row == 0 {
+	row := k.offset.n
+	if p.Topic != k.name || p.TopicID != k.id || row == 0 {
 		k.startRun(p, row)
+	}
+	if k.setBy.column != nil && (r.SetBy != k.by || row == 0) {
+		k.setBy.end(row)
+		k.setBy.start(r.SetBy.String(), row)
+		k.by = r.SetBy
 	}
 	k.partition.put32(uint32(p.ID))
 	k.offset.put64(uint64(r.Offset))
 	if r.Timestamp != noTimestamp {
-		k.timestamp.fillMissed(k.offset.n - 1)
+		k.timestamp.fillMissed(row)
 		k.timestamp.put64(uint64(r.Timestamp * 1000))
+	}
+	k.extra.put(r, row)
+	if k.ingested != nil {
+		// Milliseconds, as for Kafka's timestamps: rows of one millisecond share a value, which takes less space.
+		k.ingested.fillMissed(row)
+		k.ingested.put64(uint64(k.now().UnixMilli() * 1000))
 	}
 }
 
 // startRun notes that the rows from a row on have the topic of p. It fills the topic columns of the rows before.
 func (k *kafkaColumns) startRun(p connector.Partition, row int) {
-	k.endRun(row)
+	k.topic.end(row)
+	k.topicID.end(row)
 	k.name, k.id = p.Topic, p.TopicID
 	k.topic.start(p.Topic, row)
 	id := ""
@@ -81,10 +111,11 @@ func (k *kafkaColumns) startRun(p connector.Partition, row int) {
 	k.topicID.start(id, row)
 }
 
-// endRun fills the topic columns of the rows before a row.
+// endRun fills the columns of repeated texts of the rows before a row.
 func (k *kafkaColumns) endRun(row int) {
 	k.topic.end(row)
 	k.topicID.end(row)
+	k.setBy.end(row)
 }
 
 // repeated fills a column whose text seldom changes. It does not append a text for each row, but all equal texts at

@@ -83,11 +83,14 @@ func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, path
 		if err != nil {
 			return nil, err
 		}
+		if other, twice := o.index[f.Source()]; twice {
+			return nil, fmt.Errorf("columns %s and %s are filled from the same field %q", o.members[other].name, f.Name, f.Source())
+		}
 		if !f.Nullable {
 			o.required[i/64] |= 1 << (i % 64)
 		}
-		o.members[i] = member{newKey(f.Name), c, &o.members[(i+1)%len(fields)], i / 64, 1 << (i % 64)}
-		o.index[f.Name] = i
+		o.members[i] = member{newKey(f.Source()), c, &o.members[(i+1)%len(fields)], i / 64, 1 << (i % 64)}
+		o.index[f.Source()] = i
 	}
 	return o, nil
 }

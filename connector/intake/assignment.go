@@ -100,7 +100,7 @@ func (as *assignment) tableFor(topic string) *tableState {
 	}
 	i := slices.IndexFunc(as.tables, func(t *tableState) bool { return t.name == conf.Table })
 	if i < 0 {
-		t := &tableState{Table: lane.Table{Decoder: decoderOf(&target), Nulls: target.Nulls}, name: conf.Table, rare: conf.Rare, limits: conf.Commit, claims: map[connector.Partition]*claim{}}
+		t := &tableState{Table: lane.Table{Decoder: decoderOf(&target)}, name: conf.Table, rare: conf.Rare, limits: conf.Commit, claims: map[connector.Partition]*claim{}}
 		t.writer = commit.New(as.Writers, conf.Table, target, &t.Table)
 		i, as.tables = len(as.tables), append(as.tables, t)
 		as.chunk.Set(as.Pools.Batch.Size(), len(as.lanes), as.holds.room.sharing())

@@ -106,7 +106,7 @@ func (d *dispatcher) parse(c *claim) bool {
 
 // admitted describes the records of a block for which the queue has room.
 type admitted struct {
-	records, bytes int   // bytes is the total size of the values
+	records, bytes int   // bytes is the total size of the records
 	worst          int64 // the memory that the records would need if all of them were bad
 	oldest         int64 // the smallest timestamp; 0 if no record has one
 }
@@ -117,10 +117,11 @@ func (d *dispatcher) admit(c *claim) (a admitted) {
 	b := c.parsed
 	for i := range b.Records {
 		rec := &b.Records[i]
-		if a.bytes > 0 && a.bytes+len(rec.Value) > blockBytes {
+		size := rec.Size()
+		if a.bytes > 0 && a.bytes+size > blockBytes {
 			break
 		}
-		a.bytes += len(rec.Value)
+		a.bytes += size
 		if c.letters {
 			a.worst += lane.Weight(rec)
 		}

@@ -29,7 +29,7 @@ func TestFlush(t *testing.T) {
 		r := readerOf(t, Config{Count: 1, Decisions: flushes{newest: &newest}, Publish: func(s *connector.Status) { published = s }})
 		tab := r.assignment.tableFor("orders")
 		tab.limits = connector.Limits{Every: time.Hour, Rows: 1 << 20, Bytes: 1 << 30}
-		tab.Decoder, tab.Nulls, tab.schema = connectortest.Tallies{}, true, &connectortest.Schema{}
+		tab.Decoder, tab.schema = connectortest.Tallies{}, &connectortest.Schema{}
 		l := r.lanes[0]
 		c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, claimState: claimState{state: resuming}, position: 10}
 		r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, []*claim{c}

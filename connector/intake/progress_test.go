@@ -18,9 +18,9 @@ func TestClaim_Consumed(t *testing.T) {
 	var published *connector.Status
 	r := readerOf(t, Config{Count: 1, Publish: func(s *connector.Status) { published = s }})
 	l := r.lanes[0]
-	tab := &tableState{Table: lane.Table{Decoder: connectortest.Tallies{}, Nulls: true}, schema: &connectortest.Schema{}, claims: map[connector.Partition]*claim{}, limits: connector.Limits{Rows: 1 << 20, Bytes: 1 << 30}}
+	tab := &tableState{Table: lane.Table{Decoder: connectortest.Tallies{}}, schema: &connectortest.Schema{}, claims: map[connector.Partition]*claim{}, limits: connector.Limits{Rows: 1 << 20, Bytes: 1 << 30}}
 	r.tables = []*tableState{tab}
-	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, claimState: claimState{state: resuming}, position: 10}
+	c := &claim{Partition: connectortest.Partition(0), table: tab, lane: l, claimState: claimState{state: resuming}, position: 10, recordRules: recordRules{refuse: connector.Refusals{Tombstones: connector.TombstonesRefused}}}
 	r.claims[c.Partition], tab.claims[c.Partition], r.order = c, c, []*claim{c}
 	r.holds.endSession(c)
 	r.fetches.startReading(c, connector.Position{Partition: c.Partition, Next: 10, Epoch: 1})

@@ -68,7 +68,7 @@ type openPart struct {
 	// sealedRows, sealedBytes and sealedAllocated are the sums over chunks.
 	sealedRows, sealedBytes, sealedAllocated int64
 	letterBytes                              int64       // the bytes reserved for candidates and origins
-	valueBytes                               int64       // the bytes of the values of records in the open chunk
+	recordBytes                              int64       // the sizes of the records in the open chunk
 	sessions                                 []*Progress // the sessions that have records in the open batch
 	failed                                   *plan.Failure
 	ignored                                  plan.IgnoredNames
@@ -295,13 +295,13 @@ func (l *Lane) row(b *Block, r *connector.Record, o *openPart, known map[int64]p
 		return recordIsHealthRecord
 	}
 	err := b.Refuse.Of(r)
-	if err == nil && r.Value == nil && !b.Table.Nulls {
+	if err == nil && b.Refuse.LeaveOut(r) {
 		l.metrics.tombstones.Inc()
 		return recordIsTombstone
 	}
-	// A value that would fill most of a chunk gets a chunk of its own, because encoding a chunk takes several times its
+	// A record that would fill most of a chunk gets a chunk of its own, because encoding a chunk takes several times its
 	// size in memory.
-	alone := int64(len(r.Value)) > max(l.chunk.Load()/4, largeRecord)
+	alone := int64(r.Size()) > max(l.chunk.Load()/4, largeRecord)
 	if alone {
 		l.sealChunk(b.Table, o)
 	}
@@ -363,7 +363,7 @@ func (o *openPart) keepCandidate(b *Block, c *plan.Candidate, pass bool) {
 // extendRun counts the newest row in the current run. After a bad record, or if the row comes from another session or
 // claim than the row before, it begins a new run.
 func (o *openPart) extendRun(b *Block, r *connector.Record) {
-	o.valueBytes += int64(len(r.Value))
+	o.recordBytes += int64(r.Size())
 	at := int64(o.builder.Rows())
 	if at == 1 {
 		b.Table.OpenBatch.passed.Store(true)
@@ -382,7 +382,7 @@ func (o *openPart) extendRun(b *Block, r *connector.Record) {
 // columns, so chunkFull does it only after every 16th row and after large records.
 func (l *Lane) chunkFull(o *openPart, r *connector.Record) bool {
 	at := o.builder.Rows()
-	return at >= chunkRows || (at%16 == 0 || len(r.Value) > minChunk/64) && o.builder.Bytes() >= l.chunk.Load()
+	return at >= chunkRows || (at%16 == 0 || r.Size() > minChunk/64) && o.builder.Bytes() >= l.chunk.Load()
 }
 
 // add appends a record. A panic of the decoder becomes a [connector.LocalError], and so does each error that
@@ -427,7 +427,7 @@ func sealBuilder(of connector.Builder) (c plan.Chunk, err error) {
 // probe tests whether a record can become a row: it decodes the record into a chunk of its own, which it drops. It
 // returns nil if that works, or if the table leaves the record out.
 func probe(b *Block, r *connector.Record) error {
-	if !b.Table.Nulls && r.Value == nil {
+	if b.Refuse.LeaveOut(r) {
 		return nil // the record is left out
 	}
 	builder, err := builderOf(b)
@@ -519,8 +519,8 @@ func (l *Lane) sealChunk(t *Table, o *openPart) {
 	o.sealedBytes += bytes
 	o.chunks = append(o.chunks, c)
 	o.sealedAllocated += c.Allocated + c.EntryBytes
-	t.OpenBatch.ratio.learn(c.Allocated+c.EntryBytes, o.valueBytes)
-	o.runs, o.valueBytes = nil, 0
+	t.OpenBatch.ratio.learn(c.Allocated+c.EntryBytes, o.recordBytes)
+	o.runs, o.recordBytes = nil, 0
 }
 
 // close ends this lane's part of the open batch, and returns it with its size in the batch pool. commit is true if the

@@ -54,7 +54,7 @@ func TestLane_SealedBatchLeavesNothing(t *testing.T) {
 				records: NewRecordLog(slog.New(slog.DiscardHandler)), open: map[*Table]*openPart{},
 			}
 			l.chunk.Store(chunkBytes)
-			tab := &Table{Decoder: copiers{}, Nulls: true}
+			tab := &Table{Decoder: copiers{}}
 			b := l.Blocks.Get(NewFetchResult(connector.Fetched{}))
 			b.Table, b.Schema, b.Partition, b.Session, b.Letters, b.Progress = tab, &connectortest.Schema{}, connectortest.Partition(0), 1, true, &Progress{}
 			for i, kind := range values {

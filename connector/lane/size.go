@@ -10,7 +10,7 @@ import (
 
 const (
 	// defaultRatio and defaultRow estimate the memory of a row until the first chunk of its table was sealed:
-	// defaultRatio bytes for each byte of the value, plus defaultRow bytes.
+	// defaultRatio bytes for each byte of the record, plus defaultRow bytes.
 	defaultRatio, defaultRow = 1.25, 128
 	// minChunk is the smallest limit for the size of a chunk, in bytes.
 	minChunk = 512 << 10
@@ -25,22 +25,23 @@ func (c *ChunkLimit) Set(pool int64, lanes, tables int) {
 	c.Store(min(max(pool/int64(4*lanes*max(tables, 1)), minChunk), chunkBytes))
 }
 
-// ratio is how many bytes of columns a table needs for each byte of a value, as measured.
+// ratio is how many bytes of columns a table needs for each byte of a record, as measured. A record counts with its key
+// and headers, because a table may store them.
 type ratio struct{ bits atomic.Uint64 }
 
-// learn sets the ratio from a sealed chunk: allocated is its memory, values the total size of the values in it.
-func (r *ratio) learn(allocated, values int64) {
-	if values > 0 {
-		r.bits.Store(math.Float64bits(float64(allocated) / float64(values)))
+// learn sets the ratio from a sealed chunk: allocated is its memory, records the total size of the records in it.
+func (r *ratio) learn(allocated, records int64) {
+	if records > 0 {
+		r.bits.Store(math.Float64bits(float64(allocated) / float64(records)))
 	}
 }
 
-// estimate returns the expected memory of this many rows, whose values have values bytes in total.
-func (r *ratio) estimate(values, rows int) int64 {
+// estimate returns the expected memory of this many rows, whose records have bytes bytes in total.
+func (r *ratio) estimate(bytes, rows int) int64 {
 	if bits := r.bits.Load(); bits != 0 {
-		return int64(float64(values)*math.Float64frombits(bits)) + 1
+		return int64(float64(bytes)*math.Float64frombits(bits)) + 1
 	}
-	return int64(float64(values)*defaultRatio) + int64(rows*defaultRow)
+	return int64(float64(bytes)*defaultRatio) + int64(rows*defaultRow)
 }
 
 // ReleaseRows releases the rows of chunks, and their bytes in the pool.

@@ -15,7 +15,8 @@ import (
 //	order_id string not null, qty int comment 'pieces', shipping struct<city: string, zip: string not null>, tags array<string>
 //
 // Type names and keywords are read in any case. A name with other characters than letters, digits and underscores
-// needs backticks; a backtick in it is doubled. A comment stands in single or double quotes, with a backslash before
+// needs backticks; a backtick in it is doubled. A name that a column cannot have is changed as [ColumnNames] says, and
+// stays that of the field that fills the column. A comment stands in single or double quotes, with a backslash before
 // a quote or backslash in it. Columns, struct fields, list elements and map values are nullable unless they are "not
 // null". Types are nested at most MaxDepth deep, and there are at most MaxColumns columns.
 // Text between /* and */ is ignored.
@@ -224,20 +225,20 @@ func (p *parser) fields(depth int) ([]Field, error) {
 		if err != nil {
 			return nil, err
 		}
-		key := strings.ToLower(f.Name)
-		if seen[key] {
-			return nil, p.failAt(at, "column %q is there already (names must differ in more than case); choose another name", f.Name)
+		if seen[f.Name] {
+			return nil, p.failAt(at, "column %q is there already; remove one of them", f.Name)
 		}
-		seen[key] = true
+		seen[f.Name] = true
 		fields = append(fields, f)
 	}
+	renameFields(fields, depth == 1)
 	return fields, nil
 }
 
 func (p *parser) field(depth int) (Field, error) {
 	f := Field{Nullable: true}
 	var err error
-	if f.Name, err = p.name(depth); err != nil {
+	if f.Name, err = p.name(); err != nil {
 		return f, err
 	}
 	p.take(':') // Spark requires the colon in structs and allows it elsewhere
@@ -269,8 +270,8 @@ func (p *parser) field(depth int) (Field, error) {
 	}
 }
 
-// name parses the name of a column and refuses names that Delta or Sluice cannot have.
-func (p *parser) name(depth int) (string, error) {
+// name parses the name of a column, which is that of the record's field.
+func (p *parser) name() (string, error) {
 	c := p.peek()
 	at := p.at
 	name, end := p.word()
@@ -280,25 +281,19 @@ func (p *parser) name(depth int) (string, error) {
 			return "", err
 		}
 	}
-	switch bad := strings.IndexFunc(name, forbidden); {
+	switch {
 	case name == "" && c == '`':
 		return "", p.fail("a column needs a name between its backticks")
 	case name == "":
 		return "", p.fail("expected the name of a column, found %s; names with other characters than letters, digits and _ go between backticks", p.found())
-	case bad >= 0:
-		return "", p.failAt(at, "column %q: Delta has no %q in names without column mapping, which this version does not write; use letters, digits and _",
-			name, name[bad:bad+1])
 	case !utf8.ValidString(name):
 		return "", p.failAt(at, "column %q is not UTF-8", name)
-	case depth == 1 && len(name) >= len(kafkaPrefix) && strings.EqualFold(name[:len(kafkaPrefix)], kafkaPrefix):
-		return "", p.failAt(at, "column %q: names that start with %s are reserved for the coordinates of the record, which are added by themselves; choose another name",
-			name, kafkaPrefix)
 	}
 	p.at = end
 	return name, nil
 }
 
-// forbidden reports whether a name must not have a character: Spark refuses it, or it is a control character.
+// forbidden reports whether a column name must not have a character: Spark refuses it, or it is a control character.
 func forbidden(r rune) bool { return strings.ContainsRune(" ,;{}()\n\t=", r) || unicode.IsControl(r) }
 
 // backticked reads a name between backticks. It returns the name and the position after it.

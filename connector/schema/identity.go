@@ -14,7 +14,9 @@ import (
 )
 
 // WithFingerprint returns the schema of a table whose rows store their fingerprint, in an additional Kafka column.
-func (s *Schema) WithFingerprint() *Schema { return s.withOptional(KafkaFingerprint) }
+func (s *Schema) WithFingerprint() *Schema {
+	return s.withOptional(KafkaFingerprint, Type{Kind: String})
+}
 
 // Identifier computes the fingerprints of rows. It reads only columns of the table and not the Kafka record, so a row
 // has the same fingerprint when it is built and when it is read back from the table. Only one goroutine may use it.

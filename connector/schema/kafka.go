@@ -38,43 +38,8 @@ func kafkaColumns() []Field {
 	}
 }
 
-// optionalColumns are the Kafka columns that a table need not have, in the order of a new table.
-func optionalColumns() []Field {
-	return []Field{
-		kafkaColumn(KafkaTopicID, String, "id of the Kafka record's topic"),
-		kafkaColumn(KafkaFingerprint, String, "fingerprint of what makes two Kafka records the same"),
-	}
-}
-
 func kafkaColumn(name string, k Kind, comment string) Field {
 	return Field{Name: name, Type: Type{Kind: k}, Nullable: true, Metadata: json.RawMessage(`{"comment":"` + comment + `"}`)}
-}
-
-// WithKafkaColumns returns the schema of a new table: the Kafka columns, and then the other columns of s. The Kafka
-// columns come first so that statistics always cover them. Of the optional ones it has only those that s has.
-func (s *Schema) WithKafkaColumns() *Schema {
-	first := kafkaColumns()
-	for _, f := range optionalColumns() {
-		if s.has(f.Name) {
-			first = append(first, f)
-		}
-	}
-	rest := slices.DeleteFunc(slices.Clone(s.fields), func(f Field) bool { return IsKafkaColumn(f.Name) })
-	return &Schema{append(first, rest...), s.partitions}
-}
-
-// WithTopicID returns the schema of a table whose rows store the topic id of their records, in an additional Kafka
-// column.
-func (s *Schema) WithTopicID() *Schema { return s.withOptional(KafkaTopicID) }
-
-// withOptional returns the schema with this optional Kafka column at its end, or s itself if it has the column.
-func (s *Schema) withOptional(name string) *Schema {
-	for _, f := range optionalColumns() {
-		if f.Name == name && !s.has(name) {
-			return &Schema{append(slices.Clone(s.fields), f), s.partitions}
-		}
-	}
-	return s
 }
 
 // HasTopicID reports whether rows have a column for the topic id of their records.
@@ -90,6 +55,12 @@ func (s *Schema) has(name string) bool {
 // The column for topic ids is left out if the table lacks it: the table may be older than that column, and a new version
 // of this program must not alter it unasked. Its rows then have no topic id.
 func (s *Schema) ForRows(configured *Schema) (*Schema, error) {
+	if err := sourcesAgree(s.fields, configured.fields, ""); err != nil {
+		return nil, err
+	}
+	if err := s.keyForms(configured); err != nil {
+		return nil, err
+	}
 	if !s.HasTopicID() {
 		fields := slices.DeleteFunc(slices.Clone(configured.fields), func(f Field) bool { return f.Name == KafkaTopicID })
 		configured = &Schema{fields, configured.partitions}
@@ -101,10 +72,10 @@ func (s *Schema) ForRows(configured *Schema) (*Schema, error) {
 // from its value.
 func IsKafkaColumn(name string) bool {
 	switch name {
-	case KafkaTopic, KafkaPartition, KafkaOffset, KafkaTimestamp, KafkaTopicID, KafkaFingerprint:
+	case KafkaTopic, KafkaPartition, KafkaOffset, KafkaTimestamp:
 		return true
 	}
-	return false
+	return slices.ContainsFunc(optionalColumns, func(c optionalColumn) bool { return c.name == name })
 }
 
 // HasKafkaColumns returns a hold.Error with hold.SchemaConflict if the table lacks a Kafka column or has one of
@@ -121,10 +92,8 @@ func (s *Schema) HasKafkaColumns() error {
 			return conflict("column %s is %s and must be %s", want.Name, got, want.Type)
 		}
 	}
-	for _, f := range s.fields {
-		if (f.Name == KafkaTopicID || f.Name == KafkaFingerprint) && f.Type.Kind != String {
-			return conflict("column %s is %s and must be string", f.Name, f.Type)
-		}
+	if err := s.optionalTypes(); err != nil {
+		return err
 	}
 	if len(missing) > 0 {
 		list := strings.Join(missing, ", ")

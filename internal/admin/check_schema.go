@@ -1,6 +1,9 @@
 package admin
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"sluice/connector"
@@ -49,12 +52,31 @@ func (k *checks) nullability(t *checkedTable, snapshot *connector.Snapshot) {
 // before Sluice had this column.
 func (k *checks) topicIDs(t *checkedTable, snapshot *connector.Snapshot) {
 	table, ok := snapshot.Schema.(*schema.Schema)
-	if !ok || table.HasTopicID() || !t.table.HasTopicID() || t.table.IsLetters() {
+	configured, err := t.table.Columns()
+	if !ok || err != nil || table.HasTopicID() || !configured.HasTopicID() || t.table.IsLetters() {
 		return
 	}
 	k.add(StatusWarning, "table", t.URL,
 		"add it with connector table schema apply, or remove topic_id from metadata_columns: see docs/schema.md",
 		"the table has no column %s: once the topic is created again, earlier dead letters cannot be replayed", schema.KafkaTopicID)
+}
+
+// properties warns of table_properties that the table does not have, or has with another value.
+func (k *checks) properties(t *checkedTable) {
+	var differ []string
+	for _, key := range slices.Sorted(maps.Keys(t.table.TableProperties)) {
+		want := t.table.TableProperties[key]
+		switch is, has := t.properties[key]; {
+		case !has:
+			differ = append(differ, fmt.Sprintf("%s is not set, %q in table_properties", key, want))
+		case is != want:
+			differ = append(differ, fmt.Sprintf("%s is %q, %q in table_properties", key, is, want))
+		}
+	}
+	if len(differ) > 0 {
+		k.add(StatusWarning, "table", t.URL, "set them with ALTER TABLE … SET TBLPROPERTIES, or change table_properties, which apply only when a table is created",
+			"properties differ: %s", strings.Join(differ, "; "))
+	}
 }
 
 // looser returns the paths of fields that are NOT NULL in the configuration but nullable in the table; each path begins

@@ -113,6 +113,7 @@ func (k *checks) table(ctx context.Context, t *checkedTable) {
 		k.columns(t, snapshot)
 		k.nullability(t, snapshot)
 		k.topicIDs(t, snapshot)
+		k.properties(t)
 	}
 	t.snapshot, t.known = snapshot, true
 }

@@ -196,7 +196,8 @@ func (l *inspection) becomesRow(p connector.Partition, r *connector.Record) erro
 	if err != nil || l.snapshot.Schema == nil {
 		return err
 	}
-	if err := topic.Refusals().Of(r); err != nil || r.Value == nil && !topic.IsLetters() {
+	refuse := topic.Refusals()
+	if err := refuse.Of(r); err != nil || refuse.LeaveOut(r) {
 		return err
 	}
 	builder, err := topic.Decoder(nil).Builder(l.snapshot.Schema)

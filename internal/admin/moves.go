@@ -232,7 +232,7 @@ func (p *MovePlan) open(store objstore.Store, guard *reliability.Guard, version 
 		if err != nil {
 			return nil, fail.Usage(fmt.Errorf("schema: %w", err))
 		}
-		o.Schema = columns
+		o.Schema, o.Comment, o.Properties = columns, p.of.table.TableComment, p.of.table.TableProperties
 	}
 	return delta.Open(objstore.Sub(store, p.of.table.Table), o)
 }

@@ -98,6 +98,7 @@ func (o *Table) snapshot(ctx context.Context) (*connector.Snapshot, *HoldInfo, e
 	if err != nil {
 		return nil, nil, o.Failed(err)
 	}
+	o.properties = info.Properties
 	s.TableID, s.Version, s.Positions = info.ID, info.Version, info.Positions
 	if info.Schema != nil {
 		s.Schema = info.Schema

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/fail"
@@ -29,6 +30,8 @@ type Table struct {
 	topics []string
 	table  config.Topic   // the settings that all its topics share
 	store  objstore.Store // nil if the local directory of the table does not exist
+	// properties are those that the table has, as of the newest snapshot.
+	properties map[string]string
 
 	URL   string
 	Later bool // true if the table may be missing because the first dead letter, or the canary, will create it
@@ -164,6 +167,7 @@ type Inspection struct {
 	Rows             int64             `json:"rows"`
 	FilesWithoutRows int64             `json:"files_without_row_count,omitempty"`
 	Schema           string            `json:"schema"` // the schema as DDL
+	Renamed          []schema.Renamed  `json:"renamed,omitempty"`
 	PartitionColumns []string          `json:"partition_columns,omitempty"`
 	Properties       map[string]string `json:"properties,omitempty"`
 	Positions        []TablePosition   `json:"positions"`
@@ -208,7 +212,7 @@ func Inspect(ctx context.Context, o *Table) (*Inspection, error) {
 		i.Created = &info.Created
 	}
 	if info.Schema != nil {
-		i.Schema = info.Schema.DDL()
+		i.Schema, i.Renamed = info.Schema.DDL(), info.Schema.Renamed()
 	}
 	if info.Refusal != nil {
 		i.Refusal = info.Refusal.Error()

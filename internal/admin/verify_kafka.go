@@ -7,6 +7,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/reliability/hold"
@@ -49,7 +50,7 @@ func (v *Verification) compareTopic(ctx context.Context, o *Table, name string, 
 		case check == nil || len(check.chains) > 1:
 			v.note("%s:%d: rows are not compared: several pipelines or topics of this name filled it", p.Topic, p.Partition)
 		default:
-			c, err := compareRecords(ctx, r, of, *p.Position, check, o.table.IsLetters())
+			c, err := compareRecords(ctx, r, of, *p.Position, check, nullsOf(o.config, name))
 			if err != nil {
 				return fmt.Errorf("%s:%d: %w", p.Topic, p.Partition, err)
 			}
@@ -75,9 +76,20 @@ type Comparison struct {
 	HealthRecords int64 `json:"health_records"`
 }
 
-// compareRecords compares the records of a partition, from the start of its log to a position, with the rows. If nulls
-// is set, records without a value have rows, too.
-func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition, position int64, rows *rowCheck, nulls bool) (*topicCheck, error) {
+// nullsOf returns what the table of a topic has of the topic's records without a value.
+func nullsOf(cfg *config.Config, topic string) nulls {
+	t, _, _ := cfg.Route(topic) // the table was opened for the topic, so there is a route
+	switch {
+	case t.IsLetters():
+		return nullsHaveRows
+	case t.Refusals().Tombstones == connector.TombstoneRows:
+		return nullsMayHaveRows
+	}
+	return nullsHaveNone
+}
+
+// compareRecords compares the records of a partition, from the start of its log to a position, with the rows.
+func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition, position int64, rows *rowCheck, nulls nulls) (*topicCheck, error) {
 	defer r.Log.Forget(p)
 	bounds, err := r.Bounds(p)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // health-check records. Each row must have a record.
 type topicCheck struct {
 	rows   *offsetSet
-	nulls  bool       // true if records without a value must have a row as well
+	nulls  nulls
 	chains []*covered // the commits by pipeline and topic id; nearly always one chain
 	from   int64      // the start of the log; rows before it cannot be compared
 	next   int64      // offsets before this one have been compared
@@ -29,6 +29,16 @@ type topicCheck struct {
 	firstLost           int64
 	firstForeign        int64
 }
+
+// nulls says whether records without a value must have rows.
+type nulls uint8
+
+const (
+	nullsHaveNone nulls = iota
+	nullsHaveRows
+	// nullsMayHaveRows is for a topic whose tombstones become rows now: the commits do not say since when.
+	nullsMayHaveRows
+)
 
 func newTopicCheck(rows *rowCheck, from int64) *topicCheck {
 	c := &topicCheck{rows: &rows.seen, chains: rows.chains, from: from, next: from}
@@ -46,8 +56,8 @@ func (c *topicCheck) record(r *connector.Record) {
 	c.records++
 	has := c.rows.has(r.Offset)
 	switch {
-	case r.Value == nil && !c.nulls:
-		if c.tombstones++; has {
+	case r.Value == nil && c.nulls != nullsHaveRows:
+		if c.tombstones++; has && c.nulls == nullsHaveNone {
 			c.bare(r.Offset)
 		}
 	case has && c.replayed(r.Offset):

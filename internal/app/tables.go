@@ -105,7 +105,7 @@ func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	logger := s.logger.With("table", t.path)
 	t.storeGuard = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
-		Pipeline: s.config.Pipeline, Engine: "sluice/" + s.version, Schema: columns, FileSize: topic.Commit.FileSize,
+		Pipeline: s.config.Pipeline, Engine: "sluice/" + s.version, Schema: columns, Comment: topic.TableComment, Properties: topic.TableProperties, FileSize: topic.Commit.FileSize,
 		NoStatistics: topic.NoStatistics(),
 		Retention:    func() time.Duration { return s.retention(topic.Table) },
 		Encoders:     s.encoders, Guard: t.storeGuard, Logger: logger, Registerer: t.metrics,
@@ -241,5 +241,5 @@ func (s *Member) route(name string) (connector.TopicConfig, connector.Target, bo
 		Retry:         s.config.RecordRetry(topic),
 		Commit:        connector.Limits{Every: topic.Commit.Every, Rows: topic.Commit.Rows, Bytes: topic.Commit.Bytes},
 		HealthRecords: s.secrets.of(topic), OriginKeys: s.originsOf(topic),
-	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Nulls: topic.IsLetters(), Duplicates: t.duplicates}, true
+	}, connector.Target{Table: t, Decoder: t.decoder, Letters: t.letters, Duplicates: t.duplicates}, true
 }

@@ -142,9 +142,7 @@ func (l *loader) set(topic, name string) string {
 
 // checkTopic checks an entry of topics, except for its table.
 func (l *loader) checkTopic(name string, t *Topic) {
-	if at := l.set(name, "metadata_columns"); !l.failed(at) {
-		l.checkMetadataColumns(at, t.MetadataColumns)
-	}
+	l.checkMetadataColumns(name, t)
 	l.checkStart(name, t)
 	if at := l.set(name, "health_records.secret_file"); !l.failed(at) {
 		l.secretFile(at, &t.HealthRecords.SecretFile)
@@ -159,22 +157,11 @@ func (l *loader) checkTopic(name string, t *Topic) {
 	}
 	l.checkSchema(at, t)
 	l.checkColumnOptions(name, t)
+	l.checkTombstones(name, t)
 	l.checkIdentity(name, t)
 	l.checkStatistics(name, t)
 	if at == "defaults.schema" {
 		l.config.Defaults.Schema, l.config.Defaults.SchemaFile = t.Schema, t.SchemaFile
-	}
-}
-
-// checkMetadataColumns reports a column that is missing.
-func (l *loader) checkMetadataColumns(at string, columns []string) {
-	all := append(slices.Clone(metadataColumns[:]), topicIDColumn)
-	for _, name := range metadataColumns {
-		if !slices.Contains(columns, name) {
-			l.report(l.at(at), "lacks %s, without which rows cannot be told apart: write [%s]; only %s may be left out",
-				name, strings.Join(all, ", "), topicIDColumn)
-			return
-		}
 	}
 }
 
@@ -196,12 +183,15 @@ func (l *loader) checkSchema(at string, t *Topic) {
 		}
 		t.Schema = string(data)
 	}
-	if _, err := schema.ParseDDL(t.Schema); err != nil {
+	columns, err := schema.ParseDDL(t.Schema)
+	if err != nil {
 		if t.SchemaFile != "" {
 			err = fmt.Errorf("file %s: %w", t.SchemaFile, err)
 		}
 		l.report(l.at(at), "%v", err)
+		return
 	}
+	l.checkReservedNames(at, columns)
 }
 
 // beside resolves a path relative to the folder of config.yaml.

@@ -127,6 +127,8 @@ type Topic struct {
 	Tombstones      string
 	Keys            string
 	MetadataColumns []string
+	TableComment    string
+	TableProperties map[string]string
 	Commit          Commit
 	RecordRetry     RecordRetry
 	BadRecords      string
@@ -210,7 +212,7 @@ func Default() *Config {
 		Breaker:      Breaker{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
 		Defaults: Topic{
 			Table: "{topic}", Format: decode.FormatJSON, Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
-			MetadataColumns: append(slices.Clone(metadataColumns[:]), topicIDColumn), BadRecords: "dead_letter", DeadLetters: defaultDeadLetters(),
+			MetadataColumns: append(slices.Clone(metadataColumns[:]), topicIDColumn), TableProperties: map[string]string{}, BadRecords: "dead_letter", DeadLetters: defaultDeadLetters(),
 			HealthRecords: HealthRecords{Drop: true}, Identity: defaultIdentity(),
 			Commit:      Commit{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
 			RecordRetry: RecordRetry{Max: 3, Wait: time.Second, Backoff: string(reliability.Exponential)},
@@ -224,13 +226,6 @@ func Default() *Config {
 		Budget:   defaultBudget(),
 	}
 }
-
-// metadataColumns are the columns with the origin of a row that each table has; in the table they are _kafka_topic and
-// so on.
-var metadataColumns = [...]string{"topic", "partition", "offset", "timestamp"}
-
-// topicIDColumn is the column that new tables have unless metadata_columns leaves it out.
-const topicIDColumn = "topic_id"
 
 // Guard returns the settings for all guards: retries and circuit breaker.
 func (c *Config) Guard() reliability.Config {
@@ -247,9 +242,16 @@ func (c *Config) TableURL(t Topic) string {
 	return strings.TrimSuffix(c.Storage.URL, "/") + "/" + t.Table
 }
 
-// Refusals returns which records of a topic its settings refuse: those without a key, or without a value.
+// Refusals returns which records of a topic its settings refuse, and what becomes of its tombstones.
 func (t *Topic) Refusals() connector.Refusals {
-	return connector.Refusals{NullKeys: t.Keys == "required", Tombstones: t.Tombstones == "dead_letter"}
+	r := connector.Refusals{NullKeys: t.Keys == "required"}
+	switch {
+	case t.Tombstones == tombstonesRow, t.IsLetters(): // the record of a dead letter may have been a tombstone
+		r.Tombstones = connector.TombstoneRows
+	case t.Tombstones == "dead_letter":
+		r.Tombstones = connector.TombstonesRefused
+	}
+	return r
 }
 
 // Decoder returns the decoder for the format of the topic. It reuses column buffers from spare, or allocates each if
@@ -342,9 +344,11 @@ func (t *Topic) keys() []key {
 		{"schema", text(&t.Schema, schemaText), ""},
 		{"column_options", columnOptions(&t.ColumnOptions), ""},
 		{"unknown_fields", choice(&t.UnknownFields, []string{"add"}, "ignore", "dead_letter"), ""},
-		{"tombstones", choice(&t.Tombstones, []string{"row"}, "skip", "dead_letter"), ""},
+		{"tombstones", choice(&t.Tombstones, nil, "skip", "dead_letter", tombstonesRow), ""},
 		{"keys", choice(&t.Keys, nil, "any", "required"), ""},
-		{"metadata_columns", list(&t.MetadataColumns, "topic, partition, offset, timestamp, topic_id", metadataColumn), ""},
+		{"metadata_columns", list(&t.MetadataColumns, strings.Join(allMetadataColumns(), ", "), metadataColumn), ""},
+		{"table_comment", text(&t.TableComment, tableComment), ""},
+		{"table_properties", propertiesOf(&t.TableProperties), ""},
 		{"commit.every", duration(&t.Commit.Every, 100*time.Millisecond, 24*time.Hour), ""},
 		{"commit.rows", count(&t.Commit.Rows, 1, 1_000_000_000), ""},
 		{"commit.bytes", size(&t.Commit.Bytes, 64<<10, 16<<30), ""},
@@ -362,7 +366,7 @@ func (t *Topic) keys() []key {
 
 // tableScoped has the keys of a topic that affect its table: topics that share a table must agree on them.
 var tableScoped = [...]string{
-	"format", "schema", "column_options", "unknown_fields", "metadata_columns", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
+	"format", "schema", "column_options", "unknown_fields", "metadata_columns", "table_comment", "table_properties", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
 	"statistics.exclude",
 	"record_retry.max", "record_retry.wait", "record_retry.backoff", "record_retry.schedule",
 }

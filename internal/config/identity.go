@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -54,12 +53,9 @@ func (t *Topic) ProducerIdentity() idempotency.Identity {
 	return id
 }
 
-// HasTopicID reports whether a new table of the topic gets a column for the topic id.
-func (t *Topic) HasTopicID() bool { return slices.Contains(t.MetadataColumns, topicIDColumn) }
-
 // Columns returns the columns of a new table of the topic: those of the schema, the column for fingerprints if the
-// table stores them, and the column topic_id unless metadata_columns leaves it out. It leaves out the other columns
-// for Kafka's coordinates, which every table has.
+// table stores them, and the optional columns of metadata_columns. It leaves out the other columns for Kafka's
+// coordinates, which every table has.
 func (t *Topic) Columns() (*schema.Schema, error) {
 	columns, err := schema.ParseDDL(t.Schema)
 	if err != nil {
@@ -68,8 +64,8 @@ func (t *Topic) Columns() (*schema.Schema, error) {
 	if t.ProducerIdentity().Stored() {
 		columns = columns.WithFingerprint()
 	}
-	if t.HasTopicID() {
-		columns = columns.WithTopicID()
+	for _, word := range t.MetadataColumns {
+		columns = columns.WithMetadata(word)
 	}
 	return columns, nil
 }

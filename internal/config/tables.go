@@ -187,7 +187,7 @@ func leaves(n *yaml.Node) []*yaml.Node {
 func ddlOf(k key) string {
 	text := k.node().Value
 	if columns, err := schema.ParseDDL(text); err == nil {
-		return columns.DDL()
+		return columns.DeltaJSON() // unlike DDL, it has the fields that fill renamed columns
 	}
 	return text
 }

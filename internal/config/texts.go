@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -153,17 +152,6 @@ func schemaText(s string) error {
 		return errors.New("infer comes in a later version: write the columns as DDL, such as order_id string not null, qty int")
 	}
 	return nil
-}
-
-func metadataColumn(s string) error {
-	all := append(slices.Clone(metadataColumns[:]), topicIDColumn)
-	switch {
-	case slices.Contains(all, s):
-		return nil
-	case s == "key", s == "headers":
-		return fmt.Errorf("%s comes in a later version: write [%s]", s, strings.Join(all, ", "))
-	}
-	return fmt.Errorf("%q is unknown: write [%s]", s, strings.Join(all, ", "))
 }
 
 // tablePath fills the topic into the template of a table's path and checks the path.

@@ -204,7 +204,7 @@ func (t *Topic) TryRow(b connector.Builder, r *Record) (row bool, err error) {
 	if err := t.Refuse.Of(&r.Record); err != nil {
 		return false, err
 	}
-	if r.Record.Value == nil {
+	if t.Refuse.LeaveOut(&r.Record) {
 		return false, nil
 	}
 	return true, b.Add(r.At, &r.Record)

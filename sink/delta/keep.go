@@ -11,6 +11,7 @@ import (
 	"sluice/connector"
 	"sluice/idempotency"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/properties"
 )
 
 // A table may set delta.setTransactionRetentionDuration. Every writer of a checkpoint then drops txns that were not
@@ -34,7 +35,7 @@ func txnRetention(m deltalog.Metadata) (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	d, err := deltalog.ParseInterval(text)
+	d, err := properties.ParseInterval(text)
 	return d, err == nil
 }
 

@@ -6,26 +6,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"sluice/connector/schema"
 	"sluice/reliability/hold"
 	"sluice/sink/delta/deltalog"
+	"sluice/sink/delta/properties"
 )
 
 // The protocol that this version writes: reader version 1 and writer version 2, without features.
 const (
 	readerVersion = 1
 	writerVersion = 2
-)
-
-const (
-	// minTxnRetention is the shortest delta.setTransactionRetentionDuration that is accepted: writers of checkpoints
-	// drop older txns, and the positions in them. See keep.go.
-	minTxnRetention = 30 * 24 * time.Hour
-	// minLogRetention is the shortest delta.logRetentionDuration that is accepted. A commit takes a missing version for
-	// one that never existed if the version before it was seen within the last minute: no cleanup may be that fast.
-	minLogRetention = time.Hour
 )
 
 // legacyFeatures are the features that each writer version without feature lists adds to the version before it.
@@ -96,11 +87,11 @@ func propertyUnsupported(key, value string) string {
 	case key == "delta.checkpointPolicy" && on && !strings.EqualFold(value, "classic"):
 		return "checkpoints of another kind (delta.checkpointPolicy)"
 	case key == propTxnRetention:
-		if d, err := deltalog.ParseInterval(value); err != nil || d < minTxnRetention {
+		if d, err := properties.ParseInterval(value); err != nil || d < properties.MinTxnRetention {
 			return fmt.Sprintf("%s = %q, after which positions may be dropped; unset it, or set 30 days or more and at least as long as Kafka keeps the topic", key, value)
 		}
 	case key == "delta.logRetentionDuration":
-		if d, err := deltalog.ParseInterval(value); err != nil || d < minLogRetention {
+		if d, err := properties.ParseInterval(value); err != nil || d < properties.MinLogRetention {
 			return fmt.Sprintf("%s = %q, after which a version that exists may be missing; unset it, or set 1 hour or more", key, value)
 		}
 	case slices.Contains(refusedIfOn, key) && on:

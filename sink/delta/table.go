@@ -34,6 +34,10 @@ type Options struct {
 	// Schema is the configured schema without the Kafka columns. A missing table is created with it; an existing one
 	// gets its nullable columns with the next rows. With nil an existing table is used as it is, and none is created.
 	Schema *schema.Schema
+	// Comment and Properties are the description and the properties of a table that is created. An existing table
+	// keeps its own.
+	Comment    string
+	Properties map[string]string
 	// Retention returns how long Kafka keeps the records of the topics that feed the table: 0 while that is unknown,
 	// math.MaxInt64 for ever. A table that drops positions earlier is refused, and the pipeline repeats its txns
 	// before the table drops them. With nil, as commands use it, neither happens.

@@ -16,7 +16,11 @@ import (
 func code(t *testing.T, s *schema.Schema, p Policy, rec Record) string {
 	t.Helper()
 	r := &connector.Record{Key: rec.Key, Value: rec.Value, Timestamp: rec.Time}
-	err := connector.Refusals{NullKeys: p.Keys, Tombstones: p.Tombstones}.Of(r)
+	refuse := connector.Refusals{NullKeys: p.Keys}
+	if p.Tombstones {
+		refuse.Tombstones = connector.TombstonesRefused
+	}
+	err := refuse.Of(r)
 	if err == nil && r.Value == nil {
 		return ""
 	}

@@ -9,6 +9,7 @@ var list = slices.Concat(
 	ofReplays,
 	ofTopicIDs,
 	ofTypes,
+	ofMetadata,
 	ofArchive,
 	ofPipeline,
 	ofHealth,

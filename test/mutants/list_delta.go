@@ -198,25 +198,25 @@ var ofDelta = []mutant{
 	{
 		name: "a table that drops positions after a week is accepted",
 		file: "sink/delta/support.go",
-		old:  "err != nil || d < minTxnRetention {", new: "err != nil || d < minTxnRetention/5 {",
+		old:  "err != nil || d < properties.MinTxnRetention {", new: "err != nil || d < properties.MinTxnRetention/5 {",
 		pkg: "./sink/delta", test: "^TestSupported$",
 	},
 	{
 		name: "a table whose retention of positions cannot be parsed is accepted",
 		file: "sink/delta/support.go",
-		old:  "err != nil || d < minTxnRetention {", new: "err == nil && d < minTxnRetention {",
+		old:  "err != nil || d < properties.MinTxnRetention {", new: "err == nil && d < properties.MinTxnRetention {",
 		pkg: "./sink/delta", test: "^TestSupported$",
 	},
 	{
 		name: "a table that drops log entries within an hour is accepted",
 		file: "sink/delta/support.go",
-		old:  "err != nil || d < minLogRetention {", new: "err != nil || d < minLogRetention/2 {",
+		old:  "err != nil || d < properties.MinLogRetention {", new: "err != nil || d < properties.MinLogRetention/2 {",
 		pkg: "./sink/delta", test: "^TestSupported$",
 	},
 	{
 		name: "a table whose log retention cannot be parsed is accepted",
 		file: "sink/delta/support.go",
-		old:  "err != nil || d < minLogRetention {", new: "err == nil && d < minLogRetention {",
+		old:  "err != nil || d < properties.MinLogRetention {", new: "err == nil && d < properties.MinLogRetention {",
 		pkg: "./sink/delta", test: "^TestSupported$",
 	},
 	{

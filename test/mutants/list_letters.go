@@ -131,7 +131,7 @@ var ofLetters = []mutant{
 	{
 		name: "a record without a value in a dead-letter topic is left out",
 		file: "connector/lane/lane.go",
-		old:  "r.Value == nil && !b.Table.Nulls", new: "r.Value == nil",
+		old:  "err == nil && b.Refuse.LeaveOut(r)", new: "err == nil && r.Value == nil",
 		pkg: "./cmd/connector", test: "^TestLetterTables$",
 	},
 

@@ -290,8 +290,8 @@ func (b *Batches) Read(block []connector.Record) (n int, err error) {
 			}
 			r := &block[n]
 			r.Offset, r.Key, r.Value, r.Headers = offset, f.key, f.value, nil
-			if r.Timestamp = cur.time; !cur.logTime {
-				r.Timestamp += f.time
+			if r.Timestamp, r.SetBy = cur.time, connector.LogAppendTime; !cur.logTime {
+				r.Timestamp, r.SetBy = cur.time+f.time, connector.CreateTime
 			}
 			if f.count > 0 {
 				r.Headers = b.headers(&f)

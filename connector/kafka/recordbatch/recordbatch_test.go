@@ -185,9 +185,10 @@ func TestTimestamps(t *testing.T) {
 	for _, tt := range []struct {
 		attrs uint16
 		want  []int64
+		by    connector.TimestampType
 	}{
-		{0, []int64{1_700_000_000_005, 1_699_999_999_997}},
-		{attrLogTime, []int64{1_700_000_009_999, 1_700_000_009_999}},
+		{0, []int64{1_700_000_000_005, 1_699_999_999_997}, connector.CreateTime},
+		{attrLogTime, []int64{1_700_000_009_999, 1_700_000_009_999}, connector.LogAppendTime},
 	} {
 		b, err := NewOpener(Limits{}, nil).Open(concat(&spec{attrs: tt.attrs, records: recs}), 0, nil)
 		if err != nil {
@@ -196,6 +197,9 @@ func TestTimestamps(t *testing.T) {
 		var got []int64
 		for _, r := range readAll(t, b, 10) {
 			got = append(got, r.Timestamp)
+			if r.SetBy != tt.by {
+				t.Errorf("attributes %d: set by %q, want %q", tt.attrs, r.SetBy, tt.by)
+			}
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("attributes %d: %v", tt.attrs, got)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -166,21 +165,5 @@ func TestPaths(t *testing.T) {
 	}
 	if got, want := deltalog.CommitKey(7), "_delta_log/00000000000000000007.json"; got != want {
 		t.Error(got)
-	}
-}
-
-func TestParseInterval(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"interval 1 week": 7 * 24 * time.Hour, "INTERVAL 30 DAYS": 720 * time.Hour, "2 days 12 hours": 60 * time.Hour,
-		"interval 0 seconds": 0, "interval 99999999999 weeks": 1<<63 - 1,
-	} {
-		if got, err := deltalog.ParseInterval(text); err != nil || got != want {
-			t.Errorf("%q: %v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "interval", "week", "interval 1", "interval 1 month", "interval -1 days", "interval one day", "7"} {
-		if d, err := deltalog.ParseInterval(text); err == nil {
-			t.Errorf("%q: %v", text, d)
-		}
 	}
 }
