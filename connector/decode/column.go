@@ -37,6 +37,7 @@ type column struct {
 	dict    *interner // the dictionary of the chunk; nil if the column is plain text
 	indices []int32   // per row, the index of its text in dict
 	elems   int       // number of list elements so far; elem may have fewer rows, because it lags behind
+	first   int       // index of the first element of the last list
 
 	// What the column has learned from earlier chunks: see learn.
 	rows, bytes int // capacities to reserve: rows, and bytes of plain text

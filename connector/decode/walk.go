@@ -278,6 +278,7 @@ func (d *jsonDecoder) boolean(c *column, b []byte, p int) int {
 // list reads the elements of the list whose opening bracket is at p-1.
 func (d *jsonDecoder) list(c *column, b []byte, p int) int {
 	first := c.elems
+	c.first = first
 	if b[p] <= ' ' {
 		p = space(b, p)
 	}

@@ -71,6 +71,9 @@ func (t *Topic) Columns() (*schema.Schema, error) {
 	if t.HasTopicID() {
 		columns = columns.WithTopicID()
 	}
+	if t.UnknownFields == unknownRescue {
+		columns = columns.WithRescued()
+	}
 	return columns, nil
 }
 
