@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,7 +27,7 @@ func (o *object) locate(path []step) {
 	o.steps = path
 	for i := range o.members {
 		c := o.members[i].column
-		below := append(path[:len(path):len(path)], step{name: c.name})
+		below := append(slices.Clip(path), step{name: c.name})
 		for ; c.elem != nil; c = c.elem {
 			below = append(below, step{list: c})
 		}
