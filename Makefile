@@ -14,12 +14,16 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME ?= 30s
 RUNS ?= 20
 SCHEDULES ?= 20000
+# The random tables of make conformance, and their seed. WRITE=1 also writes docs/conformance.md.
+CASES ?= 200
+SEED ?= 1
+WRITE ?=
 # Tests that fill memory in one goroutine: the race detector finds nothing in them and takes minutes. `make hermetic` runs them.
 ONE_GOROUTINE := ^(TestBounds_Positions|TestBounds_CheckpointMemory|TestLargeCheckpoint|TestCheckpoints_NoTemporaryFile|TestSpare|TestOracle)$$
 # The tests of test/e2e that `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
-.PHONY: help build demo test test-all hermetic race lint prose fmt modules notice vulncheck rules schedules fuzz flakes adapters lab lab-all scripts mutants bench golden lab-install clean
+.PHONY: help build demo test test-all hermetic race lint prose fmt modules notice vulncheck rules schedules fuzz flakes adapters lab lab-all conformance scripts mutants bench golden lab-install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +37,7 @@ demo: ## fill a Delta table on the local disk, from an in-process broker
 
 test: hermetic race lint modules scripts rules lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
 
-test-all: hermetic race lint modules scripts rules lab-all fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
+test-all: hermetic race lint modules scripts rules lab-all conformance fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
 
 hermetic: ## the tests that need nothing but Go
 	@$(SUITE) -name hermetic go test ./...
@@ -74,6 +78,7 @@ adapters: ## the adapters' conformance suites against real Kafka, MinIO, Postgre
 
 lab: adapters ## the connector against real Kafka and MinIO, with faults (minutes)
 	@$(SUITE) -name oracle go test -tags lab -count=1 -timeout 20m ./test/oracle
+	@$(SUITE) -name deltacheck go test -tags lab -count=1 -timeout 20m ./test/deltacheck
 	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m -parallel 3 ./test/e2e
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-3.9 go test -tags lab -count=1 -timeout 20m -parallel 3 -run '$(ON_OLDER)' ./test/e2e
@@ -88,6 +93,10 @@ lab-all: adapters ## lab with Spark, the long rows and a binary with the race de
 	@$(SUITE) -name model-long go test -tags long -count=1 -timeout 30m -run TestLongWorld ./test/model
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-all-3.9 go test -tags lab -count=1 -timeout 60m -parallel 3 ./test/e2e
+
+conformance: ## CASES (200) random tables with SEED (1), read by six engines and checked by a validator
+	@$(SUITE) -name conformance go test -tags lab,long -count=1 -timeout 0 ./test/deltacheck \
+		-args -conformance.cases $(CASES) -conformance.seed $(SEED) $(if $(WRITE),-conformance.write)
 
 schedules: ## SCHEDULES (20000) seeded schedules with log cleanup and expiry of txns, with counts
 	go test ./test/story -count=1 -timeout 0 -v -run LogCleanupAndExpiry -args -story.expiries $(SCHEDULES)
@@ -109,7 +118,7 @@ golden: ## rewrite testdata, then show what changed
 	git diff --stat -- '*testdata*' docs
 
 lab-install: ## download everything that the lab needs into the cache
-	@test/lab/install kafka minio postgres redis prometheus promtool amtool alertmanager readers spark lint vale
+	@test/lab/install kafka minio postgres redis prometheus promtool amtool alertmanager readers spark kernel lint vale
 
 clean: ## delete what build wrote
 	rm -rf dist

@@ -34,19 +34,16 @@ read.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
+	c.serverFlags(cmd, "config")
 	return cmd
 }
 
 func (c *cli) auditList(ctx context.Context, since time.Duration) error {
-	a, err := c.access()
-	if err != nil {
-		return err
-	}
 	oldest := time.Time{}
 	if since > 0 {
 		oldest = time.Now().Add(-since)
 	}
-	r, err := admin.Audit(ctx, a, oldest)
+	r, err := c.findOperations(ctx, oldest)
 	if err != nil {
 		return err
 	}
@@ -59,6 +56,22 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 		err = fail.Found(nil)
 	}
 	return err
+}
+
+// findOperations returns the operations since a time, from the member that --server names if it names one.
+func (c *cli) findOperations(ctx context.Context, oldest time.Time) (*admin.AuditReport, error) {
+	if c.remote() {
+		client, err := c.client()
+		if err != nil {
+			return nil, err
+		}
+		return client.Audit(ctx, oldest)
+	}
+	a, err := c.access()
+	if err != nil {
+		return nil, err
+	}
+	return admin.Audit(ctx, a, oldest)
 }
 
 // printAudit prints the operations log as a table.

@@ -26,6 +26,7 @@ type cli struct {
 	config string // flag --config
 	output string // flag --output
 	topic  string // flag --topic
+	server server // flags --server, --token-file and --ca-file
 	loaded *config.Config
 }
 
@@ -49,6 +50,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.resumeCommand(),
 		c.flushCommand(),
 		c.auditCommand(),
+		c.logLevelCommand(),
 		c.verifyCommand(),
 		c.versionCommand(),
 	}
@@ -73,7 +75,7 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 		if unknown := cmd.ValidateArgs(cmd.Flags().Args()); cmd.HasSubCommands() && unknown != nil {
 			return unknown // names the misspelled subcommand rather than its unknown flag
 		}
-		return err
+		return refusesServer(cmd, err)
 	})
 	namesCommands(root)
 	return root

@@ -36,7 +36,7 @@ func (c *cli) changeFlags(cmd *cobra.Command) *change {
 }
 
 // checkChange checks the flags, and sets --operator to the system's user if it is not given. A dry run needs no reason.
-// An error has the exit code 2.
+// With --server the operator has no effect: the token has the name. An error has the exit code 2.
 func (c *cli) checkChange(ch *change) error {
 	ch.operator, ch.reason = strings.TrimSpace(ch.operator), strings.TrimSpace(ch.reason)
 	if ch.operator == "" {
@@ -46,7 +46,7 @@ func (c *cli) checkChange(ch *change) error {
 		ch.operator = u.Username
 	}
 	switch {
-	case ch.operator == "":
+	case ch.operator == "" && !c.remote():
 		return fail.Usage(errors.New("operator unknown: write --operator NAME, or set USER"))
 	case ch.reason == "" && !ch.dryRun:
 		return fail.Usage(errors.New(`the reason is missing: write --reason "why"; it is kept in the operations log`))

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/admin"
+	"sluice/internal/api"
 	"sluice/internal/fail"
 )
 
@@ -33,7 +34,16 @@ become rows.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
+	c.serverFlags(cmd, "config", "operator")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if c.remote() {
+			if err := c.checkChange(ch); err != nil {
+				return err
+			}
+			return c.decideAt(cmd.Context(), ch, func(ctx context.Context, client *api.Client, request api.Change) (*api.Decided, error) {
+				return client.Allow(ctx, args[0], lasts, request)
+			})
+		}
 		cfg, err := c.load()
 		if err != nil {
 			return err

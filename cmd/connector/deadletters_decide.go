@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/admin"
+	"sluice/internal/api"
 	"sluice/internal/fail"
 )
 
@@ -62,6 +63,7 @@ func (c *cli) letterDecision(cmd *cobra.Command, plan func(context.Context, *adm
 	cmd.Flags().StringVar(&q.topicID, "topic-id", "", "id of the records' topic, if it was created again")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
+	c.serverFlags(cmd, "config", "operator")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if (len(args) > 0) == (q.Topic != "") {
 			return fail.Usage(errors.New("write TOPIC:PARTITION@OFFSET as deadletters list shows it, or --topic"))
@@ -74,6 +76,11 @@ func (c *cli) letterDecision(cmd *cobra.Command, plan func(context.Context, *adm
 		}
 		if err := c.checkChange(ch); err != nil {
 			return err
+		}
+		if c.remote() {
+			return c.decideAt(cmd.Context(), ch, func(ctx context.Context, client *api.Client, request api.Change) (*api.Decided, error) {
+				return client.DecideLetters(ctx, "deadletters/"+cmd.Name(), q.letters(), request)
+			})
 		}
 		return c.decide(cmd.Context(), q.Within, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) {
 			return plan(ctx, a, q.LetterSelection)

@@ -37,7 +37,7 @@ personal or secret data.`,
 		}
 		a.ReadOnly = true
 		defer a.Close()
-		w := bufio.NewWriter(c.stdout)
+		w := bufio.NewWriterSize(c.stdout, 64<<10) // a line is about 1 KiB, and each write is a system call
 		notes, err := admin.ExportLetters(cmd.Context(), a, q.LetterSelection, func(l *deadletter.Letter) error {
 			_, err := w.Write(append(l.JSON(), '\n'))
 			return err

@@ -57,6 +57,8 @@ without dead letters.`,
 	cmd.Flags().DurationVar(&o.Within, "timeout", time.Minute, "how long to wait for each response of Kafka")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
+	c.serverFlags(cmd, "config")
+	cmd.Long += "\nIt lists dead letters in the order of their records."
 	return cmd
 }
 
@@ -67,11 +69,7 @@ func (c *cli) listLetters(ctx context.Context, o letterSelection) error {
 	if o.Limit < 0 {
 		return fail.Usage(fmt.Errorf("--limit %d: write 0 or more", o.Limit))
 	}
-	a, err := c.access()
-	if err != nil {
-		return err
-	}
-	list, err := admin.DeadLetters(ctx, a, o.LetterQuery)
+	list, err := c.findLetters(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -79,6 +77,22 @@ func (c *cli) listLetters(ctx context.Context, o letterSelection) error {
 		return writeJSON(c.stdout, list)
 	}
 	return printLetters(c.stdout, list)
+}
+
+// findLetters returns the list, from the member that --server names if it names one.
+func (c *cli) findLetters(ctx context.Context, o letterSelection) (*admin.LetterList, error) {
+	if c.remote() {
+		client, err := c.client()
+		if err != nil {
+			return nil, err
+		}
+		return client.DeadLetters(ctx, o.letters(), o.Limit)
+	}
+	a, err := c.access()
+	if err != nil {
+		return nil, err
+	}
+	return admin.DeadLetters(ctx, a, o.LetterQuery)
 }
 
 // printLetters prints dead letters as a table, with their counts and notes.

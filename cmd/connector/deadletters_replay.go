@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/admin"
+	"sluice/internal/api"
 	"sluice/internal/fail"
 	"sluice/internal/terminal"
 )
@@ -95,6 +96,8 @@ func (c *cli) replayFlags(cmd *cobra.Command, o *letterReplay) {
 	cmd.Flags().Float64Var(&o.rate, "rate", admin.DefaultReplayRate, "the most dead letters per second, 0 for no limit")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
+	c.serverFlags(cmd, "config", "operator")
+	cmd.Long += "\nThe replay is a job of that member: it goes on if the command is interrupted."
 }
 
 // replay plans a replay, shows the plan, asks, and carries it out.
@@ -120,6 +123,9 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 		}
 		q.Value = append([]byte{}, value...) // with an empty file the value is empty, not missing
 	}
+	if c.remote() {
+		return c.replayAt(ctx, o.change, api.Replaying{Letters: o.letters(), Value: q.Value, Rate: o.rate, Mode: o.mode})
+	}
 	a, err := c.access()
 	if err != nil {
 		return err
@@ -128,12 +134,7 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	defer a.Close()
 	p, err := admin.PlanReplay(ctx, a, q)
 	if errors.Is(err, admin.ErrNothingToDo) {
-		for _, note := range p.Notes {
-			if _, err := terminal.Printf(c.stderr, "%s\n", note); err != nil {
-				return err
-			}
-		}
-		return c.nothingToDo(err)
+		return errors.Join(c.printNotes(p.Notes), c.nothingToDo(err))
 	}
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/admin"
-	"sluice/internal/terminal"
 )
 
 func (c *cli) deadLettersShowCommand() *cobra.Command {
@@ -41,6 +40,7 @@ data.`,
 	cmd.Flags().StringVar(&o.TopicID, "topic-id", "", "id of the record's topic, if it was created again")
 	cmd.Flags().DurationVar(&o.Within, "timeout", time.Minute, "how long to wait for each response of Kafka")
 	c.configFlag(cmd)
+	c.serverFlags(cmd, "config", "value")
 	return cmd
 }
 
@@ -52,6 +52,9 @@ type letterView struct {
 }
 
 func (c *cli) showLetter(ctx context.Context, o letterView) error {
+	if c.remote() {
+		return c.showLetterAt(ctx, o.LetterSearch)
+	}
 	a, err := c.access()
 	if err != nil {
 		return err
@@ -60,10 +63,8 @@ func (c *cli) showLetter(ctx context.Context, o letterView) error {
 	if err != nil {
 		return err
 	}
-	for _, note := range notes {
-		if _, err := terminal.Printf(c.stderr, "%s\n", note); err != nil {
-			return err
-		}
+	if err := c.printNotes(notes); err != nil {
+		return err
 	}
 	if o.value {
 		if letter, err = admin.WholeLetter(ctx, a, letter); err != nil {
@@ -71,12 +72,33 @@ func (c *cli) showLetter(ctx context.Context, o letterView) error {
 		}
 		return c.writeBytes(letter.Value)
 	}
+	return c.printLetter(letter.JSON())
+}
+
+// showLetterAt shows a dead letter that a member finds.
+func (c *cli) showLetterAt(ctx context.Context, o admin.LetterSearch) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	l, err := client.DeadLetter(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := c.printNotes(l.Notes); err != nil {
+		return err
+	}
+	return c.printLetter(l.Letter)
+}
+
+// printLetter prints the JSON of a dead letter.
+func (c *cli) printLetter(letter []byte) error {
 	var b bytes.Buffer
-	if err := json.Indent(&b, letter.JSON(), "", "  "); err != nil {
+	if err := json.Indent(&b, letter, "", "  "); err != nil {
 		return fmt.Errorf("format the dead letter: %w", err)
 	}
 	b.WriteByte('\n')
-	_, err = b.WriteTo(c.stdout)
+	_, err := b.WriteTo(c.stdout)
 	return err
 }
 

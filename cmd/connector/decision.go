@@ -25,10 +25,8 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	defer cancel()
 	d, err := plan(looking, a)
 	if d != nil {
-		for _, note := range d.Notes {
-			if _, err := terminal.Printf(c.stderr, "%s\n", note); err != nil {
-				return err
-			}
+		if err := c.printNotes(d.Notes); err != nil {
+			return err
 		}
 	}
 	if err != nil {
@@ -51,10 +49,15 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	if err != nil {
 		return c.nothingToDo(err)
 	}
+	return c.printDecided(d.Done, e)
+}
+
+// printDecided prints what was decided, and its entry in the operations log.
+func (c *cli) printDecided(done string, e admin.RecordedEntry) error {
 	if c.output == "json" {
 		return writeJSON(c.stdout, e)
 	}
-	_, err = terminal.Printf(c.stdout, "%s (operation %d); members follow within %v\n", d.Done, e.Seq, opslog.FollowDelay)
+	_, err := terminal.Printf(c.stdout, "%s (operation %d); members follow within %v\n", done, e.Seq, opslog.FollowDelay)
 	return err
 }
 

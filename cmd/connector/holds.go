@@ -41,6 +41,9 @@ Exit code 1 if a partition is held, 3 if none is known to be held and a system
 did not respond, or fails.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.remote() {
+				return c.showHoldsAt(cmd.Context())
+			}
 			return c.showHolds(cmd.Context(), members, timeout)
 		},
 	}
@@ -49,6 +52,7 @@ did not respond, or fails.`,
 	c.configFlag(cmd)
 	c.topicFlag(cmd)
 	c.outputFlag(cmd)
+	c.serverFlags(cmd, "config", "member")
 	cmd.AddCommand(c.holdsRecheckCommand())
 	return cmd
 }
@@ -58,7 +62,24 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	if err != nil {
 		return err
 	}
-	found := admin.Holds(ctx, a, admin.HoldQuery{Topic: c.topic, Members: members, Within: timeout})
+	return c.reportHolds(admin.Holds(ctx, a, admin.HoldQuery{Topic: c.topic, Members: members, Within: timeout}))
+}
+
+// showHoldsAt shows the holds that a member finds.
+func (c *cli) showHoldsAt(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	found, err := client.Holds(ctx, c.topic)
+	if err != nil {
+		return err
+	}
+	return c.reportHolds(found)
+}
+
+// reportHolds prints holds, and returns an error if there are some, or if a source did not respond.
+func (c *cli) reportHolds(found *admin.HoldReport) (err error) {
 	if c.output == "json" {
 		err = writeJSON(c.stdout, found.Holds)
 	} else {

@@ -27,7 +27,18 @@ passes.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
+	c.serverFlags(cmd, "config", "operator")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if ch.reason == "" {
+			ch.reason = "check holds now"
+		}
+		ch.yes = ch.yes || !ch.dryRun // does not ask, because members would check within a minute anyway
+		if err := c.checkChange(ch); err != nil {
+			return err
+		}
+		if c.remote() {
+			return c.decideTargetsAt(cmd.Context(), ch, "holds/recheck", args)
+		}
 		cfg, err := c.load()
 		if err != nil {
 			return err
@@ -35,13 +46,6 @@ passes.`,
 		targets, err := targetsOf(cfg, args, false)
 		if err != nil {
 			return fail.Usage(err)
-		}
-		if ch.reason == "" {
-			ch.reason = "check holds now"
-		}
-		ch.yes = ch.yes || !ch.dryRun // does not ask, because members would check within a minute anyway
-		if err := c.checkChange(ch); err != nil {
-			return err
 		}
 		return c.decide(cmd.Context(), timeout, ch, func(ctx context.Context, a *admin.Access) (*admin.Decision, error) {
 			return admin.PlanRecheck(ctx, a, targets)

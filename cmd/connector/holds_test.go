@@ -50,6 +50,37 @@ func (l *lake) wantHolds(code int, want []string, args ...string) {
 	}
 }
 
+// TestHolds_Topic: with --topic the command shows the holds of that topic, from every source, and those of the whole
+// pipeline.
+func TestHolds_Topic(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, twoTopics)
+	l.Create("orders", 1)
+	l.Create("users", 1)
+	l.Produce("orders", 1, 0)
+	l.Produce("users", 1, 0)
+	l.runs(0, "run", "--until-current")
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"pipeline":"p","holds":[
+			{"topic":"orders","partition":0,"reason":"store_down","detail":"no route","since":"2026-01-31T09:00:00Z","offset":-1},
+			{"topic":"users","partition":0,"reason":"store_down","detail":"no route","since":"2026-01-31T09:00:00Z","offset":-1}]}`)
+	}))
+	t.Cleanup(member.Close)
+	for _, of := range []string{"orders", "users"} {
+		l.runs(0, "pause", of, "--yes", "--reason", "a test", "--operator", "ann")
+	}
+	for _, of := range []string{"orders", "users"} {
+		l.wantHolds(1, []string{
+			of + " paused at - from operations log: connector resume " + of + " --reason paused",
+			of + ":0 store_down at - from " + member.URL + ": ",
+		}, "--topic", of, "--member", member.URL)
+	}
+	l.runs(0, "resume", "users", "--yes", "--reason", "a test", "--operator", "ann")
+	l.wantHolds(0, nil, "--topic", "users")
+	l.runs(0, "pause", "--all", "--yes", "--reason", "a test", "--operator", "ann")
+	l.wantHolds(1, []string{"everything paused at - from operations log: connector resume --all --reason paused"}, "--topic", "users")
+}
+
 // TestHolds expects the command holds to find every hold that table, Kafka and operations log show, with the command
 // that ends it. After that command the hold must not be listed.
 func TestHolds(t *testing.T) {

@@ -37,6 +37,9 @@ store can write any status.
 Exit code 1 if there is a finding, or if the member with that ID is not active.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.remote() {
+				return c.showMembersAt(cmd.Context(), args)
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			return c.showMembers(ctx, args)
@@ -45,6 +48,7 @@ Exit code 1 if there is a finding, or if the member with that ID is not active.`
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
+	c.serverFlags(cmd, "config")
 	return cmd
 }
 
@@ -64,15 +68,36 @@ func (c *cli) showMembers(ctx context.Context, ids []string) error {
 	if err := c.warnForeign(r.Foreign); err != nil {
 		return errors.Join(err, closed)
 	}
-	if c.output == "json" {
-		err = writeJSON(c.stdout, r.Members)
-	} else {
-		err = printMembers(c.stdout, r.Members)
+	return errors.Join(c.reportMembers(r.Members, id != "" && !r.Active), closed)
+}
+
+// showMembersAt shows the members that a member finds. The API judges all members, so an ID is refused.
+func (c *cli) showMembersAt(ctx context.Context, ids []string) error {
+	if len(ids) > 0 {
+		return fail.Usage(errors.New("with --server the command lists all members: leave out the ID"))
 	}
-	if err == nil && (len(r.Members.Findings) > 0 || id != "" && !r.Active) {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	r, err := client.Members(ctx)
+	if err != nil {
+		return err
+	}
+	return c.reportMembers(r.Members, false)
+}
+
+// reportMembers prints members, and returns an error if there is a finding, or if found is true.
+func (c *cli) reportMembers(m health.Members, found bool) (err error) {
+	if c.output == "json" {
+		err = writeJSON(c.stdout, m)
+	} else {
+		err = printMembers(c.stdout, m)
+	}
+	if err == nil && (len(m.Findings) > 0 || found) {
 		err = fail.Found(nil)
 	}
-	return errors.Join(err, closed)
+	return err
 }
 
 // warnForeign prints err if it says that the store of registrations also has data of another program. It prints nothing

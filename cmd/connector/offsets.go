@@ -25,6 +25,9 @@ table and Kafka, and asks the member at health.listen of this configuration, if
 one responds there. Exit code 1 if a partition is held.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.remote() {
+				return c.showOffsets(cmd.Context())
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			return c.showOffsets(ctx)
@@ -34,6 +37,7 @@ one responds there. Exit code 1 if a partition is held.`,
 	c.configFlag(show)
 	c.topicFlag(show)
 	c.outputFlag(show)
+	c.serverFlags(show, "config")
 	cmd.AddCommand(show, c.offsetsSetCommand(), c.offsetsStartCommand(), c.offsetsAdoptCommand(), c.offsetsAcceptGapCommand(), c.offsetsSkipCommand())
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -208,7 +209,11 @@ func TestOffsetsSet_Where(t *testing.T) {
 		}
 	}
 	out, _ := l.runs(0, "offsets", "set", "orders:0", "-3", "--dry-run")
-	if want := "DELETE FROM orders WHERE _kafka_topic = 'orders' AND _kafka_partition = 0 AND _kafka_offset >= 2 AND _kafka_offset < 5\n"; !strings.Contains(out, want) {
+	ids := slices.Collect(maps.Keys(l.topicIDsOf("orders")))
+	if len(ids) != 1 || len(ids[0]) != 22 {
+		t.Fatalf("topic ids %q", ids)
+	}
+	if want := "DELETE FROM orders WHERE _kafka_topic = 'orders' AND _kafka_topic_id = '" + ids[0] + "' AND _kafka_partition = 0 AND _kafka_offset >= 2 AND _kafka_offset < 5\n"; !strings.Contains(out, want) {
 		t.Errorf("no %s in\n%s", want, out)
 	}
 	l.refuses(4, "offset -1 is outside of the log of orders:0, which is [0, 7]", "set", "orders:0", "-6")

@@ -13,11 +13,7 @@ import (
 )
 
 func (c *cli) showOffsets(ctx context.Context) error {
-	a, err := c.access()
-	if err != nil {
-		return err
-	}
-	lines, err := admin.Positions(ctx, a, c.topic)
+	lines, err := c.findPositions(ctx)
 	if err != nil {
 		return err
 	}
@@ -30,6 +26,22 @@ func (c *cli) showOffsets(ctx context.Context) error {
 		err = fail.Found(nil)
 	}
 	return err
+}
+
+// findPositions returns the positions, from the member that --server names if it names one.
+func (c *cli) findPositions(ctx context.Context) ([]admin.Position, error) {
+	if c.remote() {
+		client, err := c.client()
+		if err != nil {
+			return nil, err
+		}
+		return client.Positions(ctx, c.topic)
+	}
+	a, err := c.access()
+	if err != nil {
+		return nil, err
+	}
+	return admin.Positions(ctx, a, c.topic)
 }
 
 func printOffsets(w io.Writer, lines []admin.Position) error {

@@ -37,6 +37,7 @@ func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(contex
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the store")
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
+	c.serverFlags(cmd, "config", "operator")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if all == (len(args) > 0) {
 			return fail.Usage(errors.New("write TOPIC or TOPIC:PARTITION, or --all"))
@@ -44,6 +45,12 @@ func (c *cli) pausingCommand(cmd *cobra.Command, anyTopic bool, plan func(contex
 		return nil
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if c.remote() {
+			if err := c.checkChange(ch); err != nil {
+				return err
+			}
+			return c.decideTargetsAt(cmd.Context(), ch, cmd.Name(), args)
+		}
 		cfg, err := c.load()
 		if err != nil {
 			return err

@@ -227,7 +227,9 @@ func TestDescribe(t *testing.T) {
 		"offsets skip of table t: orders:3 from 7 to 9: lost (operation 5): somebody moved it": entry(opslog.OffsetsDone{
 			Intent: 5, Command: "offsets skip", Table: "t", Moves: moves[:1], Version: -1, Outcome: opslog.Conflict, Detail: "somebody moved it",
 		}),
-		`flood.allow {"topic":"a"}`: {Kind: "flood.allow", Body: json.RawMessage(`{"topic":"a"}`)},
+		"snapshot of the state at operation 7":           entry(opslog.Snapshot{Format: 1, Of: opslog.Head{Seq: 7, Hash: strings.Repeat("a", 64)}}),
+		"part of a snapshot of the state at operation 7": entry(opslog.SnapshotPart{Of: opslog.Head{Seq: 7, Hash: strings.Repeat("a", 64)}}),
+		`flood.allow {"topic":"a"}`:                      {Kind: "flood.allow", Body: json.RawMessage(`{"topic":"a"}`)},
 	} {
 		if got := admin.Describe(e); got != want {
 			t.Errorf("%q, want %q", got, want)

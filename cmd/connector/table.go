@@ -82,7 +82,7 @@ func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.
 	for _, o := range all {
 		a, err := inspect(access, o)
 		if o.Later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
-			if _, err := terminal.Printf(c.stderr, "%s: there is no table yet: the first dead letter creates it\n", o.URL); err != nil {
+			if _, err := terminal.Printf(c.stderr, "%s: there is no table yet: %s\n", o.URL, o.Absent()); err != nil {
 				return err
 			}
 			continue

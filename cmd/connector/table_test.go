@@ -244,6 +244,24 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestNoTable_Canary: the text about a missing table of the canary says what creates it, and not that dead letters do.
+func TestNoTable_Canary(t *testing.T) {
+	t.Parallel()
+	l := newLake(t, "topics: {orders: {}}")
+	l.Create("orders", 1)
+	l.Create("p-canary", 1)
+	l.Produce("orders", 1, 0)
+	l.runs(0, "run", "--until-current")
+	l = l.as("health: {", "health: {canary: {topic: p-canary}, ")
+	const want = "_sluice/p/canary: there is no table yet: the canary of a running member creates it: start a member"
+	if _, errs := l.runs(0, "verify", "--kafka"); !strings.Contains(errs, want) || strings.Contains(errs, "dead letter") {
+		t.Error(errs)
+	}
+	if _, errs := l.runs(1, "verify", "--kafka", "--topic", "p-canary"); !strings.Contains(errs, "_sluice/p/canary: the canary of a running member creates it") {
+		t.Error(errs)
+	}
+}
+
 func TestNoTable(t *testing.T) {
 	w := newTable(t, noTopic)
 	for _, args := range [][]string{{"verify"}, {"table", "inspect"}} {

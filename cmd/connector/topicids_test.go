@@ -36,6 +36,9 @@ func TestRun_TableWithoutTopicIDs(t *testing.T) {
 	if d := cmp.Diff(map[string]int{"": 6}, l.topicIDsOf("orders")); d != "" {
 		t.Errorf("an old table (-want +got):\n%s", d)
 	}
+	if out, _ := l.runs(0, "offsets", "set", "orders:0", "0", "--dry-run"); !strings.Contains(out, "WHERE _kafka_topic = 'orders' AND _kafka_partition = 0 AND") {
+		t.Errorf("an old table: %s", out)
+	}
 	store := objstore.Sub(l.Store, "orders")
 	state, err := deltalog.Load(t.Context(), store)
 	if err != nil {

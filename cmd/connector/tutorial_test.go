@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -375,11 +377,16 @@ func codes(cell string) (all []string) {
 // record does not become a row.
 func decoded(t *testing.T, typ, value string) (arrow.Array, string) {
 	t.Helper()
+	return decodedWith(t, nil, typ, value)
+}
+
+func decodedWith(t *testing.T, options decode.ColumnOptions, typ, value string) (arrow.Array, string) {
+	t.Helper()
 	s, err := schema.ParseDDL("c " + typ)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := decode.JSON{}.Builder(s.WithKafkaColumns())
+	b, err := decode.JSON{Columns: options}.Builder(s.WithKafkaColumns())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +404,7 @@ func TestDocsSchema_Types(t *testing.T) {
 	documented := map[string]bool{}
 	for _, row := range tableRows(t, page, "type | becomes a value") {
 		for _, typ := range codes(row[0]) {
-			name, _, _ := strings.Cut(typ, "<")
+			name := typ[:len(typ)-len(strings.TrimLeft(typ, "abcdefghijklmnopqrstuvwxyz_"))]
 			documented[name] = true
 			for _, value := range codes(row[1]) {
 				if _, code := decoded(t, typ, value); code != "" {
@@ -417,8 +424,8 @@ func TestDocsSchema_Types(t *testing.T) {
 	}
 	_, err := schema.ParseDDL("c nonsense")
 	_, names, _ := strings.Cut(err.Error(), "one of ")
-	for name := range strings.SplitSeq(strings.ReplaceAll(names, "<…>", ""), ", ") {
-		if !documented[name] {
+	for name := range strings.SplitSeq(names, ", ") {
+		if name, _, _ = strings.Cut(name, "<"); !documented[name] {
 			t.Errorf("the page does not have the type %s", name)
 		}
 	}
@@ -436,6 +443,44 @@ func TestDocsSchema_Timestamps(t *testing.T) {
 		}
 		if want := codes(row[1])[0]; got != want {
 			t.Errorf("%s: %s, the page says %s", row[0], got, want)
+		}
+	}
+}
+
+// TestDocsSchema_Options compares the table of column options with the decoder.
+func TestDocsSchema_Options(t *testing.T) {
+	page, documented := read(t, "../../docs/schema.md"), map[string]bool{}
+	_, section, _ := strings.Cut(page, "### Column options")
+	base := "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///data}\n"
+	if _, problems := config.Load(write(t, base+firstBlock(t, section, "yaml")), noEnv); len(problems) > 0 {
+		t.Errorf("the configuration of the page: %v", problems)
+	}
+	for _, row := range tableRows(t, page, "option | type | value") {
+		words, want := codes(row[0])[0], codes(row[3])[0]
+		for word := range strings.FieldsSeq(words) {
+			documented[word] = true
+		}
+		option, err := decode.ParseColumnOption(words)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		column, got := decodedWith(t, decode.ColumnOptions{"c": option}, codes(row[1])[0], codes(row[2])[0])
+		switch c := column.(type) {
+		case *array.Timestamp:
+			got = timeOf(c, 0).Format(time.RFC3339Nano)
+		case *array.Binary:
+			got = hex.EncodeToString(c.Value(0))
+		case *array.String:
+			got = c.Value(0)
+		}
+		if got != want {
+			t.Errorf("%s, %s: %s, the page says %s", words, row[2], got, want)
+		}
+	}
+	for _, word := range decode.OptionWords() {
+		if !documented[word] {
+			t.Errorf("the page does not have the option %s", word)
 		}
 	}
 }
@@ -579,7 +624,8 @@ func TestDocsSchema_Changes(t *testing.T) {
 
 	// The configuration that the page shows for the new table is valid.
 	base := "pipeline: p\nkafka: {brokers: [a:1]}\nstorage: {url: file:///data}\n"
-	cfg, problems := config.Load(write(t, base+firstBlock(t, page, "yaml")), noEnv)
+	_, last, _ := strings.Cut(page, "### Go on in a new table")
+	cfg, problems := config.Load(write(t, base+firstBlock(t, last, "yaml")), noEnv)
 	if len(problems) > 0 || cfg.Topics["sales"].Table != "sales_v2" {
 		t.Errorf("%+v %v", cfg, problems)
 	}

@@ -21,29 +21,51 @@ import (
 type column struct {
 	name     string
 	kind     schema.Kind
+	form     schema.Kind // how records write the values: the kind, or rawForm or epochForm
 	nullable bool
 	width    int // bytes per value in fixed, but 1 for booleans; 0 for kinds that do not use fixed
 	field    arrow.Field
-	minute   minute // the cached minute, only used by a timestamp column
+	option   ColumnOption
+	minute   minute  // the cached minute, only used by a timestamp column
+	decimal  decimal // only used by a decimal column
+	shift    int     // makes microseconds of the numbers of a timestamp column: see [number.scale]
 	spare    Spare
+	depth    int     // nesting level of an object or array that is a value of the column
 	object   *object // the members of a struct column
-	elem     *column // the element column of a list column
+	elem     *column // the element column of a list column, or the value column of a map column
+	key      *column // the key column of a map column
 
 	n       int     // number of rows written
 	nulls   []span  // ranges of null rows
 	fixed   []byte  // the values, width bytes each; one bit each for booleans
-	offsets []int32 // row i is [offsets[i], offsets[i+1]) of elem, or of the bytes of all texts as if they were plain
+	offsets []int32 // row i is [offsets[i], offsets[i+1]) of elem and key, or of the bytes of all texts as if they were plain
 	data    []byte
 	dict    *interner // the dictionary of the chunk; nil if the column is plain text
 	indices []int32   // per row, the index of its text in dict
-	elems   int       // number of list elements so far; elem may have fewer rows, because it lags behind
+	elems   int       // number of list elements or map entries so far; elem may have fewer rows, because it lags behind
 	first   int       // index of the first element of the last list
+	entry   []byte    // name of the current map entry, if undeclared fields are rescued
 
 	// What the column has learned from earlier chunks: see learn.
 	rows, bytes int // capacities to reserve: rows, and bytes of plain text
 	dictLimit   int
 	plainChunks int // number of chunks that stay plain text before the column tries a dictionary again
 }
+
+// The forms that differ from the kind of their column.
+const (
+	rawForm   schema.Kind = schema.Map + 1 + iota // a string column with the text of any JSON value
+	epochForm                                     // a timestamp column with numbers
+)
+
+// decimal bounds the values of a decimal column.
+type decimal struct {
+	precision, scale int
+	hi, lo           uint64 // 10^precision
+}
+
+func (c *column) isText() bool { return c.kind == schema.String || c.kind == schema.Binary }
+func (c *column) isList() bool { return c.kind == schema.Array || c.kind == schema.Map }
 
 // span is the range of rows [start, end).
 type span struct{ start, end int }
@@ -68,7 +90,7 @@ func (c *column) fillTo(row int) {
 		c.fixed = append(c.fixed, make([]byte, (row+7)/8-len(c.fixed))...)
 	case c.width > 0:
 		c.fixed = append(c.fixed, make([]byte, missed*c.width)...)
-	case c.kind == schema.String, c.kind == schema.Array:
+	case c.isText(), c.isList():
 		last := c.offsets[len(c.offsets)-1]
 		for range missed {
 			c.offsets = append(c.offsets, last)
@@ -218,7 +240,7 @@ func (c *column) truncate(n int) {
 		}
 	case c.width > 0:
 		c.fixed = c.fixed[:n*c.width]
-	case c.kind == schema.String:
+	case c.isText():
 		c.offsets = c.offsets[:n+1]
 		if c.dict != nil {
 			c.indices = c.indices[:n]
@@ -226,10 +248,13 @@ func (c *column) truncate(n int) {
 		} else {
 			c.data = c.data[:c.text()]
 		}
-	case c.kind == schema.Array:
+	case c.isList():
 		c.offsets = c.offsets[:n+1]
 		c.elems = int(c.offsets[n])
 		c.elem.truncate(c.elems)
+		if c.key != nil {
+			c.key.truncate(c.elems)
+		}
 	case c.kind == schema.Struct:
 		c.object.truncate(n)
 	}
@@ -247,11 +272,15 @@ func (c *column) size(n int) int64 {
 		size += (n + 7) / 8
 	case c.width > 0:
 		size += n * c.width
-	case c.kind == schema.String:
+	case c.isText():
 		size += 4*(n+1) + c.text()
-	case c.kind == schema.Array:
+	case c.isList():
 		size += 4 * (n + 1)
-		return int64(size) + c.elem.size(c.elems)
+		below := c.elem.size(c.elems)
+		if c.key != nil {
+			below += c.key.size(c.elems)
+		}
+		return int64(size) + below
 	case c.kind == schema.Struct:
 		return int64(size) + c.object.size(n)
 	}
@@ -264,6 +293,9 @@ func (c *column) allocated() int64 {
 	size := cap(c.fixed) + cap(c.data) + offset*(cap(c.offsets)+cap(c.indices)) + row*cap(c.nulls)
 	if c.dict != nil {
 		size += c.dict.allocated()
+	}
+	if c.key != nil {
+		return int64(size) + c.key.allocated() + c.elem.allocated()
 	}
 	if c.elem != nil {
 		return int64(size) + c.elem.allocated()
@@ -284,13 +316,16 @@ func (c *column) reserve() {
 		c.dict = newInterner(c.dictLimit)
 		c.indices = c.int32sOf(c.rows)
 		c.offsets = append(c.int32sOf(c.rows+1), 0)
-	case c.kind == schema.String:
+	case c.isText():
 		c.plainChunks--
 		c.data = c.bytesOf(c.bytes + c.bytes/32 + slack)
 		c.offsets = append(c.int32sOf(c.rows+1), 0)
-	case c.kind == schema.Array:
+	case c.isList():
 		c.offsets = append(c.int32sOf(c.rows+1), 0)
 		c.elem.reserve()
+		if c.key != nil {
+			c.key.reserve()
+		}
 	case c.kind == schema.Boolean:
 		c.fixed = c.bytesOf(c.rows/8 + 1)
 	default:
@@ -326,7 +361,7 @@ func (c *column) finish(n int) arrow.ArrayData {
 		dictionary = array.NewData(c.field.Type, c.dict.count(), text, nil, 0, 0)
 		release(text)
 		c.keep(c.offsets)
-	case c.kind == schema.String:
+	case c.isText():
 		buffers = append(buffers, c.int32Buffer(c.offsets), c.buffer(c.data))
 	case c.kind == schema.Array:
 		buffers = append(buffers, c.int32Buffer(c.offsets))
@@ -334,6 +369,15 @@ func (c *column) finish(n int) arrow.ArrayData {
 		elem := c.elem.field
 		elem.Type = children[0].DataType()
 		typ = arrow.ListOfField(elem)
+	case c.kind == schema.Map:
+		buffers = append(buffers, c.int32Buffer(c.offsets))
+		key, keys := c.key.finishField(c.elems)
+		value, values := c.elem.finishField(c.elems)
+		entries := array.NewData(arrow.StructOf(key, value), c.elems, []*memory.Buffer{nil}, []arrow.ArrayData{keys, values}, 0, 0)
+		keys.Release()
+		values.Release()
+		children = []arrow.ArrayData{entries}
+		typ = arrow.MapOfFields(key, value)
 	case c.kind == schema.Struct:
 		var fields []arrow.Field
 		fields, children = c.object.finish(n)
@@ -358,7 +402,7 @@ func (c *column) finish(n int) arrow.ArrayData {
 func (c *column) learn(n int) {
 	fade := func(size int) int { return size - size/8 }
 	c.rows = max(n, fade(c.rows))
-	if c.kind == schema.String && c.dict == nil {
+	if c.isText() && c.dict == nil {
 		if c.bytes = fade(c.bytes); n >= teachingRows {
 			c.bytes = max(c.bytes, len(c.data))
 		}

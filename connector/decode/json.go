@@ -12,6 +12,7 @@ package decode
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -42,13 +43,17 @@ const (
 // named like a Kafka column counts as undeclared, because the value of a record never fills those columns.
 //
 //	string                   any string; \u0000 is data
-//	tinyint to bigint        digits only and in range; 1.0 and 1e2 are refused
+//	tinyint to bigint        a number in range without a fraction, also 1.0 and 1e2
 //	float, double            correctly rounded; too large is refused, too small is 0, -0 stays
+//	decimal                  a number, or a string with one, that has no more digits than the type
 //	boolean                  true, false
 //	date                     "YYYY-MM-DD"
-//	timestamp                RFC 3339 with any offset and any number of digits in the fraction
-//	struct                   object
+//	timestamp                RFC 3339 with any offset, to the microsecond
+//	binary                   base64 with padding
+//	struct, map              object
 //	array                    array
+//
+// Columns has exceptions for single columns.
 type JSON struct {
 	MaxBytes int // limits the size of a record's value; DefaultMaxBytes if 0, at most 1 GiB
 	MaxDepth int // limits the nesting, in which the record itself is level 1; DefaultMaxDepth if 0
@@ -56,8 +61,8 @@ type JSON struct {
 	// 0.
 	MaxValues int
 
-	// TruncateTime drops digits of a timestamp that are finer than a microsecond. Without it they must be zeros.
-	TruncateTime bool
+	// Columns says how records write the values of single columns. An option for a column of another type is a hold.
+	Columns ColumnOptions
 
 	// Strict refuses a record with an undeclared field instead of ignoring the field.
 	Strict bool
@@ -118,7 +123,10 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 	if d.identities, err = newIdentities(j.Identity, j.IDs, table); err != nil {
 		return nil, err
 	}
-	if err := d.layOut(table.Written()); err != nil {
+	var h *hold.Error
+	if err := d.layOut(table.Written()); errors.As(err, &h) {
+		return nil, err
+	} else if err != nil {
 		return nil, hold.New(hold.SchemaConflict, "JSON records do not fit the table", err)
 	}
 	return d, nil

@@ -51,16 +51,39 @@ func everything(tb testing.TB) *schema.Schema {
 	s := parse(tb, "s string, i bigint, f double, b boolean, t timestamp, i8 tinyint, i16 smallint, i32 int, f32 float, d date, "+
 		"a_rather_long_column_name string, sechzehn_bytes bigint, `quo\"te` string, ü bigint, "+
 		"o struct<r:bigint not null, n:string, deep:struct<x:double, l:array<string>>>, l array<bigint>, "+
-		"items array<struct<sku:string not null, tags:array<string>, q:tinyint>>, m array<array<boolean>>")
+		"items array<struct<sku:string not null, tags:array<string>, q:tinyint>>, m array<array<boolean>>, "+
+		"dec decimal(10,2), dec38 decimal(38,6), dec1 decimal(1,1), decs array<decimal(5)>, bin binary, url binary, hx binary, "+
+		"ms timestamp, sec timestamp, ns timestamp, us timestamp, loc timestamp, locs array<timestamp>, raw string, raws array<string>, "+
+		"mp map<string,bigint>, mm map<string,struct<at:timestamp, r:string, d:decimal(4,1), n:map<string,array<string>>>>")
 	// DDL cannot declare elements NOT NULL, nor names with control characters.
 	text := strings.Replace(s.DeltaJSON(), `"type":"tinyint"`, `"type":"byte"`, 1)
 	text = strings.TrimSuffix(text, "]}") +
+		`,{"name":"full","type":{"type":"map","keyType":"string","valueType":"binary","valueContainsNull":false},"nullable":true}` +
 		`,{"name":"strict","type":{"type":"array","elementType":"short","containsNull":false},"nullable":true},{"name":"tab\t","type":"string","nullable":true}]}`
 	s, err := schema.FromDelta([]byte(text))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// everyOption returns options for columns of the schema that everything returns.
+func everyOption(tb testing.TB, fraction string) ColumnOptions {
+	tb.Helper()
+	o := ColumnOptions{}
+	for path, words := range map[string]string{
+		"t": fraction, "url": "base64url", "hx": "hex", "full": "hex", "ms": "epoch_ms", "sec": "epoch_s round", "ns": "epoch_ns " + fraction, "us": "epoch_us truncate",
+		"loc": "utc " + fraction, "locs": "utc", "raw": "raw", "raws": "raw", "mm.at": "utc", "mm.r": "raw", "mm.n": "raw", "not.there": "raw",
+	} {
+		if words == "" {
+			continue
+		}
+		var err error
+		if o[path], err = ParseColumnOption(words); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return o
 }
 
 // checkRecord decodes a record twice, in place and from a copy, and compares both results with the oracle's: whether
@@ -126,6 +149,17 @@ var seeds = []string{
 	`{"t":"2026-01-01T00:00:00+24:00"}`, `{"t":"2026-01-01T00:00:00+01:60"}`, `{"t":"2026-01-01T00:00:00.12345600000000001Z"}`, `{"t":1}`, `{"d":"2026-12-31"}`, `{"d":"2026-02-30"}`, `{"d":"2026-12-31T"}`, `{"d":"1969-12-31"}`, `{"d":"2026-1-31"}`, `{"d":20260101}`,
 	`{"o":{"r":1,"n":null,"deep":{"x":1,"l":["a",null,""]}}}`, `{"o":{"n":"x"}}`, `{"o":{"r":null}}`, `{"o":null}`, `{"o":[]}`, `{"l":[1,2,null]}`, `{"l":[]}`, `{"l":[1,]}`, `{"l":[,1]}`, `{"l":[1 2]}`, `{"l":{}}`, `{"strict":[1,2]}`, `{"strict":[1,null]}`,
 	`{"items":[{"sku":"a","tags":["x"],"q":1},{"sku":"b"}]}`, `{"items":[null]}`, `{"items":[{"q":1}]}`, `{"m":[[true,false],[],null,[null]]}`, `{"quo\"te":"x","ü":3,"a_rather_long_column_name":"yy","sechzehn_bytes":5,"tab\t":"z"}`,
+	`{"i":1e2,"i8":1.0,"i16":-1.5e1,"i32":100e-2}`, `{"i":0e999999999999,"i8":-0.0}`, `{"i":1e-1}`, `{"i":1.5}`, `{"i":9223372036854775807.000}`, `{"i":922337203685477580700e-2}`, `{"i":-9.223372036854775808e18}`, `{"i":9.223372036854775808e18}`,
+	`{"i":0.00000000000000000000000000000001e32}`, `{"i":10000000000000000000000000000000e-31}`, `{"i":1e400}`, `{"i":1e-400}`, `{"i":1e99999999999999999999}`, `{"i":1.0.0}`, `{"i":1.e1}`, `{"i8":1.28e2}`, `{"i":1e}`, `{"i":01.0}`, `{"i":-01e1}`,
+	`{"dec":12.5}`, `{"dec":"12.50"}`, `{"dec":-99999999.99}`, `{"dec":100000000}`, `{"dec":99999999.995}`, `{"dec":1.234}`, `{"dec":1.2300}`, `{"dec":123e-2}`, `{"dec":1e7}`, `{"dec":1e8}`, `{"dec":"1e2"}`, `{"dec":" 1"}`, `{"dec":"1 "}`, `{"dec":"+1"}`, `{"dec":""}`, `{"dec":"\u0031"}`, `{"dec":"0x1"}`, `{"dec":"01"}`, `{"dec":1.}`, `{"dec":-}`, `{"dec":true}`, `{"dec":[]}`, `{"dec":"1`, `{"dec":-0}`, `{"dec":"NaN"}`,
+	`{"dec38":12345678901234567890123456789012.123456}`, `{"dec38":-99999999999999999999999999999999.999999}`, `{"dec38":100000000000000000000000000000000}`, `{"dec38":0.0000001}`, `{"dec38":0.000001000000000000000000000000000}`, `{"dec38":340282366920938463463374607431768211456}`, `{"dec38":1e31}`, `{"dec38":1e32}`, `{"dec38":0.00000000000000000000000000000000000001e38}`, `{"dec1":0.9,"decs":[1,-99999,null,"7"]}`, `{"dec1":1}`, `{"dec1":0.95}`, `{"decs":[100000]}`,
+	`{"bin":""}`, `{"bin":"AA=="}`, `{"bin":"AAECAwQ\/"}`, `{"bin":"AA"}`, `{"bin":"AB=="}`, `{"bin":"A=A="}`, `{"bin":"AA==AA=="}`, `{"bin":"AA\n=="}`, `{"bin":"AAAA\r\nAAAA"}`, `{"bin":" AA=="}`, `{"bin":"-_-_"}`, `{"bin":1}`, `{"bin":[1]}`, `{"bin":"A`, `{"url":"-_-_","hx":"00fFaA"}`, `{"url":"AA"}`, `{"url":"AA=="}`, `{"url":"AA="}`, `{"url":"+AAA"}`, `{"hx":"0"}`, `{"hx":"0g"}`, `{"hx":"0\n0"}`,
+	`{"ms":1769846400000}`, `{"ms":-1}`, `{"ms":0.001}`, `{"ms":0.0001}`, `{"ms":"1769846400000"}`, `{"ms":"2026-01-01T00:00:00Z"}`, `{"ms":1.7698464e12}`, `{"ms":253402300799999.999}`, `{"ms":253402300800000}`, `{"ms":-62167219200000}`, `{"ms":-62167219200001}`, `{"ms":1e300}`, `{"ms":null}`, `{"ms":true}`, `{"ms":1.}`,
+	`{"sec":1769846400.123456}`, `{"sec":0.0000005}`, `{"sec":-0.0000005}`, `{"sec":-0.00000050000000000000000001}`, `{"sec":0.00000049999999999999999999}`, `{"sec":253402300799.9999994}`, `{"sec":253402300799.9999995}`, `{"ns":1769846400123456789}`, `{"ns":-1}`, `{"ns":1500}`, `{"ns":-1500}`, `{"ns":1000}`, `{"us":-0.5}`, `{"us":1e-30}`, `{"us":-1e-30}`, `{"us":9223372036854775808}`,
+	`{"loc":"2026-01-01T00:00:00"}`, `{"loc":"2026-01-01 00:00:00.5"}`, `{"loc":"2026-01-01T00:00:00+01:00"}`, `{"loc":"2026-01-01T00:00:00.1234565"}`, `{"loc":"2026-01-01T00:00:00.9999999"}`, `{"loc":"2026-01-01T00:00:00.1234564999999"}`, `{"loc":"2026-01-01T00:00:00x"}`, `{"loc":"2026-01-01"}`, `{"loc":"2026\u002d01-01T00:00:00"}`, `{"locs":["2026-01-01T00:00:00",null]}`, `{"locs":["2026-01-01T00:00:00.0000001"]}`,
+	`{"raw":{"a" : [1, 2.50]}}`, `{"raw":"x\u0041\"y"}`, `{"raw":1.50e0}`, `{"raw":true}`, `{"raw":null}`, `{"raw": [ ] }`, `{"raw":{"a":1,"a":2}}`, `{"raw":nul}`, `{"raw":{"a":"\ud800"}}`, "{\"raw\":\"\xff\"}", `{"raw":01}`, `{"raw":}`, `{"raws":[{"a":1},null,"x",[]]}`, `{"raw":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`, `{"raw":{"k":1`,
+	`{"mp":{}}`, `{"mp":{ "a" : 1 , "b":null, "":3,"\u00e9":4}}`, `{"mp":{"a":1,"a":2}}`, `{"mp":{"a":1,"\u0061":2}}`, `{"mp":{"a":"1"}}`, `{"mp":[]}`, `{"mp":null}`, `{"mp":{"a":1,}}`, `{"mp":{"a"}}`, `{"mp":{1:1}}`, `{"mp":{"a":1`, `{"mp":{"a":`, `{"mp":{"a" 1}}`, `{"mp":{"a":1 "b":2}}`, `{"full":{"a":"00"}}`, `{"full":{"a":null}}`, `{"full":{"a":"0"}}`, `{"mp":{"i":1},"i":1}`, `{"mp":{"` + strings.Repeat("k", 40) + `":1}}`,
+	`{"mm":{"a":{"at":"2026-01-01T00:00:00","r":[1],"d":"999.9","n":{"x":["y",null,{"z":1}],"y":null}},"b":null,"c":{}}}`, `{"mm":{"a":{"n":{"x":[1,2}}}}`, `{"mm":{"a":{"at":"2026-01-01"}}}`, `{"mm":{"a":{"d":1000}}}`, `{"mm":{"a":{"x":1,"x":1}}}`,
 	`{"x":[1,{"y":[[]]},"z",true,false,null,-1.5e3]}`, `{"x":[1,}`, `{"x":tru}`, `{"x":-}`, `{"x":"\ud800"}`, `{"x" 1}`, `{x:1}`, `{"s":"x" "i":1}`, "\ufeff{}", `{"s":"` + strings.Repeat("é", 50) + `"}`, `{"s":"` + strings.Repeat("a", 70) + `\n` + strings.Repeat("é", 50) + `"}`,
 }
 
@@ -133,7 +167,9 @@ func TestSeeds(t *testing.T) {
 	s := everything(t)
 	for _, seed := range seeds {
 		checkRecord(t, s, JSON{}, maxDistinct, []byte(seed))
-		checkRecord(t, s, JSON{TruncateTime: true}, 0, []byte(seed))
+		checkRecord(t, s, JSON{Columns: everyOption(t, "truncate")}, 0, []byte(seed))
+		checkRecord(t, s, JSON{Columns: everyOption(t, "round")}, 4, []byte(seed))
+		checkRecord(t, s, JSON{Columns: everyOption(t, "")}, maxDistinct, []byte(seed))
 		checkRecord(t, s, JSON{Strict: true}, maxDistinct, []byte(seed))
 	}
 }
@@ -145,11 +181,16 @@ func FuzzJSON(f *testing.F) {
 	}
 	s, small := everything(f), parse(f, "s string")
 	f.Fuzz(func(t *testing.T, record []byte, truncate, strict bool) {
-		distinct := 0
+		distinct, options := 0, JSON{Strict: strict}
 		if truncate {
 			distinct = maxDistinct
+			options.Columns = everyOption(t, "truncate")
 		}
-		checkRecord(t, s, JSON{TruncateTime: truncate, Strict: strict}, distinct, record)
+		checkRecord(t, s, options, distinct, record)
+		if strict {
+			options.Columns = everyOption(t, "round")
+			checkRecord(t, s, options, distinct, record)
+		}
 		if open(t, small, JSON{}, 0).addValue(record) == nil && !json.Valid(record) {
 			t.Fatalf("%q is no JSON", record)
 		}
@@ -180,7 +221,20 @@ func TestTypes(t *testing.T) {
 		{"bigint", `9223372036854775807`, int64(math.MaxInt64)},
 		{"bigint", `9223372036854775808`, refused},
 		{"bigint", `-0`, int64(0)},
-		{"bigint", `1.0`, refused},
+		{"bigint", `1.0`, int64(1)},
+		{"bigint", `-1e3`, int64(-1000)},
+		{"bigint", `9007199254740993e0`, int64(1<<53 + 1)},
+		{"bigint", `0.5`, refused},
+		{"decimal(4,1)", `-12.30`, "-123"},
+		{"decimal(4,1)", `"7"`, "70"},
+		{"decimal(4,1)", `0.05`, refused},
+		{"decimal(4,1)", `1000`, refused},
+		{"decimal(38,0)", `99999999999999999999999999999999999999`, "99999999999999999999999999999999999999"},
+		{"binary", `"AAH/"`, "\x00\x01\xff"},
+		{"binary", `"AAE"`, refused},
+		{"map<string,int>", `{"b":1,"a":null}`, map[string]any{"a": nil, "b": int64(1)}},
+		{"map<string,int>", `{"a":1,"a":1}`, refused},
+		{"map<string,int>", `{}`, map[string]any{}},
 		{"bigint", `"1"`, refused},
 		{"bigint", `true`, refused},
 		{"double", `1`, 1.0},
@@ -263,7 +317,23 @@ func TestErrors(t *testing.T) {
 		{`[]`, Error{Reason: TypeMismatch, Path: "", Offset: 0, Expected: "object", Found: "array"}},
 		{`{"i8":300}`, Error{Reason: OutOfRange, Path: "i8", Offset: 6, Expected: "tinyint"}},
 		{`{"i":1.5}`, Error{Reason: NotIntegral, Path: "i", Offset: 5, Expected: "bigint"}},
-		{`{"i":1e2}`, Error{Reason: NotIntegral, Path: "i", Offset: 5, Expected: "bigint"}},
+		{`{"i":1e-2}`, Error{Reason: NotIntegral, Path: "i", Offset: 5, Expected: "bigint"}},
+		{`{"i":1e19}`, Error{Reason: OutOfRange, Path: "i", Offset: 5, Expected: "bigint"}},
+		{`{"dec":1e8}`, Error{Reason: OutOfRange, Path: "dec", Offset: 7, Expected: "decimal(10,2)"}},
+		{`{"dec":"0.001"}`, Error{Reason: TooPrecise, Path: "dec", Offset: 7, Expected: "decimal(10,2)"}},
+		{`{"dec":"one"}`, Error{Reason: TypeMismatch, Path: "dec", Offset: 7, Expected: "decimal(10,2)", Found: "string"}},
+		{`{"dec":-x}`, Error{Reason: Syntax, Path: "dec", Offset: 8}},
+		{`{"bin":"A"}`, Error{Reason: BadBinary, Path: "bin", Offset: 7, Expected: "binary"}},
+		{`{"hx":"0"}`, Error{Reason: BadBinary, Path: "hx", Offset: 6, Expected: "binary hex"}},
+		{`{"ms":"0"}`, Error{Reason: TypeMismatch, Path: "ms", Offset: 6, Expected: "timestamp epoch_ms", Found: "string"}},
+		{`{"ms":0.0001}`, Error{Reason: TooPrecise, Path: "ms", Offset: 6, Expected: "timestamp epoch_ms"}},
+		{`{"ms":1e17}`, Error{Reason: OutOfRange, Path: "ms", Offset: 6, Expected: "timestamp epoch_ms"}},
+		{`{"mp":[]}`, Error{Reason: TypeMismatch, Path: "mp", Offset: 6, Expected: "object", Found: "array"}},
+		{`{"mp":{"a":1,"a":2}}`, Error{Reason: DuplicateKey, Path: "mp", Offset: 13}},
+		{`{"mm":{"a":{"d":true}}}`, Error{Reason: TypeMismatch, Path: "mm{}.d", Offset: 16, Expected: "decimal(4,1)", Found: "boolean"}},
+		{`{"mp":{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8,"i":9,"j":10,"k":11}}`, Error{Reason: TooManyValues, Path: "mp", Offset: 68}},
+		{`{"raw":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{Reason: TooManyValues, Path: "raw", Offset: 26}},
+		{`{"raw":[[[[[[[[]]]]]]]]}`, Error{Reason: TooDeep, Path: "raw", Offset: 14}},
 		{`{"i":01}`, Error{Reason: Syntax, Path: "i", Offset: 6}},
 		{`{"i":1,"i":2}`, Error{Reason: DuplicateKey, Path: "i", Offset: 7}},
 		{`{"q":1,"q":2}`, Error{Reason: DuplicateKey, Path: "", Offset: 7}},
@@ -285,7 +355,8 @@ func TestErrors(t *testing.T) {
 		{`{"l":[1,2,3,4,5,6,7,8,9,10,11,12]}`, Error{Reason: TooManyValues, Path: "l", Offset: 27}},
 		{strings.Repeat(" ", 2000), Error{Reason: TooLarge, Path: "", Offset: 0}},
 	} {
-		d := open(t, s, JSON{MaxDepth: 8, MaxValues: 10, MaxBytes: 1000}, maxDistinct)
+		options := everyOption(t, "")
+		d := open(t, s, JSON{MaxDepth: 8, MaxValues: 10, MaxBytes: 1000, Columns: options}, maxDistinct)
 		var e *Error
 		if err := d.addValue([]byte(c.record)); !errors.As(err, &e) || *e != c.want || classify.Of(err) != classify.Poison {
 			t.Errorf("%s\n got %v\nwant %v", c.record, err, &c.want)
@@ -355,7 +426,7 @@ func TestErrorsNeverQuote(t *testing.T) {
 
 func TestReasons(t *testing.T) {
 	seen := map[string]bool{}
-	for r := NoValue; r <= UnknownField; r++ {
+	for r := NoValue; r <= BadBinary; r++ {
 		if s := r.String(); s == "" || seen[s] {
 			t.Errorf("reason %d is %q", r, s)
 		}
@@ -483,7 +554,7 @@ func TestKafkaColumns(t *testing.T) {
 	// The Kafka columns need not come first in an existing table.
 	s, err := schema.FromDelta([]byte(`{"type":"struct","fields":[` +
 		`{"name":"_kafka_timestamp","type":"timestamp","nullable":true},{"name":"a","type":"integer","nullable":true},` +
-		`{"name":"_kafka_offset","type":"long","nullable":false},{"name":"price","type":"decimal(4,2)","nullable":true},` +
+		`{"name":"_kafka_offset","type":"long","nullable":false},{"name":"price","type":"variant","nullable":true},` +
 		`{"name":"_kafka_topic","type":"string","nullable":true},{"name":"b","type":"string","nullable":true},` +
 		`{"name":"_kafka_partition","type":"integer","nullable":true}]}`))
 	if err != nil {
@@ -533,6 +604,33 @@ func TestKafkaColumns(t *testing.T) {
 	}
 	d := open(t, s, JSON{}, maxDistinct)
 	checkError(t, d.Add(orders, &connector.Record{Timestamp: -1, Value: []byte(`{}`)}), RequiredMissing, "_kafka_timestamp")
+}
+
+// TestForeignTable: columns of a table that another program created are filled, too; those of types that are not written
+// stay null, and their fields count as ignored.
+func TestForeignTable(t *testing.T) {
+	s, err := schema.FromDelta([]byte(strings.TrimSuffix(kafkaJSON, "]}") + `,{"name":"price","type":"decimal(12,4)","nullable":false},` +
+		`{"name":"labels","type":{"type":"map","keyType":"string","valueType":"string","valueContainsNull":false},"nullable":true},` +
+		`{"name":"blob","type":"binary","nullable":true},{"name":"local","type":"timestamp_ntz","nullable":true},` +
+		`{"name":"codes","type":{"type":"map","keyType":"integer","valueType":"string","valueContainsNull":true},"nullable":true}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, s, JSON{}, maxDistinct)
+	if err := d.addValue([]byte(`{"price":12.5,"labels":{"a":"b"},"blob":"AA==","local":"2026-01-01T00:00:00","codes":{"1":"x"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	checkError(t, d.addValue([]byte(`{"labels":{}}`)), RequiredMissing, "price")
+	checkError(t, d.addValue([]byte(`{"price":1,"labels":{"a":null}}`)), RequiredMissing, "labels{}")
+	if got := d.Ignored().Names; !slices.Equal(got, []string{"local", "codes"}) {
+		t.Errorf("ignored: %q", got)
+	}
+	batch := d.Seal()
+	defer batch.Release()
+	checkSchema(t, s, batch)
+	if got, want := rowOf(batch, 0)[4:], []any{"125000", map[string]any{"a": "b"}, "\x00"}; !same(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
 
 func TestBuilderErrors(t *testing.T) {

@@ -103,7 +103,7 @@ func scanNumber(b []byte, p int) (x number, end int, ok bool) {
 	return x, p, true
 }
 
-// parseInt parses an integer at p without floating point; -0 is 0. why is 0 on success. end is the position after the
+// parseInt parses an integer at p, in any notation, without floating point; -0 is 0. why is 0 on success. end is the position after the
 // number or, for Syntax, of the invalid character.
 func parseInt(b []byte, p int) (v int64, end int, why Reason) {
 	start := p
@@ -117,10 +117,7 @@ func parseInt(b []byte, p int) (v int64, end int, why Reason) {
 		n = p - first
 	}
 	if c := b[p]; n == 0 || n > 1 && b[first] == '0' || c == '.' || c|0x20 == 'e' {
-		if _, end, ok := scanNumber(b, start); !ok {
-			return 0, end, Syntax
-		}
-		return 0, p, NotIntegral
+		return parseWhole(b, start)
 	}
 	if n > maxDigits {
 		return 0, p, OutOfRange

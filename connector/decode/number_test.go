@@ -166,7 +166,11 @@ func TestTimestamps(t *testing.T) {
 	m := newMinute()
 	check := func(text string, truncate bool, want int64, wantWhy Reason) {
 		t.Helper()
-		got, end, why := m.parseTimestamp(padded(text), 0, truncate)
+		o := ColumnOption{}
+		if truncate {
+			o.Fraction = TruncateFraction
+		}
+		got, end, why := m.parseTimestamp(padded(text), 0, &o)
 		if why != wantWhy || why == 0 && (got != want || end != len(text)) {
 			t.Fatalf("%s: %d to %d %v, want %d %v", text, got, end, why, want, wantWhy)
 		}

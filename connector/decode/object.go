@@ -11,7 +11,7 @@ import (
 	"sluice/connector/schema"
 )
 
-// object is the record itself, a struct column, or the struct element of a list.
+// object is the record itself, a struct column, or the struct element of a list or map.
 type object struct {
 	depth    int    // nesting level; the record is at 1
 	path     string // path of the struct column, "" for the record
@@ -68,7 +68,7 @@ func (k *key) at(b []byte, p int) bool {
 // newObject makes the columns of a struct.
 func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, path string, depth int) (*object, error) {
 	if depth > d.limits.MaxDepth {
-		return nil, fmt.Errorf("column %s is nested deeper than MaxDepth, which is %d", path, d.limits.MaxDepth)
+		return nil, d.tooDeep(path)
 	}
 	if len(fields) == 0 {
 		return nil, errors.New("no column can be filled")
@@ -95,28 +95,60 @@ func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, path
 
 // newColumn makes a column of a type; f is its Arrow field.
 func (d *jsonDecoder) newColumn(t schema.Type, f arrow.Field, path string, depth int) (*column, error) {
-	c := &column{spare: d.spare, name: f.Name, kind: t.Kind, field: f, nullable: f.Nullable}
+	option, err := d.limits.Columns.of(path, t)
+	if err != nil {
+		return nil, misfit(err)
+	}
+	c := &column{
+		spare: d.spare, name: f.Name, kind: t.Kind, form: t.Kind, field: f, nullable: f.Nullable, option: option, depth: depth + 1,
+	}
+	switch {
+	case option.Raw:
+		c.form = rawForm
+	case option.Epoch != "":
+		c.form, c.shift = epochForm, option.shift()
+	}
 	if fixed, ok := f.Type.(arrow.FixedWidthDataType); ok {
 		c.width = (fixed.BitWidth() + 7) / 8
 	}
-	var err error
 	switch arrowType := f.Type.(type) {
 	case *arrow.StringType:
-		c.dictLimit = d.maxDistinct
-		if c.dictLimit == 0 {
-			c.plainChunks = math.MaxInt
-		}
+		c.setDictionary(d.maxDistinct)
+	case *arrow.BinaryType:
+		c.plainChunks = math.MaxInt
+	case *arrow.Decimal128Type:
+		c.decimal = decimal{precision: t.Precision, scale: t.Scale}
+		c.decimal.hi, c.decimal.lo = power(t.Precision)
 	case *arrow.TimestampType:
 		c.minute = newMinute()
 	case *arrow.StructType:
 		c.object, err = d.newObject(t.Fields, arrowType.Fields(), path, depth+1)
 	case *arrow.ListType:
 		if depth >= d.limits.MaxDepth {
-			return nil, fmt.Errorf("column %s is nested deeper than MaxDepth, which is %d", path, d.limits.MaxDepth)
+			return nil, d.tooDeep(path)
 		}
 		c.elem, err = d.newColumn(*t.Element, arrowType.ElemField(), path+"[]", depth+1)
+	case *arrow.MapType:
+		if depth >= d.limits.MaxDepth {
+			return nil, d.tooDeep(path)
+		}
+		c.key = &column{spare: d.spare, name: "key", kind: schema.String, form: schema.String, field: arrowType.KeyField()}
+		c.key.setDictionary(d.maxDistinct)
+		c.elem, err = d.newColumn(*t.Element, arrowType.ItemField(), path+"{}", depth+1)
 	}
 	return c, err
+}
+
+func (d *jsonDecoder) tooDeep(path string) error {
+	return fmt.Errorf("column %s is nested deeper than MaxDepth, which is %d", path, d.limits.MaxDepth)
+}
+
+// setDictionary bounds the dictionary of a string column; 0 means that it has none.
+func (c *column) setDictionary(distinct int) {
+	c.dictLimit = distinct
+	if distinct == 0 {
+		c.plainChunks = math.MaxInt
+	}
 }
 
 func (o *object) truncate(n int) {

@@ -2,9 +2,12 @@ package decode
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"reflect"
 	"regexp"
 	"slices"
@@ -32,14 +35,14 @@ var errRefused = errors.New("refused")
 // decoder should refuse the record.
 func oracle(s *schema.Schema, options JSON, record []byte) ([]any, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(record)) // refuses repeated names and invalid UTF-8 by default
-	tree, err := readTree(d)
+	tree, err := readTree(d, record)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("trailing bytes")
 	}
-	v, err := typed(schema.Type{Kind: schema.Struct, Fields: s.Fields()[4:]}, options, tree)
+	v, err := typed(schema.Type{Kind: schema.Struct, Fields: s.Fields()[4:]}, options, "", tree)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +53,19 @@ func oracle(s *schema.Schema, options JSON, record []byte) ([]any, error) {
 	return row, nil
 }
 
-func readTree(d *jsontext.Decoder) (any, error) {
+// node is a value with its text.
+type node struct {
+	value any
+	text  string
+}
+
+func readTree(d *jsontext.Decoder, record []byte) (node, error) {
+	from := d.InputOffset()
+	v, err := readValue(d, record)
+	return node{v, strings.TrimLeft(string(record[from:d.InputOffset()]), " \t\r\n,:")}, err
+}
+
+func readValue(d *jsontext.Decoder, record []byte) (any, error) {
 	t, err := d.ReadToken()
 	if err != nil {
 		return nil, err
@@ -65,9 +80,9 @@ func readTree(d *jsontext.Decoder) (any, error) {
 	case jsontext.KindNumber:
 		return literal(t.String()), nil
 	case jsontext.KindBeginArray:
-		list := []any{}
+		list := []node{}
 		for d.PeekKind() != ']' {
-			v, err := readTree(d)
+			v, err := readTree(d, record)
 			if err != nil {
 				return nil, err
 			}
@@ -76,14 +91,14 @@ func readTree(d *jsontext.Decoder) (any, error) {
 		_, err := d.ReadToken()
 		return list, err
 	case jsontext.KindBeginObject:
-		m := map[string]any{}
+		m := map[string]node{}
 		for d.PeekKind() != '}' {
 			k, err := d.ReadToken()
 			if err != nil {
 				return nil, err
 			}
 			name := k.String()
-			if m[name], err = readTree(d); err != nil {
+			if m[name], err = readTree(d, record); err != nil {
 				return nil, err
 			}
 		}
@@ -95,42 +110,66 @@ func readTree(d *jsontext.Decoder) (any, error) {
 }
 
 var (
-	integerText = regexp.MustCompile(`^-?[0-9]+$`)
-	timeText    = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$`)
+	numberText = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+	timeText   = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?$`)
 )
 
-func typed(t schema.Type, options JSON, v any) (any, error) {
-	switch v := v.(type) {
+// typed returns the value of a tree for a type. path is the path of the column in options.
+func typed(t schema.Type, options JSON, path string, n node) (any, error) {
+	option := options.Columns[path]
+	if t.Element != nil {
+		option = ColumnOption{}
+	}
+	if option.Raw {
+		return n.text, nil
+	}
+	switch v := n.value.(type) {
 	case string:
 		if t.Kind == schema.String {
 			return v, nil
+		}
+		if t.Kind == schema.Binary {
+			return oracleBinary(v, option.Encoding)
+		}
+		if t.Kind == schema.Decimal && numberText.MatchString(v) {
+			return oracleNumber(t, option, v)
 		}
 		if t.Kind == schema.Date {
 			at, err := time.Parse("2006-01-02", v)
 			return at.Unix() / 86400, err
 		}
-		if t.Kind == schema.Timestamp {
-			return oracleTime(v, options.TruncateTime)
+		if t.Kind == schema.Timestamp && option.Epoch == "" {
+			return oracleTime(v, option)
 		}
 	case bool:
 		if t.Kind == schema.Boolean {
 			return v, nil
 		}
 	case literal:
-		return oracleNumber(t.Kind, string(v))
-	case []any:
+		return oracleNumber(t, option, string(v))
+	case []node:
 		if t.Kind != schema.Array {
 			break
 		}
 		out := make([]any, len(v))
 		for i, e := range v {
 			var err error
-			if out[i], err = typedField(*t.Element, t.ElementNullable, options, e); err != nil {
+			if out[i], err = typedField(*t.Element, t.ElementNullable, options, path, e); err != nil {
 				return nil, err
 			}
 		}
 		return out, nil
-	case map[string]any:
+	case map[string]node:
+		if t.Kind == schema.Map {
+			out := map[string]any{}
+			for name, e := range v {
+				var err error
+				if out[name], err = typedField(*t.Element, t.ElementNullable, options, path, e); err != nil {
+					return nil, err
+				}
+			}
+			return out, nil
+		}
 		if t.Kind != schema.Struct {
 			break
 		}
@@ -142,7 +181,7 @@ func typed(t schema.Type, options JSON, v any) (any, error) {
 		out := make([]any, len(t.Fields))
 		for i, f := range t.Fields {
 			var err error
-			if out[i], err = typedField(f.Type, f.Nullable, options, v[f.Name]); err != nil {
+			if out[i], err = typedField(f.Type, f.Nullable, options, strings.TrimPrefix(path+"."+f.Name, "."), v[f.Name]); err != nil {
 				return nil, err
 			}
 		}
@@ -151,9 +190,9 @@ func typed(t schema.Type, options JSON, v any) (any, error) {
 	return nil, errRefused
 }
 
-func typedField(t schema.Type, nullable bool, options JSON, v any) (any, error) {
-	if v != nil {
-		return typed(t, options, v)
+func typedField(t schema.Type, nullable bool, options JSON, path string, n node) (any, error) {
+	if n.value != nil {
+		return typed(t, options, path, n)
 	}
 	if !nullable {
 		return nil, errRefused
@@ -161,35 +200,123 @@ func typedField(t schema.Type, nullable bool, options JSON, v any) (any, error) 
 	return nil, nil
 }
 
-var integerBits = [...]int{schema.Byte: 8, schema.Short: 16, schema.Integer: 32, schema.Long: 64, schema.Array: 0}
+var integerBits = [...]int{schema.Byte: 8, schema.Short: 16, schema.Integer: 32, schema.Long: 64, schema.Map: 0}
 
-func oracleNumber(k schema.Kind, text string) (any, error) {
-	if k == schema.Double {
+func oracleNumber(t schema.Type, option ColumnOption, text string) (any, error) {
+	if t.Kind == schema.Double {
 		return strconv.ParseFloat(text, 64)
 	}
-	if k == schema.Float {
+	if t.Kind == schema.Float {
 		return strconv.ParseFloat(text, 32)
 	}
-	if integerBits[k] == 0 || !integerText.MatchString(text) {
-		return nil, errRefused
+	if t.Kind == schema.Decimal {
+		return oracleDecimal(t, text)
 	}
-	return strconv.ParseInt(text, 10, integerBits[k])
+	if t.Kind == schema.Timestamp && option.Epoch != "" {
+		return oracleEpoch(text, option)
+	}
+	v, ok := exactly(text)
+	if bits := integerBits[t.Kind]; bits != 0 && ok && v.IsInt() {
+		return strconv.ParseInt(v.Num().String(), 10, bits)
+	}
+	return nil, errRefused
 }
 
-func oracleTime(text string, truncate bool) (any, error) {
+// exactly returns a number as a fraction. It returns false if its exponent is too large for math/big; no column but
+// those of floats takes such numbers, unless they are 0.
+func exactly(text string) (*big.Rat, bool) {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	if strings.Trim(mantissa, "-0.") == "" {
+		return new(big.Rat), true
+	}
+	if n, err := strconv.Atoi(exponent); exponent != "" && (err != nil || n > 10_000 || n < -10_000) {
+		return nil, false
+	}
+	return new(big.Rat).SetString(text)
+}
+
+func oracleDecimal(t schema.Type, text string) (any, error) {
+	v, ok := exactly(text)
+	if !ok {
+		return nil, errRefused
+	}
+	ten := func(n int) *big.Rat {
+		return new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil))
+	}
+	v.Mul(v, ten(t.Scale))
+	if !v.IsInt() || new(big.Rat).Abs(v).Cmp(ten(t.Precision)) >= 0 {
+		return nil, errRefused
+	}
+	return v.Num().String(), nil
+}
+
+func oracleEpoch(text string, option ColumnOption) (any, error) {
+	v, ok := exactly(text)
+	if !ok {
+		return nil, errRefused
+	}
+	perSecond := map[string]int64{"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}[option.Epoch]
+	v.Mul(v, big.NewRat(1_000_000, perSecond))
+	if !v.IsInt() && option.Fraction == RefuseFraction {
+		return nil, errRefused
+	}
+	if option.Fraction == RoundFraction {
+		v.Add(v, big.NewRat(1, 2))
+	}
+	micros := new(big.Int).Div(v.Num(), v.Denom()) // rounds down, because the denominator is positive
+	at := time.UnixMicro(micros.Int64()).UTC()
+	if !micros.IsInt64() || at.Year() < 0 || at.Year() > 9999 {
+		return nil, errRefused
+	}
+	return micros.Int64(), nil
+}
+
+var base64Text = regexp.MustCompile(`^[A-Za-z0-9+/]*={0,2}$`)
+
+func oracleBinary(text string, e Encoding) (any, error) {
+	if e == Hex {
+		v, err := hex.DecodeString(text)
+		return string(v), err
+	}
+	if e == Base64URL {
+		if strings.ContainsAny(text, "+/") {
+			return nil, errRefused
+		}
+		text = strings.NewReplacer("-", "+", "_", "/").Replace(text)
+		if n := len(text) % 4; n > 1 && !strings.HasSuffix(text, "=") {
+			text += strings.Repeat("=", 4-n)
+		}
+	}
+	v, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || !base64Text.MatchString(text) || base64.StdEncoding.EncodeToString(v) != text {
+		return nil, errRefused
+	}
+	return string(v), nil
+}
+
+func oracleTime(text string, option ColumnOption) (any, error) {
 	m := timeText.FindStringSubmatch(text)
 	if m == nil {
 		return nil, errRefused
+	}
+	if m[4] == "" {
+		if !option.UTC {
+			return nil, errRefused
+		}
+		m[4] = "Z"
 	}
 	at, err := time.Parse(time.RFC3339, m[1]+"T"+m[2]+strings.ToUpper(m[4]))
 	if err != nil {
 		return nil, err
 	}
 	fraction := m[3] + "000000"
-	if strings.Trim(fraction[6:], "0") != "" && !truncate {
+	if strings.Trim(fraction[6:], "0") != "" && option.Fraction == RefuseFraction {
 		return nil, errRefused
 	}
 	micros, err := strconv.ParseInt(fraction[:6], 10, 64)
+	if fraction[6:] >= "5" && option.Fraction == RoundFraction {
+		micros++
+	}
 	return at.Unix()*1e6 + micros, err
 }
 
@@ -229,6 +356,17 @@ func valueOf(a arrow.Array, i int) any {
 		return int64(a.Value(i))
 	case *array.Timestamp:
 		return int64(a.Value(i))
+	case *array.Decimal128:
+		return a.Value(i).BigInt().String()
+	case *array.Binary:
+		return string(a.Value(i))
+	case *array.Map:
+		from, to := a.ValueOffsets(i)
+		out := map[string]any{}
+		for k := int(from); k < int(to); k++ {
+			out[valueOf(a.Keys(), k).(string)] = valueOf(a.Items(), k)
+		}
+		return out
 	case *array.List:
 		from, to := a.ValueOffsets(i)
 		out := make([]any, to-from)
@@ -278,6 +416,15 @@ func valid(t interface {
 			}
 		}
 		valid(t, a.Dictionary())
+	case *array.Map:
+		if from, to := a.Offsets()[0], a.Offsets()[a.Len()]; from != 0 || int(to) != a.Keys().Len() || int(to) != a.Items().Len() {
+			t.Fatal("map offsets", from, to, a.Keys().Len(), a.Items().Len())
+		}
+		valid(t, a.Keys())
+		valid(t, a.Items())
+		if a.Keys().NullN() > 0 || !a.DataType().(*arrow.MapType).ItemField().Nullable && a.Items().NullN() > 0 {
+			t.Fatal("null keys, or null values where none may be")
+		}
 	case *array.List:
 		if from, to := a.Offsets()[0], a.Offsets()[a.Len()]; from != 0 || int(to) != a.ListValues().Len() {
 			t.Fatal("list offsets", from, to, a.ListValues().Len())
@@ -298,6 +445,10 @@ func valid(t interface {
 			valid(t, a.Field(i))
 		}
 	case *array.String:
+		for i := range a.Len() {
+			_ = a.Value(i)
+		}
+	case *array.Binary:
 		for i := range a.Len() {
 			_ = a.Value(i)
 		}
@@ -330,6 +481,9 @@ func plainType(t arrow.DataType) arrow.DataType {
 		return arrow.StructOf(plainFields(t.Fields())...)
 	case *arrow.ListType:
 		return arrow.ListOfField(plainFields([]arrow.Field{t.ElemField()})[0])
+	case *arrow.MapType:
+		f := plainFields([]arrow.Field{t.KeyField(), t.ItemField()})
+		return arrow.MapOfFields(f[0], f[1])
 	}
 	return t
 }
@@ -344,6 +498,8 @@ func sizeOf(a arrow.Array) (size int64) {
 	switch a := a.(type) {
 	case *array.Dictionary:
 		size += sizeOf(a.Dictionary())
+	case *array.Map:
+		size += sizeOf(a.Keys()) + sizeOf(a.Items())
 	case *array.List:
 		size += sizeOf(a.ListValues())
 	case *array.Struct:

@@ -24,14 +24,15 @@ const (
 	DuplicateKey                      // duplicate_key: a name twice in one object, declared or not
 	TypeMismatch                      // type_mismatch: valid JSON of another type than the column's
 	OutOfRange                        // out_of_range: a number or the record's timestamp does not fit the column
-	NotIntegral                       // not_integral: fraction or exponent in an integer column
+	NotIntegral                       // not_integral: a fraction in an integer column
 	BadTimestamp                      // bad_timestamp: not an RFC 3339 timestamp, or not a date YYYY-MM-DD
-	TooPrecise                        // too_precise: a timestamp finer than microseconds
+	TooPrecise                        // too_precise: a timestamp finer than microseconds, or a decimal with more digits after the point
 	RequiredMissing                   // required_missing: null or no value in a NOT NULL column
 	TooLarge                          // too_large: the value has more than JSON.MaxBytes bytes
 	TooDeep                           // too_deep: values are nested deeper than JSON.MaxDepth
 	TooManyValues                     // too_many_values: more values than JSON.MaxValues
 	UnknownField                      // unknown_field: an undeclared field, and JSON.Strict is set
+	BadBinary                         // bad_binary: not base64, or not the encoding that the column's option names
 )
 
 var reasons = [...]string{
@@ -40,7 +41,7 @@ var reasons = [...]string{
 	TypeMismatch: "type_mismatch", OutOfRange: "out_of_range", NotIntegral: "not_integral",
 	BadTimestamp: "bad_timestamp", TooPrecise: "too_precise", RequiredMissing: "required_missing",
 	TooLarge: "too_large", TooDeep: "too_deep", TooManyValues: "too_many_values",
-	UnknownField: string(deadletter.UnknownField),
+	UnknownField: string(deadletter.UnknownField), BadBinary: "bad_binary",
 }
 
 // String returns the stable text.
@@ -99,7 +100,7 @@ func (e *Error) explain(c *column, at byte) {
 	switch e.Reason {
 	case TypeMismatch:
 		e.Expected, e.Found = "object", jsonType(at)
-	case OutOfRange, NotIntegral, BadTimestamp, TooPrecise:
+	case OutOfRange, NotIntegral, BadTimestamp, TooPrecise, BadBinary:
 		if c == nil { // the failure is in the record's own timestamp
 			return
 		}
@@ -107,19 +108,20 @@ func (e *Error) explain(c *column, at byte) {
 		return
 	}
 	if c != nil {
-		e.Expected = columnType(c.kind)
+		e.Expected = c.expected()
 	}
 }
 
-// columnType returns the type of a column as DDL names it; for structs and lists it is the JSON type.
-func columnType(k schema.Kind) string {
-	switch k {
-	case schema.Struct:
+// expected returns the type of a column as DDL names it, and its option; for structs, maps and lists it is the JSON type.
+func (c *column) expected() string {
+	switch c.kind {
+	case schema.Struct, schema.Map:
 		return "object"
 	case schema.Array:
 		return "array"
 	default:
-		return schema.Type{Kind: k}.String()
+		t := schema.Type{Kind: c.kind, Precision: c.decimal.precision, Scale: c.decimal.scale}
+		return strings.TrimSpace(t.String() + " " + c.option.String())
 	}
 }
 

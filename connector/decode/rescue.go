@@ -15,11 +15,11 @@ type rescuer struct {
 	text   []byte  // the object of the current record, without its closing brace
 }
 
-// step is a part of the path of an object: the name of a struct column, or a list column whose current element the path
-// continues in.
+// step is a part of the path of an object: the name of a struct column, or a list or map column whose current element the
+// path continues in.
 type step struct {
-	name string
-	list *column
+	name          string
+	list, mapping *column
 }
 
 // locate notes the path of an object, and of all objects below it.
@@ -29,7 +29,11 @@ func (o *object) locate(path []step) {
 		c := o.members[i].column
 		below := append(slices.Clip(path), step{name: c.name})
 		for ; c.elem != nil; c = c.elem {
-			below = append(below, step{list: c})
+			if c.key != nil {
+				below = append(below, step{mapping: c})
+			} else {
+				below = append(below, step{list: c})
+			}
 		}
 		if c.object != nil {
 			c.object.locate(below)
@@ -78,7 +82,7 @@ func (r *rescuer) put(row int) int {
 }
 
 // appendPath appends the path of a field as the inside of a JSON string. Names are joined by dots, and elements are
-// [0], [1] and so on. A name that has one of the characters . [ ] ` or is empty stands between backticks, and a
+// [0], [1] and so on; entries of maps have their names. A name that has one of the characters . [ ] ` or is empty stands between backticks, and a
 // backtick in it is doubled. So different fields have different paths.
 func appendPath(b []byte, steps []step, name []byte) []byte {
 	for i, s := range steps {
@@ -88,6 +92,9 @@ func appendPath(b []byte, steps []step, name []byte) []byte {
 		}
 		if i > 0 {
 			b = append(b, '.')
+		}
+		if s.mapping != nil {
+			s.name = string(s.mapping.entry)
 		}
 		b = appendName(b, s.name)
 	}

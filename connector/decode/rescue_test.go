@@ -36,7 +36,7 @@ func rescuing(t *testing.T, ddl string, j JSON) *jsonDecoder {
 // TestRescue: each undeclared field that is not null is in the column with its path and its own text. Declared fields
 // are not, and refused records leave nothing behind.
 func TestRescue(t *testing.T) {
-	d := rescuing(t, "a int, `b.c` struct<x:int>, list array<array<struct<x:int, y:struct<z:int>>>>", JSON{})
+	d := rescuing(t, "a int, `b.c` struct<x:int>, list array<array<struct<x:int, y:struct<z:int>>>>, m map<string,array<struct<x:int>>>", JSON{})
 	bad := []string{`{"new":1,"a":"x"}`, `{"new":1,"new":2}`, `{"a":1,"new":{"x":1,"x":2}}`, `{"new":1`, `{"new":01}`, `{"b.c":{"new":1},"a":true}`}
 	var want []string
 	for _, c := range []struct{ record, want string }{
@@ -49,6 +49,7 @@ func TestRescue(t *testing.T) {
 			`{"list":[[{"x":1}],[],[{"x":1,"new":1},{"new":2,"y":{"z":1,"new":3}}],[{"new":4}]]}`,
 			`{"list[2][0].new":1,"list[2][1].new":2,"list[2][1].y.new":3,"list[3][0].new":4}`,
 		},
+		{`{"m":{"k":[{"x":1},{"new":1}],"k.":[{"new":"2"}]}}`, "{\"m.k[1].new\":1,\"m.`k.`[0].new\":\"2\"}"},
 		{`{"_rescued":"x","_kafka_offset":1}`, `{"_rescued":"x","_kafka_offset":1}`},
 		{`{}`, ""},
 	} {

@@ -27,7 +27,7 @@ func drawSchema(t *rapid.T) *schema.Schema {
 var kafkaJSON = (&schema.Schema{}).WithKafkaColumns().DeltaJSON()
 
 func drawFields(t *rapid.T, depth int) string {
-	leaves := []string{"string", "string", "string", "long", "double", "boolean", "timestamp", "byte", "short", "integer", "float", "date"}
+	leaves := []string{"string", "string", "string", "long", "double", "boolean", "timestamp", "byte", "short", "integer", "float", "date", "decimal(7,3)", "decimal(38,20)", "binary"}
 	var typ func(depth int) string
 	typ = func(depth int) string {
 		switch k := rapid.IntRange(0, 9).Draw(t, "kind"); {
@@ -35,6 +35,8 @@ func drawFields(t *rapid.T, depth int) string {
 			return `{"type":"struct","fields":[` + drawFields(t, depth-1) + `]}`
 		case depth > 0 && k < 4:
 			return fmt.Sprintf(`{"type":"array","elementType":%s,"containsNull":%t}`, typ(depth-1), rapid.IntRange(0, 2).Draw(t, "containsNull") > 0)
+		case depth > 0 && k < 5:
+			return fmt.Sprintf(`{"type":"map","keyType":"string","valueType":%s,"valueContainsNull":%t}`, typ(depth-1), rapid.IntRange(0, 2).Draw(t, "valueContainsNull") > 0)
 		}
 		return `"` + rapid.SampledFrom(leaves).Draw(t, "leaf") + `"`
 	}
@@ -82,6 +84,18 @@ func drawValue(t *rapid.T, k schema.Type, nullable bool, distinct int) string {
 	case schema.Timestamp:
 		zone := rapid.SampledFrom([]string{"Z", "+05:30", "-23:59"}).Draw(t, "zone")
 		return fmt.Sprintf(`"2026-%02d-%02dT%02d:00:59.%d%s"`, 1+number(11), 1+number(27), number(23), number(999_999), zone)
+	case schema.Decimal:
+		format := rapid.SampledFrom([]string{"%d.%03d", `"-%d.%03d"`, "%d.%03d00000000000000000000"}).Draw(t, "format")
+		return fmt.Sprintf(format, number(9999), number(999))
+	case schema.Binary:
+		format := rapid.SampledFrom([]string{`"v%03d"`, `"a+longer\/text+with%03d+in+it1"`, `"\u00410%03d000"`}).Draw(t, "format")
+		return fmt.Sprintf(format, number(min(distinct, 1000)-1))
+	case schema.Map:
+		var m []string
+		for i := range number(4) {
+			m = append(m, fmt.Sprintf(`"k%d": %s`, number(distinct)*5+i, drawValue(t, *k.Element, k.ElementNullable, distinct)))
+		}
+		return "{" + strings.Join(m, rapid.SampledFrom([]string{",", " , "}).Draw(t, "comma")) + "}"
 	case schema.Array:
 		e := make([]string, number(4))
 		for i := range e {

@@ -13,10 +13,19 @@ func newMinute() minute {
 	return minute{load64(text, 0), load64(text, 8), 0}
 }
 
+// minMicros and maxMicros are the first and the last microsecond of the years 0 to 9999 in UTC, in microseconds since
+// 1970. Texts have four digits for the year. A number outside is nearly always one of another unit, and some readers
+// fail at such years.
+const (
+	minMicros = -62167219200_000000
+	maxMicros = 253402300800_000000 - 1
+)
+
 // parseTimestamp parses RFC 3339 at p as microseconds since 1970 in UTC (section 5.6, and from its notes lower-case t
-// and z and a space for T). The offset from UTC is required, and leap seconds (:60) are refused. Digits finer than a
-// microsecond must be zeros, or are dropped with truncate. end is the position after the text.
-func (last *minute) parseTimestamp(b []byte, p int, truncate bool) (v int64, end int, why Reason) {
+// and z and a space for T). The offset from UTC is required without the option UTC, and leap seconds (:60) are refused.
+// Digits finer than a microsecond must be zeros, unless the option Fraction says otherwise. end is the position after
+// the text.
+func (last *minute) parseTimestamp(b []byte, p int, o *ColumnOption) (v int64, end int, why Reason) {
 	lo, hi := load64(b, p), load64(b, p+8)
 	if lo != last.lo || hi != last.hi {
 		epoch, ok := parseMinute(b, p)
@@ -40,15 +49,22 @@ func (last *minute) parseTimestamp(b []byte, p int, truncate bool) (v int64, end
 		}
 		hundredths := int64(eightDigits(w<<(64-8*n)) * pow10[8-n]) // in hundredths of a microsecond
 		micros = hundredths / 100
-		tooPrecise := hundredths%100 != 0
+		finer := hundredths % 100
 		p += 1 + n
 		if n == 8 {
 			for ; b[p]-'0' <= 9; p++ {
-				tooPrecise = tooPrecise || b[p] != '0'
+				if b[p] != '0' {
+					finer |= 1
+				}
 			}
 		}
-		if tooPrecise && !truncate {
-			return 0, p, TooPrecise
+		if finer != 0 {
+			if o.Fraction == RefuseFraction {
+				return 0, p, TooPrecise
+			}
+			if o.Fraction == RoundFraction && finer >= 50 {
+				micros++
+			}
 		}
 	}
 	switch c := b[p]; {
@@ -65,7 +81,7 @@ func (last *minute) parseTimestamp(b []byte, p int, truncate bool) (v int64, end
 		}
 		seconds -= offset
 		p += 6
-	default:
+	case !o.UTC:
 		return 0, p, BadTimestamp
 	}
 	return seconds*1e6 + micros, p, 0

@@ -2,6 +2,7 @@
 package decode
 
 import (
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"strconv"
@@ -121,7 +122,7 @@ func (d *jsonDecoder) value(c *column, b []byte, p, row int) int {
 		return d.null(c, b, p) // adds no row: the column lags behind until its next value
 	}
 	c.fillMissed(row)
-	switch c.kind {
+	switch c.form {
 	case schema.String:
 		return d.string(c, b, p)
 	case schema.Long:
@@ -171,6 +172,19 @@ func (d *jsonDecoder) value(c *column, b []byte, p, row int) int {
 		return end
 	case schema.Date:
 		return d.date(c, b, p)
+	case schema.Decimal:
+		return d.decimal(c, b, p)
+	case schema.Binary:
+		return d.binary(c, b, p)
+	case schema.Map:
+		if b[p] != '{' {
+			return d.mismatch(b, p)
+		}
+		return d.mapping(c, b, p+1)
+	case rawForm:
+		return d.raw(c, b, p)
+	case epochForm:
+		return d.epoch(c, b, p)
 	case schema.Other:
 	}
 	panic("decode: column of a type that is not written")
@@ -227,7 +241,7 @@ func (d *jsonDecoder) timestamp(c *column, b []byte, p int) int {
 	if b[p] != '"' {
 		return d.mismatch(b, p)
 	}
-	v, end, why := c.minute.parseTimestamp(b, p+1, d.limits.TruncateTime)
+	v, end, why := c.minute.parseTimestamp(b, p+1, &c.option)
 	if why == 0 && b[end] == '"' {
 		c.put64(uint64(v))
 		return end + 1
@@ -237,7 +251,7 @@ func (d *jsonDecoder) timestamp(c *column, b []byte, p int) int {
 	if next < 0 {
 		return next
 	}
-	if v, end, why = c.minute.parseTimestamp(buf, start, d.limits.TruncateTime); why == 0 && end != stop {
+	if v, end, why = c.minute.parseTimestamp(buf, start, &c.option); why == 0 && end != stop {
 		why = BadTimestamp
 	}
 	if why != 0 {
@@ -316,6 +330,125 @@ func (c *column) endList(p int) int {
 	c.offsets = append(c.offsets, int32(c.elems))
 	c.n++
 	return p + 1
+}
+
+// mapping reads the fields of an object into the map column c; its opening brace is at p-1.
+func (d *jsonDecoder) mapping(c *column, b []byte, p int) int {
+	if p = space(b, p); b[p] == '}' {
+		return c.endList(p)
+	}
+	d.objects++
+	serial := d.objects // the names of this object in d.names
+	for {
+		if d.values++; d.values > d.limits.MaxValues {
+			return d.fail(TooManyValues, p)
+		}
+		if b[p] != '"' {
+			return d.unexpected(p)
+		}
+		buf, start, end, next := d.text(b, p)
+		if next < 0 {
+			return next
+		}
+		if name := buf[start:end]; d.names.add(serial, d.names.hash(name), name) {
+			return d.fail(DuplicateKey, p)
+		}
+		if d.rescue.column != nil {
+			c.entry = append(c.entry[:0], buf[start:end]...)
+		}
+		c.key.putText(buf, start, end)
+		if p = space(b, next); b[p] != ':' {
+			return d.unexpected(p)
+		}
+		if p = d.value(c.elem, b, space(b, p+1), c.elems); p < 0 {
+			d.inElement(c.elem)
+			d.path = append(d.path, "{}") // not the name, which is a value of the record
+			return p
+		}
+		c.elems++
+		switch p = space(b, p); b[p] {
+		case ',':
+			p = space(b, p+1)
+		case '}':
+			return c.endList(p)
+		default:
+			return d.unexpected(p)
+		}
+	}
+}
+
+// raw reads any value into the string column c, as it is written in the record.
+func (d *jsonDecoder) raw(c *column, b []byte, p int) int {
+	end := d.skip(b, p, c.depth)
+	if end >= 0 {
+		c.putText(b, p, end)
+	}
+	return end
+}
+
+// decimal reads a number, or a string that is the text of a number, into the decimal column c.
+func (d *jsonDecoder) decimal(c *column, b []byte, p int) int {
+	buf, start := b, p
+	x, next, ok := scanNumber(b, p)
+	switch {
+	case b[p] == '"':
+		var stop, end int
+		if buf, start, stop, next = d.text(b, p); next < 0 {
+			return next
+		}
+		if x, end, ok = scanNumber(buf, start); !ok || end != stop {
+			return d.fail(TypeMismatch, p)
+		}
+	case !ok:
+		return d.badNumber(b, p, next, Syntax)
+	}
+	s := x.scale(buf, start, c.decimal.scale)
+	if !s.below(c.decimal.hi, c.decimal.lo) {
+		return d.fail(OutOfRange, p)
+	}
+	if s.rest != nothing {
+		return d.fail(TooPrecise, p)
+	}
+	hi, lo := s.words()
+	c.fixed = binary.LittleEndian.AppendUint64(c.fixed, lo)
+	c.put64(hi)
+	return next
+}
+
+// epoch reads a number of units since 1970 into the timestamp column c.
+func (d *jsonDecoder) epoch(c *column, b []byte, p int) int {
+	x, end, ok := scanNumber(b, p)
+	if !ok {
+		return d.badNumber(b, p, end, Syntax)
+	}
+	s := x.scale(b, p, c.shift)
+	if !s.round(c.option.Fraction) {
+		return d.fail(TooPrecise, p)
+	}
+	v, ok := s.integer()
+	if !ok || v < minMicros || v > maxMicros {
+		return d.fail(OutOfRange, p)
+	}
+	c.put64(uint64(v))
+	return end
+}
+
+// binary reads a string into the binary column c.
+func (d *jsonDecoder) binary(c *column, b []byte, p int) int {
+	if b[p] != '"' {
+		return d.mismatch(b, p)
+	}
+	buf, start, stop, next := d.text(b, p)
+	if next < 0 {
+		return next
+	}
+	data, ok := c.option.Encoding.append(c.data, buf[start:stop])
+	if !ok {
+		return d.fail(BadBinary, p)
+	}
+	c.data = data
+	c.endText()
+	return next
 }
 
 func (d *jsonDecoder) null(c *column, b []byte, p int) int {

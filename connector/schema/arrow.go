@@ -3,7 +3,7 @@ package schema
 import "github.com/apache/arrow-go/v18/arrow"
 
 // Arrow returns the Arrow schema of the written columns: timestamps in microseconds UTC, list elements named
-// "element" as in Parquet's three-level lists.
+// "element" as in Parquet's three-level lists, keys and values of maps named "key" and "value".
 //
 // The arrays of a batch may differ in one way: a string column, at any depth, may be an Arrow dictionary with int32
 // indices, and a different dictionary in each batch.
@@ -35,16 +35,23 @@ func arrowType(t Type) arrow.DataType {
 		return arrow.PrimitiveTypes.Float64
 	case Float:
 		return arrow.PrimitiveTypes.Float32
+	case Decimal:
+		return &arrow.Decimal128Type{Precision: int32(t.Precision), Scale: int32(t.Scale)} //nolint:gosec // at most MaxPrecision
 	case Boolean:
 		return arrow.FixedWidthTypes.Boolean
 	case Date:
 		return arrow.FixedWidthTypes.Date32
 	case Timestamp:
 		return arrow.FixedWidthTypes.Timestamp_us
+	case Binary:
+		return arrow.BinaryTypes.Binary
 	case Struct:
 		return arrow.StructOf(arrowFields(t.Fields)...)
 	case Array:
 		return arrow.ListOfField(arrow.Field{Name: "element", Type: arrowType(*t.Element), Nullable: t.ElementNullable})
+	case Map:
+		return arrow.MapOfFields(arrow.Field{Name: "key", Type: arrow.BinaryTypes.String},
+			arrow.Field{Name: "value", Type: arrowType(*t.Element), Nullable: t.ElementNullable})
 	case Other:
 	}
 	panic("schema: Arrow type of a column that is not written")

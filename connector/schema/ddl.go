@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,8 +16,9 @@ import (
 //
 // Type names and keywords are read in any case. A name with other characters than letters, digits and underscores
 // needs backticks; a backtick in it is doubled. A comment stands in single or double quotes, with a backslash before
-// a quote or backslash in it. Columns, struct fields and list elements are nullable unless they are "not null". Text
-// between /* and */ is ignored.
+// a quote or backslash in it. Columns, struct fields, list elements and map values are nullable unless they are "not
+// null". Types are nested at most MaxDepth deep, and there are at most MaxColumns columns.
+// Text between /* and */ is ignored.
 //
 // An error quotes the place in the text, names its line if the text has several, and says what to write instead.
 func ParseDDL(text string) (*Schema, error) {
@@ -28,31 +30,53 @@ func ParseDDL(text string) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n := countColumns(Type{Kind: Struct, Fields: fields}); n > MaxColumns {
+		return nil, fmt.Errorf("schema: it has %d columns, counting those within structs, arrays and maps; at most %d are written: "+
+			"leave some out, or keep an object as text (string with raw in column_options)", n, MaxColumns)
+	}
 	return &Schema{fields: fields}, nil
 }
 
-// ddlTypes are the names of the simple types.
+// Bounds of a declared schema.
+const (
+	MaxDepth   = 20    // the nesting of types; the columns themselves are at depth 1
+	MaxColumns = 1_000 // the columns of the Parquet file, except the keys of maps
+)
+
+// countColumns returns the number of types within t that are no struct, array or map.
+func countColumns(t Type) (n int) {
+	if t.Element != nil {
+		return countColumns(*t.Element)
+	}
+	if t.Kind != Struct {
+		return 1
+	}
+	for _, f := range t.Fields {
+		n += countColumns(f.Type)
+	}
+	return n
+}
+
+// ddlTypes are the names of the types without parameters, and of decimals.
 var ddlTypes = map[string]Kind{
 	"string": String, "bigint": Long, "long": Long, "int": Integer, "integer": Integer, "smallint": Short, "short": Short,
 	"tinyint": Byte, "byte": Byte, "double": Double, "float": Float, "real": Float, "boolean": Boolean, "bool": Boolean,
-	"date": Date, "timestamp": Timestamp,
+	"date": Date, "timestamp": Timestamp, "binary": Binary, "decimal": Decimal, "dec": Decimal, "numeric": Decimal,
 }
 
 const (
-	insteadOfDecimal = "double (it rounds to 15 to 17 digits), bigint for whole units such as cents, or string if the producer writes the number between quotes"
-	insteadOfLocal   = "timestamp if the values have a zone, else string"
-	insteadOfJSON    = "string, if the producer sends the JSON as text"
+	insteadOfLocal = "timestamp; for values without a zone that are in UTC add utc in column_options; else string"
+	insteadOfJSON  = "string, with raw in column_options to keep the text of any JSON value"
 )
 
 // instead has types that ParseDDL does not know, because they are of other systems or too new. The value is the text
 // about what to write instead.
 var instead = map[string]string{
-	"decimal": insteadOfDecimal, "dec": insteadOfDecimal, "numeric": insteadOfDecimal, "binary": "string, for text such as base64",
 	"timestamp_ntz": insteadOfLocal, "timestamp_ltz": "timestamp", "datetime": insteadOfLocal, "timestamptz": "timestamp",
 	"time": "string", "interval": "string", "variant": insteadOfJSON, "void": "string",
-	"map":  "struct<…> if the keys are known, or array<struct<key:string,value:…>> if the producer sends it so; string takes text only, no object",
-	"char": "string", "varchar": "string", "text": "string", "uuid": "string", "json": insteadOfJSON, "number": "double",
-	"object": "struct<…>", "record": "struct<…>", "list": "array<…>", "int8": "tinyint", "int16": "smallint",
+	"char": "string", "varchar": "string", "text": "string", "uuid": "string", "json": insteadOfJSON, "number": "decimal(p,s) or double",
+	"object": "struct<…> or map<string,…>", "record": "struct<…>", "list": "array<…>", "bytes": "binary", "bytea": "binary",
+	"blob": "binary", "varbinary": "binary", "int8": "tinyint", "int16": "smallint",
 	"int32": "int", "int64": "bigint", "float32": "float", "float64": "double", "utf8": "string",
 }
 
@@ -188,8 +212,8 @@ func (p *parser) found() string {
 }
 
 func (p *parser) fields(depth int) ([]Field, error) {
-	if depth > maxDepth {
-		return nil, p.fail("types are nested deeper than %d", maxDepth)
+	if depth > MaxDepth {
+		return nil, p.fail(tooDeep, MaxDepth)
 	}
 	var fields []Field
 	seen := map[string]bool{}
@@ -300,33 +324,81 @@ func (p *parser) typ(column string, depth int) (Type, error) {
 	name := strings.ToLower(word)
 	if k, ok := ddlTypes[name]; ok {
 		p.at = end
+		if k == Decimal {
+			return p.decimal(column)
+		}
 		if p.peek() == '(' {
 			return Type{}, p.fail("column %q: type %s has no parameter; leave it out", column, name)
 		}
 		return Type{Kind: k}, nil
 	}
-	if name != "struct" && name != "array" {
+	if name != "struct" && name != "array" && name != "map" {
 		return Type{}, p.failAt(at, "%s", p.noType(column, word))
 	}
 	p.at = end
+	if depth >= MaxDepth {
+		return Type{}, p.failAt(at, tooDeep, MaxDepth)
+	}
 	if !p.take('<') {
 		return Type{}, p.fail("expected %q after %s, found %s", "<", name, p.found())
 	}
-	t := Type{Kind: Struct}
+	t := Type{Kind: Array}
 	var err error
-	if name == "struct" {
+	switch name {
+	case "struct":
+		t.Kind = Struct
 		t.Fields, err = p.fields(depth + 1)
-	} else {
-		t = Type{Kind: Array, Element: &Type{}, ElementNullable: true}
-		if depth >= maxDepth {
-			return t, p.failAt(at, "types are nested deeper than %d", maxDepth)
+	case "map":
+		t.Kind = Map
+		if err = p.mapKey(column); err != nil {
+			return t, err
 		}
+	}
+	if t.Kind != Struct {
+		t.Element, t.ElementNullable = &Type{}, true
 		*t.Element, err = p.typ(column, depth+1)
 	}
 	if err == nil && !p.take('>') {
 		err = p.fail("expected %q at the end of the %s, found %s", ">", name, p.found())
 	}
 	return t, err
+}
+
+const tooDeep = "types are nested deeper than %d, which is not written; keep the inner value as text (string with raw in column_options)"
+
+// mapKey reads the key type of a map and the comma after it. Names in JSON are strings, so no other type is accepted.
+func (p *parser) mapKey(column string) error {
+	if !p.keyword("string") {
+		return p.fail("column %q: the keys of a map are the names in a JSON object, which are strings; write map<string,…>, found %s", column, p.found())
+	}
+	if !p.take(',') {
+		return p.fail("column %q: expected \",\" after the key type of the map, found %s", column, p.found())
+	}
+	return nil
+}
+
+// decimal reads the parameters of a decimal. As in Spark, a decimal without them is decimal(10,0), and one without a
+// scale has none.
+func (p *parser) decimal(column string) (Type, error) {
+	t := Type{Kind: Decimal, Precision: 10}
+	if !p.take('(') {
+		return t, nil
+	}
+	at := p.at
+	number := func(n *int) bool {
+		word, end := p.word()
+		v, err := strconv.Atoi(word)
+		*n, p.at = v, end
+		return err == nil
+	}
+	ok := number(&t.Precision)
+	if ok && p.take(',') {
+		ok = number(&t.Scale)
+	}
+	if !ok || !p.take(')') || t.Precision < 1 || t.Precision > MaxPrecision || t.Scale > t.Precision {
+		return t, p.failAt(at, "column %q: write decimal(p,s): p digits, at most %d, of which s are after the point, at most p", column, MaxPrecision)
+	}
+	return t, nil
 }
 
 // noType returns the text of the error for a word that is no type, with what to write instead.
@@ -342,7 +414,7 @@ func (p *parser) noType(column, word string) string {
 		names = append(names, n)
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("column %q: %q is no type; use one of %s, struct<…>, array<…>", column, word, strings.Join(names, ", "))
+	return fmt.Sprintf("column %q: %q is no type; use one of %s, struct<…>, array<…>, map<string,…>", column, word, strings.Join(names, ", "))
 }
 
 // quoted reads text between single or double quotes.

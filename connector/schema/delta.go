@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of types; the columns themselves are at depth 1.
+// maxDepth bounds the nesting of types in a table that exists; the columns themselves are at depth 1. MaxDepth is the
+// bound for DDL.
 const maxDepth = 64
 
 // FromDelta parses the schemaString of a table's metaData (Delta protocol, "Schema Serialization Format"). Types that
@@ -35,6 +38,9 @@ type jsonType struct {
 	Fields       []jsonField     `json:"fields"`
 	ElementType  json.RawMessage `json:"elementType"`
 	ContainsNull *bool           `json:"containsNull"`
+	KeyType      json.RawMessage `json:"keyType"`
+	ValueType    json.RawMessage `json:"valueType"`
+	ValuesNull   *bool           `json:"valueContainsNull"`
 }
 
 type jsonField struct {
@@ -44,6 +50,21 @@ type jsonField struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
+// decimalName is the name of a decimal type in Delta's schema JSON.
+var decimalName = regexp.MustCompile(`^decimal\(([0-9]{1,2}),([0-9]{1,2})\)$`)
+
+// parseDecimal parses the name of a decimal type. It returns false for any other name.
+func parseDecimal(name string) (Type, bool) {
+	m := decimalName.FindStringSubmatch(name)
+	if m == nil {
+		return Type{}, false
+	}
+	t := Type{Kind: Decimal}
+	t.Precision, _ = strconv.Atoi(m[1]) // at most two digits
+	t.Scale, _ = strconv.Atoi(m[2])
+	return t, 1 <= t.Precision && t.Precision <= MaxPrecision && t.Scale <= t.Precision
+}
+
 func typeFromJSON(raw json.RawMessage, depth int) (Type, error) {
 	if depth > maxDepth {
 		return Type{}, fmt.Errorf("types are nested deeper than %d", maxDepth)
@@ -51,9 +72,12 @@ func typeFromJSON(raw json.RawMessage, depth int) (Type, error) {
 	var name string
 	if json.Unmarshal(raw, &name) == nil && !isNull(raw) {
 		for k := String; k < Struct; k++ {
-			if name == k.String() {
+			if name == k.String() && k != Decimal {
 				return Type{Kind: k}, nil
 			}
+		}
+		if t, ok := parseDecimal(name); ok {
+			return t, nil
 		}
 		return Type{Kind: Other, raw: slices.Clone(raw)}, nil
 	}
@@ -74,6 +98,15 @@ func typeFromJSON(raw json.RawMessage, depth int) (Type, error) {
 		}
 		element, err := typeFromJSON(t.ElementType, depth+1)
 		return Type{Kind: Array, Element: &element, ElementNullable: *t.ContainsNull}, err
+	case "map":
+		if t.KeyType == nil || t.ValueType == nil || t.ValuesNull == nil {
+			return Type{}, errors.New("a map has no keyType, no valueType or no valueContainsNull")
+		}
+		if key, err := typeFromJSON(t.KeyType, depth+1); err != nil || key.Kind != String {
+			return Type{Kind: Other, raw: slices.Clone(raw)}, err
+		}
+		element, err := typeFromJSON(t.ValueType, depth+1)
+		return Type{Kind: Map, Element: &element, ElementNullable: *t.ValuesNull}, err
 	}
 	return Type{Kind: Other, raw: slices.Clone(raw)}, nil
 }
@@ -118,8 +151,10 @@ func appendType(b []byte, t Type) []byte {
 	switch t.Kind {
 	case Other:
 		return append(b, t.raw...)
-	case String, Long, Integer, Short, Byte, Double, Float, Boolean, Date, Timestamp:
+	case String, Long, Integer, Short, Byte, Double, Float, Boolean, Date, Timestamp, Binary:
 		return append(append(append(b, '"'), t.Kind.String()...), '"')
+	case Decimal:
+		return append(append(append(b, '"'), t.String()...), '"')
 	case Struct:
 		b = append(b, `{"type":"struct","fields":[`...)
 		for i, f := range t.Fields {
@@ -137,6 +172,9 @@ func appendType(b []byte, t Type) []byte {
 	case Array:
 		b = appendType(append(b, `{"type":"array","elementType":`...), *t.Element)
 		return fmt.Appendf(b, `,"containsNull":%t}`, t.ElementNullable)
+	case Map:
+		b = appendType(append(b, `{"type":"map","keyType":"string","valueType":`...), *t.Element)
+		return fmt.Appendf(b, `,"valueContainsNull":%t}`, t.ElementNullable)
 	}
 	panic("schema: type without a kind")
 }

@@ -29,12 +29,12 @@ func TestDeltaJSON(t *testing.T) {
 // spark is the schemaString of a table that Spark made, with types and metadata that this program does not write.
 const spark = `{"type":"struct","fields":[` +
 	`{"name":"id","type":"long","nullable":true,"metadata":{"comment":"k","big":12345678901234567890123, "odd" : [ 1.0e0 ]}},` +
-	`{"name":"amount","type":"decimal(10,2)","nullable":true,"metadata":{}},` +
+	`{"name":"amount","type":"variant","nullable":true,"metadata":{}},` +
 	`{"name":"props","type":{"type":"map","keyType":"string","valueType":{"type":"struct","fields":[]},"valueContainsNull":true},"nullable":true,"metadata":{}},` +
 	`{"name":"at","type":"timestamp_ntz","nullable":true,"metadata":{}},` +
-	`{"name":"s","type":{"type":"struct","fields":[{"name":"raw","type":"binary","nullable":true,"metadata":{"x":1}},{"name":"n","type":"integer","nullable":true,"metadata":{}}]},"nullable":true,"metadata":{}},` +
-	`{"name":"only_raw","type":{"type":"struct","fields":[{"name":"raw","type":"binary","nullable":true,"metadata":{}}]},"nullable":true,"metadata":{}},` +
-	`{"name":"l","type":{"type":"array","elementType":"binary","containsNull":true},"nullable":true,"metadata":{}},` +
+	`{"name":"s","type":{"type":"struct","fields":[{"name":"raw","type":"variant","nullable":true,"metadata":{"x":1}},{"name":"n","type":"integer","nullable":true,"metadata":{}}]},"nullable":true,"metadata":{}},` +
+	`{"name":"only_raw","type":{"type":"struct","fields":[{"name":"raw","type":"variant","nullable":true,"metadata":{}}]},"nullable":true,"metadata":{}},` +
+	`{"name":"l","type":{"type":"array","elementType":"variant","containsNull":true},"nullable":true,"metadata":{}},` +
 	`{"name":"t","type":{"type":"array","elementType":"string","containsNull":false},"nullable":false,"metadata":{}}]}`
 
 func TestOtherTypes_KeptNotWritten(t *testing.T) {
@@ -56,9 +56,9 @@ func TestOtherTypes_KeptNotWritten(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %t", strings.Join(l.Path, "."), l.Type, l.Written))
 	}
 	want := []string{
-		"id bigint true", "amount decimal(10,2) false",
-		`props {"type":"map","keyType":"string","valueType":{"type":"struct","fields":[]},"valueContainsNull":true} false`,
-		"at timestamp_ntz false", "s.raw binary false", "s.n int true", "only_raw.raw binary false", "l array<binary> false", "t array<string> true",
+		"id bigint true", "amount variant false",
+		`props map<string,struct<>> false`,
+		"at timestamp_ntz false", "s.raw variant false", "s.n int true", "only_raw.raw variant false", "l array<variant> false", "t array<string> true",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -86,9 +86,10 @@ func TestArrow(t *testing.T) {
 	if diff := cmp.Diff(want, s.Arrow().String()); diff != "" {
 		t.Error(diff)
 	}
-	all := parse(t, "a string, b bigint, c int, d smallint, e tinyint, f double, g float, h boolean, i date, j timestamp, k array<int>")
+	all := parse(t, "a string, b bigint, c int, d smallint, e tinyint, f double, g float, h boolean, i date, j timestamp, k array<int>, "+
+		"l decimal(38,6), m binary, n map<string,array<decimal(3)>>")
 	want = `schema:
-  fields: 11
+  fields: 14
     - a: type=utf8, nullable
     - b: type=int64, nullable
     - c: type=int32, nullable
@@ -99,9 +100,22 @@ func TestArrow(t *testing.T) {
     - h: type=bool, nullable
     - i: type=date32, nullable
     - j: type=timestamp[us, tz=UTC], nullable
-    - k: type=list<element: int32, nullable>, nullable`
+    - k: type=list<element: int32, nullable>, nullable
+    - l: type=decimal(38, 6), nullable
+    - m: type=binary, nullable
+    - n: type=map<utf8, list<element: decimal(3, 0), nullable>, items_nullable>, nullable`
 	if diff := cmp.Diff(want, all.Arrow().String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestMapsOfOtherKeys: JSON has no keys but strings, so a map with other keys is kept and not written.
+func TestMapsOfOtherKeys(t *testing.T) {
+	const other = `{"type":"map","keyType":"integer","valueType":"string","valueContainsNull":true}`
+	s := fromDelta(t, `{"name":"m","type":`+other+`,"nullable":true,"metadata":{}},{"name":"s","type":{"type":"map","keyType":"string","valueType":`+
+		other+`,"valueContainsNull":true},"nullable":true,"metadata":{}},{"name":"a","type":"long","nullable":true,"metadata":{}}`)
+	if got := s.Written().DDL(); got != "a bigint" || !strings.Contains(s.DeltaJSON(), other) {
+		t.Errorf("written: %s of %s", got, s.DeltaJSON())
 	}
 }
 
@@ -123,6 +137,7 @@ func TestFromDeltaErrors(t *testing.T) {
 		{field(`{"name":"a","type":{"type":"array","elementType":"long"},"nullable":true}`), "no containsNull"},
 		{field(`{"name":"a","type":{"type":"array","containsNull":true},"nullable":true}`), "no elementType"},
 		{field(`{"name":"a","type":"long","nullable":true},{"name":"A","type":"long","nullable":true}`), `column "A" is there twice`},
+		{field(`{"name":"a","type":{"type":"map","keyType":"string","valueType":"long"},"nullable":true}`), "no valueContainsNull"},
 		{strings.Repeat(`{"type":"array","containsNull":true,"elementType":`, 100) + `"long"` + strings.Repeat(`}`, 100), "nested deeper than 64"},
 	} {
 		_, err := schema.FromDelta([]byte(c.text))
@@ -140,7 +155,9 @@ func TestFromDeltaErrors(t *testing.T) {
 func randomJSON(t *rapid.T, depth int) string {
 	leaves := []string{
 		`"string"`, `"long"`, `"integer"`, `"short"`, `"byte"`, `"double"`, `"float"`, `"boolean"`, `"date"`, `"timestamp"`,
-		`"decimal(38,0)"`, `"binary"`, `"variant"`, `{"type":"map","keyType":"string","valueType":"long","valueContainsNull":false}`,
+		`"decimal(38,0)"`, `"decimal(1,1)"`, `"decimal(39,0)"`, `"decimal(2,3)"`, `"binary"`, `"variant"`,
+		`{"type":"map","keyType":"string","valueType":"long","valueContainsNull":false}`,
+		`{"type":"map","keyType":"long","valueType":"string","valueContainsNull":true}`,
 	}
 	var typ func(depth int) string
 	typ = func(depth int) string {

@@ -7,7 +7,7 @@ import (
 )
 
 // Extended returns the schema of a table that has every column of s and takes rows of add as well. It appends the
-// columns, struct fields and fields of list elements that s lacks, and makes those nullable that are nullable in add.
+// columns, struct fields and fields of list elements and map values that s lacks, and makes those nullable that are nullable in add.
 // It changes and drops nothing else: types, order and metadata of the columns of s stay. Columns of add whose types are
 // not written count for nothing, since no row has them.
 //
@@ -80,15 +80,15 @@ func extendFields(table, add []Field, above string) (fields []Field, changed boo
 
 func extendType(table, add Type, path string) (t Type, changed bool, err error) {
 	switch {
-	case table.Kind != add.Kind:
+	case table.Kind != add.Kind, table.Precision != add.Precision, table.Scale != add.Scale:
 		return table, false, retyped(path, table, add)
 	case table.Kind == Struct:
 		table.Fields, changed, err = extendFields(table.Fields, add.Fields, path+".")
 		return table, changed, err
-	case table.Kind != Array:
+	case table.Element == nil:
 		return table, false, nil
 	}
-	element, changed, err := extendType(*table.Element, *add.Element, path+"[]")
+	element, changed, err := extendType(*table.Element, *add.Element, path+inside(table.Kind))
 	if add.ElementNullable && !table.ElementNullable {
 		table.ElementNullable, changed = true, true
 	}
@@ -195,8 +195,8 @@ func (c *Changes) types(table, extended Type, path string) {
 	switch {
 	case table.Kind == Struct && extended.Kind == Struct:
 		c.fields(table.Fields, extended.Fields, path+".")
-	case table.Kind == Array && extended.Kind == Array:
-		path += "[]"
+	case table.Element != nil && extended.Element != nil:
+		path += inside(table.Kind)
 		if extended.ElementNullable && !table.ElementNullable {
 			c.Relaxed = append(c.Relaxed, path)
 		}

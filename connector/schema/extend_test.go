@@ -49,7 +49,7 @@ func TestExtended(t *testing.T) {
 }
 
 func TestExtended_Conflicts(t *testing.T) {
-	const table = "a int, n bigint not null, s struct<x:float>, l array<smallint>, d date"
+	const table = "a int, n bigint not null, s struct<x:float>, l array<smallint>, d date, m map<string,int>, p decimal(4,2)"
 	for _, c := range []struct{ add, want string }{
 		{"n bigint not null, b int not null", "column b is not null in schema and not in the table"},
 		{"n bigint not null, s struct<y:int not null>", "column s.y is not null in schema"},
@@ -60,6 +60,8 @@ func TestExtended_Conflicts(t *testing.T) {
 		{"n bigint, s struct<x:double>", "column s.x is float in the table and double in schema: widening"},
 		{"n bigint, l array<double>", "column l[] is smallint in the table and double in schema: widening"},
 		{"n int", "column n is bigint in the table and int in schema: write bigint in schema, which takes every value of int"},
+		{"n bigint, m map<string,double>", "column m{} is int in the table and double in schema: widening"},
+		{"n bigint, p decimal(9,2)", "column p is decimal(4,2) in the table and decimal(9,2) in schema: a column cannot change its type"},
 		{"n double", "column n is bigint in the table and double in schema: a column cannot change its type"},
 		{"n bigint, d string", "column d is date in the table and string in schema: a column cannot change its type"},
 		{"n bigint, a struct<x:int>", "column a is int in the table and struct<x:int> in schema"},
@@ -78,8 +80,8 @@ func TestExtended_Conflicts(t *testing.T) {
 // TestExtended_NotWritten: columns of types that are not written stay as they are, and are not added from a schema for
 // which rows were built, since no row has them.
 func TestExtended_NotWritten(t *testing.T) {
-	table := fromDelta(t, `{"name":"d","type":"decimal(4,2)","nullable":true,"metadata":{"x":[1.50]}},{"name":"a","type":"long","nullable":true}`)
-	rows := fromDelta(t, `{"name":"e","type":"variant","nullable":true},{"name":"d","type":"decimal(9,2)","nullable":true},{"name":"b","type":"date","nullable":true}`)
+	table := fromDelta(t, `{"name":"d","type":"void","nullable":true,"metadata":{"x":[1.50]}},{"name":"a","type":"long","nullable":true}`)
+	rows := fromDelta(t, `{"name":"e","type":"variant","nullable":true},{"name":"d","type":"variant","nullable":true},{"name":"b","type":"date","nullable":true}`)
 	got, err := table.Extended(rows)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +91,7 @@ func TestExtended_NotWritten(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got.DeltaJSON(), want)
 	}
 	_, err = table.Extended(parse(t, "d string"))
-	checkHold(t, err, hold.SchemaConflict, "column d is decimal(4,2) in the table and string in schema")
+	checkHold(t, err, hold.SchemaConflict, "column d is void in the table and string in schema")
 
 	list := func(null bool) *schema.Schema {
 		return fromDelta(t, fmt.Sprintf(`{"name":"l","type":{"type":"array","elementType":"long","containsNull":%t},"nullable":true}`, null))

@@ -69,16 +69,32 @@ func fieldsFit(table, rows []Field, above string) error {
 
 func typeFits(table, rows Type, path string) error {
 	switch {
-	case table.Kind != rows.Kind:
+	case table.Kind != rows.Kind, table.Precision != rows.Precision, table.Scale != rows.Scale:
 		return retyped(path, table, rows)
 	case rows.Kind == Struct:
 		return fieldsFit(table.Fields, rows.Fields, path+".")
-	case rows.Kind != Array:
+	case rows.Element == nil:
 		return nil
 	case rows.ElementNullable && !table.ElementNullable:
-		return conflict("elements of column %s are NOT NULL in the table, and the rows may have null", path)
+		return conflict("%s of column %s are NOT NULL in the table, and the rows may have null", elements(rows.Kind), path)
 	}
-	return typeFits(*table.Element, *rows.Element, path+"[]")
+	return typeFits(*table.Element, *rows.Element, path+inside(rows.Kind))
+}
+
+// elements returns what the elements of an array or map are called.
+func elements(k Kind) string {
+	if k == Map {
+		return "values"
+	}
+	return "elements"
+}
+
+// inside returns what follows the path of an array or map in the path of its elements.
+func inside(k Kind) string {
+	if k == Map {
+		return "{}"
+	}
+	return "[]"
 }
 
 // Unsupported returns nil if this version may write a table with this schema. Otherwise it returns a hold.Error with
@@ -109,8 +125,8 @@ func fieldsUnsupported(fields []Field, above string) error {
 }
 
 func typeUnsupported(t Type, path string) error {
-	if t.Kind == Array {
-		return typeUnsupported(*t.Element, path+"[]")
+	if t.Element != nil {
+		return typeUnsupported(*t.Element, path+inside(t.Kind))
 	}
 	return fieldsUnsupported(t.Fields, path+".") // types other than structs have no fields
 }

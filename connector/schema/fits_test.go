@@ -59,6 +59,18 @@ func TestFitsLists(t *testing.T) {
 	checkHold(t, list(false).Fits(list(true)), hold.SchemaConflict, "elements of column l are NOT NULL")
 }
 
+func TestFitsDecimalsAndMaps(t *testing.T) {
+	rows := parse(t, "d decimal(10,2), m map<string,int>, b binary")
+	checkHold(t, parse(t, "d decimal(10,2), m map<string,int>, b binary").Fits(rows), "", "")
+	checkHold(t, parse(t, "d decimal(10,3), m map<string,int>, b binary").Fits(rows), hold.SchemaConflict, "column d is decimal(10,3)")
+	checkHold(t, parse(t, "d decimal(12,2), m map<string,int>, b binary").Fits(rows), hold.SchemaConflict, "column d is decimal(12,2)")
+	checkHold(t, parse(t, "d decimal(10,2), m map<string,bigint>, b binary").Fits(rows), hold.SchemaConflict, "column m{} is bigint")
+	checkHold(t, parse(t, "d decimal(10,2), m array<int>, b binary").Fits(rows), hold.SchemaConflict, "column m is array<int>")
+	strict := fromDelta(t, `{"name":"d","type":"decimal(10,2)","nullable":true},{"name":"b","type":"binary","nullable":true},`+
+		`{"name":"m","type":{"type":"map","keyType":"string","valueType":"integer","valueContainsNull":false},"nullable":true}`)
+	checkHold(t, strict.Fits(rows), hold.SchemaConflict, "values of column m are NOT NULL")
+}
+
 func TestFitsPartitionsAndKinds(t *testing.T) {
 	s := parse(t, "a int, b int")
 	checkHold(t, s.WithPartitions([]string{"a"}).Fits(s.WithPartitions([]string{"a"})), "", "")
@@ -67,10 +79,10 @@ func TestFitsPartitionsAndKinds(t *testing.T) {
 	checkHold(t, s.Fits(nil), hold.SchemaConflict, "schema of another kind")
 }
 
-// TestFitsIgnoresWhatIsNotWritten: columns of types that Sluice does not write (decimal) are in no data file. So rows
+// TestFitsIgnoresWhatIsNotWritten: columns of types that Sluice does not write (variant) are in no data file. So rows
 // still fit after such a column changes its type or goes, but not if it becomes NOT NULL.
 func TestFitsIgnoresWhatIsNotWritten(t *testing.T) {
-	before := fromDelta(t, `{"name":"a","type":"long","nullable":true},{"name":"d","type":"decimal(4,2)","nullable":true}`)
+	before := fromDelta(t, `{"name":"a","type":"long","nullable":true},{"name":"d","type":"variant","nullable":true}`)
 	checkHold(t, parse(t, "a bigint").Fits(before), "", "")
 	checkHold(t, parse(t, "a bigint, d string").Fits(before), "", "")
 	checkHold(t, fromDelta(t, `{"name":"a","type":"long","nullable":true},{"name":"d","type":"binary","nullable":false}`).Fits(before),
@@ -89,24 +101,27 @@ func fromDelta(t *testing.T, fields string) *schema.Schema {
 
 func TestUnsupported(t *testing.T) {
 	const nested = `{"name":"s","type":{"type":"struct","fields":[%s]},"nullable":true}`
+	const values = `{"name":"m","type":{"type":"map","keyType":"string","valueType":{"type":"struct","fields":[%s]},"valueContainsNull":true},"nullable":true}`
 	const list = `{"name":"l","type":{"type":"array","elementType":{"type":"struct","fields":[%s]},"containsNull":true},"nullable":true}`
 	for _, c := range []struct{ field, want string }{
 		{`{"name":"a","type":"long","nullable":false}`, ""},
-		{`{"name":"a","type":"decimal(3,1)","nullable":true}`, ""},
+		{`{"name":"a","type":"variant","nullable":true}`, ""},
+		{`{"name":"a","type":"decimal(3,1)","nullable":false}`, ""},
+		{`{"name":"a","type":"binary","nullable":true,"metadata":{"CURRENT_DEFAULT":"X''"}}`, ""},
 		{`{"name":"a","type":"long","nullable":true,"metadata":{"CURRENT_DEFAULT":"1","delta.typeChanges":[]}}`, ""},
-		{`{"name":"a","type":"decimal(3,1)","nullable":false}`, "is NOT NULL and of type decimal(3,1), which is not written by this version"},
+		{`{"name":"a","type":"variant","nullable":false}`, "is NOT NULL and of type variant, which is not written by this version"},
 		{`{"name":"a","type":{"type":"struct","fields":[]},"nullable":false}`, "is NOT NULL and of type struct<>"},
 		{`{"name":"a","type":"long","nullable":true,"metadata":{"delta.invariants":"{}"}}`, "has an invariant (delta.invariants)"},
 		{`{"name":"a","type":"long","nullable":true,"metadata":{"delta.generationExpression":"b+1"}}`, "has a generation expression"},
 		{`{"name":"a","type":"long","nullable":true,"metadata":{"delta.identity.start":1}}`, "has generated identities"},
 		{`{"name":"a","type":"long","nullable":true,"metadata":{"delta.columnMapping.id":1}}`, "has column mapping"},
 		{`{"name":"a","type":"string","nullable":true,"metadata":{"__CHAR_VARCHAR_TYPE_STRING":"varchar(3)"}}`, "has a bounded length"},
-		{`{"name":"a","type":"binary","nullable":true,"metadata":{"CURRENT_DEFAULT":"X''"}}`, "has a default and is of type binary"},
+		{`{"name":"a","type":"variant","nullable":true,"metadata":{"CURRENT_DEFAULT":"X''"}}`, "has a default and is of type variant"},
 	} {
 		want, in := c.want, ""
-		for i, format := range []string{"%s", nested, list} {
+		for i, format := range []string{"%s", nested, list, values} {
 			if want != "" {
-				in = "column " + []string{"a", "s.a", "l[].a"}[i] + " "
+				in = "column " + []string{"a", "s.a", "l[].a", "m{}.a"}[i] + " "
 			}
 			checkHold(t, fromDelta(t, fmt.Sprintf(format, c.field)).Unsupported(), hold.TableUnsupported, in+want)
 		}

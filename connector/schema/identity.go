@@ -61,7 +61,7 @@ func (s *Schema) Identifier(id idempotency.Identity) (*Identifier, error) {
 			continue
 		}
 		if t := fields[at].Type; !identifies(t.Kind) || i.stored && t.Kind != String {
-			return nil, conflict("the identity %s needs a column of numbers, texts, booleans, dates or timestamps; %s is %s", id, strings.Join(i.path, "."), t)
+			return nil, conflict("the identity %s needs a column of texts, integers, doubles, booleans, dates or timestamps; %s is %s", id, strings.Join(i.path, "."), t)
 		}
 	}
 	return i, nil
@@ -72,7 +72,7 @@ func identifies(k Kind) bool {
 	switch k {
 	case String, Long, Integer, Short, Byte, Double, Float, Boolean, Date, Timestamp:
 		return true
-	case Other, Struct, Array:
+	case Other, Decimal, Binary, Struct, Array, Map:
 	}
 	return false
 }

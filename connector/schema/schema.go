@@ -7,16 +7,18 @@ package schema
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
 )
 
-// Kind is a type without its parameters: a struct without its fields, an array without its element.
+// Kind is a type without its parameters: a struct without its fields, an array without its element, a decimal without
+// its digits.
 type Kind uint8
 
-// The kinds of types: those that this version writes, and Other for all other types of Delta (decimal, binary, map,
-// variant, …).
+// The kinds of types: those that this version writes, and Other for all other types of Delta (timestamp_ntz, variant,
+// maps whose keys are no strings, …).
 const (
 	Other     Kind = iota
 	String         // UTF-8
@@ -26,17 +28,21 @@ const (
 	Byte           // 8 bits, signed
 	Double         // 64 bits
 	Float          // 32 bits
+	Decimal        // Precision digits, Scale of them after the point
 	Boolean        //
 	Date           // days since 1970-01-01
 	Timestamp      // microseconds since 1970-01-01T00:00:00Z
+	Binary         // bytes
 	Struct
 	Array
+	Map // from strings
 )
 
 // deltaNames are the names of the kinds in Delta's schema JSON.
 var deltaNames = [...]string{
 	String: "string", Long: "long", Integer: "integer", Short: "short", Byte: "byte", Double: "double", Float: "float",
-	Boolean: "boolean", Date: "date", Timestamp: "timestamp", Struct: "struct", Array: "array",
+	Decimal: "decimal", Boolean: "boolean", Date: "date", Timestamp: "timestamp", Binary: "binary", Struct: "struct",
+	Array: "array", Map: "map",
 }
 
 // String returns Delta's name of the kind, "" for Other.
@@ -46,12 +52,19 @@ func (k Kind) String() string { return deltaNames[k] }
 type Type struct {
 	Kind   Kind
 	Fields []Field // the fields of a Struct
-	// Element is the element type of an Array. ElementNullable is true if elements may be null.
+	// Element is the type of the elements of an Array or of the values of a Map. ElementNullable is true if they may be
+	// null. The keys of a Map are strings.
 	Element         *Type
 	ElementNullable bool
+	// Precision is the number of digits of a Decimal, from 1 to MaxPrecision. Scale is how many of them are after the
+	// point.
+	Precision, Scale int
 	// raw is the unchanged JSON of an Other type.
 	raw json.RawMessage
 }
+
+// MaxPrecision is the largest number of digits of a decimal.
+const MaxPrecision = 38
 
 // Field is a column, or a field of a struct.
 type Field struct {
@@ -92,7 +105,7 @@ func (s *Schema) Has(path []string) bool {
 	return len(path) > 0
 }
 
-// Leaf is a column or struct field that is not a struct itself. An array is one leaf.
+// Leaf is a column or struct field that is not a struct itself. An array or map is one leaf.
 type Leaf struct {
 	Path []string // names from the column down to the field
 	Type Type
@@ -141,14 +154,14 @@ func writtenFields(fields []Field) []Field {
 }
 
 // written returns the written part of a type. A struct without any written field is left out, because Parquet has no
-// empty group. An array is written only if its element is written completely.
+// empty group. An array or map is written only if its element is written completely.
 func (t Type) written() (Type, bool) {
 	ok := t.Kind != Other
 	if t.Kind == Struct {
 		t.Fields = writtenFields(t.Fields)
 		ok = len(t.Fields) > 0
 	}
-	if t.Kind == Array {
+	if t.Kind == Array || t.Kind == Map {
 		var element Type
 		element, ok = t.Element.written()
 		t.Element = &element
@@ -159,8 +172,10 @@ func (t Type) written() (Type, bool) {
 // String returns the type as DDL. Other types are shown as their JSON.
 func (t Type) String() string {
 	switch t.Kind {
-	case String, Double, Float, Boolean, Date, Timestamp:
+	case String, Double, Float, Boolean, Date, Timestamp, Binary:
 		return t.Kind.String()
+	case Decimal:
+		return fmt.Sprintf("decimal(%d,%d)", t.Precision, t.Scale)
 	case Long:
 		return "bigint"
 	case Integer:
@@ -173,6 +188,8 @@ func (t Type) String() string {
 		return "struct<" + joinDDL(t.Fields, ":") + ">"
 	case Array:
 		return "array<" + t.Element.String() + ">"
+	case Map:
+		return "map<string," + t.Element.String() + ">"
 	case Other:
 	}
 	var name string
@@ -182,7 +199,7 @@ func (t Type) String() string {
 	return string(t.raw)
 }
 
-// DDL returns the schema as [ParseDDL] reads it. It does not show whether list elements may be null.
+// DDL returns the schema as [ParseDDL] reads it. It does not show whether list elements and map values may be null.
 func (s *Schema) DDL() string { return joinDDL(s.fields, " ") }
 
 func joinDDL(fields []Field, colon string) string {

@@ -189,6 +189,10 @@ func Describe(e opslog.Entry) string {
 		return text.String()
 	case opslog.ReplayClosed:
 		return fmt.Sprintf("replay into table %s through the topic (operation %d): the table has accepted all records", b.Table, b.Intent)
+	case opslog.Snapshot:
+		return fmt.Sprintf("snapshot of the state at operation %d", b.Of.Seq)
+	case opslog.SnapshotPart:
+		return fmt.Sprintf("part of a snapshot of the state at operation %d", b.Of.Seq)
 	case opslog.ReplayDone:
 		outcome := string(b.Outcome)
 		if b.Version >= 0 {

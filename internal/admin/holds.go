@@ -110,7 +110,7 @@ const (
 
 // HoldQuery selects the holds to find.
 type HoldQuery struct {
-	Topic   string        // the topic whose holds are wanted; "" for all
+	Topic   string        // the topic whose holds are wanted, beside those of the whole pipeline; "" for all
 	Members []string      // URLs of members to request, beside the one at health.listen
 	Within  time.Duration // the total time limit; each dependency gets half of it
 }
@@ -136,6 +136,9 @@ func Holds(ctx context.Context, a *Access, q HoldQuery) *HoldReport {
 	r.Missed, r.Members = append(r.Missed, others.missed...), others.answers
 	found.dropHidden()
 	for _, p := range found.all {
+		if q.Topic != "" && p.Topic != "" && p.Topic != q.Topic { // members and the operations log report all topics
+			continue
+		}
 		p.Command = a.Config.Pasted(p.command())
 		r.Holds = append(r.Holds, p)
 	}

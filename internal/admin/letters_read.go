@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"sluice/connector"
+	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/reliability/deadletter"
@@ -114,22 +115,26 @@ func (s *letterScope) wants(l *deadletter.Letter) bool {
 
 // letterScopeOf returns the scope of a topic, which may itself be a dead-letter topic, or of all topics if it is "".
 func letterScopeOf(ctx context.Context, a *Access, topic string) (*letterScope, error) {
-	cfg := a.Config
-	if topic == "" {
-		names, err := a.topics(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		s := &letterScope{}
-		for _, name := range names {
-			s.topics = append(s.topics, cfg.LettersOf(name)...)
-		}
-		s.topics = slices.Compact(slices.Sorted(slices.Values(s.topics)))
-		if len(s.topics) == 0 {
-			return nil, fail.Usage(ErrNoLetters)
-		}
-		return s, nil
+	if topic != "" {
+		return letterScopeIn(a.Config, topic)
 	}
+	names, err := a.topics(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	s := &letterScope{}
+	for _, name := range names {
+		s.topics = append(s.topics, a.Config.LettersOf(name)...)
+	}
+	s.topics = slices.Compact(slices.Sorted(slices.Values(s.topics)))
+	if len(s.topics) == 0 {
+		return nil, fail.Usage(ErrNoLetters)
+	}
+	return s, nil
+}
+
+// letterScopeIn returns the scope of a topic. Its error wraps [ErrNoTopic] if the configuration does not cover the topic.
+func letterScopeIn(cfg *config.Config, topic string) (*letterScope, error) {
 	t, meant, _ := cfg.Route(topic)
 	switch of := cfg.LettersOf(topic); {
 	case len(cfg.Sources(topic)) > 0 || meant && t.IsLetters():
@@ -141,4 +146,11 @@ func letterScopeOf(ctx context.Context, a *Access, topic string) (*letterScope, 
 	default:
 		return &letterScope{of, topic}, nil
 	}
+}
+
+// CheckLetterTopic returns an error if the configuration says that there are no dead letters of a topic. The error wraps
+// [ErrNoTopic] if the configuration does not cover the topic.
+func CheckLetterTopic(cfg *config.Config, topic string) error {
+	_, err := letterScopeIn(cfg, topic)
+	return err
 }

@@ -16,6 +16,7 @@ import (
 	"sluice/connector"
 	"sluice/connector/commit"
 	"sluice/connector/plan"
+	"sluice/connector/schema"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
 	"sluice/internal/open"
@@ -42,9 +43,10 @@ type MovePlan struct {
 	// Unrecorded is the error of writing the outcome to the operations log, nil if it has the outcome.
 	Unrecorded error `json:"-"`
 
-	of      *Table
-	tableID string
-	others  map[string]int64 // the value for the field of the same name in connector.Moves
+	of       *Table
+	topicIDs bool // true if the table has the column of the topic id
+	tableID  string
+	others   map[string]int64 // the value for the field of the same name in connector.Moves
 }
 
 // PlannedMove is the position of a partition before and after the move, and the effect on its records.
@@ -64,7 +66,11 @@ type PlannedMove struct {
 // newPlan returns a plan without moves for the table of an inspection. command is how the operations log will name the
 // command.
 func newPlan(command string, l *inspection) *MovePlan {
-	return &MovePlan{Command: command, Table: l.table.URL, Moves: []*PlannedMove{}, of: l.table, tableID: l.snapshot.TableID}
+	columns, ok := l.snapshot.Schema.(*schema.Schema)
+	return &MovePlan{
+		Command: command, Table: l.table.URL, Moves: []*PlannedMove{},
+		of: l.table, topicIDs: ok && columns.HasTopicID(), tableID: l.snapshot.TableID,
+	}
 }
 
 // sorted sorts the moves of a plan by topic and partition.

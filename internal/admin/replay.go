@@ -261,7 +261,9 @@ func openReplay(ctx context.Context, a *Access, path string, by By, run *replay.
 	if err != nil {
 		return nil, nil, err
 	}
-	table, err := delta.Open(objstore.Sub(store, path), delta.Options{Pipeline: a.Config.Pipeline, Engine: "sluice/" + a.Version, Guard: guard})
+	table, err := delta.Open(objstore.Sub(store, path), delta.Options{
+		Pipeline: a.Config.Pipeline, Engine: "sluice/" + a.Version, Guard: guard, NoStatistics: a.Config.NoStatisticsIn(path),
+	})
 	if err != nil {
 		closeStore()
 		return nil, nil, err

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 
 	"sluice/connector"
 	"sluice/connector/plan"
@@ -106,8 +107,12 @@ func (p *MovePlan) noteRereads() {
 		if s.Repeated == 0 || err != nil || topic.Identity.By != "none" { // with an identity, the fingerprint of a deleted row would make its record a duplicate
 			continue
 		}
+		id := ""
+		if p.topicIDs { // rows of a deleted topic of the same name may have the same offsets
+			id = fmt.Sprintf(" AND _kafka_topic_id = '%v'", s.partition.TopicID)
+		}
 		p.note("to have the records of %s once, pause it, delete its rows first, then move the position and resume:\n"+
-			"  DELETE FROM %s WHERE _kafka_topic = '%s' AND _kafka_partition = %d AND _kafka_offset >= %d AND _kafka_offset < %d",
-			s.partition, p.of.table.Table, s.Topic, s.Partition, s.To, s.From)
+			"  DELETE FROM %s WHERE _kafka_topic = '%s'%s AND _kafka_partition = %d AND _kafka_offset >= %d AND _kafka_offset < %d",
+			s.partition, p.of.table.Table, s.Topic, id, s.Partition, s.To, s.From)
 	}
 }

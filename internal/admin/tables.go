@@ -31,7 +31,7 @@ type Table struct {
 	store  objstore.Store // nil if the local directory of the table does not exist
 
 	URL   string
-	Later bool // true if the table may be missing because the first dead letter will create it
+	Later bool // true if the table may be missing because the first dead letter, or the canary, will create it
 }
 
 // OpenTables opens the tables of the configuration for reading, or the one that a topic feeds. It creates nothing, not
@@ -119,13 +119,28 @@ func (a *Access) topics(ctx context.Context, topic string) ([]string, error) {
 // listing is the time limit of the request for the topics that match a pattern.
 const listing = 15 * time.Second
 
+// Absent says what creates the table, which does not exist yet. It is "" for a table that should exist.
+func (o *Table) Absent() string {
+	if _, canary := o.config.Canary(o.topics[0]); canary {
+		return "the canary of a running member creates it: start a member, or see canary in /health if one runs"
+	}
+	if o.Later {
+		return "the first dead letter creates it"
+	}
+	return ""
+}
+
 // Failed adds to an error of reading the table its kind and the URL of the table, unless it has a kind already.
 func (o *Table) Failed(err error) error {
 	if fail.Of(err) != 0 {
 		return err
 	}
 	if errors.Is(err, deltalog.ErrNoTable) {
-		return fail.Found(fmt.Errorf("there is no table at %s", o.URL))
+		err := fmt.Errorf("there is no table at %s", o.URL)
+		if absent := o.Absent(); absent != "" {
+			err = fmt.Errorf("%w: %s", err, absent)
+		}
+		return fail.Found(err)
 	}
 	if errors.Is(err, deltalog.ErrCorrupt) {
 		return fail.Found(fmt.Errorf("table %s: %w", o.URL, err))

@@ -30,9 +30,12 @@ func ParseTargets(cfg *config.Config, texts []string, anyTopic bool) (targets []
 	return targets, nil
 }
 
-// NoTopic is the error of a topic that the configuration does not cover.
+// ErrNoTopic means that the configuration does not cover a topic.
+var ErrNoTopic = errors.New("is not in topics")
+
+// NoTopic is the error of a topic that the configuration does not cover. It wraps [ErrNoTopic].
 func NoTopic(cfg *config.Config, topic string) error {
-	return fmt.Errorf("topic %s is not in topics: write one of %s", topic, strings.Join(cfg.Meant(), ", "))
+	return fmt.Errorf("topic %s %w: write one of %s", topic, ErrNoTopic, strings.Join(cfg.Meant(), ", "))
 }
 
 // MaxWords bounds the name of an operator and a reason, in bytes. The operations log keeps both.

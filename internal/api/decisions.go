@@ -67,11 +67,7 @@ func (s *Server) pausing(r *request, anyTopic bool, of func(context.Context, *ad
 }
 
 func (s *Server) allow(r *request) (answer, error) {
-	var body struct {
-		common
-		Topic string `json:"topic"`
-		For   string `json:"for"`
-	}
+	var body allowBody
 	if err := r.decode(&body); err != nil {
 		return answer{}, err
 	}
@@ -85,8 +81,15 @@ func (s *Server) allow(r *request) (answer, error) {
 	})
 }
 
-// decided is the response to a decision.
-type decided struct {
+// allowBody is the body of a request that allows a flood of dead letters.
+type allowBody struct {
+	common
+	Topic string `json:"topic"`
+	For   string `json:"for"`
+}
+
+// Decided is the response to a decision.
+type Decided struct {
 	DryRun  bool                 `json:"dry_run"`
 	Changed bool                 `json:"changed"`
 	Text    string               `json:"text"`
@@ -116,26 +119,26 @@ func (s *Server) decision(r *request, c common, body any, of plan) (answer, erro
 	}
 	d, err := of(r.Context(), a)
 	if errors.Is(err, admin.ErrNothingToDo) {
-		return jsonAnswer(decided{DryRun: c.DryRun, Text: admin.ErrNothingToDo.Error(), Notes: orEmpty(d.Notes), Plan: d.Plan})
+		return jsonAnswer(Decided{DryRun: c.DryRun, Text: admin.ErrNothingToDo.Error(), Notes: orEmpty(d.Notes), Plan: d.Plan})
 	}
 	if err != nil {
 		return answer{}, err
 	}
 	if c.DryRun {
-		return jsonAnswer(decided{DryRun: true, Text: d.Text, Notes: orEmpty(d.Notes), Plan: d.Plan})
+		return jsonAnswer(Decided{DryRun: true, Text: d.Text, Notes: orEmpty(d.Notes), Plan: d.Plan})
 	}
 	e, err := admin.Record(r.Context(), a, d, by)
 	if repeated, ok := errors.AsType[*opslog.RepeatedError](err); ok && repeated.Same { // a request at the same time was first
 		return replayed(admin.Performed(r.Context(), a, once))
 	}
 	if errors.Is(err, admin.ErrNothingToDo) {
-		return jsonAnswer(decided{Text: admin.ErrNothingToDo.Error(), Notes: orEmpty(d.Notes), Plan: d.Plan})
+		return jsonAnswer(Decided{Text: admin.ErrNothingToDo.Error(), Notes: orEmpty(d.Notes), Plan: d.Plan})
 	}
 	if err != nil {
 		return answer{}, err
 	}
 	s.Logger.InfoContext(r.Context(), "operator decided", "operator", by.Operator, "operation", e.Seq, "kind", string(e.Kind), "text", d.Done)
-	return jsonAnswer(decided{Changed: true, Text: d.Done, Notes: orEmpty(d.Notes), Plan: d.Plan, Entry: &e})
+	return jsonAnswer(Decided{Changed: true, Text: d.Done, Notes: orEmpty(d.Notes), Plan: d.Plan, Entry: &e})
 }
 
 // replayed answers with the entry of an earlier request.
@@ -143,7 +146,7 @@ func replayed(e *admin.RecordedEntry, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a, err := jsonAnswer(decided{Changed: true, Text: admin.Describe(e.Entry), Notes: []string{}, Entry: e})
+	a, err := jsonAnswer(Decided{Changed: true, Text: admin.Describe(e.Entry), Notes: []string{}, Entry: e})
 	a.header = map[string]string{"Idempotent-Replayed": "true"}
 	return a, err
 }

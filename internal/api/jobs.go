@@ -34,8 +34,8 @@ const (
 	jobStopped    jobState = "stopped" // the member stopped first
 )
 
-// jobView is a job as clients see it. Its maps and slices are never changed: progress replaces them.
-type jobView struct {
+// Job is a replay job as clients see it. Its maps and slices are never changed: progress replaces them.
+type Job struct {
 	ID       string            `json:"id"`
 	State    jobState          `json:"state"`
 	DryRun   bool              `json:"dry_run"`
@@ -75,7 +75,7 @@ type jobError struct {
 
 // job is a job that runs or has ended. The mutex of [jobs] protects view.
 type job struct {
-	view    jobView
+	view    Job
 	once    opslog.Once
 	err     error // of a failed job, before done is closed
 	commits int   // those of the result that view.Tables includes
@@ -104,7 +104,7 @@ var (
 
 // start starts a job that runs do on a goroutine of its own. do returns once ctx ends. If a job has the same key and is
 // running or has changed something, start returns that job, and repeated is true.
-func (js *jobs) start(ctx context.Context, view jobView, once opslog.Once, do func(context.Context, *job) error) (j *job, repeated bool, err error) {
+func (js *jobs) start(ctx context.Context, view Job, once opslog.Once, do func(context.Context, *job) error) (j *job, repeated bool, err error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	if j, err := js.withKey(once); j != nil || err != nil {
@@ -236,14 +236,14 @@ func progressOf(r *admin.ReplayResult, tables []admin.ReplayCommit) jobProgress 
 }
 
 // view returns a job as it is now.
-func (js *jobs) view(j *job) jobView {
+func (js *jobs) view(j *job) Job {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	return j.view
 }
 
 // list returns all jobs.
-func (js *jobs) list() (all []jobView) {
+func (js *jobs) list() (all []Job) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	for _, j := range js.all {
@@ -288,17 +288,17 @@ func (js *jobs) stop() {
 	js.work.Wait()
 }
 
-// jobAnswer is the response to a request about one job.
-type jobAnswer struct {
-	DryRun bool     `json:"dry_run"`
-	Job    *jobView `json:"job"`
+// Started is the response to a request about one job.
+type Started struct {
+	DryRun bool `json:"dry_run"`
+	Job    *Job `json:"job"`
 	// Entry is set instead of Job if the request repeats one whose job this member does not know.
 	Entry *admin.RecordedEntry `json:"entry"`
 }
 
 // answerJob answers with a job and its location. The status is 202 while the job is running, then 200.
-func answerJob(v jobView, dryRun bool) (answer, error) {
-	a, err := jsonAnswer(jobAnswer{DryRun: dryRun, Job: &v})
+func answerJob(v Job, dryRun bool) (answer, error) {
+	a, err := jsonAnswer(Started{DryRun: dryRun, Job: &v})
 	a.header = map[string]string{"Location": prefix + "jobs/" + v.ID}
 	if v.Ended == nil {
 		a.status = http.StatusAccepted
@@ -307,14 +307,14 @@ func answerJob(v jobView, dryRun bool) (answer, error) {
 }
 
 func (s *Server) listJobs(r *request) (answer, error) {
-	newestFirst := func(j jobView) string { return leftPad(math.MaxInt64 - j.number) }
+	newestFirst := func(j Job) string { return leftPad(math.MaxInt64 - j.number) }
 	page, next, err := pageOf(r, s.jobs.list(), newestFirst)
 	if err != nil {
 		return answer{}, err
 	}
 	return jsonAnswer(struct {
-		Jobs []jobView `json:"jobs"`
-		Next string    `json:"next,omitempty"`
+		Jobs []Job  `json:"jobs"`
+		Next string `json:"next,omitempty"`
 	}{page, next})
 }
 

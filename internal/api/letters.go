@@ -48,10 +48,13 @@ func (s *Server) deadLetters(r *request) (answer, error) {
 	if list.Next != nil {
 		next = r.cursor(letterCursor(*list.Next))
 	}
-	return jsonAnswer(struct {
-		*admin.LetterList
-		Next string `json:"next,omitempty"`
-	}{list, next})
+	return jsonAnswer(lettersPage{list, next})
+}
+
+// lettersPage is a page of dead letters. Its counts are about all pages.
+type lettersPage struct {
+	*admin.LetterList
+	Next string `json:"next,omitempty"`
 }
 
 // letterCursor returns a key as the text of a cursor. The name of a topic has no slash.
@@ -98,10 +101,13 @@ func (s *Server) deadLetter(r *request) (answer, error) {
 	}
 	s.Logger.InfoContext(r.Context(), "dead letter read", "operator", r.who.name, "topic", letter.Source.Topic,
 		"topic_id", letter.Source.TopicID.String(), "partition", letter.Source.ID, "offset", letter.Source.Offset)
-	return exactAnswer(struct {
-		Letter json.RawMessage `json:"dead_letter"`
-		Notes  []string        `json:"notes"`
-	}{letter.JSON(), orEmpty(notes)})
+	return exactAnswer(ShownLetter{letter.JSON(), orEmpty(notes)})
+}
+
+// ShownLetter is a dead letter with its contents.
+type ShownLetter struct {
+	Letter json.RawMessage `json:"dead_letter"`
+	Notes  []string        `json:"notes"`
 }
 
 func parsePartition(text string) (int32, error) {
@@ -124,9 +130,8 @@ func (s *Server) discard(r *request) (answer, error)     { return s.deciding(r, 
 func (s *Server) acknowledge(r *request) (answer, error) { return s.deciding(r, admin.PlanAcknowledge) }
 func (s *Server) reopen(r *request) (answer, error)      { return s.deciding(r, admin.PlanReopen) }
 
-// letters are the fields of a decision about dead letters.
-type letters struct {
-	common
+// Letters are the fields that select dead letters in the body of a request. Since and Until are texts such as 24h.
+type Letters struct {
 	Records []string `json:"records"`
 	Topic   string   `json:"topic"`
 	TopicID string   `json:"topic_id"`
@@ -136,9 +141,15 @@ type letters struct {
 	States  []string `json:"states"`
 }
 
+// lettersBody is the body of a decision about dead letters.
+type lettersBody struct {
+	common
+	Letters
+}
+
 // deciding plans and records a decision about dead letters.
 func (s *Server) deciding(r *request, of func(context.Context, *admin.Access, admin.LetterSelection) (*admin.Decision, error)) (answer, error) {
-	var body letters
+	var body lettersBody
 	if err := r.decode(&body); err != nil {
 		return answer{}, err
 	}
@@ -150,7 +161,7 @@ func (s *Server) deciding(r *request, of func(context.Context, *admin.Access, ad
 }
 
 // selection returns the dead letters that the fields select.
-func (b letters) selection(s *Server) (q admin.LetterSelection, err error) {
+func (b Letters) selection(s *Server) (q admin.LetterSelection, err error) {
 	switch {
 	case (len(b.Records) > 0) == (b.Topic != ""):
 		return q, newProblem(codeInvalid, `name records, such as ["orders:3@1207"], or a topic`)
@@ -174,7 +185,7 @@ func (b letters) selection(s *Server) (q admin.LetterSelection, err error) {
 }
 
 // filtered returns the dead letters that the fields other than records select.
-func (b letters) filtered(s *Server) (q admin.LetterSelection, err error) {
+func (b Letters) filtered(s *Server) (q admin.LetterSelection, err error) {
 	q.Topic, q.Reason, q.Within = b.Topic, b.Code, s.within
 	if q.Since, err = admin.ParseSince(b.Since, s.now()); err != nil {
 		return q, newProblem(codeInvalid, "since: %v", err)

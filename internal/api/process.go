@@ -30,13 +30,23 @@ func (s *Server) configuration(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return exactAnswer(struct {
-		Values []config.Value `json:"values"`
-		Next   string         `json:"next,omitempty"`
-	}{page, next})
+	return exactAnswer(valuesPage{page, next})
 }
 
-type levelAnswer struct {
+// valuesPage is a page of the configuration in force.
+type valuesPage struct {
+	Values []config.Value `json:"values"`
+	Next   string         `json:"next,omitempty"`
+}
+
+// levelBody is the body of a request that sets the level.
+type levelBody struct {
+	Level string `json:"level"`
+	common
+}
+
+// LogLevel is the level of the log of a member. Before is "" unless the request was to set it.
+type LogLevel struct {
 	Level  string `json:"level"`
 	Before string `json:"before,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"`
@@ -45,17 +55,13 @@ type levelAnswer struct {
 func levelName(l slog.Level) string { return strings.ToLower(l.String()) }
 
 func (s *Server) logLevel(*request) (answer, error) {
-	return jsonAnswer(levelAnswer{Level: levelName(s.Level.Level())})
+	return jsonAnswer(LogLevel{Level: levelName(s.Level.Level())})
 }
 
 // setLogLevel sets the level of this process until it ends. It is no decision about the pipeline, so the log has it, not
 // the operations log.
 func (s *Server) setLogLevel(r *request) (answer, error) {
-	var body struct {
-		Level  string `json:"level"`
-		Reason string `json:"reason"`
-		DryRun bool   `json:"dry_run"`
-	}
+	var body levelBody
 	if err := r.decode(&body); err != nil {
 		return answer{}, err
 	}
@@ -72,5 +78,5 @@ func (s *Server) setLogLevel(r *request) (answer, error) {
 		s.Logger.WarnContext(r.Context(), "log level changed", "operator", by.Operator, "reason", by.Reason, "before", before, "level", body.Level)
 		s.Level.Set(level)
 	}
-	return jsonAnswer(levelAnswer{body.Level, before, body.DryRun})
+	return jsonAnswer(LogLevel{body.Level, before, body.DryRun})
 }

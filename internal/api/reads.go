@@ -72,6 +72,14 @@ func (s *Server) status(*request) (answer, error) {
 	})
 }
 
+// holdsPage is a page of holds.
+type holdsPage struct {
+	Holds   []*admin.Hold        `json:"holds"`
+	Members []admin.MemberAnswer `json:"members"`
+	Missed  []string             `json:"missed"`
+	Next    string               `json:"next,omitempty"`
+}
+
 func (s *Server) holds(r *request) (answer, error) {
 	topic, err := s.topic(r)
 	if err != nil {
@@ -89,12 +97,13 @@ func (s *Server) holds(r *request) (answer, error) {
 	for _, err := range found.Missed {
 		missed = append(missed, err.Error())
 	}
-	return jsonAnswer(struct {
-		Holds   []*admin.Hold        `json:"holds"`
-		Members []admin.MemberAnswer `json:"members"`
-		Missed  []string             `json:"missed"`
-		Next    string               `json:"next,omitempty"`
-	}{page, found.Members, missed, next})
+	return jsonAnswer(holdsPage{page, found.Members, missed, next})
+}
+
+// positionsPage is a page of positions.
+type positionsPage struct {
+	Positions []admin.Position `json:"positions"`
+	Next      string           `json:"next,omitempty"`
 }
 
 func (s *Server) positions(r *request) (answer, error) {
@@ -112,10 +121,7 @@ func (s *Server) positions(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return jsonAnswer(struct {
-		Positions []admin.Position `json:"positions"`
-		Next      string           `json:"next,omitempty"`
-	}{page, next})
+	return jsonAnswer(positionsPage{page, next})
 }
 
 // claim is a partition that this member works on.
@@ -168,6 +174,12 @@ func (s *Server) partitions(r *request) (answer, error) {
 	}{page, next})
 }
 
+// membersPage is a page of members. Findings are about all members.
+type membersPage struct {
+	health.Members
+	Next string `json:"next,omitempty"`
+}
+
 func (s *Server) members(r *request) (answer, error) {
 	if s.config.Members.Store == "none" {
 		return answer{}, newProblem(codeUnconfigured, "members do not register: set members.store and members.url_file")
@@ -182,13 +194,9 @@ func (s *Server) members(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return jsonAnswer(struct {
-		Status   health.MembersStatus   `json:"status"`
-		Reason   string                 `json:"reason"`
-		Members  []health.Member        `json:"members"`
-		Findings []health.MemberFinding `json:"findings"`
-		Next     string                 `json:"next,omitempty"`
-	}{found.Members.Status, found.Members.Reason, page, orEmpty(found.Members.Findings), next})
+	all := found.Members
+	all.Members, all.Findings = page, orEmpty(all.Findings)
+	return jsonAnswer(membersPage{all, next})
 }
 
 // table is a table of the pipeline.
@@ -244,6 +252,13 @@ func inspect(ctx context.Context, t *admin.Table) (table, error) {
 	return table{URL: t.URL, Inspection: i}, nil
 }
 
+// auditPage is a page of the operations log.
+type auditPage struct {
+	Entries    []admin.RecordedEntry   `json:"entries"`
+	Unreadable []admin.UnreadableEntry `json:"unreadable"`
+	Next       string                  `json:"next,omitempty"`
+}
+
 func (s *Server) audit(r *request) (answer, error) {
 	limit, err := r.limit()
 	if err != nil {
@@ -269,9 +284,5 @@ func (s *Server) audit(r *request) (answer, error) {
 	if seq > 0 {
 		next = r.cursor(strconv.FormatInt(seq, 10))
 	}
-	return jsonAnswer(struct {
-		Entries    []admin.RecordedEntry   `json:"entries"`
-		Unreadable []admin.UnreadableEntry `json:"unreadable"`
-		Next       string                  `json:"next,omitempty"`
-	}{report.Entries, orEmpty(report.Unreadable), next})
+	return jsonAnswer(auditPage{report.Entries, orEmpty(report.Unreadable), next})
 }

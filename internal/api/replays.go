@@ -48,23 +48,34 @@ type filter struct {
 	Mode   string   `json:"mode"`
 }
 
+// replayBody is the body of a request that replays the dead letters it names or selects.
+type replayBody struct {
+	common
+	filter
+	Records       []string `json:"records"`
+	Topic         string   `json:"topic"`
+	TopicID       string   `json:"topic_id"`
+	Partition     *int32   `json:"partition"`
+	Offset        *int64   `json:"offset"`
+	Value         *string  `json:"value"`
+	ValueEncoding string   `json:"value_encoding"`
+}
+
+// replayAllBody is the body of a request that replays the dead letters of a topic, which is in its query, or of all.
+type replayAllBody struct {
+	common
+	filter
+	All   bool   `json:"all"`
+	Topic string `json:"-"`
+}
+
 // finding is a function that returns the dead letters to replay. It may read Kafka.
 type finding func(ctx context.Context, a *admin.Access) (admin.LetterSelection, error)
 
 // replay replays the dead letters that the body selects, as a job. It waits for the end of the job for at most two
 // thirds of the time that a request may take; see startReplay.
 func (s *Server) replay(r *request) (answer, error) {
-	var body struct {
-		common
-		filter
-		Records       []string `json:"records"`
-		Topic         string   `json:"topic"`
-		TopicID       string   `json:"topic_id"`
-		Partition     *int32   `json:"partition"`
-		Offset        *int64   `json:"offset"`
-		Value         *string  `json:"value"`
-		ValueEncoding string   `json:"value_encoding"`
-	}
+	var body replayBody
 	if err := r.decode(&body); err != nil {
 		return answer{}, err
 	}
@@ -88,12 +99,7 @@ func (s *Server) replay(r *request) (answer, error) {
 
 // replayAll replays all dead letters of a topic, or of all topics, that the body selects, as a job.
 func (s *Server) replayAll(r *request) (answer, error) {
-	var body struct {
-		common
-		filter
-		All   bool   `json:"all"`
-		Topic string `json:"-"`
-	}
+	var body replayAllBody
 	if err := r.decode(&body); err != nil {
 		return answer{}, err
 	}
@@ -101,8 +107,11 @@ func (s *Server) replayAll(r *request) (answer, error) {
 	if body.All == (body.Topic != "") {
 		return answer{}, newProblem(codeInvalid, `name a topic in the query, such as ?topic=orders-dlq, or send "all": true`)
 	}
+	if err := s.checkLetterTopic(body.Topic); err != nil {
+		return answer{}, err
+	}
 	selects := replaySelection{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States, Rate: body.Rate, Mode: body.Mode}
-	q, err := letters{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States}.filtered(s)
+	q, err := Letters{Topic: body.Topic, Code: body.Code, Since: body.Since, Until: body.Until, States: body.States}.filtered(s)
 	if err != nil {
 		return answer{}, err
 	}
@@ -112,6 +121,18 @@ func (s *Server) replayAll(r *request) (answer, error) {
 		Body  any
 	}{body.Topic, body}
 	return s.startReplay(r, body.common, asked, selects, find, nil, false)
+}
+
+// checkLetterTopic returns an error if the configuration says that there are no dead letters of a topic, unless that is "".
+func (s *Server) checkLetterTopic(topic string) error {
+	if topic == "" {
+		return nil
+	}
+	err := admin.CheckLetterTopic(s.config, topic)
+	if errors.Is(err, admin.ErrNoTopic) {
+		return newProblem(codeNotFound, "%v", err)
+	}
+	return err
 }
 
 // decodeValue returns the bytes of an edited value: text itself or, with the encoding base64, the bytes that it
@@ -138,7 +159,7 @@ func decodeValue(text *string, encoding string) ([]byte, error) {
 // finding returns the function that finds the dead letters which b selects. It returns a problem if the fields of b do
 // not fit together.
 func (b *replaySelection) finding(s *Server) (finding, error) {
-	of := letters{Records: b.Records, Topic: b.Topic, TopicID: b.TopicID, Code: b.Code, Since: b.Since, Until: b.Until, States: b.States}
+	of := Letters{Records: b.Records, Topic: b.Topic, TopicID: b.TopicID, Code: b.Code, Since: b.Since, Until: b.Until, States: b.States}
 	if b.Offset == nil && b.Partition == nil {
 		q, err := of.selection(s)
 		return func(context.Context, *admin.Access) (admin.LetterSelection, error) { return q, err }, err
@@ -199,13 +220,13 @@ func (s *Server) startReplay(r *request, c common, body any, selects replaySelec
 		return answer{}, err
 	}
 	if e, err := s.performedElsewhere(r.Context(), once); e != nil || err != nil {
-		a, bad := jsonAnswer(jobAnswer{DryRun: c.DryRun, Entry: e})
+		a, bad := jsonAnswer(Started{DryRun: c.DryRun, Entry: e})
 		a.header = map[string]string{"Idempotent-Replayed": "true"}
 		return a, errors.Join(err, bad)
 	}
 	selects.Count = len(selects.Records)
 	selects.Records = slices.Clone(selects.Records[:min(len(selects.Records), shownRecords)])
-	view := jobView{DryRun: c.DryRun, Member: s.Member, Operator: by.Operator, Reason: by.Reason, Selects: selects, Started: s.now().UTC()}
+	view := Job{DryRun: c.DryRun, Member: s.Member, Operator: by.Operator, Reason: by.Reason, Selects: selects, Started: s.now().UTC()}
 	j, repeated, err := s.jobs.start(r.Context(), view, once, func(ctx context.Context, j *job) error {
 		by.Once = once
 		return s.runReplay(ctx, j, find, q, by)

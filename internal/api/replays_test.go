@@ -42,7 +42,7 @@ func (w *world) replays(path, body, key string) reply {
 }
 
 // until waits until want returns true for a job. It fails the test if the job ends before.
-func (w *world) until(id string, want func(jobView) bool) {
+func (w *world) until(id string, want func(Job) bool) {
 	w.T.Helper()
 	j, err := w.s.jobs.find(id)
 	if err != nil {
@@ -58,14 +58,14 @@ func (w *world) until(id string, want func(jobView) bool) {
 
 // slowly starts a replay of all dead letters of orders, and returns its job after the first commit. The rate of the
 // replay makes it wait 1000 s before the next one.
-func (w *world) slowly(key string) jobView {
+func (w *world) slowly(key string) Job {
 	w.T.Helper()
 	got := w.replays("replay-all?topic=orders", `{"rate": 0.001, "reason": "slowly"}`, key)
-	var a jobAnswer
+	var a Started
 	if err := json.Unmarshal([]byte(got.text), &a); err != nil || got.status != http.StatusAccepted || a.Job == nil || a.Job.Ended != nil {
 		w.T.Fatalf("%d %s", got.status, got.text)
 	}
-	w.until(a.Job.ID, func(v jobView) bool { return v.Rows > 0 })
+	w.until(a.Job.ID, func(v Job) bool { return v.Rows > 0 })
 	return *a.Job
 }
 
@@ -171,8 +171,15 @@ func TestReplay_Refused(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.path, c.body, got.status, got.text)
 		}
 	}
+	before := len(w.s.jobs.list())
+	if got := w.replays("replay-all?topic=nope", `{"reason": "x"}`, ""); got.code() != string(codeNotFound) || !strings.Contains(got.text, "topic nope is not in topics: write one of orders") {
+		t.Errorf("%d %s", got.status, got.text)
+	}
+	if jobs := w.s.jobs.list(); len(jobs) != before {
+		t.Errorf("the request started a job: %+v", jobs)
+	}
 	// This mistake is found only when the job runs: the request succeeds, and the job has the error.
-	if v := w.ended(w.replays("replay-all?topic=nope", `{"reason": "x"}`, "")); v.State != jobFailed || v.Error == nil || v.Error.Code != codeInvalid || v.Ended == nil {
+	if v := w.ended(w.replays("replay-all?topic=orders", `{"mode": "topic", "reason": "x"}`, "")); v.State != jobFailed || v.Error == nil || v.Error.Code != codeInvalid || v.Ended == nil {
 		t.Errorf("%+v", v)
 	}
 	if n := len(w.entries()); n != 0 {
@@ -263,7 +270,7 @@ func TestServer_Draining(t *testing.T) {
 	defer stop()
 	go func() { ended <- w.s.Run(ctx, draining) }()
 	close(draining)
-	w.until(j.ID, func(v jobView) bool { return v.State == jobStopped })
+	w.until(j.ID, func(v Job) bool { return v.State == jobStopped })
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -278,7 +285,7 @@ func TestJobs_Bound(t *testing.T) {
 	js := jobsOf()
 	var first *job
 	for i := range keptJobs + 1 {
-		j, _, err := js.start(t.Context(), jobView{}, opslog.Once{}, func(context.Context, *job) error { return nil })
+		j, _, err := js.start(t.Context(), Job{}, opslog.Once{}, func(context.Context, *job) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,9 +307,9 @@ func TestJobs_Bound(t *testing.T) {
 func TestJobs_Ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		js := jobsOf()
-		run := func(do func(context.Context, *job) error) jobView {
+		run := func(do func(context.Context, *job) error) Job {
 			t.Helper()
-			j, repeated, err := js.start(t.Context(), jobView{}, opslog.Once{}, do)
+			j, repeated, err := js.start(t.Context(), Job{}, opslog.Once{}, do)
 			if err != nil || repeated {
 				t.Fatal(err)
 			}

@@ -279,9 +279,9 @@ func (w *world) entries() (all []opslog.Entry) {
 }
 
 // ended waits until the job of a response has ended, and returns it.
-func (w *world) ended(got reply) jobView {
+func (w *world) ended(got reply) Job {
 	w.T.Helper()
-	var a jobAnswer
+	var a Started
 	if err := json.Unmarshal([]byte(got.text), &a); err != nil || a.Job == nil {
 		w.T.Fatalf("%d %s: %v", got.status, got.text, err)
 	}
@@ -294,7 +294,7 @@ func (w *world) ended(got reply) jobView {
 }
 
 // job returns a job as the API shows it.
-func (w *world) job(id string) (v jobView) {
+func (w *world) job(id string) (v Job) {
 	w.T.Helper()
 	got := w.send(try{method: http.MethodGet, path: prefix + "jobs/" + id, token: "viewer"})
 	if err := json.Unmarshal([]byte(got.text), &v); err != nil || got.status != http.StatusOK {

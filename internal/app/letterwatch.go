@@ -30,7 +30,8 @@ import (
 
 const (
 	// pollLetters is the shortest pause between two counts of the dead letters. To keep its load low, the watch pauses
-	// restLetters times as long as the last count took, but at most maxRest.
+	// restLetters times as long as the last count spent on tables, but at most maxRest. The time in which it read
+	// dead-letter topics does not count: each dead letter is read once, and slowly (see pace).
 	pollLetters = 15 * time.Second
 	restLetters = 20
 	maxRest     = 10 * time.Minute
@@ -160,9 +161,8 @@ func (s *Member) breaker(table string) error {
 // run polls until ctx ends: first at once, then after pauses.
 func (w *letterWatch) run(ctx context.Context) {
 	for {
-		began := time.Now()
-		w.poll(ctx)
-		if !w.rest(ctx, min(max(pollLetters, restLetters*time.Since(began)), maxRest)) {
+		spent := w.poll(ctx)
+		if !w.rest(ctx, min(max(pollLetters, restLetters*spent), maxRest)) {
 			return
 		}
 	}
@@ -208,19 +208,22 @@ func (o *outlook) fail(err error, topics ...string) {
 }
 
 // poll counts once: it reads the new dead letters, searches the tables for rows of their records, and publishes the
-// counts. If ctx ends, it publishes nothing.
-func (w *letterWatch) poll(ctx context.Context) {
+// counts. If ctx ends, it publishes nothing. It returns how long everything but reading dead letters took.
+func (w *letterWatch) poll(ctx context.Context) (spent time.Duration) {
+	began := time.Now()
 	o := &outlook{
 		topics: map[string]config.Topic{}, dead: map[string][]string{}, failures: map[string]error{}, counts: map[string]map[classify.Class]int64{},
 	}
 	w.scope(ctx, o)
+	reading := time.Now()
 	w.readLetters(ctx, o)
+	read := time.Since(reading)
 	o.state = w.decisions()
 	w.judge(ctx, o)
-	if ctx.Err() != nil {
-		return
+	if ctx.Err() == nil {
+		w.publish(ctx, o)
 	}
-	w.publish(ctx, o)
+	return time.Since(began) - read
 }
 
 // scope finds the topics to count and their dead-letter topics, and stores them in o.

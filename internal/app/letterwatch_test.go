@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +38,25 @@ func (l *lake) watch() *letterWatch {
 	w, end := newLetterWatch(l.T.Context(), s)
 	l.T.Cleanup(func() { end(); s.Close() })
 	return w
+}
+
+// TestLetterWatch_ReadingIsNoReasonToPause: the pause after a count follows the time that it spent on tables. The first
+// count of a long dead-letter topic reads for a minute; the next count must not wait 20 minutes for that.
+func TestLetterWatch_ReadingIsNoReasonToPause(t *testing.T) {
+	t.Parallel()
+	const slow = 200 * time.Millisecond
+	l := newBadOrders(t, lettersAgain, 4)
+	w := l.watch()
+	find := w.find
+	w.find = func(ctx context.Context, names ...string) (map[string]connector.Topic, map[string]error, error) {
+		time.Sleep(slow)
+		return find(ctx, names...)
+	}
+	began := time.Now()
+	spent := w.poll(t.Context())
+	if left := time.Since(began) - spent; left < slow {
+		t.Errorf("the poll leaves %v out of the time that it spent; reading took at least %v", left, slow)
+	}
 }
 
 // unresolved gathers the gauge as lines "topic class number".

@@ -106,8 +106,9 @@ func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	t.storeGuard = reliability.NewGuard("store", s.config.Guard(), logger, t.metrics, objstore.ErrNotFound, objstore.ErrExists)
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
 		Pipeline: s.config.Pipeline, Engine: "sluice/" + s.version, Schema: columns, FileSize: topic.Commit.FileSize,
-		Retention: func() time.Duration { return s.retention(topic.Table) },
-		Encoders:  s.encoders, Guard: t.storeGuard, Logger: logger, Registerer: t.metrics,
+		NoStatistics: topic.NoStatistics(),
+		Retention:    func() time.Duration { return s.retention(topic.Table) },
+		Encoders:     s.encoders, Guard: t.storeGuard, Logger: logger, Registerer: t.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", t.path, err)

@@ -158,7 +158,9 @@ func (l *loader) checkTopic(name string, t *Topic) {
 		return
 	}
 	l.checkSchema(at, t)
+	l.checkColumnOptions(name, t)
 	l.checkIdentity(name, t)
+	l.checkStatistics(name, t)
 	if at == "defaults.schema" {
 		l.config.Defaults.Schema, l.config.Defaults.SchemaFile = t.Schema, t.SchemaFile
 	}

@@ -122,6 +122,7 @@ type Topic struct {
 	StartAt         StartAt
 	Schema          string // DDL text, as written or read from SchemaFile
 	SchemaFile      string // the file from which Schema comes; "" if it is in config.yaml
+	ColumnOptions   decode.ColumnOptions
 	UnknownFields   string
 	Tombstones      string
 	Keys            string
@@ -132,6 +133,7 @@ type Topic struct {
 	DeadLetters     DeadLetters
 	HealthRecords   HealthRecords
 	Identity        Identity
+	Statistics      Statistics
 	Lag             health.LagThresholds
 }
 
@@ -253,7 +255,7 @@ func (t *Topic) Refusals() connector.Refusals {
 // Decoder returns the decoder for the format of the topic. It reuses column buffers from spare, or allocates each if
 // spare is nil.
 func (t *Topic) Decoder(spare decode.Spare) connector.Decoder {
-	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Rescue: t.UnknownFields == unknownRescue, Identity: t.ProducerIdentity(), Spare: spare}
+	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Rescue: t.UnknownFields == unknownRescue, Columns: t.ColumnOptions, Identity: t.ProducerIdentity(), Spare: spare}
 	formats := decode.Formats()
 	i := max(slices.IndexFunc(formats, func(f decode.Format) bool { return f.Name == t.Format }), 0) // the format exists, because the loader accepts only these names
 	return formats[i].New(o)
@@ -338,6 +340,7 @@ func (t *Topic) keys() []key {
 		{"start", choice(&t.Start, nil, "earliest", "latest", "timestamp", "explicit"), ""},
 		{"start_at", startAt(&t.StartAt), ""},
 		{"schema", text(&t.Schema, schemaText), ""},
+		{"column_options", columnOptions(&t.ColumnOptions), ""},
 		{"unknown_fields", choice(&t.UnknownFields, []string{"add"}, "ignore", "dead_letter", unknownRescue), ""},
 		{"tombstones", choice(&t.Tombstones, []string{"row"}, "skip", "dead_letter"), ""},
 		{"keys", choice(&t.Keys, nil, "any", "required"), ""},
@@ -351,7 +354,7 @@ func (t *Topic) keys() []key {
 		{"record_retry.backoff", choice(&t.RecordRetry.Backoff, nil, curves...), ""},
 		{"record_retry.schedule", pauses(&t.RecordRetry.Schedule), ""},
 		{"bad_records", choice(&t.BadRecords, nil, "dead_letter", "hold"), ""},
-	}, t.DeadLetters.keys(), t.Identity.keys(), []key{
+	}, t.Statistics.keys(), t.DeadLetters.keys(), t.Identity.keys(), []key{
 		{"health_records.drop", boolean(&t.HealthRecords.Drop), ""},
 		{"health_records.secret_file", text(&t.HealthRecords.SecretFile, nil), ""},
 	}, thresholdKeys(&t.Lag))
@@ -362,7 +365,8 @@ const unknownRescue = "rescue"
 
 // tableScoped has the keys of a topic that affect its table: topics that share a table must agree on them.
 var tableScoped = [...]string{
-	"format", "schema", "unknown_fields", "metadata_columns", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
+	"format", "schema", "column_options", "unknown_fields", "metadata_columns", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
+	"statistics.exclude",
 	"record_retry.max", "record_retry.wait", "record_retry.backoff", "record_retry.schedule",
 }
 

@@ -178,7 +178,7 @@ func sameValue(a, b key) bool {
 }
 
 func leaves(n *yaml.Node) []*yaml.Node {
-	if n.Kind == yaml.SequenceNode {
+	if n.Kind == yaml.SequenceNode || n.Kind == yaml.MappingNode {
 		return n.Content
 	}
 	return []*yaml.Node{n}

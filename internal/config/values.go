@@ -297,3 +297,17 @@ func list(p *[]string, element string, check func(string) error) value {
 		},
 	}
 }
+
+// listOrNone is [list] for a list that may be empty.
+func listOrNone(p *[]string, element string, check func(string) error) value {
+	v := list(p, element, check)
+	set := v.set
+	v.set = func(texts []string) error {
+		if len(texts) > 0 {
+			return set(texts)
+		}
+		*p = nil
+		return nil
+	}
+	return v
+}

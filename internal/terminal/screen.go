@@ -81,10 +81,19 @@ func unfinished(b []byte) int {
 	return 0
 }
 
-// visible escapes the bytes and characters that could control a terminal.
+// visible escapes the bytes and characters that could control a terminal. It returns b itself if there are none.
 func visible(b []byte) []byte {
-	out := make([]byte, 0, len(b))
-	for i := 0; i < len(b); {
+	i := plain(b)
+	if i == len(b) {
+		return b
+	}
+	out := append(make([]byte, 0, len(b)), b[:i]...)
+	for i < len(b) {
+		if n := plain(b[i:]); n > 0 {
+			out = append(out, b[i:i+n]...)
+			i += n
+			continue
+		}
 		r, n := utf8.DecodeRune(b[i:])
 		switch {
 		case r == utf8.RuneError && n == 1:
@@ -101,6 +110,17 @@ func visible(b []byte) []byte {
 		i += n
 	}
 	return out
+}
+
+// plain returns the number of bytes at the start of b that are printable ASCII, line feeds or tabs. Most text is, and
+// a look into the tables of Unicode for each character takes longer than all else that a large output needs.
+func plain(b []byte) int {
+	for i, c := range b {
+		if (c < ' ' || c > '~') && c != '\n' && c != '\t' {
+			return i
+		}
+	}
+	return len(b)
 }
 
 // Printf is [fmt.Fprintf] for text that people read. An argument cannot start a new line or column: a line feed in it

@@ -3,8 +3,11 @@ package terminal
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -40,5 +43,22 @@ func TestPrintf(t *testing.T) {
 	_, err := Printf(&out, "%s|%-4s|%q|%d|%v\n", "a\nb\tc", "x", "y", 7, errors.New("one\ntwo"))
 	if err != nil || out.String() != "a\\nb\\tc|x   |\"y\"|7|one\n  two\n" {
 		t.Errorf("%v %q", err, &out)
+	}
+}
+
+// TestVisible_EveryCharacter expects that visible escapes exactly the control and format characters, except for line
+// feeds and tabs, wherever they are in a text.
+func TestVisible_EveryCharacter(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		text := "a" + string(r) + "é" + string(r)
+		got, safe := string(visible([]byte(text))), !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\n' || r == '\t'
+		if safe != (got == text) || !safe && (strings.ContainsRune(got, r) || !strings.HasPrefix(got, `a\`) || !strings.Contains(got, `é\`)) {
+			t.Errorf("%U: %q", r, got)
+		}
+	}
+	for b := 0x80; b <= 0xff; b++ {
+		if got, want := string(visible([]byte{'a', byte(b), 'a'})), fmt.Sprintf(`a\x%02xa`, b); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

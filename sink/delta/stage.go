@@ -60,12 +60,12 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 	}
 	f := &staged{batch: batch, table: s.TableID, evolution: evolution{from: table, to: columns}, at: time.Now()}
 	out := &connector.Staged{Files: f}
-	err := t.encode(ctx, columns, pieces, t.encoding(), progress, func(file datafile.File) error {
+	err := t.encode(ctx, columns, pieces, t.encoding(columns), progress, func(file datafile.File) error {
 		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
 		// f.adds has the file before its put: a failed put may still have stored it, and Discard must then delete it.
 		f.adds = append(f.adds, deltalog.Add{
 			Path: deltalog.URI(key), Size: file.Size, ModificationTime: time.Now().UnixMilli(), DataChange: true,
-			Stats: t.statistics(file),
+			Stats: file.Stats,
 		})
 		f.rows, f.bytes = f.rows+file.Rows, f.bytes+file.Size
 		if _, err := file.Body.Seek(0, io.SeekStart); err != nil {
@@ -90,7 +90,7 @@ func (t *Table) Rehearse(ctx context.Context, s *connector.Snapshot, pieces []co
 	if !ok || t.head == nil {
 		return errors.New("rehearse: the snapshot is not one of this table")
 	}
-	options := t.encoding()
+	options := t.encoding(columns)
 	options.TargetSize = 1 // the smallest size, so that one row group at a time is in memory
 	if err := t.encode(ctx, columns, pieces, options, nil, func(datafile.File) error { return nil }); err != nil {
 		return canceledBy(ctx, err)
@@ -133,15 +133,6 @@ func (t *Table) encode(
 		return err
 	}
 	return connector.Local(doing, err)
-}
-
-// statistics returns the statistics of a file for the log. They have only the number of rows if the table's properties
-// ask for no indexed columns.
-func (t *Table) statistics(file datafile.File) string {
-	if t.head.Metadata.Configuration["delta.dataSkippingNumIndexedCols"] == "0" {
-		return `{"numRecords":` + strconv.FormatInt(file.Rows, 10) + `}`
-	}
-	return file.Stats
 }
 
 // discardTimeout bounds the deletion of files, so that a dead store does not block the writer.

@@ -40,6 +40,9 @@ type Options struct {
 	Retention func() time.Duration
 	// FileSize is the size in bytes at which a data file is closed. 0 means the encoder's default.
 	FileSize int64
+	// NoStatistics are the paths of columns and fields without bounds in the log and in the footers of data files. A
+	// struct stands for all of its fields.
+	NoStatistics [][]string
 	// Encoders is the working memory for encoding row groups, shared by all tables of a process. With nil each commit
 	// makes its own.
 	Encoders *datafile.Shares
@@ -231,11 +234,10 @@ func sameTime(a, b deltalog.Txn) bool {
 }
 
 // encoding returns the options for encoding data files, from the configuration and the table's properties.
-func (t *Table) encoding() datafile.Options {
+func (t *Table) encoding(columns *schema.Schema) datafile.Options {
 	config := t.head.Metadata.Configuration
-	o := datafile.Options{TargetSize: t.opt.FileSize, Shares: t.opt.Encoders}
-	if n, ok := intProperty(config, "delta.dataSkippingNumIndexedCols", -1, math.MaxInt32); ok {
-		o.IndexedLeaves = n // 0 would mean the encoder's default, so the method statistics handles 0
+	o := datafile.Options{
+		TargetSize: t.opt.FileSize, Shares: t.opt.Encoders, Statistics: statistics(columns, config, t.opt.NoStatistics),
 	}
 	if n, ok := intProperty(config, "delta.dataSkippingStringPrefixLength", 1, math.MaxInt32); ok {
 		o.StringPrefix = n

@@ -179,6 +179,7 @@ func TestStatisticsProperties(t *testing.T) {
 		"delta.dataSkippingNumIndexedCols":         `{"numRecords":3}`,
 		"delta.dataSkippingStringPrefixLength":     `"name":"n"`,
 		"delta.dataSkippingNumIndexedCols.foreign": `"name":"n0"`,
+		"delta.dataSkippingStatsColumns":           `{"numRecords":3,"minValues":{"id":0},"maxValues":{"id":2},"nullCount":{"id":0}}`,
 	} {
 		mem := objstore.NewMem()
 		tab := open(t, mem)
@@ -187,6 +188,9 @@ func TestStatisticsProperties(t *testing.T) {
 		m.Configuration = map[string]string{property: "0"}
 		if strings.HasSuffix(property, "PrefixLength") {
 			m.Configuration[property] = "1"
+		}
+		if strings.HasSuffix(property, "StatsColumns") {
+			m.Configuration[property] = "ID"
 		}
 		foreign(t, mem, m)
 		s := appendCommits(t, tab, 1)

@@ -14,7 +14,7 @@ import (
 
 // Body is the part of an operation that depends on its kind: [Pause], [Resume], [OffsetsIntent], [OffsetsDone],
 // [FloodAllow], [Forget], [ForgetMembers], [Recheck], [Flush], [Discard], [Acknowledge], [Reopen], [ReplayIntent],
-// [ReplayDone], [ReplayClosed] or [ReplayFailed].
+// [ReplayDone], [ReplayClosed], [ReplayFailed], [Snapshot] or [SnapshotPart].
 type Body interface {
 	Kind() Kind
 	check() error
@@ -341,6 +341,10 @@ func decodeBody(k Kind, raw json.RawMessage) (Body, error) {
 		return decodeAs[ReplayClosed](raw)
 	case KindReplayFailed:
 		return decodeAs[ReplayFailed](raw)
+	case KindSnapshot:
+		return decodeAs[Snapshot](raw)
+	case KindSnapshotPart:
+		return decodeAs[SnapshotPart](raw)
 	}
 	return nil, fmt.Errorf("%w: %q", ErrUnknownKind, k)
 }

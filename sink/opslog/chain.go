@@ -46,6 +46,7 @@ type bucket struct {
 	store objstore.Store
 	guard *reliability.Guard
 	dir   string
+	snapshots
 }
 
 // do retries a read until it succeeds or the object is known to be absent.
@@ -92,6 +93,18 @@ func (b bucket) read(ctx context.Context, seq int64) (object []byte, err error) 
 		return err
 	})
 	return object, err
+}
+
+// exists reports whether there is an object at a seq.
+func (b bucket) exists(ctx context.Context, seq int64) (bool, error) {
+	err := b.do(ctx, func(ctx context.Context) error {
+		_, err := b.store.Head(ctx, b.dir+name(seq))
+		return err
+	})
+	if errors.Is(err, objstore.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // listed is the result of listing the entries after a seq.
@@ -188,16 +201,28 @@ func (b bucket) readAll(ctx context.Context, from, to int64, take func(seq int64
 	return nil
 }
 
-// chain is a verified prefix of the log. It belongs to one goroutine at a time.
+// chain is a verified prefix of the log, or one that began with a snapshot. It belongs to one goroutine at a time.
 type chain struct {
 	bucket
 	state *State
+	from  Head      // the snapshot that the chain began with; zero if it began with the first entry
 	stamp stamp     // stamp of the head's object when it was read
 	seen  time.Time // when the head was last known to be the newest entry
 }
 
-// refresh extends the chain to the newest entry. After a [BrokenError] the chain ends at the last good entry.
+// refresh extends the chain to the newest entry. An empty chain begins with the newest snapshot. After a [BrokenError]
+// the chain ends at the last good entry.
 func (c *chain) refresh(ctx context.Context) error {
+	if c.state.head.Seq == 0 {
+		if started, err := c.start(ctx); started || err != nil {
+			return err
+		}
+	}
+	return c.extend(ctx)
+}
+
+// extend reads the entries after the head.
+func (c *chain) extend(ctx context.Context) error {
 	began := time.Now()
 	head := c.state.head
 	found, err := c.list(ctx, max(head.Seq-1, 0))
@@ -210,17 +235,32 @@ func (c *chain) refresh(ctx context.Context) error {
 		}
 	}
 	err = c.readAll(ctx, head.Seq+1, found.last, func(seq int64, object []byte) error {
-		e, err := link(c.state.head, seq, object)
-		if err != nil {
-			return err
+		_, err := c.add(seq, object)
+		if err == nil {
+			c.stamp = found.stamps[seq]
 		}
-		c.state, c.stamp = c.state.after(e), found.stamps[seq]
-		return nil
+		return err
 	})
+	if err == nil && c.state.head.Seq < c.from.Seq {
+		err = broken(c.from.Seq, "it was there and is missing now")
+	}
 	if err == nil {
 		c.seen = began
 	}
 	return err
+}
+
+// add adds the object as the next entry of the chain, and returns the entry.
+func (c *chain) add(seq int64, object []byte) (Entry, error) {
+	e, err := link(c.state.head, seq, object)
+	if err != nil {
+		return e, err
+	}
+	if seq == c.from.Seq && e.hash != c.from.Hash {
+		return e, broken(seq, "it was written anew")
+	}
+	c.state = c.state.after(e)
+	return e, nil
 }
 
 // stands returns nil if now, the stamp of the head's object in a new list, equals the stored stamp. Otherwise it reads

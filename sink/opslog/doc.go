@@ -9,6 +9,7 @@
 //	 "operator":"…","host":"…","kind":"pause","reason":"…","body":{…},"sum":"<SHA-256 of all bytes before ,"sum">"}
 //
 // An entry may also have a field "once" before its body, with the hashes of a key and of a request; see [Once].
+// Entries after a snapshot have a field "snapshot" with its seq.
 //
 // The sum reveals a damaged object by itself. The prev field reveals an object that is missing or was rewritten. Only
 // a kept head, a seq with its hash, reveals that entries were cut off at the end ([Log.Verify]).
@@ -21,8 +22,26 @@
 // previous entry that is younger than a minute by both clocks. After a conflict the writer refreshes the chain and
 // tries the next seq.
 //
+// # Snapshots
+//
+// After each [SnapshotEvery] entries, the process that appended the last one adds a [Snapshot]: the state of all entries
+// up to then. It is an entry like any other, so it needs no rights, objects or rules of its own. Bytes that do not fit
+// into one entry are in entries with a [SnapshotPart] before it. Other operations may come between them.
+//
+//   - Each later entry names the newest snapshot. A process that starts finds the last entry by a binary search of HEAD
+//     requests, reads the snapshot that it names, and then the entries after the state. The chain from there on contains
+//     the snapshot and its parts, so their hashes are verified like those of all entries. If something does not fit, the
+//     process reads all entries, and so finds which one is bad.
+//   - A snapshot that no later entry names is not used, because nothing would reveal that it was rewritten.
+//   - A snapshot may be missing, late or incomplete: a start then reads more entries. So the operation before it succeeds
+//     even if it cannot be written, and waits at most ten seconds for it.
+//   - One process writes a snapshot. Another one that sees its first entry stops, and tries again after a thousand entries
+//     if the snapshot is still missing.
+//   - [Log.Verify] reads all entries and compares each snapshot with the state that they make.
+//
 // # Later versions
 //
 // Entries of an unknown kind, and unknown fields, are kept, listed and hashed like others. They do not affect the
-// state.
+// state. Since a snapshot of another version may lack the effect of some entries, each has the number of its format, and
+// a version uses only snapshots of its own format.
 package opslog

@@ -37,6 +37,8 @@ const (
 	KindReplayDone    Kind = "letters.replay.done"
 	KindReplayClosed  Kind = "letters.replay.closed"
 	KindReplayFailed  Kind = "letters.replay.failed"
+	KindSnapshot      Kind = "snapshot"
+	KindSnapshotPart  Kind = "snapshot.part"
 )
 
 // Operation is a decision of an operator, to be appended. The type of Body decides its kind.
@@ -59,6 +61,7 @@ type Entry struct {
 	Kind     Kind            `json:"kind"`
 	Reason   string          `json:"reason"`
 	Once     *Once           `json:"once,omitempty"`
+	Snapshot int64           `json:"snapshot,omitempty"` // seq of the newest [Snapshot] before this entry, 0 if there is none
 	Body     json.RawMessage `json:"body"`
 
 	hash string
@@ -156,6 +159,8 @@ func (e Entry) check() error {
 		return errors.New("its id is no UUID")
 	case (e.Prev == "") != (e.Seq == 1), e.Prev != "" && !isHash(e.Prev):
 		return errors.New("its prev is no hash of the entry before")
+	case e.Snapshot < 0 || e.Snapshot >= e.Seq:
+		return errors.New("its snapshot is no entry before it")
 	case e.At.IsZero():
 		return errors.New("it does not say when")
 	case e.Operator == "":

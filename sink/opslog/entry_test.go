@@ -175,7 +175,7 @@ func TestEntry_RoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "later") {
 			head = Head{rapid.Int64Range(1, 1<<40).Draw(t, "seq"), hashOf([]byte("x"))}
 		}
-		_, object, err := propose(op, head)
+		_, object, err := propose(op, &State{head: head})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -236,7 +236,7 @@ func TestLetters_Refused(t *testing.T) {
 	for i := range flood {
 		flood[i] = int64(i)*7 + 1_000_000_000_000
 	}
-	_, object, err := propose(Operation{Operator: "ada", Reason: "r", Body: Discard{lettersAt(flood[:MaxLetters]...)}}, Head{})
+	_, object, err := propose(Operation{Operator: "ada", Reason: "r", Body: Discard{lettersAt(flood[:MaxLetters]...)}}, &State{})
 	if err != nil || len(object) > MaxEntry {
 		t.Errorf("%d bytes: %v", len(object), err)
 	}

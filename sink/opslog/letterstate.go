@@ -54,9 +54,9 @@ func (l LetterStates) Resolved() offsets.Set {
 // OpenReplay is a [ReplayIntent] without a [ReplayDone], or one with [ByTopic] that was committed and not closed.
 type OpenReplay struct {
 	ReplayIntent
-	Seq      int64
-	Since    time.Time
-	Operator string
+	Seq      int64     `json:"seq"`
+	Since    time.Time `json:"since"`
+	Operator string    `json:"operator"`
 }
 
 // letterBook has the decisions about dead letters. Values are immutable, except while State.after makes a new one.

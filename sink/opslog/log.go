@@ -38,7 +38,7 @@ type Log struct {
 
 // Open returns the log of a pipeline in a store, the one that holds all its tables. It makes no request.
 func Open(store objstore.Store, pipeline string, o Options) *Log {
-	l := &Log{bucket: bucket{store, o.Guard, dir(pipeline)}, log: o.Logger, reg: o.Registerer}
+	l := &Log{bucket: bucket{store, o.Guard, dir(pipeline), snapshots{SnapshotEvery, snapshotAgain, snapshotPart}}, log: o.Logger, reg: o.Registerer}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -113,6 +113,8 @@ func entryAt(seq int64, object []byte) (Entry, error) {
 // Append adds an operation after the newest entry. Before each try it calls pre with the state that the entry would
 // follow. An error of pre ends the append and is returned unchanged. pre may be nil.
 //
+// After each [SnapshotEvery] entries it adds a [Snapshot], too. That the snapshot cannot be written is only logged.
+//
 // Errors: a [RepeatedError] if the log has the operation's key; the error of pre; a [BrokenError] if the log is broken,
 // because members would not read an entry after the break; Fatal if the store denies; Canceled when ctx ends.
 // [ErrUndecided] is in the chain if a put of the entry has an unknown outcome; the returned entry is then the one that
@@ -123,6 +125,15 @@ func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	e, err := l.appendNext(ctx, op, pre)
+	if err == nil {
+		l.addSnapshot(ctx, op.Host)
+	}
+	return e, err
+}
+
+// appendNext does what Append does, for a valid operation and without a snapshot. The caller has the lock.
+func (l *Log) appendNext(ctx context.Context, op Operation, pre func(*State) error) (Entry, error) {
 	for losses := 0; ; losses++ {
 		// 1. Refresh the chain: load what other writers added, and verify that nothing is broken.
 		if err := l.own.refresh(ctx); err != nil {
@@ -138,7 +149,7 @@ func (l *Log) Append(ctx context.Context, op Operation, pre func(*State) error) 
 			}
 		}
 		// 3. Encode the entry. From here on only these bytes are put at this seq.
-		e, object, err := propose(op, l.own.state.head)
+		e, object, err := propose(op, l.own.state)
 		if err != nil {
 			return Entry{}, classify.Mark(fmt.Errorf("append to the operations log: %w", err), classify.Fatal)
 		}
@@ -182,15 +193,15 @@ func (op Operation) check() error {
 	return op.Body.check()
 }
 
-// propose encodes the entry that follows head.
-func propose(op Operation, head Head) (e Entry, object []byte, err error) {
+// propose encodes the entry that follows a state.
+func propose(op Operation, s *State) (e Entry, object []byte, err error) {
 	body, err := marshal(op.Body)
 	if err != nil {
 		return e, nil, err
 	}
 	e = Entry{
-		Seq: head.Seq + 1, ID: uuid.NewString(), Prev: head.Hash, At: time.Now().UTC().Round(0),
-		Operator: op.Operator, Host: op.Host, Kind: op.Body.Kind(), Reason: op.Reason, Body: body,
+		Seq: s.head.Seq + 1, ID: uuid.NewString(), Prev: s.head.Hash, At: time.Now().UTC().Round(0),
+		Operator: op.Operator, Host: op.Host, Kind: op.Body.Kind(), Reason: op.Reason, Snapshot: s.snapshot, Body: body,
 	}
 	if op.Once != (Once{}) {
 		e.Once = &op.Once

@@ -21,6 +21,9 @@ type State struct {
 	moved    map[string]int64     // by topic: seq of the newest [OffsetsIntent]
 	moving   map[int64]Moving     // intents of moves without an outcome, by seq
 	once     map[string]performed // operations by the hash of their key; those of the last [KeyLife]
+
+	snapshot      int64 // seq of the newest [Snapshot] that this version can use
+	snapshotTried int64 // seq of the newest [SnapshotPart]
 }
 
 // source identifies a partition by topic, topic id and number.
@@ -205,6 +208,12 @@ func (s *State) after(e Entry) *State {
 		next.floods[b.Topic] = FloodAllowance{
 			Topic: b.Topic, Since: e.At, Until: b.Until, Operator: e.Operator, Reason: e.Reason, Seq: e.Seq,
 		}
+	case Snapshot:
+		if b.Format == snapshotFormat {
+			next.snapshot = e.Seq
+		}
+	case SnapshotPart:
+		next.snapshotTried = e.Seq
 	case Forget:
 		next.forget = copied(s.forget)
 		for _, below := range b.Below {

@@ -22,7 +22,7 @@ type Finding struct {
 }
 
 // Verify reads the whole log and recomputes its chain. It finds entries that were changed, rewritten or removed, and
-// foreign objects. Only a pinned head reveals two changes: entries cut off at the end, and a newest entry rewritten
+// foreign objects. It also compares each [Snapshot] with the state of the entries before it. Only a pinned head reveals two changes: entries cut off at the end, and a newest entry rewritten
 // together with its sum. Without one, pass the zero Head. The error is the store's.
 func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 	found, err := l.list(ctx, 0)
@@ -30,16 +30,26 @@ func (l *Log) Verify(ctx context.Context, pinned Head) (Report, error) {
 		return Report{}, fmt.Errorf("list the operations log: %w", err)
 	}
 	var all []seen
+	whole, wrong := chain{bucket: l.bucket, state: &State{}}, []Finding(nil)
 	for first, last := range found.runs() {
 		err := l.readAll(ctx, first, last, func(seq int64, object []byte) error {
 			all = append(all, inspect(seq, object))
-			return nil
+			e, err := whole.add(seq, object)
+			if err != nil {
+				return nil //nolint:nilerr // judge reports it, and no state follows from the entries after it
+			}
+			why, err := l.disagrees(ctx, e, whole.state)
+			if why != "" {
+				wrong = append(wrong, Finding{Seq: seq, Why: why})
+			}
+			return err
 		})
 		if err != nil {
 			return Report{}, fmt.Errorf("read the operations log: %w", err)
 		}
 	}
 	r := judge(all, pinned)
+	r.Findings = append(r.Findings, wrong...)
 	for _, key := range found.foreign {
 		r.Findings = append(r.Findings, Finding{Key: key, Why: "it is no entry and does not belong there"})
 	}

@@ -32,6 +32,7 @@ const (
 	flapEvery     = 5 * time.Second
 
 	replayedThroughTopic = 10_000 // dead letters in TestReplayTopic_Killed
+	killsAtPut           = 3      // outcomes of a killed replay's PUT there, of three: never, at once, later
 
 	hostileAll = true // rows of TestHostile
 )

@@ -355,25 +355,27 @@ func (s *scene) withKeys() origin.Keys {
 	return keys
 }
 
-// killedThrice starts three replays through the topic and kills each at another step. If the second one has a PUT that must
-// take effect later, it returns it.
-func (s *scene) killedThrice(args []string, members []*member) (late *lab.Fault) {
+// killedOften starts replays through the topic and kills each at another step: while it produces, at PUTs whose outcomes
+// differ, and while members accept its records. It returns the PUTs that must take effect later.
+func (s *scene) killedOften(args []string, members []*member) (late []*lab.Fault) {
 	s.t.Helper()
 	s.killedAtProduce(4+s.random.IntN(20), args, withoutFlood)
-	// The PUTs are those of an entry of the operations log, of a commit, and of an entry with its outcome: first to withdraw
-	// the killed replay, then to open the next one. Some commits write a checkpoint, too.
-	fault := s.killedAtPut(1+s.random.IntN(6), s.replayPut, args, withoutFlood)
-	what := "never takes effect"
-	switch s.random.IntN(3) {
-	case 0:
-		fault.Release(false)
-	case 1:
-		fault.Release(true)
-		what = "takes effect"
-	default:
-		late, what = fault, "takes effect later"
+	for _, outcome := range s.random.Perm(3)[:killsAtPut] {
+		// The PUTs are those of an entry of the operations log, of a commit, and of an entry with its outcome: first to
+		// withdraw the killed replay, then to open the next one. Some commits write a checkpoint, too.
+		fault := s.killedAtPut(1+s.random.IntN(6), s.replayPut, args, withoutFlood)
+		what := "never takes effect"
+		switch outcome {
+		case 0:
+			fault.Release(false)
+		case 1:
+			fault.Release(true)
+			what = "takes effect"
+		default:
+			late, what = append(late, fault), "takes effect later"
+		}
+		s.t.Logf("its PUT %s", what)
 	}
-	s.t.Logf("its PUT %s", what)
 	s.killedAfter(1+s.random.IntN(250), members, append(slices.Clone(args), "--rate", "10"), withoutFlood)
 	if n := s.origins(members...).accepted; n == 0 || n >= replayedThroughTopic {
 		s.t.Fatalf("members have accepted %d records of the killed replays, want some of %d", n, replayedThroughTopic)
@@ -416,14 +418,14 @@ func TestReplayTopic_Killed(t *testing.T) {
 	watch.phase("replaying")
 	repeats := s.echoes()
 	all := []string{"--mode", "topic", "--rate", "0"}
-	late := s.killedThrice(all, members)
+	late := s.killedOften(all, members)
 	before := s.origins(members...).accepted
 	both := []*replay{s.replays(all, withoutFlood), s.replays(all, withoutFlood)}
 	s.await("members have accepted records of one of them", func() (bool, error) {
 		return s.origins(members...).accepted > before || !both[0].Running() && !both[1].Running(), nil
 	})
-	if late != nil {
-		late.Release(true)
+	for _, fault := range late {
+		fault.Release(true)
 	}
 	for _, r := range both {
 		result := r.ended(0)

@@ -28,6 +28,7 @@ const (
 	flapEvery     = 2 * time.Second
 
 	replayedThroughTopic = 2000 // dead letters in TestReplayTopic_Killed
+	killsAtPut           = 1    // outcomes of a killed replay's PUT there, of three: never, at once, later
 
 	hostileAll = false // rows of TestHostile
 )

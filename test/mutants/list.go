@@ -8,6 +8,7 @@ var list = slices.Concat(
 	ofLetters,
 	ofReplays,
 	ofTopicIDs,
+	ofTypes,
 	ofArchive,
 	ofPipeline,
 	ofHealth,

@@ -270,7 +270,7 @@ var ofDelta = []mutant{
 	{
 		name: "rows fit a column of another type",
 		file: "connector/schema/fits.go",
-		old:  "case table.Kind != rows.Kind:", new: "case table.Kind != rows.Kind && rows.Kind == Struct:",
+		old:  "case table.Kind != rows.Kind,", new: "case table.Kind != rows.Kind && rows.Kind == Struct,",
 		pkg: "./connector/schema", test: "^TestFits$",
 	},
 	{
@@ -288,7 +288,7 @@ var ofDelta = []mutant{
 	{
 		name: "elements of a list need not fit",
 		file: "connector/schema/fits.go",
-		old:  "return typeFits(*table.Element, *rows.Element, path+\"[]\")", new: "return nil",
+		old:  "return typeFits(*table.Element, *rows.Element, path+inside(rows.Kind))", new: "return nil",
 		pkg: "./connector/schema", test: "^TestFits$",
 	},
 	{
@@ -376,5 +376,31 @@ var ofDelta = []mutant{
 		file: "sink/delta/objstore/s3errors.go",
 		old:  "case status == http.StatusNotFound: // the", new: "case status == http.StatusNotFound && !put: // the",
 		pkg: "./sink/delta/objstore", test: "^TestS3NotFound_WithoutACode$",
+	},
+
+	// Statistics.
+	{
+		name: "an excluded column has bounds in the footers",
+		file: "sink/delta/datafile/bounds.go",
+		old:  "if !s.seen || c.statistics == NoBounds {", new: "if !s.seen {",
+		pkg: "./sink/delta/datafile", test: "^TestFooterAndLog$",
+	},
+	{
+		name: "an excluded column has statistics in the log",
+		file: "sink/delta/statistics.go",
+		old:  "case slices.ContainsFunc(excluded, below):", new: "case slices.ContainsFunc(excluded, below) && !indexed(leaf.Path, n):",
+		pkg: "./sink/delta", test: "^TestStatistics$",
+	},
+	{
+		name: "partition columns count as indexed columns",
+		file: "sink/delta/statistics.go",
+		old:  "\t\t\tcontinue\n\t\t}\n\t\ts := datafile.InFooter", new: "\t\t\tn++\n\t\t\tcontinue\n\t\t}\n\t\ts := datafile.InFooter",
+		pkg: "./sink/delta", test: "^TestStatistics$",
+	},
+	{
+		name: "the footer has one of two bounds of a text",
+		file: "sink/delta/datafile/bounds.go",
+		old:  "if fits(s.minBytes, c.kind) && fits(s.maxBytes, c.kind) {", new: "if fits(s.minBytes, c.kind) || fits(s.maxBytes, c.kind) {",
+		pkg: "./sink/delta/datafile", test: "^TestRoundTrip$",
 	},
 }

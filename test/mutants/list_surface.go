@@ -358,4 +358,40 @@ var ofSurface = []mutant{
 		old:  `|= "Skipping duplicate"`, new: `|= "Dropping duplicate"`,
 		pkg: "./cmd/connector", test: "^TestDocsTroubleshooting$",
 	},
+	{
+		name: "a client follows a redirect",
+		file: "internal/api/client.go",
+		old:  "{ return http.ErrUseLastResponse },", new: "{ return nil },",
+		pkg: "./internal/api", test: "^TestClient_OnlyTheMember$",
+	},
+	{
+		name: "a client sends the token to another machine without TLS",
+		file: "internal/api/client.go",
+		old:  "u.Scheme != \"https\" && !secure.Loopback(u.Hostname())", new: "u.Scheme != \"https\" && u.Scheme != \"http\"",
+		pkg: "./internal/api", test: "^TestNewClient_Refuses$",
+	},
+	{
+		name: "a client repeats a change that has no key",
+		file: "internal/api/client.go",
+		old:  "if err == nil || !unknown || r.key == \"\" {", new: "if err == nil || !unknown {",
+		pkg: "./internal/api", test: "^TestClient_RepeatsUnknown$",
+	},
+	{
+		name: "a client says that a change may be done though it never reached the server",
+		file: "internal/api/client.go",
+		old:  "connected := false", new: "connected := true",
+		pkg: "./internal/api", test: "^TestClient_RepeatsUnknown$",
+	},
+	{
+		name: "an empty --server makes a command do its work itself",
+		file: "cmd/connector/server.go",
+		old:  "*u = serverURL(address)\n\treturn err", new: "*u = serverURL(address)\n\t_ = err\n\treturn nil",
+		pkg: "./cmd/connector", test: "^TestServer_Usage$",
+	},
+	{
+		name: "holds of one topic have those of other topics that members report",
+		file: "internal/admin/holds.go",
+		old:  "p.Topic != \"\" && p.Topic != q.Topic {", new: "p.Topic == \"\" && p.Topic != q.Topic {",
+		pkg: "./cmd/connector", test: "^TestHolds_Topic$",
+	},
 }

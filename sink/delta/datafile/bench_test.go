@@ -113,7 +113,7 @@ func dictionaryOrders(b arrow.RecordBatch) arrow.RecordBatch {
 }
 
 func mustColumns(sc *arrow.Schema) *columns {
-	c, err := newColumns(sc, 32)
+	c, err := newColumns(sc, Options{}.withDefaults().Statistics)
 	if err != nil {
 		panic(err)
 	}

@@ -210,11 +210,12 @@ func (s *stat) texts(offsets []int32, text []byte, v valid) {
 }
 
 // footer returns the Parquet statistics of a column chunk: its nulls and its bounds in Parquet's plain encoding.
-// Floats get no bounds: Parquet bounds ignore NaN, and readers would then skip rows that hold one.
+// Floats get no bounds: Parquet bounds ignore NaN, and readers would then skip rows that hold one. Columns with
+// [NoBounds] get none, either.
 func (s *stat) footer(c *column) metadata.EncodedStatistics {
 	var e metadata.EncodedStatistics
 	e.SetNullCount(s.nulls)
-	if !s.seen {
+	if !s.seen || c.statistics == NoBounds {
 		return e
 	}
 	switch c.kind {
@@ -230,11 +231,9 @@ func (s *stat) footer(c *column) metadata.EncodedStatistics {
 		e.SetMin(decimalBytes(s.minDec, precision)).SetMax(decimalBytes(s.maxDec, precision))
 		e.Signed = precision <= maxInt64Digits
 	case kindString, kindBinary:
-		if fits(s.minBytes, c.kind) {
-			e.SetMin(s.minBytes)
-		}
-		if fits(s.maxBytes, c.kind) {
-			e.SetMax(s.maxBytes)
+		// Both or none: some readers take a missing bound beside one that exists for the empty text.
+		if fits(s.minBytes, c.kind) && fits(s.maxBytes, c.kind) {
+			e.SetMin(s.minBytes).SetMax(s.maxBytes)
 		}
 	case kindFloat, kindStruct, kindList, kindMap:
 	}

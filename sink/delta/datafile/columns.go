@@ -34,6 +34,8 @@ type columns struct {
 	root   []*column
 	leaves []leaf // the columns of the Parquet file, in its order
 	bounds int    // number of columns with a stat
+	// indexed is true if Delta's statistics in the log include any column.
+	indexed bool
 }
 
 // leaf is a Parquet column.
@@ -57,12 +59,13 @@ type column struct {
 	kind     kind
 	nullable bool
 	children []*column
-	leaf     int  // index in leaves; -1 for structs, lists and maps
-	stat     int  // index of the column's stat; -1 for structs and for columns below lists and maps
-	indexed  bool // true if Delta's statistics in the log include the column
+	leaf     int // index in leaves; -1 for structs, lists and maps
+	stat     int // index of the column's stat; -1 for structs and for columns below lists and maps
+	// statistics are those of a leaf, an array or a map.
+	statistics Statistics
 }
 
-func newColumns(sc *arrow.Schema, indexedLeaves int) (*columns, error) {
+func newColumns(sc *arrow.Schema, statistics func(path []string) Statistics) (*columns, error) {
 	if sc.NumFields() == 0 {
 		return nil, errors.New("data file: a schema without columns")
 	}
@@ -76,8 +79,7 @@ func newColumns(sc *arrow.Schema, indexedLeaves int) (*columns, error) {
 		return nil, fmt.Errorf("data file: %w", err)
 	}
 	c.namePaths(pq)
-	n := 0
-	index(c.root, indexedLeaves, &n)
+	c.selectStatistics(c.root, nil, statistics)
 	return c, nil
 }
 
@@ -95,16 +97,16 @@ func (c *columns) namePaths(pq *schema.Schema) {
 	}
 }
 
-// index marks as indexed the first limit leaves in Delta's order, or all of them if limit is negative. n counts the
-// leaves.
-func index(list []*column, limit int, n *int) {
-	for _, c := range list {
-		if c.kind == kindStruct {
-			index(c.children, limit, n)
+// selectStatistics sets the statistics of the leaves among the columns of one level; above is the path of that level.
+func (c *columns) selectStatistics(list []*column, above []string, of func(path []string) Statistics) {
+	for _, col := range list {
+		path := append(above[:len(above):len(above)], col.name)
+		if col.kind == kindStruct {
+			c.selectStatistics(col.children, path, of)
 			continue
 		}
-		c.indexed = limit < 0 || *n < limit
-		*n++
+		col.statistics = of(path)
+		c.indexed = c.indexed || col.statistics == InLogAndFooter
 	}
 }
 

@@ -27,10 +27,9 @@ type Options struct {
 	TargetSize int64
 	// Parallel is the number of row groups encoded in parallel. Default: GOMAXPROCS.
 	Parallel int
-	// IndexedLeaves is the number of leaves with statistics in the log, counted as Delta counts them: in the order of
-	// the schema, an array or map as one. Default: 32, Delta's own; negative: all. It does not limit the Parquet
-	// footer.
-	IndexedLeaves int
+	// Statistics returns which statistics a leaf has, given the names from its column down. An array or map is one
+	// leaf. Default: all leaves have all statistics.
+	Statistics func(path []string) Statistics
 	// StringPrefix is the length of string bounds in UTF-16 code units. Default: 32, Delta's own.
 	StringPrefix int
 	// Shares bound the encoding of all tables of a process: all calls with the same Shares together encode at most as
@@ -49,8 +48,8 @@ func (o Options) withDefaults() Options {
 	if o.Parallel <= 0 {
 		o.Parallel = runtime.GOMAXPROCS(0)
 	}
-	if o.IndexedLeaves == 0 {
-		o.IndexedLeaves = 32
+	if o.Statistics == nil {
+		o.Statistics = func([]string) Statistics { return InLogAndFooter }
 	}
 	if o.StringPrefix <= 0 {
 		o.StringPrefix = 32
@@ -63,6 +62,15 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// Statistics are the statistics that a leaf of the schema has.
+type Statistics uint8
+
+const (
+	InLogAndFooter Statistics = iota // bounds and null counts
+	InFooter                         // none in the log, bounds and null counts in the Parquet footer
+	NoBounds                         // none in the log, null counts in the Parquet footer
+)
 
 // File is an encoded data file.
 type File struct {
@@ -89,7 +97,7 @@ type File struct {
 // and it holds no reference to the pieces.
 func Encode(ctx context.Context, sc *arrow.Schema, pieces []connector.Piece, o Options, yield func(File) error) error {
 	o = o.withDefaults()
-	cols, err := newColumns(sc, o.IndexedLeaves)
+	cols, err := newColumns(sc, o.Statistics)
 	if err != nil {
 		return err
 	}

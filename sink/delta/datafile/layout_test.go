@@ -38,7 +38,7 @@ func TestLayout(t *testing.T) {
 		if stats == "" {
 			stats = f.Stats
 			checkStats(t, orderSchema, f, Options{})
-			checkFooter(t, orderSchema, f)
+			checkFooter(t, orderSchema, f, Options{})
 		}
 		if d := cmp.Diff(stats, f.Stats); d != "" {
 			t.Errorf("%s: statistics: %s", name, d)

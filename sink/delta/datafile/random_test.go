@@ -41,6 +41,21 @@ var (
 
 func (r *random) schema() *arrow.Schema { return arrow.NewSchema(r.fields(1+r.IntN(6), 3), nil) }
 
+// statistics selects statistics for the leaves of a schema: all, those of the first three, or any.
+func (r *random) statistics(sc *arrow.Schema) func([]string) Statistics {
+	switch r.IntN(3) {
+	case 0:
+		return nil
+	case 1:
+		return firstLeaves(sc, 3)
+	}
+	selected := map[string]Statistics{}
+	for _, l := range leavesOf(sc, nil) {
+		selected[strings.Join(l.path, "\x00")] = Statistics(r.IntN(3))
+	}
+	return func(path []string) Statistics { return selected[strings.Join(path, "\x00")] }
+}
+
 func (r *random) fields(n, depth int) []arrow.Field {
 	var fields []arrow.Field
 	for i := range n {
@@ -114,13 +129,14 @@ func (r *random) column(t arrow.DataType, nullable bool, n int) arrow.Array {
 		return fromData(arrow.ListOfField(element), n, buffers, []arrow.ArrayData{values.Data()}, array.UnknownNullCount)
 	case *arrow.MapType:
 		offsets, total := r.offsets(n)
-		keys, items := r.column(str, false, total), r.column(t.ItemType(), t.ItemField().Nullable, total)
-		item := t.ItemField()
-		item.Type = items.DataType()
+		keys := r.maybeDictionary(r.column(str, false, total))
+		items := r.maybeDictionary(r.column(t.ItemType(), t.ItemField().Nullable, total))
+		key, item := t.KeyField(), t.ItemField()
+		key.Type, item.Type = keys.DataType(), items.DataType()
 		below := []arrow.ArrayData{keys.Data(), items.Data()}
-		kv := fromData(arrow.StructOf(t.KeyField(), item), total, []*memory.Buffer{nil}, below, 0)
+		kv := fromData(arrow.StructOf(key, item), total, []*memory.Buffer{nil}, below, 0)
 		buffers := []*memory.Buffer{r.validity(nullable, n), offsets}
-		m := arrow.MapOfFields(t.KeyField(), item)
+		m := arrow.MapOfFields(key, item)
 		return fromData(m, n, buffers, []arrow.ArrayData{kv.Data()}, array.UnknownNullCount)
 	}
 	b := array.NewBuilder(memory.DefaultAllocator, t)

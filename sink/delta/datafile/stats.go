@@ -10,9 +10,13 @@ import (
 
 // deltaStats renders Delta's statistics of a file: the number of rows, and for each indexed leaf, nested as in the
 // schema, the bounds and the number of nulls. A bound that cannot include every value is omitted: engines skip files
-// by bounds, and one engine takes a column for constant if its bounds are equal and it has no nulls.
+// by bounds, and one engine takes a column for constant if its bounds are equal and it has no nulls. Without an indexed
+// leaf the statistics are the number of rows alone.
 func deltaStats(cols *columns, stats []stat, rows int64, stringPrefix int) string {
 	b := strconv.AppendInt([]byte(`{"numRecords":`), rows, 10)
+	if !cols.indexed {
+		return string(append(b, '}'))
+	}
 	b = append(b, `,"minValues":`...)
 	b = appendObject(b, cols.root, func(b []byte, c *column) []byte {
 		return appendMin(b, c, &stats[c.stat], stringPrefix)
@@ -45,7 +49,7 @@ func appendObject(b []byte, list []*column, add func([]byte, *column) []byte) []
 			if b = appendObject(b, c.children, add); len(b) == value+len("{}") {
 				b = b[:value]
 			}
-		case c.indexed:
+		case c.statistics == InLogAndFooter:
 			b = add(b, c)
 		}
 		if len(b) == value {

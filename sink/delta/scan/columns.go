@@ -90,14 +90,13 @@ func arrowType(t schema.Type) (arrow.DataType, error) {
 		return arrow.FixedWidthTypes.Date32, nil
 	case schema.Timestamp:
 		return arrow.FixedWidthTypes.Timestamp_us, nil
+	case schema.Binary:
+		return arrow.BinaryTypes.Binary, nil
 	case schema.Other:
-		switch t.String() {
-		case "binary":
-			return arrow.BinaryTypes.Binary, nil
-		case "timestamp_ntz":
+		if t.String() == "timestamp_ntz" {
 			return &arrow.TimestampType{Unit: arrow.Microsecond}, nil
 		}
-	case schema.Struct, schema.Array:
+	case schema.Decimal, schema.Struct, schema.Array, schema.Map:
 	}
 	return nil, errors.New("this version does not read columns of this type one by one")
 }

@@ -1,0 +1,262 @@
+"""The independent readers of the conformance matrix. Each opens a table at a version and returns all rows as Arrow, or
+the coordinates of those that a predicate selects; its own pruning decides what it reads for that.
+
+refuses() names the defects of a reader that no table can avoid: the predicates on which it is not judged."""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+
+import predicates
+import values as v
+
+
+ZEROS = {v.bits(0.0), v.bits(-0.0)}
+COORDINATES = ["_kafka_partition", "_kafka_offset"]
+
+
+class Reader:
+    def refuses(self, case, predicate):
+        """Returns the reader's defect that a predicate meets, None for most."""
+        return None
+
+
+def has_array(kind):
+    """Reports whether a struct contains an array or a map."""
+    return "element" in kind or any(has_array(f["type"]) for f in kind.get("fields", []))
+
+
+class DataFusion(Reader):
+    """delta-rs with DataFusion, by SQL."""
+
+    title, order = "deltalake, SQL", predicates.SQL
+
+    def __init__(self):
+        import deltalake
+
+        self.version = deltalake.__version__
+        self.deltalake = deltalake
+
+    def open(self, path, version):
+        import pyarrow as pa
+
+        table = self.deltalake.DeltaTable(path, version=version)
+        self.builder = self.deltalake.QueryBuilder().register("t", table)
+        self.result = lambda query: pa.RecordBatchReader.from_stream(self.builder.execute(query)).read_all()
+
+    def refuses(self, case, predicate):
+        if len(predicate[0]) > 1 and predicate[2] == "in" and ZEROS & set(predicate[3]):
+            return "tells -0.0 from 0.0 in an IN on a field of a struct"
+        return None
+
+    def rows(self):
+        return self.result("select * from t")
+
+    def select(self, predicate):
+        return pairs(self.result(f"select _kafka_partition, _kafka_offset from t where {predicates.datafusion(predicate)}"))
+
+
+class PyArrow(Reader):
+    """delta-rs reads the log and prunes by its statistics, Arrow C++ reads the files."""
+
+    title, order = "deltalake, pyarrow", predicates.IEEE
+
+    def __init__(self):
+        import deltalake
+        import pyarrow
+
+        self.version = f"{deltalake.__version__}, pyarrow {pyarrow.__version__}"
+        self.deltalake = deltalake
+
+    def open(self, path, version):
+        self.dataset = self.deltalake.DeltaTable(path, version=version).to_pyarrow_dataset()
+
+    def rows(self):
+        return self.dataset.to_table()
+
+    def refuses(self, case, predicate):
+        path, kind, op, args = predicate
+        if "fields" in kind and op in ("null", "notnull"):
+            return "takes no struct for null, because statistics count the nulls of its fields only"
+        if "nan" in args:
+            return "compares statistics with NaN as if NaN were a number"
+        if len(path) == 1 and unbounded(case, path[0]):
+            return "takes a bound that the statistics leave out for null, and skips the file"
+        return None
+
+    def select(self, predicate):
+        return pairs(self.dataset.to_table(columns=COORDINATES, filter=predicates.pyarrow(predicate)))
+
+
+class Polars(Reader):
+    """Polars with its own Parquet reader; delta-rs reads the log."""
+
+    title, order = "Polars", predicates.SQL
+
+    def __init__(self):
+        import polars
+
+        self.version = polars.__version__
+        self.polars = polars
+
+    def open(self, path, version):
+        self.frame = self.polars.scan_delta(path, version=version)
+
+    def rows(self):
+        return self.frame.collect().to_arrow()
+
+    def refuses(self, case, predicate):
+        top = next(c["type"] for c in case["columns"] if c["name"] == predicate[0][0])
+        if "fields" in top and has_array(top):
+            return "fails on a predicate on a struct that contains an array, which has no bounds"
+        return None
+
+    def select(self, predicate):
+        return pairs(self.frame.filter(predicates.polars(predicate)).select(COORDINATES).collect().to_arrow())
+
+
+class DuckDB(Reader):
+    """DuckDB with its delta extension (delta-kernel-rs)."""
+
+    title, order = "DuckDB", predicates.SQL
+
+    def __init__(self):
+        import duckdb
+
+        self.version = duckdb.__version__
+        self.con = duckdb.connect()
+        self.con.execute("SET autoinstall_known_extensions=false; SET autoload_known_extensions=false")
+        self.con.execute("SET TimeZone='UTC'; SET enable_progress_bar=false")
+        folder = f"{os.path.dirname(os.path.dirname(duckdb.__file__))}/duckdb_extension_delta/extensions/v{self.version}"
+        self.con.execute(f"LOAD '{folder}/delta.duckdb_extension'")
+
+    def open(self, path, version):
+        self.table = f"delta_scan('{path}'" + (f", version={version})" if version is not None else ")")
+
+    def refuses(self, case, predicate):
+        return splits_names(predicate)
+
+    def rows(self):
+        return self.con.sql(f"select * from {self.table}").to_arrow_table()
+
+    def select(self, predicate):
+        query = f"select _kafka_partition, _kafka_offset from {self.table} where {predicates.duckdb(predicate)}"
+        return pairs(self.con.sql(query).to_arrow_table())
+
+
+class Spark(Reader):
+    """Spark with delta-spark."""
+
+    title, order, workers = "Spark", predicates.SQL, 4
+
+    def __init__(self):
+        sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "oracle"))
+        import importlib.metadata
+
+        import sparksession
+
+        self.spark = sparksession.start()
+        self.version = f"{self.spark.version}, delta-spark {importlib.metadata.version('delta-spark')}"
+
+    def open(self, path, version):
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        self.frame = reader.load(path)
+
+    def refuses(self, case, predicate):
+        return splits_zeros(predicate)
+
+    def rows(self):
+        return self.frame.toArrow()
+
+    def select_all(self, made):
+        """Runs all predicates in one job, because a job costs more than a scan."""
+        from functools import reduce
+
+        from pyspark.sql.functions import lit
+
+        parts = [self.frame.where(predicates.spark(p)).select(lit(i).alias("q"), *COORDINATES) for i, p in enumerate(made)]
+        found = [set() for _ in made]
+        for row in reduce(lambda a, b: a.union(b), parts).toArrow().to_pylist():
+            found[row["q"]].add((row["_kafka_partition"], row["_kafka_offset"]))
+        return found
+
+
+class Kernel(Reader):
+    """delta-kernel in Java with its default engine. A predicate only skips files and row groups: the caller filters the
+    rows, so a result may have more rows than the predicate selects."""
+
+    title, order, skips = "delta-kernel, Java", predicates.SQL, True
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [os.environ["LAB_KERNEL"]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+        self.version = self.ask({"ask": "version"})
+
+    def ask(self, request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the program ended with {self.process.wait()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    def refuses(self, case, predicate):
+        if v.bits(-0.0) in predicate[3]:
+            return "orders -0.0 before 0.0 in statistics, and so misses zeros"
+        return splits_zeros(predicate) or splits_names(predicate)
+
+    def open(self, path, version):
+        self.table = {"table": path} | ({"version": version} if version is not None else {})
+
+    def rows(self):
+        return self.ask(self.table | {"ask": "rows"})
+
+    def select(self, predicate):
+        path, kind, op, args = predicate
+        request = {"path": path, "kind": kind.get("kind", ""), "op": op, "values": args}
+        return {tuple(pair) for pair in self.ask(self.table | {"ask": "select", "predicate": request})}
+
+
+def splits_zeros(predicate):
+    if predicate[2] in ("=", "in") and ZEROS & set(predicate[3]):
+        return "tells -0.0 from 0.0 in the dictionary of a row group, and skips the row group (parquet-mr)"
+    return None
+
+
+def splits_names(predicate):
+    if "." in "".join(predicate[0]):
+        return "splits the name of a column in a predicate at the dot"
+    return None
+
+
+def unbounded(case, name):
+    """Reports whether a data file with values in a column of texts, floats or times lacks one of its two bounds."""
+    if "unbounded" not in case:
+        case["unbounded"] = found = set()
+        columns = {c["name"]: c["type"].get("kind") for c in case["columns"]}
+        for path in glob.glob(os.path.join(glob.escape(case["path"]), "_delta_log", "*.json")):
+            with open(path, encoding="utf-8") as f:
+                adds = [a["add"] for a in map(json.loads, f) if "add" in a]
+            for stats in [json.loads(a["stats"]) for a in adds]:
+                for column, kind in columns.items():
+                    nulls = stats["nullCount"].get(column)
+                    if kind and nulls is not None and nulls < stats["numRecords"]:
+                        if column not in stats["minValues"] or column not in stats["maxValues"]:
+                            found.add(column)
+    return name in case["unbounded"]
+
+
+def pairs(table):
+    """Returns the coordinates of rows as a set of pairs."""
+    return set(zip(*(table.column(name).to_pylist() for name in COORDINATES)))
+
+
+READERS = {"datafusion": DataFusion, "pyarrow": PyArrow, "polars": Polars, "duckdb": DuckDB, "spark": Spark, "kernel": Kernel}
