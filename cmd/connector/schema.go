@@ -124,20 +124,21 @@ func leftOut(p *admin.SchemaProposal) string {
 
 // describe says how often a field has a value, and of which kinds its values are.
 func describe(p *admin.SchemaProposal, f admin.ProposedColumn) string {
-	text := share(f.Records, p.Records)
+	var b strings.Builder
+	b.WriteString(share(f.Records, p.Records))
 	if f.Nulls > 0 {
-		text += ", null in " + share(f.Nulls, p.Records)
+		fmt.Fprintf(&b, ", null in %s", share(f.Nulls, p.Records))
 	}
 	if len(f.Kinds) > 0 && len(f.Conflicts) == 0 {
-		text += ": " + kindNames(f.Kinds)
+		fmt.Fprintf(&b, ": %s", kindNames(f.Kinds))
 	}
 	for _, c := range f.Conflicts {
-		text += fmt.Sprintf("; CONFLICT in %s: %s", c.Path, countedKinds(c.Kinds))
+		fmt.Fprintf(&b, "; CONFLICT in %s: %s", c.Path, countedKinds(c.Kinds))
 	}
 	if f.Value != nil {
-		text += ", for example " + *f.Value
+		fmt.Fprintf(&b, ", for example %s", *f.Value)
 	}
-	return text
+	return b.String()
 }
 
 func share(n, of int64) string {

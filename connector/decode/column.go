@@ -43,6 +43,8 @@ type column struct {
 	dict    *interner // the dictionary of the chunk; nil if the column is plain text
 	indices []int32   // per row, the index of its text in dict
 	elems   int       // number of list elements or map entries so far; elem may have fewer rows, because it lags behind
+	first   int       // index of the first element of the last list
+	entry   []byte    // name of the current map entry, if undeclared fields are rescued
 
 	// What the column has learned from earlier chunks: see learn.
 	rows, bytes int // capacities to reserve: rows, and bytes of plain text

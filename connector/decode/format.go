@@ -14,6 +14,7 @@ const (
 // Options are the settings of a topic that concern its decoder. A format uses those that apply to it.
 type Options struct {
 	Strict   bool // an unknown field refuses the record
+	Rescue   bool // unknown fields are kept in the column schema.Rescued
 	Columns  ColumnOptions
 	Identity idempotency.Identity
 	Spare    Spare // lends the buffers of columns; nil for Go's memory
@@ -30,7 +31,7 @@ type Format struct {
 func Formats() []Format {
 	return []Format{
 		{FormatJSON, func(o Options) connector.Decoder {
-			return JSON{Strict: o.Strict, Columns: o.Columns, Identity: o.Identity, Spare: o.Spare}
+			return JSON{Strict: o.Strict, Rescue: o.Rescue, Columns: o.Columns, Identity: o.Identity, Spare: o.Spare}
 		}},
 		{FormatDeadLetters, func(Options) connector.Decoder { return DeadLetters{} }},
 	}

@@ -40,9 +40,9 @@ const (
 // JSON is the decoder of JSON records. Its zero value is ready for use.
 //
 // A field of the record belongs to the column of exactly the same name. A missing field and null are null; in a NOT
-// NULL column they are refused. Undeclared fields are checked, ignored and counted, or refused with Strict. A field
-// named like a Kafka column counts as undeclared, because the value of a record never fills those columns. A null value
-// becomes a row without fields.
+// NULL column they are refused. Undeclared fields are checked, ignored and counted, refused with Strict, or kept with
+// Rescue. A field named like a Kafka column counts as undeclared, because the value of a record never fills those
+// columns. A null value becomes a row without fields.
 //
 //	string                   any string; \u0000 is data
 //	tinyint to bigint        a number in range without a fraction, also 1.0 and 1e2
@@ -68,6 +68,9 @@ type JSON struct {
 
 	// Strict refuses a record with an undeclared field instead of ignoring the field.
 	Strict bool
+	// Rescue keeps undeclared fields in the column schema.Rescued, which the table must have: a JSON object whose names
+	// are the paths of the fields. It leaves out fields that are null.
+	Rescue bool
 
 	// Identity says which part of a record identifies it for its producer. With one, each row has a fingerprint entry.
 	Identity idempotency.Identity
@@ -118,6 +121,11 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 	if j.Now == nil {
 		j.Now = time.Now
 	}
+	if j.Rescue {
+		if err := table.CanRescue(); err != nil {
+			return nil, err
+		}
+	}
 	d := &jsonDecoder{spare: j.Spare, limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
 	d.kafka.now = j.Now
 	var err error
@@ -147,6 +155,7 @@ type jsonDecoder struct {
 	rows    int
 	fed     int // bytes of all records in the chunk that columns may have; no offset into a text exceeds it
 	ignored ignoredFields
+	rescue  rescuer
 	sealed  int64 // size of the last batch in bytes
 
 	// State of the current record.
@@ -173,7 +182,7 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 	var fieldTypes []arrow.Field
 	d.columns = make([]*column, len(types))
 	for i, f := range s.Fields() {
-		if !schema.IsKafkaColumn(f.Name) {
+		if !schema.IsKafkaColumn(f.Name) && !d.rescues(f.Name) {
 			fields, fieldTypes = append(fields, f), append(fieldTypes, types[i])
 			continue
 		}
@@ -185,11 +194,18 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 			c.plainChunks = math.MaxInt // fingerprints hardly repeat
 		}
 		d.columns[i] = c
-		d.kafka.set(c)
+		if d.rescues(f.Name) {
+			d.rescue.column = c
+		} else {
+			d.kafka.set(c)
+		}
 	}
 	var err error
 	if d.root, err = d.newObject(fields, fieldTypes, "", 1); err != nil {
 		return err
+	}
+	if d.rescue.column != nil {
+		d.root.locate(nil)
 	}
 	next := 0
 	for i := range d.columns {
@@ -215,19 +231,27 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 		d.fail(NoValue, 0)
 	case len(r.Value) > d.limits.MaxBytes:
 		d.fail(TooLarge, 0)
-	case d.rows > 0 && len(r.Value)+d.kafka.extra.size(r) > math.MaxInt32-d.fed, d.rows == math.MaxInt32:
+	case d.rows > 0 && d.largest(r.Value)+d.kafka.extra.size(r) > math.MaxInt32-d.fed, d.rows == math.MaxInt32:
 		return connector.ErrChunkFull
 	case d.kafka.fits(d, r) && d.decode():
 		d.kafka.put(p, r)
 		if c := d.kafka.fingerprint; c != nil {
 			d.print(c, d.rows, r)
 		}
+		d.fed += len(r.Value) + d.kafka.extra.size(r) + d.rescue.put(d.rows)
 		d.rows++
-		d.fed += len(r.Value) + d.kafka.extra.size(r)
 		d.ignored.keep()
 		return nil
 	}
 	return d.refuse()
+}
+
+// largest returns the largest number of bytes that a record adds to an offset of a column.
+func (d *jsonDecoder) largest(value []byte) int {
+	if d.rescue.column == nil {
+		return len(value)
+	}
+	return len(value) + d.limits.MaxBytes
 }
 
 // start resets the state of the record. It reserves buffers at the first record of a chunk, so that an idle builder
@@ -291,6 +315,7 @@ func (d *jsonDecoder) fail(why Reason, p int) int {
 func (d *jsonDecoder) refuse() error {
 	d.root.truncate(d.rows)
 	d.ignored.drop()
+	d.rescue.text = d.rescue.text[:0]
 	slices.Reverse(d.path)
 	path := strings.TrimPrefix(strings.Join(d.path, ""), ".")
 	e := &Error{Reason: d.reason, Path: path, Offset: d.offset, Field: d.field}
@@ -325,7 +350,7 @@ func (d *jsonDecoder) Allocated() (size int64) {
 	for _, c := range d.columns {
 		size += c.allocated()
 	}
-	return size + int64(cap(d.copied)+cap(d.scratch)+cap(d.kafka.extra.padded)) + d.ids.Allocated()
+	return size + int64(cap(d.copied)+cap(d.scratch)+cap(d.kafka.extra.padded)+cap(d.rescue.text)) + d.ids.Allocated()
 }
 
 // Ignored implements [connector.Builder]. Fields of refused records do not count.
@@ -386,5 +411,8 @@ func (d *jsonDecoder) trim() {
 	}
 	if cap(d.kafka.extra.padded) > usual {
 		d.kafka.extra.padded = nil
+	}
+	if cap(d.rescue.text) > usual {
+		d.rescue.text = nil
 	}
 }

@@ -21,6 +21,7 @@ type object struct {
 	seen     []uint64 // one bit per member that the current object had so far
 	required []uint64 // one bit per member that is NOT NULL
 	first    *member  // the member that is predicted to come first
+	steps    []step   // path of the object, if undeclared fields are rescued
 }
 
 // member is a declared field. next is the field that followed it in the last object and is predicted to follow again:

@@ -15,6 +15,9 @@ func (d *jsonDecoder) undeclared(o *object, b []byte, at, p, serial int, name []
 	if d.names.add(serial, hash, name) {
 		return d.fail(DuplicateKey, at)
 	}
+	if d.rescue.column != nil {
+		return d.keep(o, b, p, name)
+	}
 	d.ignored.add(o, hash, name)
 	return d.skip(b, p, o.depth+1)
 }

@@ -292,6 +292,7 @@ func (d *jsonDecoder) boolean(c *column, b []byte, p int) int {
 // list reads the elements of the list whose opening bracket is at p-1.
 func (d *jsonDecoder) list(c *column, b []byte, p int) int {
 	first := c.elems
+	c.first = first
 	if b[p] <= ' ' {
 		p = space(b, p)
 	}
@@ -351,6 +352,9 @@ func (d *jsonDecoder) mapping(c *column, b []byte, p int) int {
 		}
 		if name := buf[start:end]; d.names.add(serial, d.names.hash(name), name) {
 			return d.fail(DuplicateKey, p)
+		}
+		if d.rescue.column != nil {
+			c.entry = append(c.entry[:0], buf[start:end]...)
 		}
 		c.key.putText(buf, start, end)
 		if p = space(b, next); b[p] != ':' {

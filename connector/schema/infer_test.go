@@ -168,7 +168,7 @@ func TestShape_Lattice(t *testing.T) {
 			t.Fatalf("seed %d: %q gives %q, and %q gives %q", seed, values, want, again, got)
 		}
 		mixed := shapeOf(t, values...).Mixed()
-		if more := shapeOf(t, append(values, randomValue(r, 3))...); mixed && !more.Mixed() {
+		if more := shapeOf(t, slices.Concat(values, []string{randomValue(r, 3)})...); mixed && !more.Mixed() {
 			t.Fatalf("seed %d: %q is mixed, and no longer with one more value", seed, values)
 		}
 	}
@@ -178,8 +178,10 @@ func TestShape_Lattice(t *testing.T) {
 func TestNumberKind(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	texts := []string{"0", "-0", "9007199254740992", "9007199254740993", "-9223372036854775808", "-9223372036854775809", "9223372036854775807",
-		"9223372036854775808", "9999999999999999999", "922337203685477580700e-2", "1e18", "1e19", "0.1e1", "1E+2", "1e-0"}
+	texts := []string{
+		"0", "-0", "9007199254740992", "9007199254740993", "-9223372036854775808", "-9223372036854775809", "9223372036854775807",
+		"9223372036854775808", "9999999999999999999", "922337203685477580700e-2", "1e18", "1e19", "0.1e1", "1E+2", "1e-0",
+	}
 	for range 20_000 {
 		text := strconv.FormatUint(r.Uint64()>>r.IntN(64), 10)
 		if r.IntN(2) == 0 {

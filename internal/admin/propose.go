@@ -107,7 +107,7 @@ type sampler struct {
 }
 
 func newSampler(a *Access, q SchemaQuery) *sampler {
-	s := &sampler{query: q, checker: decode.NewChecker(), observer: schema.NewObserver(maxProposedFields), refused: map[decode.Reason]int{}, values: map[string]string{}}
+	s := &sampler{query: q, checker: decode.NewChecker(), observer: schema.NewObserver(maxProposedFields), refused: make(map[decode.Reason]int), values: map[string]string{}}
 	s.found = SchemaProposal{Topic: q.Topic, Refused: []ReasonCount{}, Columns: []ProposedColumn{}}
 	t, meant, err := a.Config.Route(q.Topic)
 	s.healthRecords = meant && err == nil && !t.HealthRecords.Drop

@@ -184,6 +184,9 @@ func (l *loader) checkSchema(at string, t *Topic) {
 		t.Schema = string(data)
 	}
 	columns, err := schema.ParseDDL(t.Schema)
+	if err == nil && t.UnknownFields == unknownRescue && columns.Has([]string{schema.Rescued}) {
+		err = fmt.Errorf("column %s is made by unknown_fields: rescue: remove it from the schema", schema.Rescued)
+	}
 	if err != nil {
 		if t.SchemaFile != "" {
 			err = fmt.Errorf("file %s: %w", t.SchemaFile, err)

@@ -257,7 +257,7 @@ func (t *Topic) Refusals() connector.Refusals {
 // Decoder returns the decoder for the format of the topic. It reuses column buffers from spare, or allocates each if
 // spare is nil.
 func (t *Topic) Decoder(spare decode.Spare) connector.Decoder {
-	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Columns: t.ColumnOptions, Identity: t.ProducerIdentity(), Spare: spare}
+	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Rescue: t.UnknownFields == unknownRescue, Columns: t.ColumnOptions, Identity: t.ProducerIdentity(), Spare: spare}
 	formats := decode.Formats()
 	i := max(slices.IndexFunc(formats, func(f decode.Format) bool { return f.Name == t.Format }), 0) // the format exists, because the loader accepts only these names
 	return formats[i].New(o)
@@ -343,7 +343,7 @@ func (t *Topic) keys() []key {
 		{"start_at", startAt(&t.StartAt), ""},
 		{"schema", text(&t.Schema, schemaText), ""},
 		{"column_options", columnOptions(&t.ColumnOptions), ""},
-		{"unknown_fields", choice(&t.UnknownFields, []string{"add"}, "ignore", "dead_letter"), ""},
+		{"unknown_fields", choice(&t.UnknownFields, []string{"add"}, "ignore", "dead_letter", unknownRescue), ""},
 		{"tombstones", choice(&t.Tombstones, nil, "skip", "dead_letter", tombstonesRow), ""},
 		{"keys", choice(&t.Keys, nil, "any", "required"), ""},
 		{"metadata_columns", list(&t.MetadataColumns, strings.Join(allMetadataColumns(), ", "), metadataColumn), ""},
@@ -363,6 +363,9 @@ func (t *Topic) keys() []key {
 		{"health_records.secret_file", text(&t.HealthRecords.SecretFile, nil), ""},
 	}, thresholdKeys(&t.Lag))
 }
+
+// unknownRescue is the value of unknown_fields that keeps unknown fields in a column of their own.
+const unknownRescue = "rescue"
 
 // tableScoped has the keys of a topic that affect its table: topics that share a table must agree on them.
 var tableScoped = [...]string{

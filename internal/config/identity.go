@@ -67,6 +67,9 @@ func (t *Topic) Columns() (*schema.Schema, error) {
 	for _, word := range t.MetadataColumns {
 		columns = columns.WithMetadata(word)
 	}
+	if t.UnknownFields == unknownRescue {
+		columns = columns.WithRescued()
+	}
 	return columns, nil
 }
 

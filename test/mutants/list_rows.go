@@ -1,7 +1,40 @@
 package main
 
-// ofRows has the mutants that break the rules for partitions without a position whose rows are in the table.
+// ofRows has the mutants that break the rules for fields without a column, and for partitions without a position whose
+// rows are in the table.
 var ofRows = []mutant{
+	// Fields without a column.
+	{
+		name: "fields of a refused record are kept with the next record",
+		file: "connector/decode/json.go",
+		old:  "\td.rescue.text = d.rescue.text[:0]\n", new: "",
+		pkg: "./connector/decode", test: "^TestRescue$",
+	},
+	{
+		name: "the path of a field without a column has no index",
+		file: "connector/decode/rescue.go",
+		old:  "int64(s.list.elems-s.list.first)", new: "0",
+		pkg: "./connector/decode", test: "^TestRescue$",
+	},
+	{
+		name: "a name with a dot is not quoted in a path",
+		file: "connector/decode/rescue.go",
+		old:  "strings.ContainsAny(name, \".[]`\")", new: "strings.ContainsAny(name, \"[]`\")",
+		pkg: "./connector/decode", test: "^TestRescue_Paths$",
+	},
+	{
+		name: "fields without a column are not counted against the size of a chunk",
+		file: "connector/decode/json.go",
+		old:  "return len(value) + d.limits.MaxBytes", new: "return len(value)",
+		pkg: "./connector/decode", test: "^TestRescue_Bounds$",
+	},
+	{
+		name: "an integer that no double holds joins a fraction",
+		file: "connector/schema/infer.go",
+		old:  " || has(LongValue) && has(FractionValue)", new: "",
+		pkg: "./connector/schema", test: "^TestShape_Column$",
+	},
+
 	{
 		name: "a partition with rows begins because its siblings have positions",
 		file: "connector/commit/searchrows.go",
