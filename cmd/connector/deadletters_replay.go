@@ -97,7 +97,7 @@ func (c *cli) replayFlags(cmd *cobra.Command, o *letterReplay) {
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	c.serverFlags(cmd, "config", "operator")
-	cmd.Long += "\nThe replay is a job of that member: it goes on if the command is interrupted."
+	cmd.Long += "\nThe replay is a job of that member: it continues if the command is interrupted."
 }
 
 // replay plans a replay, shows the plan, asks, and carries it out.

@@ -85,7 +85,7 @@ func execute(t *testing.T, command string, member func() string) {
 		selectsTest(t, words)
 	case strings.HasPrefix(command, "go run ./test/mutants -run "):
 		wantText(t, "test/mutants/list_delta.go", strings.Trim(words[4], "'"))
-	case words[0] == "make" && len(words) == 2:
+	case words[0] == "make" && len(words) > 1 && !slices.ContainsFunc(words[2:], func(w string) bool { return !strings.Contains(w, "=") }):
 		wantText(t, "Makefile", "\n"+words[1]+":")
 	case strings.HasPrefix(command, "docker compose -f docker-compose.minio.yml"): // this needs Docker, so TestComposeFitsConfig only reads the file
 		if !slices.Contains(words, "up") && !slices.Contains(words, "down") {

@@ -21,7 +21,7 @@ func TestMasks_Commands(t *testing.T) {
 		"deadletters show": {"orders:0@1"}, "deadletters replay": {"orders:0@1"}, "deadletters discard": {"orders:0@1"},
 		"deadletters acknowledge": {"orders:0@1"}, "deadletters reopen": {"orders:0@1"}, "deadletters peek": {"orders:0@1"}, "deadletters allow": {"orders"}, "pause": {"orders"}, "resume": {"orders"}, "flush": {"orders"},
 		"offsets adopt": {"orders", "--from", "group"}, "offsets set": {"orders:0", "1"}, "offsets start": {"orders"}, "offsets accept-gap": {"orders"}, "offsets skip": {"orders:0@1"},
-		"fingerprints reset": {"orders"},
+		"fingerprints reset": {"orders"}, "schema propose": {"orders"}, "table schema apply": {"orders"},
 	}
 	seen := 0
 	var walk func(cmd *cobra.Command, path []string)

@@ -212,11 +212,11 @@ func (c *cli) endOfJob(ctx context.Context, client *api.Client, o api.Replaying,
 	}
 	for j.Ended == nil {
 		if err := reliability.Wait(ctx, pollEvery); err != nil {
-			return nil, fail.Dependency(fmt.Errorf("job %s goes on at member %s: GET jobs/%s of the ops API shows it, DELETE cancels it: %w", j.ID, j.Member, j.ID, err))
+			return nil, fail.Dependency(fmt.Errorf("job %s continues at member %s: GET jobs/%s of the ops API shows it, DELETE cancels it: %w", j.ID, j.Member, j.ID, err))
 		}
 		next, err := client.Job(ctx, j.ID)
 		if err != nil {
-			return nil, fmt.Errorf("job %s may go on: %w", j.ID, err)
+			return nil, fmt.Errorf("job %s may still run: %w", j.ID, err)
 		}
 		if j = next; progress != nil && j.Plan != nil {
 			progress(admin.ReplayProgress{Done: j.Handled, Of: j.Plan.Count, Result: j.Result()})

@@ -203,7 +203,7 @@ func TestServer_Usage(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a request: %s", r.URL) }))
 	defer server.Close()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(hush), 0o644); err != nil { //nolint:gosec // others may read it: that is the test
+	if err := os.WriteFile(token, []byte(hush), 0o644); err != nil { // others may read it: that is the test
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ args, want string }{

@@ -42,7 +42,7 @@ func extendFields(table, add []Field, above string) (fields []Field, changed boo
 	for i, f := range table {
 		at[strings.ToLower(f.Name)] = i
 	}
-	found := make([]bool, len(table))
+	found := slices.Repeat([]bool{false}, len(table))
 	for _, a := range add {
 		path := above + a.Name
 		i, ok := at[strings.ToLower(a.Name)]
@@ -176,12 +176,13 @@ func (c Changes) String() string { return strings.Join(c.List(), ", ") }
 // ChangesTo returns what was added and relaxed from s to an extended schema, in the order of that schema.
 func (s *Schema) ChangesTo(extended *Schema) (c Changes) {
 	if s != extended {
-		c.fields(s.fields, extended.fields, "")
+		fieldChanges(&c, s.fields, extended.fields, "")
 	}
 	return c
 }
 
-func (c *Changes) fields(table, extended []Field, above string) {
+// fieldChanges appends to c what was added and relaxed among fields; above is the path of the struct that they are in.
+func fieldChanges(c *Changes, table, extended []Field, above string) {
 	before := make(map[string]Field, len(table))
 	for _, f := range table {
 		before[f.Name] = f
@@ -196,19 +197,19 @@ func (c *Changes) fields(table, extended []Field, above string) {
 		if f.Nullable && !old.Nullable {
 			c.Relaxed = append(c.Relaxed, f.Name)
 		}
-		c.types(old.Type, f.Type, f.Name)
+		typeChanges(c, old.Type, f.Type, f.Name)
 	}
 }
 
-func (c *Changes) types(table, extended Type, path string) {
+func typeChanges(c *Changes, table, extended Type, path string) {
 	switch {
 	case table.Kind == Struct && extended.Kind == Struct:
-		c.fields(table.Fields, extended.Fields, path+".")
+		fieldChanges(c, table.Fields, extended.Fields, path+".")
 	case table.Element != nil && extended.Element != nil:
 		path += inside(table.Kind)
 		if extended.ElementNullable && !table.ElementNullable {
 			c.Relaxed = append(c.Relaxed, path)
 		}
-		c.types(*table.Element, *extended.Element, path)
+		typeChanges(c, *table.Element, *extended.Element, path)
 	}
 }

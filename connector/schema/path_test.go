@@ -44,7 +44,7 @@ func TestParsePaths(t *testing.T) {
 	}
 }
 
-// TestParsePaths_AnyName: a name between backticks is read back, whatever its characters are.
+// TestParsePaths_AnyName: a name between backticks is read back, with any characters in it.
 func TestParsePaths_AnyName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var want [][]string

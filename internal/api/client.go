@@ -14,6 +14,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -228,9 +229,9 @@ func each[T any](ctx context.Context, c *Client, path string, query url.Values, 
 // parameters returns the parameters that are not "".
 func parameters(pairs ...string) url.Values {
 	query := url.Values{}
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			query.Set(pairs[i], pairs[i+1])
+	for pair := range slices.Chunk(pairs, 2) {
+		if name, value := pair[0], pair[1]; value != "" {
+			query.Set(name, value)
 		}
 	}
 	return query

@@ -85,7 +85,7 @@ func TestClient_RepeatsUnknown(t *testing.T) {
 
 // TestClient_Problems: the error of a problem has its code and its detail, and the kind by which a command ends.
 func TestClient_Problems(t *testing.T) {
-	want := map[code]fail.Kind{
+	want := map[code]fail.Kind{ //nolint:exhaustive // all other codes are errors of usage
 		codeFound: fail.KindFound, codeNotFound: fail.KindFound,
 		codeRefused: fail.KindRefused, codeAmbiguous: fail.KindRefused, codeKeyReused: fail.KindRefused,
 		codeRate: fail.KindDependency, codeLogins: fail.KindDependency, codeBusy: fail.KindDependency, codeDependency: fail.KindDependency,

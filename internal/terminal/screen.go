@@ -113,7 +113,7 @@ func visible(b []byte) []byte {
 }
 
 // plain returns the number of bytes at the start of b that are printable ASCII, line feeds or tabs. Most text is, and
-// a look into the tables of Unicode for each character takes longer than all else that a large output needs.
+// searching the tables of Unicode for each character takes longer than all else that a large output needs.
 func plain(b []byte) int {
 	for i, c := range b {
 		if (c < ' ' || c > '~') && c != '\n' && c != '\t' {

@@ -259,7 +259,10 @@ func TestAddColumns_Conflict(t *testing.T) {
 				if got := strings.Join(names(t, stateOf(t, mem).Metadata), " "); got != c.want || done.Version != 2 {
 					t.Errorf("version %d: %s", done.Version, got)
 				}
-				for e := range delta.Recent(t.Context(), mem, done.Version) {
+				for e, err := range delta.Recent(t.Context(), mem, done.Version) {
+					if err != nil {
+						t.Fatal(err)
+					}
 					if got := strings.Join(e.Added, " "); got != c.added {
 						t.Errorf("added %q", got)
 					}

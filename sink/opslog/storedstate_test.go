@@ -135,7 +135,7 @@ func TestSnapshotFormat_Kinds(t *testing.T) {
 	of := map[int][]Kind{1: {
 		KindPause, KindResume, KindOffsetsIntent, KindOffsetsDone, KindFloodAllow, KindForget, KindForgetMembers, KindRecheck,
 		KindFlush, KindDiscard, KindAcknowledge, KindReopen, KindReplayIntent, KindReplayDone, KindReplayClosed, KindReplayFailed,
-		KindSnapshot, KindSnapshotPart,
+		KindSnapshot, KindSnapshotPart, KindSchemaIntent, KindSchemaDone,
 	}}[snapshotFormat]
 	known, err := constants("entry.go", "Kind")
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
@@ -100,7 +101,7 @@ func (c *columns) namePaths(pq *schema.Schema) {
 // selectStatistics sets the statistics of the leaves among the columns of one level; above is the path of that level.
 func (c *columns) selectStatistics(list []*column, above []string, of func(path []string) Statistics) {
 	for _, col := range list {
-		path := append(above[:len(above):len(above)], col.name)
+		path := append(slices.Clip(above), col.name)
 		if col.kind == kindStruct {
 			c.selectStatistics(col.children, path, of)
 			continue

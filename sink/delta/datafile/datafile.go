@@ -66,6 +66,7 @@ func (o Options) withDefaults() Options {
 // Statistics are the statistics that a leaf of the schema has.
 type Statistics uint8
 
+// What a leaf can have.
 const (
 	InLogAndFooter Statistics = iota // bounds and null counts
 	InFooter                         // none in the log, bounds and null counts in the Parquet footer
