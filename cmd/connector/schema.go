@@ -182,6 +182,6 @@ func (c *cli) warnOfProposal(w io.Writer, p *admin.SchemaProposal) error {
 	if conflicts == 0 {
 		return nil
 	}
-	return fail.Found(fmt.Errorf("%s of several kinds (CONFLICT): in the proposed string column only strings become rows, records with another value become dead letters; correct the producer, or declare the column as the kind that is right",
+	return fail.Found(fmt.Errorf("%s of several kinds (CONFLICT): in the proposed string column only strings become rows, records with another value become dead letters; correct the producer, declare the column as the kind that is right, or give it the option raw in column_options, which keeps the text of any value",
 		admin.Counting(int64(conflicts), "place")))
 }
