@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,11 +34,19 @@ func newTestClient(t *testing.T, server, token, caFile string) *Client {
 // TestClient_RepeatsUnknown: the client sends a change again, with the same key, while its outcome is unknown, and says
 // so if it stays unknown. It repeats no request that was answered, and none that did not reach the server.
 func TestClient_RepeatsUnknown(t *testing.T) {
+	var mu sync.Mutex // guards keys and answers
 	var keys []string
-	answer := func(http.ResponseWriter, *http.Request) {}
+	var answers []http.HandlerFunc
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		keys = append(keys, r.Header.Get("Idempotency-Key"))
-		answer(w, r)
+		next := answers[len(keys)-1]
+		mu.Unlock()
+		if next != nil {
+			next(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(`{"changed": true}`))
 	}))
 	defer server.Close()
 	c := newTestClient(t, server.URL, secretOf("operator"), "")
@@ -57,14 +66,12 @@ func TestClient_RepeatsUnknown(t *testing.T) {
 		{"refused", []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) { writeProblem(w, newProblem(codeRefused, "no")) }}, "k", 1, ": refused: no"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			keys, answer = nil, func(w http.ResponseWriter, r *http.Request) {
-				if next := test.answers[len(keys)-1]; next != nil {
-					next(w, r)
-					return
-				}
-				_, _ = w.Write([]byte(`{"changed": true}`))
-			}
+			mu.Lock()
+			keys, answers = nil, test.answers
+			mu.Unlock()
 			d, err := c.DecideTargets(t.Context(), "pause", nil, Change{Reason: "why", Key: test.key})
+			mu.Lock()
+			defer mu.Unlock()
 			if len(keys) != test.sent || strings.Join(keys, "") != strings.Repeat(test.key, test.sent) {
 				t.Errorf("keys %q, want %d times %q", keys, test.sent, test.key)
 			}
