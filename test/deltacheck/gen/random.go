@@ -18,7 +18,7 @@ type random struct {
 func names() []string {
 	return []string{
 		"a.b", "x-y", "naïve", "日本", "select", "%41", "it's", `q"uote`, "back`tick", "Ünï", "1st", "$", "new\u00a0space", "_", "a/b", "😀",
-		strings.Repeat("long", 75),
+		strings.Repeat("long", 63) + "lon", // 255 bytes: a longer one gets another column name
 	}
 }
 
