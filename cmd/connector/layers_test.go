@@ -117,7 +117,7 @@ var layers = map[string][]string{
 		"sink/delta/objstore",
 	},
 	"internal/lookup": {
-		"connector", "connector/kafka", "health/lettercount", "idempotency", "idempotency/offsets", "internal/config", "internal/open", "reliability",
+		"connector", "connector/decode", "connector/kafka", "health/lettercount", "idempotency", "idempotency/offsets", "internal/config", "internal/open", "reliability",
 		"reliability/hold", "sink/delta/deltalog", "sink/delta/scan",
 	},
 	"internal/terminal": {"internal/config"},

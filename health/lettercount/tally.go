@@ -14,9 +14,9 @@ import (
 
 // Tally counts the dead letters in some dead-letter topics. It is for one goroutine.
 //
-// It keeps the dead letters in slices of the dead-letter log. When retention deletes the start of a slice, the Tally
-// drops the whole slice, and [Tally.Missing] returns its remaining offsets to read again; the other slices stay. A
-// letter is judged as soon as the caller has said whether its record has a row: see [Tally.Unjudged] and
+// It keeps the dead letters in slices of the dead-letter log. When a part of a slice is kept nowhere any more (see
+// [Kept]), the Tally drops the whole slice, and [Tally.Missing] returns its remaining offsets to read again; the other
+// slices stay. A letter is judged as soon as the caller has said whether its record has a row: see [Tally.Unjudged] and
 // [Tally.Judged].
 type Tally struct {
 	max     int64 // largest allowed value of bytes
@@ -49,9 +49,10 @@ func New(most int64) *Tally {
 type deadPartition struct {
 	slices []*slice
 	open   *slice // the slice that Add extends; nil before Begin
-	// seen is the offset of the dead-letter topic below which all letters were read at least once. A letter that is
-	// read again is not fresh.
-	seen int64
+	whole  bool   // true if the first call of Passed ends the open slice
+	// seen are the offsets of the slices at the last call of Missing, with those that it dropped. Their letters were in
+	// each count before, so the judgements about them are known: if they are read again, they are not fresh.
+	seen []Span
 }
 
 // slice has the letters at offsets [from, to) of a dead-letter partition. They are in the field pending while the slice
@@ -96,8 +97,33 @@ func (c *count) of(at Position, resolved offsets.Set) bool {
 	return c != nil && !c.replayed && (at == c.at || at.Next >= c.at.Next && !c.beyond) && resolved.Equal(c.resolved)
 }
 
-// Span are the offsets [From, To).
-type Span struct{ From, To int64 }
+// Span are the offsets [From, To) of a dead-letter partition. Archived is true if only the letter table still has them,
+// because retention has deleted them from the topic.
+type Span struct {
+	From, To int64
+	Archived bool
+}
+
+// Kept are the offsets of a dead-letter partition whose dead letters still exist: the topic has [Start, End), the letter
+// table has [0, Archived), which is empty without one. If Archived is less than Start, retention deleted those between
+// the two before members archived them.
+type Kept struct{ Archived, Start, End int64 }
+
+// has reports whether all of [from, to) is kept. A range that extends from the letter table into the topic has no gap.
+func (k Kept) has(from, to int64) bool {
+	return from >= k.Start || k.Archived >= k.Start || to <= k.Archived
+}
+
+// missing appends the kept offsets of [from, to) to all.
+func (k Kept) missing(all []Span, from, to int64) []Span {
+	if end := min(to, k.Archived, k.Start); from < end {
+		all = append(all, Span{From: from, To: end, Archived: true})
+	}
+	if from = max(from, k.Start); from < to {
+		all = append(all, Span{From: from, To: to})
+	}
+	return all
+}
 
 // Keep drops the dead-letter partitions for which keep returns false.
 func (t *Tally) Keep(keep func(idempotency.Partition) bool) {
@@ -109,50 +135,57 @@ func (t *Tally) Keep(keep func(idempotency.Partition) bool) {
 	}
 }
 
-// Missing returns the ranges to read of a dead-letter partition whose log now has the offsets [start, end). It drops
-// the slices whose start was deleted; if the log was truncated, it drops all slices.
-func (t *Tally) Missing(p idempotency.Partition, start, end int64) (missing []Span) {
+// Missing returns the ranges to read of a dead-letter partition of which the offsets in kept exist now. It drops the
+// slices of which a part exists no more; if the log was truncated, it drops all slices.
+func (t *Tally) Missing(p idempotency.Partition, kept Kept) (missing []Span) {
 	d := t.dead[p]
 	if d == nil {
 		d = &deadPartition{}
 		t.dead[p] = d
 	}
 	d.open = nil
-	if n := len(d.slices); n > 0 && d.slices[n-1].to > end { // the log was truncated: other records may be at these offsets now
+	d.seen = d.seen[:0]
+	for _, s := range d.slices {
+		if n := len(d.seen); n > 0 && d.seen[n-1].To == s.from {
+			d.seen[n-1].To = s.to
+		} else if s.from < s.to {
+			d.seen = append(d.seen, Span{From: s.from, To: s.to})
+		}
+	}
+	if n := len(d.slices); n > 0 && d.slices[n-1].to > kept.End { // the log was truncated: other records may be at these offsets now
 		t.drop(d.slices...)
-		d.slices, d.seen = nil, 0
+		d.slices, d.seen = nil, nil
 	}
 	d.slices = slices.DeleteFunc(d.slices, func(s *slice) bool {
-		gone := s.from < start || s.from == s.to // retention deleted the start of the slice, or the slice is empty
+		gone := !kept.has(s.from, s.to) || s.from == s.to // retention deleted a part of the slice, or nothing was read completely
 		if gone {
 			t.drop(s)
 		}
 		return gone
 	})
-	at := start
+	at := int64(0)
 	for i, s := range d.slices {
 		if s.pending != nil && i < len(d.slices)-1 { // only the last slice may still grow
 			t.seal(s)
 		}
-		if at < s.from {
-			missing = append(missing, Span{at, s.from})
-		}
+		missing = kept.missing(missing, at, s.from)
 		at = s.to
 	}
-	if at < end {
-		missing = append(missing, Span{at, end})
-	}
-	return missing
+	return kept.missing(missing, at, kept.End)
 }
 
-// Begin starts the reading of a missing span at its offset from: Add and Passed then apply to it.
-func (t *Tally) Begin(p idempotency.Partition, from int64) {
+// Begin starts the reading of a missing span, or of a part of it: Add and Passed then apply to it. Of the letter table,
+// a span is read as a whole, in any order, and Passed is called once, at its end; if it is not called, the next Missing
+// drops what was added.
+func (t *Tally) Begin(p idempotency.Partition, span Span) {
 	d := t.dead[p]
 	if d == nil {
 		return
 	}
+	from := span.From
+	d.whole = span.Archived
 	i := sort.Search(len(d.slices), func(i int) bool { return d.slices[i].from >= from })
-	if i > 0 && d.slices[i-1].to == from && d.slices[i-1].pending != nil {
+	if i > 0 && !span.Archived && d.slices[i-1].to == from && d.slices[i-1].pending != nil {
 		d.open = d.slices[i-1]
 		return
 	}
@@ -184,7 +217,7 @@ func (t *Tally) Add(p idempotency.Partition, at int64, about idempotency.Coordin
 	of.last = nil
 	d.open.letters++
 	d.open.bytes, t.bytes = d.open.bytes+cost, t.bytes+cost
-	if about.Offset >= of.judged || at < d.seen {
+	if about.Offset >= of.judged || slices.ContainsFunc(d.seen, func(s Span) bool { return s.From <= at && at < s.To }) {
 		return
 	}
 	if of.fresh = append(of.fresh, about.Offset); len(of.fresh) > maxFresh {
@@ -200,10 +233,12 @@ func (t *Tally) Passed(p idempotency.Partition, next int64) error {
 		return fmt.Errorf("partition %v is not read", p)
 	}
 	d.open.to = max(d.open.to, next)
-	d.seen = max(d.seen, next)
-	if d.open.letters >= perSlice {
+	if d.whole {
 		t.seal(d.open)
-		t.Begin(p, d.open.to)
+		d.open = nil
+	} else if d.open.letters >= perSlice {
+		t.seal(d.open)
+		t.Begin(p, Span{From: d.open.to})
 	}
 	return t.Full()
 }

@@ -34,11 +34,29 @@ type written struct {
 type simulation struct {
 	dead      map[idempotency.Partition][]written // the letters of each dead-letter partition, by offset
 	start     map[idempotency.Partition]int64
+	archived  map[idempotency.Partition]int64 // the letter table has the letters at lower offsets
+	fails     bool                            // true if the reading of dead letters fails at the first missing span
 	positions map[idempotency.Partition]int64
 	logs      map[idempotency.Partition]lettercount.Log // a partition without an entry has all offsets
 	gone      map[idempotency.Partition]bool            // true if the partition's topic was deleted or created again
 	rows      map[idempotency.Coordinates]bool
 	done      map[idempotency.Coordinates]bool // true if an operator discarded or acknowledged the letter
+}
+
+// kept returns which letters of a dead-letter partition still exist.
+func (w *simulation) kept(p idempotency.Partition) lettercount.Kept {
+	return lettercount.Kept{Archived: w.archived[p], Start: w.start[p], End: int64(len(w.dead[p]))}
+}
+
+// letters returns the letters of a dead-letter partition that still exist.
+func (w *simulation) letters(p idempotency.Partition) (all []written) {
+	kept := w.kept(p)
+	for offset, l := range w.dead[p] {
+		if at := int64(offset); at < kept.Archived || at >= kept.Start {
+			all = append(all, l)
+		}
+	}
+	return all
 }
 
 func (w *simulation) position(p idempotency.Partition) int64 { return w.positions[p] }
@@ -84,8 +102,8 @@ func (w *simulation) unresolved(at idempotency.Coordinates) bool {
 
 func (w *simulation) count(topic string) map[classify.Class]int64 {
 	class := map[idempotency.Coordinates]classify.Class{}
-	for p, all := range w.dead {
-		for _, l := range all[min(w.start[p], int64(len(all))):] {
+	for p := range w.dead {
+		for _, l := range w.letters(p) {
 			if old, ok := class[l.about]; !ok || l.class < old {
 				class[l.about] = l.class
 			}
@@ -102,8 +120,8 @@ func (w *simulation) count(topic string) map[classify.Class]int64 {
 
 // beyond reports whether a source partition has a letter at or after its position.
 func (w *simulation) beyond(of idempotency.Partition) bool {
-	for p, all := range w.dead {
-		for _, l := range all[min(w.start[p], int64(len(all))):] {
+	for p := range w.dead {
+		for _, l := range w.letters(p) {
 			if l.about.Partition == of && l.about.Offset >= w.positions[of] {
 				return true
 			}
@@ -117,15 +135,28 @@ func (w *simulation) beyond(of idempotency.Partition) bool {
 func (w *simulation) look(t rapid.TB, tally *lettercount.Tally, answer int64, most int) {
 	tally.Keep(func(p idempotency.Partition) bool { _, there := w.dead[p]; return there })
 	for p, all := range w.dead {
-		for _, span := range tally.Missing(p, w.start[p], int64(len(all))) {
-			tally.Begin(p, span.From)
+		for _, span := range tally.Missing(p, w.kept(p)) {
+			if span.Archived != (span.From < w.start[p]) || span.Archived != (span.To <= w.start[p]) || span.From >= span.To {
+				t.Fatalf("%+v of %+v", span, w.kept(p))
+			}
 			for at := span.From; at < span.To; {
 				next := min(at+answer, span.To)
-				for ; at < next; at++ {
-					tally.Add(p, at, all[at].about, all[at].class)
+				if span.Archived || at == span.From {
+					tally.Begin(p, lettercount.Span{From: at, To: next, Archived: span.Archived})
 				}
-				if err := tally.Passed(p, next); err != nil {
-					t.Fatal(err)
+				for i := range next - at {
+					if l := all[at+i]; span.Archived { // a letter table has them in any order
+						l = all[next-1-i]
+						tally.Add(p, next-1-i, l.about, l.class)
+					} else {
+						tally.Add(p, at+i, l.about, l.class)
+					}
+				}
+				if w.fails {
+					return
+				}
+				if at = next; tally.Passed(p, next) != nil {
+					t.Fatal("not passed")
 				}
 			}
 		}
@@ -166,7 +197,7 @@ func TestTally(t *testing.T) {
 		w := &simulation{
 			dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
 			positions: map[idempotency.Partition]int64{}, rows: map[idempotency.Coordinates]bool{}, done: map[idempotency.Coordinates]bool{},
-			logs: map[idempotency.Partition]lettercount.Log{}, gone: map[idempotency.Partition]bool{},
+			logs: map[idempotency.Partition]lettercount.Log{}, gone: map[idempotency.Partition]bool{}, archived: map[idempotency.Partition]int64{},
 		}
 		tally := lettercount.New(1 << 20)
 		replay := func(t *rapid.T, sources ...idempotency.Partition) {
@@ -266,6 +297,23 @@ func TestTally(t *testing.T) {
 				p := rapid.SampledFrom(dead).Draw(t, "dead")
 				w.start[p] = rapid.Int64Range(w.start[p], int64(len(w.dead[p]))).Draw(t, "start")
 			},
+			"archive": func(t *rapid.T) { // by members that have the letters, even if retention deleted them since
+				p := rapid.SampledFrom(dead).Draw(t, "dead")
+				w.archived[p] = rapid.Int64Range(w.archived[p], int64(len(w.dead[p]))).Draw(t, "archived")
+			},
+			"a letter table goes": func(t *rapid.T) {
+				if rapid.IntRange(0, 3).Draw(t, "goes") == 0 {
+					delete(w.archived, rapid.SampledFrom(dead).Draw(t, "dead"))
+				}
+			},
+			"the reading fails": func(t *rapid.T) {
+				w.fails = true
+				w.look(t, tally, rapid.Int64Range(1, 20).Draw(t, "answer"), 30)
+				w.fails = false
+				for _, topic := range []string{"a", "bb"} {
+					tally.Count(topic, w.at, w.resolved) // its result is not used, but it forgets judgements about dead letters that it misses
+				}
+			},
 			"the log moves": func(t *rapid.T) {
 				of := rapid.SampledFrom(sources).Draw(t, "of")
 				start := rapid.Int64Range(0, 60).Draw(t, "start")
@@ -278,6 +326,7 @@ func TestTally(t *testing.T) {
 				i := rapid.IntRange(0, len(dead)-1).Draw(t, "dead")
 				delete(w.dead, dead[i])
 				delete(w.start, dead[i])
+				delete(w.archived, dead[i])
 				dead[i].TopicID[1]++
 			},
 			"look": func(*rapid.T) { check() },
@@ -306,7 +355,7 @@ func TestTallyForgets(t *testing.T) {
 	}
 	before := tally.Bytes()
 	w.start[p] = 200_000
-	missing := tally.Missing(p, 200_000, n)
+	missing := tally.Missing(p, lettercount.Kept{Start: 200_000, End: n})
 	if read := missing[0].To - missing[0].From; len(missing) != 1 || missing[0].From != 200_000 || read > 1<<17 {
 		t.Errorf("%+v", missing)
 	}
@@ -319,6 +368,74 @@ func TestTallyForgets(t *testing.T) {
 	w.look(t, tally, 1000, 50_000)
 	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 0 || tally.Bytes() > 1000 {
 		t.Errorf("%d letters, %d bytes", got, tally.Bytes())
+	}
+}
+
+// TestTally_Kept: the ranges to read of a partition whose dead letters at [0, 40) were read, all from the topic.
+func TestTally_Kept(t *testing.T) {
+	p := partition("dlq", 0)
+	span := func(from, to int64) lettercount.Span { return lettercount.Span{From: from, To: to} }
+	stored := func(from, to int64) lettercount.Span {
+		return lettercount.Span{From: from, To: to, Archived: true}
+	}
+	for _, c := range []struct {
+		name string
+		kept lettercount.Kept
+		want []lettercount.Span
+	}{
+		{"nothing is new", lettercount.Kept{End: 40}, nil},
+		{"a new dead letter", lettercount.Kept{End: 41}, []lettercount.Span{span(40, 41)}},
+		{"no letter table", lettercount.Kept{Start: 10, End: 40}, []lettercount.Span{span(10, 40)}},
+		{"all that retention deleted is archived", lettercount.Kept{Archived: 30, Start: 30, End: 40}, nil},
+		{"more is archived than retention deleted", lettercount.Kept{Archived: 40, Start: 10, End: 41}, []lettercount.Span{span(40, 41)}},
+		{"some was lost", lettercount.Kept{Archived: 10, Start: 30, End: 40}, []lettercount.Span{stored(0, 10), span(30, 40)}},
+		{"all is archived, and nothing in the topic", lettercount.Kept{Archived: 40, Start: 40, End: 40}, nil},
+		{"not all is archived, and nothing in the topic", lettercount.Kept{Archived: 39, Start: 40, End: 40}, []lettercount.Span{stored(0, 39)}},
+		{"retention was faster than the reading", lettercount.Kept{Archived: 50, Start: 45, End: 60}, []lettercount.Span{stored(40, 45), span(45, 60)}},
+		{"truncated", lettercount.Kept{Archived: 40, Start: 10, End: 39}, []lettercount.Span{stored(0, 10), span(10, 39)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tally := lettercount.New(1 << 20)
+			tally.Missing(p, lettercount.Kept{End: 40})
+			tally.Begin(p, span(0, 40))
+			if err := tally.Passed(p, 40); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(c.want, tally.Missing(p, c.kept)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(c.want, tally.Missing(p, c.kept)); d != "" {
+				t.Errorf("asked again (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestTally_ReadingFailedBeforeACount: retention drops dead letters, and their rest cannot be read before the next
+// count. Once it is read, those whose records have rows are void as before.
+func TestTally_ReadingFailedBeforeACount(t *testing.T) {
+	p, other, of := partition("dlq", 0), partition("dlq", 1), partition("a", 0)
+	w := &simulation{
+		dead: map[idempotency.Partition][]written{}, start: map[idempotency.Partition]int64{},
+		positions: map[idempotency.Partition]int64{of: 100}, rows: map[idempotency.Coordinates]bool{},
+	}
+	for i := range int64(10) {
+		at := idempotency.Coordinates{Partition: of, Offset: i}
+		w.dead[p] = append(w.dead[p], written{at, classify.Poison})
+		w.rows[at] = true
+	}
+	w.dead[other] = []written{{idempotency.Coordinates{Partition: of, Offset: 50}, classify.Poison}}
+	tally := lettercount.New(1 << 20)
+	w.look(t, tally, 100, 100)
+	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 1 {
+		t.Fatalf("%d letters are unresolved, want 1", got)
+	}
+	w.start[p] = 2
+	tally.Missing(p, w.kept(p)) // the reading fails
+	tally.Count("a", w.at, w.resolved)
+	w.look(t, tally, 100, 100)
+	if got := tally.Count("a", w.at, w.resolved)[classify.Poison]; got != 1 {
+		t.Errorf("%d letters are unresolved, want 1", got)
 	}
 }
 
@@ -349,9 +466,9 @@ func TestTallyOfAPositionThatWasSetBack(t *testing.T) {
 func TestTallyIsFull(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
-	tally.Begin(p, 0) // has no effect, because Missing was not called before
-	tally.Missing(p, 0, 1<<30)
-	tally.Begin(p, 0)
+	tally.Begin(p, lettercount.Span{}) // has no effect, because Missing was not called before
+	tally.Missing(p, lettercount.Kept{End: 1 << 30})
+	tally.Begin(p, lettercount.Span{})
 	var err error
 	at := int64(0)
 	for ; err == nil && at < 1<<20; at++ {
@@ -361,23 +478,23 @@ func TestTallyIsFull(t *testing.T) {
 	if !errors.Is(err, lettercount.ErrFull) || at > 2000 {
 		t.Errorf("%v after %d letters", err, at)
 	}
-	tally.Missing(p, 1<<20, 1<<30)
+	tally.Missing(p, lettercount.Kept{Start: 1 << 20, End: 1 << 30})
 	if err := tally.Full(); err != nil {
 		t.Errorf("the letters are gone: %v", err)
 	}
 }
 
-// TestTallyOfWhatCannotBeRead: if the reading of a span is begun again and again without reading a letter, the tally
-// gets at most one slice.
+// TestTallyOfWhatCannotBeRead: if the reading of spans is begun again and again without reading a letter, the tally gets
+// at most one slice for each.
 func TestTallyOfWhatCannotBeRead(t *testing.T) {
 	p := partition("dlq", 0)
 	tally := lettercount.New(1 << 20)
 	for range 100 {
-		for _, span := range tally.Missing(p, 5, 10) {
-			tally.Begin(p, span.From)
+		for _, span := range tally.Missing(p, lettercount.Kept{Archived: 3, Start: 5, End: 10}) {
+			tally.Begin(p, span)
 		}
 	}
-	if n := tally.Slices(); n > 1 {
+	if n := tally.Slices(); n > 2 {
 		t.Errorf("%d slices of nothing", n)
 	}
 }
@@ -480,8 +597,8 @@ func BenchmarkMillion(b *testing.B) {
 			for b.Loop() {
 				p := partition("dlq", 0)
 				tally := lettercount.New(64 << 20)
-				tally.Missing(p, 0, 1e6)
-				tally.Begin(p, 0)
+				tally.Missing(p, lettercount.Kept{End: 1e6})
+				tally.Begin(p, lettercount.Span{})
 				for i := range int64(1e6) {
 					tally.Add(p, i, idempotency.Coordinates{Partition: partition("a", int32(i%12)), Offset: i / 12 * c.gap}, classify.Poison)
 					if err := tally.Passed(p, i+1); err != nil {

@@ -62,33 +62,14 @@ type archivedLetters struct {
 }
 
 func (s *archivedLetters) letters(ctx context.Context, p connector.Partition, from, next int64, each eachLetter) error {
-	columns, err := decode.LetterColumns(!s.brief)
-	if err != nil {
-		return err
+	table := func(where []scan.Where, columns []string, each func(arrow.RecordBatch) error) error {
+		return delta.WholeRows(ctx, s.store, s.state, where, columns, each)
 	}
-	want := func(topic string, partition int32, offset int64) bool {
-		return topic == p.Topic && partition == p.ID && offset >= from && offset < next
-	}
-	where := []scan.Where{{Topic: p.Topic, Partition: p.ID, From: from, Next: next}}
-	return delta.WholeRows(ctx, s.store, s.state, where, columns, func(rows arrow.RecordBatch) error {
-		found, err := decode.ReadLetters(rows, want)
-		if err != nil {
-			return err
+	return lookup.StoredLetters(table, p, from, next, !s.brief, func(l *decode.StoredLetter) error {
+		if l.Err != nil {
+			return each(l.Offset, nil, fmt.Errorf("in the letter table: %w", l.Err))
 		}
-		for i := range found {
-			l := &found[i]
-			switch {
-			case l.TopicID != "" && l.TopicID != p.TopicID.String(): // the dead-letter topic was created again
-			case l.Err != nil:
-				err = each(l.Offset, nil, fmt.Errorf("in the letter table: %w", l.Err))
-			default:
-				err = each(l.Offset, &l.Letter, nil)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return each(l.Offset, &l.Letter, nil)
 	})
 }
 

@@ -45,6 +45,10 @@ const (
 	judgeAtOnce  = 1 << 18
 	judgeMin     = 1 << 10
 	judgeBytes   = 16 << 20
+	// archivedAtOnce is the number of offsets that one read of a letter table covers, within judgeLetters. archiveBytes
+	// bounds its memory for a data file. It is more than judgeBytes, because the read needs a page of each column.
+	archivedAtOnce = 1 << 16
+	archiveBytes   = 64 << 20
 	// keepLetters bounds the memory of the tally (see package lettercount), in bytes. It is enough for six million dead
 	// letters with scattered offsets, and for any number with adjacent offsets. The tally also takes at most
 	// 1/keepShare of memory.limit.
@@ -64,9 +68,9 @@ const (
 )
 
 // letterWatch counts the unresolved dead letters of the pipeline, for the metric sluice_unresolved_dead_letters and for
-// health. Each member counts all of them from the dead-letter topics and the tables, as deadletters list does, so all
-// members report the same number; a poll reads only new dead letters and new commits. The pipeline never waits for the
-// watch, which has its own memory, requests and time limits.
+// health. Each member counts all of them from the dead-letter topics, the letter tables and the tables, as deadletters
+// list does, so all members report the same number; a poll reads only new dead letters and new commits. The pipeline
+// never waits for the watch, which has its own memory, requests and time limits.
 type letterWatch struct {
 	config *config.Config
 	logger *slog.Logger
@@ -86,6 +90,7 @@ type letterWatch struct {
 	// Owned by poll:
 	tally     *lettercount.Tally
 	followers map[string]*delta.Follower // the follower of each table
+	archives  map[string]*delta.Follower // the follower of each letter table, which is followed only if needed
 	ids       map[string]string          // the topic ids for which the table has positions, by topic name
 	unlogged  map[string]time.Time       // for each topic, when its table last could not show which records have rows
 	atOnce    int                        // the largest number of dead letters that one read of a table judges
@@ -130,7 +135,7 @@ func newLetterWatch(ctx context.Context, s *Member) (w *letterWatch, end func())
 		config: s.config, logger: s.logger, reader: reader, tables: s.store, rate: &s.letterRate, descs: newLetterDescs(),
 		guard: reliability.NewGuard("store", s.config.Guard(), quiet, nil, objstore.ErrNotFound, objstore.ErrExists),
 		find:  s.client.Topics, stands: s.breaker, decisions: s.operations.State, decided: s.operations.Changed,
-		tally: lettercount.New(min(keepLetters, s.config.Budget.Limit/keepShare)), followers: map[string]*delta.Follower{}, ids: map[string]string{}, unlogged: map[string]time.Time{}, atOnce: judgeAtOnce,
+		tally: lettercount.New(min(keepLetters, s.config.Budget.Limit/keepShare)), followers: map[string]*delta.Follower{}, archives: map[string]*delta.Follower{}, ids: map[string]string{}, unlogged: map[string]time.Time{}, atOnce: judgeAtOnce,
 		counted: map[string]map[classify.Class]int64{}, classes: map[string]string{},
 		rises: map[string]rise{}, riseLog: reliability.NewSparse(riseLines, riseEvery),
 	}
@@ -195,7 +200,8 @@ type outlook struct {
 	failures map[string]error        // the reason why a topic cannot be counted now
 	notes    []string                // notes for the operator
 	counts   map[string]map[classify.Class]int64
-	state    *opslog.State // has the decisions that the count takes into account
+	state    *opslog.State    // has the decisions that the count takes into account
+	archives map[string]error // the letter tables that this poll followed, with the error of that or of a later read
 }
 
 // fail records err as the reason why topics cannot be counted. If a topic has a reason already, it keeps that.
@@ -213,6 +219,7 @@ func (w *letterWatch) poll(ctx context.Context) (spent time.Duration) {
 	began := time.Now()
 	o := &outlook{
 		topics: map[string]config.Topic{}, dead: map[string][]string{}, failures: map[string]error{}, counts: map[string]map[classify.Class]int64{},
+		archives: map[string]error{},
 	}
 	w.scope(ctx, o)
 	reading := time.Now()

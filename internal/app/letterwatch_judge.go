@@ -130,13 +130,8 @@ func (w *letterWatch) logs(ctx context.Context, partitions []idempotency.Partiti
 // replays added. If the commits may have changed in another way which records of a topic have rows, the tally drops its
 // judgements about that topic.
 func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics []string) error {
-	asking, cancel := context.WithTimeout(ctx, 4*lettersTimeout) // after a long outage there may be a hundred commits to read
-	defer cancel()
-	change, err := f.Follow(asking)
+	change, err := w.follow(ctx, f)
 	if err != nil {
-		if last := w.guard.Status().Err; last != nil && asking.Err() != nil {
-			err = fmt.Errorf("%w: %w", context.Cause(asking), last)
-		}
 		return err
 	}
 	for appID, to := range change.Back {
@@ -158,6 +153,17 @@ func (w *letterWatch) followTable(ctx context.Context, f *delta.Follower, topics
 	}
 	w.followReplays(f.State(), change)
 	return nil
+}
+
+// follow reads the commits of a table since the last call, within a time limit.
+func (w *letterWatch) follow(ctx context.Context, f *delta.Follower) (delta.Change, error) {
+	asking, cancel := context.WithTimeout(ctx, 4*lettersTimeout) // after a long outage there may be a hundred commits to read
+	defer cancel()
+	change, err := f.Follow(asking)
+	if last := w.guard.Status().Err; err != nil && last != nil && asking.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(asking), last)
+	}
+	return change, err
 }
 
 // followReplayed follows the tables for which the operations log has replays that the last count does not know, and

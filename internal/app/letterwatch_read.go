@@ -9,20 +9,23 @@ import (
 	"time"
 
 	"sluice/connector"
-	"sluice/connector/decode"
 	"sluice/health/lettercount"
 	"sluice/idempotency"
 	"sluice/reliability"
+	"sluice/sink/delta"
 )
 
 // errMoved means that a dead-letter topic was deleted, or created again, between two requests. The next poll reads the
 // new topic.
 var errMoved = errors.New("the dead-letter topic was deleted or created again during the count")
 
-// readLetters adds the new dead letters of all dead-letter topics to the tally, and removes those of topics that Kafka
+// readLetters adds the new dead letters of all dead-letter topics and letter tables to the tally, and removes those of topics that Kafka
 // no longer has. If a dead-letter topic cannot be read, o gets a failure for each topic that writes to it.
 func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 	names := slices.Sorted(maps.Keys(o.dead))
+	maps.DeleteFunc(w.archives, func(table string, _ *delta.Follower) bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return w.letterTable(name) == table })
+	})
 	failed := func(err error, dead ...string) {
 		for _, name := range dead {
 			o.fail(err, o.dead[name]...)
@@ -60,41 +63,13 @@ func (w *letterWatch) readLetters(ctx context.Context, o *outlook) {
 			failed(cmp.Or(err, errMoved), p.Topic) // without an error, Kafka no longer has the partition
 			continue
 		}
-		if err := w.readPartition(ctx, p, b); errors.Is(err, lettercount.ErrFull) {
+		if err := w.readPartition(ctx, o, p, b); errors.Is(err, lettercount.ErrFull) {
 			o.notes = append(o.notes, "the memory for dead letters is full: the count is too low")
 			return
 		} else if err != nil {
 			failed(err, p.Topic)
 		}
 	}
-}
-
-// readPartition reads the offsets of a dead-letter partition that the tally does not have yet, and adds their dead
-// letters to it. It returns [lettercount.ErrFull] if the memory of the tally is full.
-func (w *letterWatch) readPartition(ctx context.Context, p connector.Partition, b connector.Bounds) error {
-	for _, span := range w.tally.Missing(p, b.LogStart, b.LastStable) {
-		if err := w.tally.Full(); err != nil {
-			return err
-		}
-		w.tally.Begin(p, span.From)
-		resting := newPace()
-		err := w.reader.Span(ctx, p, span.From, span.To, func(r *connector.Record) error {
-			// A record that is not a dead letter is not counted; deadletters list shows it.
-			if l, err := decode.ParseLetter(r); err == nil {
-				w.tally.Add(p, r.Offset, l.Source, l.Class)
-			}
-			return nil
-		}, func(next int64) error {
-			if err := w.tally.Passed(p, next); err != nil {
-				return err
-			}
-			return resting.rest(ctx)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // pace bounds the load of long work: after some work it pauses three times as long.

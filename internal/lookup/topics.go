@@ -73,10 +73,28 @@ func (r *Reader) Each(ctx context.Context, p connector.Partition, do func(*conne
 // Span calls do for every committed record of [from, to) of a partition, in order. After each fetch result it calls passed
 // with the next offset. It stops at an error of do or passed and returns that error.
 func (r *Reader) Span(ctx context.Context, p connector.Partition, from, to int64, do func(*connector.Record) error, passed func(int64) error) error {
+	return r.span(ctx, p, from, to, do, passed, nil)
+}
+
+// ErrExpired means that retention deleted records during a read.
+var ErrExpired = errors.New("retention deleted records during the read")
+
+// SpanOrExpired is [Reader.Span], except that it ends with [ErrExpired] where retention deletes records during the read.
+func (r *Reader) SpanOrExpired(ctx context.Context, p connector.Partition, from, to int64, do func(*connector.Record) error, passed func(int64) error) error {
+	return r.span(ctx, p, from, to, do, passed, ErrExpired)
+}
+
+// span is [Reader.Span] if expired is nil. If not, it returns expired where retention deletes records during the read.
+func (r *Reader) span(
+	ctx context.Context, p connector.Partition, from, to int64, do func(*connector.Record) error, passed func(int64) error, expired error,
+) error {
 	defer r.Log.Forget(p)
 	for at := from; at < to; {
 		f, err := r.Fetch(ctx, p, at)
 		if ReasonOf(err) == hold.BehindLogStart {
+			if expired != nil {
+				return expired
+			}
 			var bounds connector.Bounds
 			if bounds, err = r.Bounds(p); err == nil {
 				at = max(at, bounds.LogStart)

@@ -205,6 +205,11 @@ var errNoState = errors.New("no table is known: Follow has found none, or has to
 // bytes bounds the memory for data files. If a checkpoint or commit of that state is gone, it returns an error, too,
 // and the next call of Follow starts anew.
 func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, each func(scan.Place) error) error {
+	return f.read(ctx, func() error { return places(ctx, f.store, f.state, bytes, where, each) })
+}
+
+// read runs op, which reads the table as of f.state.
+func (f *Follower) read(ctx context.Context, op func() error) error {
 	if f.state == nil {
 		return errNoState
 	}
@@ -212,7 +217,7 @@ func (f *Follower) Places(ctx context.Context, bytes int64, where []scan.Where, 
 	if found, ok := deltalog.Hint(ctx, f.store); ok {
 		f.state = f.state.Know(found)
 	}
-	err := f.caught(func() error { return places(ctx, f.store, f.state, bytes, where, each) })
+	err := f.caught(op)
 	if err != nil && logMoved(err) {
 		f.state = nil // the next call starts anew
 	}

@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// wholeBytes bounds the memory for one data file while whole rows are read.
+	// wholeBytes bounds the memory for one data file while [WholeRows] reads whole rows.
 	wholeBytes = 256 << 20
+	// scanBytes bounds the memory of the search for the data files that have these rows.
+	scanBytes = 64 << 20
 	// wholeRows is the number of rows in a batch. It is small, because each row may be as large as a record of Kafka.
 	wholeRows = 64
 )
@@ -27,8 +29,21 @@ const (
 func WholeRows(
 	ctx context.Context, store objstore.Store, state *deltalog.State, where []scan.Where, columns []string, each func(arrow.RecordBatch) error,
 ) error {
+	return rowsOf(ctx, store, state, wholeBytes, where, columns, each)
+}
+
+// WholeRows calls [WholeRows] with the state of the last call of [Follower.Follow]; without a state it returns an error.
+// bytes bounds the memory for a data file. If a checkpoint or commit of that state is gone, it returns an error, too, and
+// the next call of Follow starts anew.
+func (f *Follower) WholeRows(ctx context.Context, bytes int64, where []scan.Where, columns []string, each func(arrow.RecordBatch) error) error {
+	return f.read(ctx, func() error { return rowsOf(ctx, f.store, f.state, bytes, where, columns, each) })
+}
+
+func rowsOf(
+	ctx context.Context, store objstore.Store, state *deltalog.State, bytes int64, where []scan.Where, columns []string, each func(arrow.RecordBatch) error,
+) error {
 	var paths []string
-	q := scan.Query{Columns: kafkaPlaces(nil), Where: where}
+	q := scan.Query{Columns: kafkaPlaces(nil), Where: where, Bytes: min(bytes, scanBytes)}
 	err := scan.Run(ctx, store, state, q, func(rows scan.Rows) error {
 		found := false
 		err := eachPlace(rows, func(p scan.Place) error {
@@ -46,14 +61,14 @@ func WholeRows(
 		return err
 	}
 	for _, path := range paths {
-		if err := wholeFile(ctx, store, deltalog.Key(path), columns, each); err != nil {
+		if err := wholeFile(ctx, store, deltalog.Key(path), bytes, columns, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func wholeFile(ctx context.Context, store objstore.Store, key string, columns []string, each func(arrow.RecordBatch) error) error {
+func wholeFile(ctx context.Context, store objstore.Store, key string, bytes int64, columns []string, each func(arrow.RecordBatch) error) error {
 	choose := func(of *pq.Schema) (leaves []int, err error) {
 		for i := range of.NumColumns() {
 			if slices.Contains(columns, of.Column(i).ColumnPath()[0]) {
@@ -63,7 +78,7 @@ func wholeFile(ctx context.Context, store objstore.Store, key string, columns []
 		return leaves, nil
 	}
 	var own error // the caller's, which passes through unchanged
-	err := readColumns(ctx, store, key, wholeBytes, wholeRows, choose, func(rows arrow.RecordBatch) error {
+	err := readColumns(ctx, store, key, bytes, wholeRows, choose, func(rows arrow.RecordBatch) error {
 		own = each(rows)
 		return own
 	})

@@ -41,8 +41,8 @@ var ofArchive = []mutant{
 	},
 	{
 		name: "the letter table's rows of an earlier dead-letter topic count",
-		file: "internal/admin/letters_source.go",
-		old:  "case l.TopicID != \"\" && l.TopicID != p.TopicID.String():", new: "case l.TopicID == \"-\":",
+		file: "internal/lookup/letters.go",
+		old:  "l.TopicID == \"\" || l.TopicID == p.TopicID.String() {", new: "l.TopicID != \"-\" {",
 		pkg: "./internal/admin", test: "^TestLetterSources$",
 	},
 	{

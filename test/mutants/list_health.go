@@ -196,6 +196,36 @@ var ofHealth = []mutant{
 		old:  "!c.replayed && (at", new: "(at",
 		pkg: "./health/lettercount", test: "^TestTally",
 	},
+	{
+		name: "dead letters that only the letter table has do not count",
+		file: "internal/app/letterwatch_partition.go",
+		old:  "kept := lettercount.Kept{Archived: archived,", new: "kept := lettercount.Kept{Archived: min(archived, 0),",
+		pkg: "./internal/app", test: "^TestArchivedLetters$",
+	},
+	{
+		name: "the letter table is asked in each count",
+		file: "internal/app/letterwatch_partition.go",
+		old:  "archived < b.LogStart {", new: "archived >= 0 {",
+		pkg: "./internal/app", test: "^TestArchivedLetters$",
+	},
+	{
+		name: "dead letters that retention deletes during the count are passed",
+		file: "internal/app/letterwatch_partition.go",
+		old:  "\tif archive {", new: "\tif archive && span.Archived {",
+		pkg: "./internal/app", test: "^TestArchivedLetters_RetentionDuringTheCount$",
+	},
+	{
+		name: "dead letters that retention deleted before they were archived count on in a running member",
+		file: "health/lettercount/tally.go",
+		old:  "k.Archived >= k.Start || to <= k.Archived", new: "k.Archived > 0",
+		pkg: "./health/lettercount", test: "^TestTally",
+	},
+	{
+		name: "a dead letter that was not in the last count is not judged when it is read again",
+		file: "health/lettercount/tally.go",
+		old:  "\td.seen = d.seen[:0]\n", new: "",
+		pkg: "./health/lettercount", test: "^TestTally_ReadingFailedBeforeACount$",
+	},
 
 	// The member's own report.
 	{
