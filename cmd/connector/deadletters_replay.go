@@ -139,12 +139,7 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	if err != nil {
 		return err
 	}
-	do, err := c.confirm(ctx, o.change, func(w io.Writer) error {
-		if c.output == "json" {
-			return writeJSON(w, p)
-		}
-		return printReplayPlan(w, p)
-	})
+	do, err := c.confirmReplay(ctx, o.change, p)
 	if !do {
 		return err
 	}
@@ -174,6 +169,16 @@ func (c *cli) replayProgress() func(admin.ReplayProgress) {
 		// An error means only that the progress is not shown.
 		_, _ = fmt.Fprintf(c.stderr, "%d of %d, %d rows%s", p.Done, p.Of, p.Result.Rows, end)
 	}
+}
+
+// confirmReplay asks for consent to a replay. See [cli.confirm].
+func (c *cli) confirmReplay(ctx context.Context, ch *change, p *admin.ReplayPlan) (do bool, err error) {
+	return c.confirm(ctx, ch, func(w io.Writer) error {
+		if c.output == "json" {
+			return writeJSON(w, p)
+		}
+		return printReplayPlan(w, p)
+	})
 }
 
 // printReplayPlan prints what a replay would do.

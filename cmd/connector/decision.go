@@ -32,13 +32,7 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 	if err != nil {
 		return c.nothingToDo(err)
 	}
-	do, err := c.confirm(ctx, ch, func(w io.Writer) error {
-		if ch.dryRun && c.output == "json" {
-			return writeJSON(w, d.Plan)
-		}
-		_, err := terminal.Printf(w, "%s\n", d.Text)
-		return err
-	})
+	do, err := c.confirmDecision(ctx, ch, d.Text, d.Plan)
 	if !do {
 		return err
 	}
@@ -50,6 +44,17 @@ func (c *cli) decide(ctx context.Context, timeout time.Duration, ch *change, pla
 		return c.nothingToDo(err)
 	}
 	return c.printDecided(d.Done, e)
+}
+
+// confirmDecision asks for consent to a decision, whose plan is text, or plan as JSON. See [cli.confirm].
+func (c *cli) confirmDecision(ctx context.Context, ch *change, text string, plan any) (do bool, err error) {
+	return c.confirm(ctx, ch, func(w io.Writer) error {
+		if ch.dryRun && c.output == "json" {
+			return writeJSON(w, plan)
+		}
+		_, err := terminal.Printf(w, "%s\n", text)
+		return err
+	})
 }
 
 // printDecided prints what was decided, and its entry in the operations log.

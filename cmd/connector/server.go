@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -127,13 +126,7 @@ func (c *cli) decideAt(ctx context.Context, ch *change, send func(context.Contex
 		if d.Text == admin.ErrNothingToDo.Error() {
 			return c.nothingToDo(admin.ErrNothingToDo)
 		}
-		do, err := c.confirm(ctx, ch, func(w io.Writer) error {
-			if ch.dryRun && c.output == "json" {
-				return writeJSON(w, d.Plan)
-			}
-			_, err := terminal.Printf(w, "%s\n", d.Text)
-			return err
-		})
+		do, err := c.confirmDecision(ctx, ch, d.Text, d.Plan)
 		if !do {
 			return err
 		}
@@ -175,12 +168,7 @@ func (c *cli) replayAt(ctx context.Context, ch *change, o api.Replaying) error {
 		if j.Plan.Count == 0 {
 			return errors.Join(c.printNotes(j.Plan.Notes), c.nothingToDo(admin.ErrNothingToDo))
 		}
-		do, err := c.confirm(ctx, ch, func(w io.Writer) error {
-			if c.output == "json" {
-				return writeJSON(w, j.Plan)
-			}
-			return printReplayPlan(w, j.Plan)
-		})
+		do, err := c.confirmReplay(ctx, ch, j.Plan)
 		if !do {
 			return err
 		}

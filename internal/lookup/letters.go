@@ -20,7 +20,7 @@ type WholeRows func(where []scan.Where, columns []string, each func(arrow.Record
 func StoredLetters(table WholeRows, p connector.Partition, from, next int64, content bool, each func(*decode.StoredLetter) error) error {
 	columns, err := decode.LetterColumns(content)
 	if err != nil {
-		return fmt.Errorf("letter table: %w", err)
+		return fmt.Errorf("columns of dead letters: %w", err)
 	}
 	want := func(topic string, partition int32, offset int64) bool {
 		return topic == p.Topic && partition == p.ID && offset >= from && offset < next
@@ -29,7 +29,7 @@ func StoredLetters(table WholeRows, p connector.Partition, from, next int64, con
 	return table(where, columns, func(rows arrow.RecordBatch) error {
 		found, err := decode.ReadLetters(rows, want)
 		if err != nil {
-			return fmt.Errorf("letter table: %w", err)
+			return fmt.Errorf("parse dead letters: %w", err)
 		}
 		for i := range found {
 			if l := &found[i]; l.TopicID == "" || l.TopicID == p.TopicID.String() { // else the dead-letter topic was created again
