@@ -2,7 +2,7 @@
 # rights. Its root file system may be read-only; see temp_dir in config.yaml.
 #
 #   docker build --build-arg VERSION=v1.0.0 -t sluice .
-#   docker run --rm -v "$PWD/config.yaml:/etc/sluice/config.yaml:ro" sluice
+#   docker run --rm --read-only --tmpfs /tmp -v "$PWD/config.yaml:/etc/sluice/config.yaml:ro" sluice
 
 FROM golang:1.26 AS build
 WORKDIR /src
@@ -14,6 +14,7 @@ ARG VERSION
 RUN CGO_ENABLED=0 go build -mod=readonly -trimpath -tags nodemo,timetzdata \
       -ldflags "-s -w${VERSION:+ -X main.stamped=$VERSION}" -o /image/connector ./cmd/connector
 RUN mkdir -p /image/etc/ssl/certs \
+ && mkdir -m 1777 /image/tmp \
  && cp /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ \
  && echo 'sluice:x:65532:65532::/:/' > /image/etc/passwd
 

@@ -1,5 +1,4 @@
-// Package chart_test renders the Helm chart in deploy/chart with many sets of values, and decodes each object strictly
-// into its type. It is a module of its own, because Helm and the types of Kubernetes are no dependencies of the connector.
+// Package chart_test renders the Helm chart with many sets of values, and decodes each object strictly into its type.
 package chart_test
 
 import (
@@ -8,21 +7,17 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	keda "github.com/kedacore/keda/v2/apis/keda/v1alpha1"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -31,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigs "sigs.k8s.io/yaml"
+
+	"sluice/test/chart"
 )
 
 var update = flag.Bool("update", false, "rewrite deploy/kubernetes from the chart")
@@ -76,39 +73,8 @@ func sets() []set {
 	}
 }
 
-func load(t *testing.T) *chart.Chart {
-	t.Helper()
-	c, err := loader.Load(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// render renders the chart as `helm template sluice` does, and returns the objects as YAML, in the order of their files.
-func render(t *testing.T, values string) (string, error) {
-	t.Helper()
-	c := load(t)
-	given, err := chartutil.ReadValues([]byte(values))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: "sluice", Namespace: "default", IsInstall: true}, nil)
-	if err != nil {
-		return "", err
-	}
-	files, err := engine.Engine{Strict: true}.Render(c, all)
-	if err != nil {
-		return "", err
-	}
-	var out strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(files[name]) != "" {
-			fmt.Fprintf(&out, "---\n%s\n", strings.TrimSpace(files[name]))
-		}
-	}
-	return out.String(), nil
-}
+// render renders the chart as `helm template sluice` does.
+func render(values string) (string, error) { return chart.Render(chartDir, "sluice", values) }
 
 // types are the Go types of all kinds that the chart may render.
 func types() map[string]any {
@@ -154,7 +120,7 @@ func decode(t *testing.T, text string) map[string][]any {
 func TestChart(t *testing.T) {
 	for _, s := range sets() {
 		t.Run(s.name, func(t *testing.T) {
-			text, err := render(t, s.values)
+			text, err := render(s.values)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -313,7 +279,7 @@ func TestChart_RefusesValues(t *testing.T) {
 		`keda: {enabled: true, topic: ""}`:     "topic",
 		`networkPolicy: {enabled: maybe}`:      "enabled",
 	} {
-		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := render(values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", values, err)
 		}
 	}
@@ -323,7 +289,7 @@ func TestChart_RefusesValues(t *testing.T) {
 // do not.
 func TestChart_ConfigRestartsMembers(t *testing.T) {
 	sum := func(values string) string {
-		text, err := render(t, values)
+		text, err := render(values)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,7 +306,7 @@ func TestChart_ConfigRestartsMembers(t *testing.T) {
 
 // TestChart_RulesAreTheFile: the PrometheusRule has the groups of deploy/alerts.yaml.
 func TestChart_RulesAreTheFile(t *testing.T) {
-	text, err := render(t, `prometheusRule: {enabled: true}`)
+	text, err := render(`prometheusRule: {enabled: true}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,9 +324,31 @@ func TestChart_RulesAreTheFile(t *testing.T) {
 	}
 }
 
+// TestDocs_Values: the blocks of values in docs/deploy.md render to objects whose configuration the connector accepts.
+func TestDocs_Values(t *testing.T) {
+	page, err := os.ReadFile("../../docs/deploy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllSubmatch(page, -1)
+	for _, block := range blocks {
+		text, err := render(string(block[1]))
+		if err != nil {
+			t.Errorf("%v\n%s", err, block[1])
+			continue
+		}
+		objects := decode(t, text)
+		checkPod(t, objects)
+		validate(t, objects)
+	}
+	if len(blocks) < 2 {
+		t.Errorf("%d blocks found: are they still marked as yaml?", len(blocks))
+	}
+}
+
 // TestManifests: deploy/kubernetes has what the chart renders with its own values. -update rewrites it.
 func TestManifests(t *testing.T) {
-	text, err := render(t, ``)
+	text, err := render(``)
 	if err != nil {
 		t.Fatal(err)
 	}
