@@ -23,7 +23,7 @@ ONE_GOROUTINE := ^(TestBounds_Positions|TestBounds_CheckpointMemory|TestLargeChe
 # The tests of test/e2e that `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
-.PHONY: help build demo test test-all hermetic race lint prose fmt modules notice vulncheck rules schedules fuzz flakes adapters lab lab-all conformance scripts mutants bench golden lab-install clean
+.PHONY: help build image demo test test-all hermetic race lint prose fmt modules notice vulncheck rules chart schedules fuzz flakes adapters lab lab-all conformance scripts mutants bench golden lab-install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,12 +32,15 @@ build: ## the static binary, dist/connector
 	CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=auto -tags $(TAGS) -ldflags '-s -w$(if $(VERSION), -X main.stamped=$(VERSION))' \
 		-o dist/connector ./cmd/connector
 
+image: ## the image of the connector, with Docker
+	docker build $(if $(VERSION),--build-arg VERSION=$(VERSION) )-t sluice .
+
 demo: ## fill a Delta table on the local disk, from an in-process broker
 	go run ./cmd/connector demo
 
-test: hermetic race lint modules scripts rules lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
+test: hermetic race lint modules scripts rules chart lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
 
-test-all: hermetic race lint modules scripts rules lab-all conformance fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
+test-all: hermetic race lint modules scripts rules chart lab-all conformance fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
 
 hermetic: ## the tests that need nothing but Go
 	@$(SUITE) -name hermetic go test ./...
@@ -69,6 +72,9 @@ scripts: ## check that Python and shell scripts parse
 
 rules: ## promtool and Alertmanager check the alerts in deploy/ and run their tests
 	@$(SUITE) -name rules go test -tags lab -count=1 ./test/rules
+
+chart: ## render the Helm chart with many sets of values, and check each object and configuration; a module of its own
+	@$(SUITE) -name chart -dir test/chart go test -count=1 ./...
 
 adapters: ## the adapters' conformance suites against real Kafka, MinIO, Postgres and Redis, and deltalake's tables
 	@go run ./test/lab/with kafka,minio,postgres,redis $(SUITE) -name adapters \

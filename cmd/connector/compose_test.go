@@ -19,7 +19,8 @@ type composeFile struct {
 	Services map[string]struct {
 		Image string
 		Build struct {
-			Inline string `yaml:"dockerfile_inline"`
+			Context string
+			Inline  string `yaml:"dockerfile_inline"`
 		}
 		Ports       []string
 		Environment map[string]string
@@ -70,12 +71,18 @@ func TestComposeFitsConfig(t *testing.T) {
 		}
 		for _, v := range s.Volumes {
 			volume, _, _ := strings.Cut(v, ":")
+			if strings.HasPrefix(volume, "./") {
+				continue // a file of the repository
+			}
 			if _, ok := compose.Volumes[volume]; !ok {
 				t.Errorf("%s: volume %s is not declared", name, volume)
 			}
 		}
 	}
 	for name, s := range compose.Services {
+		if name == "connector" {
+			continue // TestComposeConnector
+		}
 		if len(s.HealthCheck.Test) == 0 && name != "topic" {
 			t.Errorf("%s has no healthcheck", name)
 		}
@@ -146,4 +153,46 @@ func TestComposeFitsConfig(t *testing.T) {
 // withoutVariables replaces each ${NAME:-value} by value, as Compose does if no variable is set.
 func withoutVariables(text string) string {
 	return regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`).ReplaceAllString(text, "$1")
+}
+
+// TestComposeConnector: the service connector fits the other services and config.minio.yaml. test/pods runs it.
+func TestComposeConnector(t *testing.T) {
+	data, err := os.ReadFile("../../docker-compose.minio.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compose composeFile
+	if err := yaml.Unmarshal(data, &compose); err != nil {
+		t.Fatal(err)
+	}
+	s := compose.Services["connector"]
+	if !slices.Equal(s.Profiles, []string{"connector"}) || s.Build.Context != "." || !slices.Contains(s.Volumes, "./config.minio.yaml:/etc/sluice/config.yaml:ro") {
+		t.Errorf("profiles %v, build %q, volumes %v", s.Profiles, s.Build.Context, s.Volumes)
+	}
+	for name, condition := range map[string]string{"kafka": "service_healthy", "topic": "service_completed_successfully", "minio": "service_healthy"} {
+		if s.DependsOn[name].Condition != condition {
+			t.Errorf("it does not wait for %s", name)
+		}
+	}
+	cfg, problems := config.Load("../../config.minio.yaml", func(name string) (string, bool) {
+		value, ok := s.Environment[name]
+		return withoutVariables(value), ok
+	})
+	// It warns about http://, which stays on the network of the containers.
+	if slices.ContainsFunc(problems, func(p config.Problem) bool { return !p.Warning }) {
+		t.Fatal(problems)
+	}
+	kafka := compose.Services["kafka"].Environment
+	if want := "INTERNAL://" + cfg.Kafka.Brokers[0]; !slices.Contains(strings.Split(kafka["KAFKA_ADVERTISED_LISTENERS"], ","), want) {
+		t.Errorf("Kafka does not call itself %s", want)
+	}
+	if cfg.Storage.S3.Endpoint != "http://minio:9000" || !cfg.Storage.S3.InsecurePlaintext {
+		t.Errorf("endpoint %s, plaintext %t", cfg.Storage.S3.Endpoint, cfg.Storage.S3.InsecurePlaintext)
+	}
+	if !slices.Equal(s.Ports, []string{"127.0.0.1:8080" + cfg.Health.Listen}) {
+		t.Errorf("ports %v, health.listen %s", s.Ports, cfg.Health.Listen)
+	}
+	if got := strings.Join(s.HealthCheck.Test, " "); got != "CMD /connector probe ready --config /etc/sluice/config.yaml" {
+		t.Errorf("healthcheck %s", got)
+	}
 }

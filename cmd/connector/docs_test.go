@@ -41,13 +41,17 @@ func TestCommandsInDocs(t *testing.T) {
 	}
 }
 
-func shellBlocks(text string) (commands []string) {
+func shellBlocks(text string) []string { return commandsIn(text, "```sh") }
+
+// commandsIn returns the lines of the blocks that begin with the line fence, without comments. A backslash at the end
+// continues a line.
+func commandsIn(text, fence string) (commands []string) {
 	in := false
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", "")) {
 		line = strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(line, "```"):
-			in = line == "```sh"
+			in = line == fence
 		case in && line != "" && !strings.HasPrefix(line, "#"):
 			commands = append(commands, line)
 		}
@@ -123,6 +127,48 @@ func selectsTest(t *testing.T, words []string) {
 	}
 	if args := slices.Index(words, "-args"); args >= 0 && !strings.Contains(source.String(), strconv.Quote(strings.TrimPrefix(words[args+1], "-"))) {
 		t.Errorf("%s has no flag %s", folder, words[args+1])
+	}
+}
+
+// TestOtherCommandsInDocs checks the commands in blocks that need Docker or a cluster, which no test has: the files of this
+// repository that they name exist, and the connector accepts its command lines. test/pods builds and runs the image by
+// other means; test/chart renders the chart with the values of the page.
+func TestOtherCommandsInDocs(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := map[string][]string{
+		"```sh needs-docker": {"docker"}, "```sh needs-cluster": {"helm", "kubectl"},
+	}
+	commands := 0
+	for _, page := range pages {
+		text := read(t, page)
+		for fence, allowed := range programs {
+			for _, command := range commandsIn(text, fence) {
+				commands++
+				words := strings.Fields(command)
+				if !slices.Contains(allowed, words[0]) {
+					t.Errorf("%s: %s in a block %s", page, command, fence)
+				}
+				for _, word := range words {
+					if strings.HasPrefix(word, "deploy/") && !strings.HasPrefix(word, "deploy/sluice") { // deploy/sluice is a Deployment
+						if _, err := os.Stat(word); err != nil {
+							t.Errorf("%s: %s: %v", page, command, err)
+						}
+					}
+				}
+				if _, line, ok := strings.Cut(command, " /connector "); ok {
+					if err := parsed("connector " + line); err != nil {
+						t.Errorf("%s: %s: %v", page, command, err)
+					}
+				}
+			}
+		}
+	}
+	if commands < 5 {
+		t.Errorf("only %d commands found: are the blocks still marked?", commands)
 	}
 }
 

@@ -53,6 +53,7 @@ func (k *checks) heldByMember(ctx context.Context) *held {
 // run checks Kafka and the store, and then what needs them. A check that cannot be made because its dependency failed
 // becomes a finding with the status skipped.
 func (k *checks) run(ctx context.Context) {
+	k.tempDir()
 	queries, end := k.kafka(ctx)
 	defer end()
 	safe := k.storage(ctx)

@@ -226,7 +226,7 @@ func (p *MovePlan) do(ctx, acting context.Context, table connector.Table, log *o
 
 // open opens the table for the commit. The commit creates the table if it did not exist at the time of the plan.
 func (p *MovePlan) open(store objstore.Store, guard *reliability.Guard, version string) (*delta.Table, error) {
-	o := delta.Options{Pipeline: p.of.config.Pipeline, Engine: "sluice/" + version, Guard: guard}
+	o := delta.Options{Pipeline: p.of.config.Pipeline, Engine: "sluice/" + version, Guard: guard, TempDir: p.of.config.TempDir}
 	if p.tableID == "" {
 		columns, err := p.of.table.Columns()
 		if err != nil {

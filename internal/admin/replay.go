@@ -263,6 +263,7 @@ func openReplay(ctx context.Context, a *Access, path string, by By, run *replay.
 	}
 	table, err := delta.Open(objstore.Sub(store, path), delta.Options{
 		Pipeline: a.Config.Pipeline, Engine: "sluice/" + a.Version, Guard: guard, NoStatistics: a.Config.NoStatisticsIn(path),
+		TempDir: a.Config.TempDir,
 	})
 	if err != nil {
 		closeStore()

@@ -20,6 +20,7 @@ type Config struct {
 	Pipeline string
 	Log      Log
 	Memory   Memory
+	TempDir  string // the directory for temporary files; "" for that of the system
 	Kafka    Kafka
 	Storage  Storage
 	Queue    Queue
@@ -294,6 +295,7 @@ func (c *Config) keys() []key {
 		{"log.level", choice(&c.Log.Level, nil, "debug", "info", "warn", "error"), ""},
 		{"log.format", choice(&c.Log.Format, nil, "auto", "json", "text"), ""},
 		{"memory.limit", sizeOrAuto(&c.Memory.Limit, minMemory, 1<<50), ""},
+		{"temp_dir", text(&c.TempDir, nil), ""},
 		{"kafka.brokers", list(&k.Brokers, "host:port", brokerAddress), "write one or more of host:port, such as [kafka-1:9092]"},
 		{"kafka.group", text(&k.Group, groupName), ""},
 		{"kafka.rack", text(&k.Rack, nil), ""},

@@ -53,7 +53,7 @@ func TestCheckpoints_NoTemporaryFile(t *testing.T) {
 		}
 		commits(30)
 		wants(0, 3)
-		if got := log.String(); strings.Count(got, "failed to write a checkpoint") != 1 || !strings.Contains(got, dir+" takes none: set TMPDIR") {
+		if got := log.String(); strings.Count(got, "failed to write a checkpoint") != 1 || !strings.Contains(got, dir+" takes none: set temp_dir") {
 			t.Errorf("it is not said once what to do:\n%s", got)
 		}
 		if err := os.Mkdir(dir, 0o700); err != nil {

@@ -1,11 +1,12 @@
 // Command suite runs one test suite and counts its tests.
 //
-//	go run ./test/suite [-name NAME] COMMAND ARGUMENT...
+//	go run ./test/suite [-name NAME] [-dir FOLDER] COMMAND ARGUMENT...
 //	go run ./test/suite -fuzz 30s PACKAGE...
 //	go run ./test/suite -flakes 20 PACKAGE...
 //
 // Of `go test` it counts each test or subtest that has no subtests. A skipped test counts as failed, because a test
-// that does not run shows nothing. Any other command counts as one test. With -fuzz each fuzz target of the packages
+// that does not run shows nothing. Any other command counts as one test. With -dir the
+// command runs in that folder, which may be a module of its own. With -fuzz each fuzz target of the packages
 // runs for that long and counts as one test.
 //
 // With -flakes the tests of the packages run that many times beside busy loops. Their binaries are built once.
@@ -35,6 +36,7 @@ import (
 
 func main() {
 	name := flag.String("name", "", "name of the suite")
+	dir := flag.String("dir", "", "folder in which the command runs; the current one if empty")
 	flaky := flag.Int("flakes", 0, "run the tests of the packages this many times beside busy loops")
 	fuzz := flag.Duration("fuzz", 0, "run each fuzz target of the packages for this long")
 	flag.Parse()
@@ -52,7 +54,7 @@ func main() {
 	if *flaky > 0 {
 		good, err = flakes(ctx, *flaky, flag.Args(), os.Stdout)
 	} else {
-		good, err = run(ctx, *name, *fuzz, flag.Args(), os.Stdout)
+		good, err = run(ctx, *name, *dir, *fuzz, flag.Args(), os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "suite:", err)
@@ -64,9 +66,9 @@ func main() {
 }
 
 // run runs a suite and returns whether every test passed.
-func run(ctx context.Context, name string, fuzz time.Duration, args []string, out io.Writer) (bool, error) {
+func run(ctx context.Context, name, dir string, fuzz time.Duration, args []string, out io.Writer) (bool, error) {
 	begin := time.Now()
-	s := &suite{ctx: ctx, out: out}
+	s := &suite{ctx: ctx, dir: dir, out: out}
 	var err error
 	switch {
 	case fuzz > 0:
@@ -83,12 +85,16 @@ func run(ctx context.Context, name string, fuzz time.Duration, args []string, ou
 		return false, errors.New("nothing ran")
 	}
 	fmt.Fprintf(out, "%-24s %5d passed, %d failed  (%.0f s)\n", name, s.passed, s.failed, time.Since(begin).Seconds())
+	if dir != "" {
+		args = append([]string{"cd", dir, "&&"}, args...)
+	}
 	return s.failed == 0, s.keep(name, args)
 }
 
 // suite counts the tests of a suite.
 type suite struct {
 	ctx            context.Context
+	dir            string // where its commands run; "" is the current folder
 	out            io.Writer
 	log            bytes.Buffer // the whole output of its commands
 	passed, failed int
@@ -198,6 +204,7 @@ func fuzzTargets(text string) []fuzzTarget {
 
 func (s *suite) exec(args []string) *exec.Cmd {
 	cmd := exec.CommandContext(s.ctx, args[0], args[1:]...)
+	cmd.Dir = s.dir
 	// After an interrupt, the command can still end the processes that it started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute

@@ -53,7 +53,7 @@ func (s *spool) failed(err error) error {
 	if dir == "" {
 		dir = os.TempDir()
 	}
-	return fmt.Errorf("a checkpoint of more than %d MiB needs a temporary file, and %s takes none: set TMPDIR to a directory that can be written to: %w",
+	return fmt.Errorf("a checkpoint of more than %d MiB needs a temporary file, and %s takes none: set temp_dir to a directory that can be written to: %w",
 		spoolMemory>>20, dir, err)
 }
 
