@@ -84,7 +84,7 @@ adapters: ## the adapters' conformance suites against real Kafka, MinIO, Postgre
 
 lab: adapters ## the connector against real Kafka and MinIO, with faults (minutes)
 	@$(SUITE) -name oracle go test -tags lab -count=1 -timeout 20m ./test/oracle
-	@$(SUITE) -name evolution go test -tags lab -count=1 -run '^TestEvolution' ./sink/delta
+	@$(SUITE) -name evolution go test -tags lab -count=1 -run '^TestEvolution' ./sink/delta ./cmd/connector
 	@$(SUITE) -name deltacheck go test -tags lab -count=1 -timeout 20m ./test/deltacheck
 	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m -parallel 3 ./test/e2e
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
