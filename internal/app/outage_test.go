@@ -309,11 +309,13 @@ func TestOutage_NewPartition(t *testing.T) {
 	}{
 		"fingerprints": {
 			"fingerprints", "fingerprints_unavailable", "connection refused",
-			[]string{"fingerprints_unavailable"}, func(s *outageScene) *atomic.Bool { return &s.prints.down },
+			[]string{"fingerprints_unavailable"},
+			func(s *outageScene) *atomic.Bool { return &s.prints.down },
 		},
 		"versions of the table": {
 			"store", "commit_undecided", "the store has not confirmed whether version ",
-			[]string{"store_down", "commit_undecided"}, func(s *outageScene) *atomic.Bool { return &s.store.silent },
+			[]string{"store_down", "commit_undecided"},
+			func(s *outageScene) *atomic.Bool { return &s.store.silent },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
