@@ -92,7 +92,7 @@ lab: adapters ## the connector against real Kafka and MinIO, with faults (minute
 
 lab-all: adapters ## lab with Spark, the long rows and a binary with the race detector
 	@$(SUITE) -name oracle-long go test -tags lab,long -count=1 -timeout 40m ./test/oracle
-	@$(SUITE) -name evolution-long go test -tags lab,long -count=1 -timeout 20m -run '^TestEvolution' ./sink/delta
+	@$(SUITE) -name evolution-long go test -tags lab,long -count=1 -timeout 20m -run '^TestEvolution' ./sink/delta ./cmd/connector
 	@E2E_RACE=1 $(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m -parallel 3 -skip '^(TestMemory|TestHostile|TestOutageTranscripts|TestScale)' ./test/e2e
 	@$(SUITE) -name memory go test -tags lab,long -count=1 -timeout 60m -parallel 3 -run '^(TestMemory|TestHostile)' ./test/e2e
 	@$(SUITE) -name outages go test -tags lab,long -count=1 -timeout 40m -parallel 4 -run '^TestOutageTranscripts' ./test/e2e
