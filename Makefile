@@ -84,6 +84,7 @@ adapters: ## the adapters' conformance suites against real Kafka, MinIO, Postgre
 
 lab: adapters ## the connector against real Kafka and MinIO, with faults (minutes)
 	@$(SUITE) -name oracle go test -tags lab -count=1 -timeout 20m ./test/oracle
+	@$(SUITE) -name evolution go test -tags lab -count=1 -run '^TestEvolution' ./sink/delta ./cmd/connector
 	@$(SUITE) -name deltacheck go test -tags lab -count=1 -timeout 20m ./test/deltacheck
 	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m -parallel 3 ./test/e2e
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
@@ -91,6 +92,7 @@ lab: adapters ## the connector against real Kafka and MinIO, with faults (minute
 
 lab-all: adapters ## lab with Spark, the long rows and a binary with the race detector
 	@$(SUITE) -name oracle-long go test -tags lab,long -count=1 -timeout 40m ./test/oracle
+	@$(SUITE) -name evolution-long go test -tags lab,long -count=1 -timeout 20m -run '^TestEvolution' ./sink/delta ./cmd/connector
 	@E2E_RACE=1 $(SUITE) -name lab-long go test -tags lab,long -count=1 -timeout 80m -parallel 3 -skip '^(TestMemory|TestHostile|TestOutageTranscripts|TestScale)' ./test/e2e
 	@$(SUITE) -name memory go test -tags lab,long -count=1 -timeout 60m -parallel 3 -run '^(TestMemory|TestHostile)' ./test/e2e
 	@$(SUITE) -name outages go test -tags lab,long -count=1 -timeout 40m -parallel 4 -run '^TestOutageTranscripts' ./test/e2e

@@ -5,9 +5,9 @@ package main
 import (
 	"errors"
 
-	"sluice/internal/fail"
-
 	"github.com/spf13/cobra"
+
+	"sluice/internal/fail"
 )
 
 // demoCommand returns a command that explains that this build has no demo, because it has no broker inside.

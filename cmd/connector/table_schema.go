@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/connector/schema"
 	"sluice/internal/admin"
 	"sluice/internal/fail"
 	"sluice/internal/terminal"
@@ -147,6 +148,9 @@ func printSchemaPlan(w io.Writer, p *admin.SchemaPlan) error {
 			}
 		}
 	}
+	if err := printRenamed(w, p.Renamed); err != nil {
+		return err
+	}
 	switch {
 	case p.Conflict != "":
 		_, err := terminal.Printf(w, "does not fit: %s\n", p.Conflict)
@@ -156,6 +160,22 @@ func printSchemaPlan(w io.Writer, p *admin.SchemaPlan) error {
 		return err
 	}
 	return printSchemaOutcome(w, p)
+}
+
+// printRenamed prints the columns whose names are not those of the record's fields.
+func printRenamed(w io.Writer, all []schema.Renamed) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w, "filled from a field of another name:"); err != nil {
+		return err
+	}
+	for _, r := range all {
+		if _, err := terminal.Printf(w, "  %s from %q\n", r.Column, r.Field); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printSchemaOutcome prints the version that has the changes, and nothing before there is one.

@@ -36,6 +36,8 @@ func TestTableSchema(t *testing.T) {
 		"n int, channel string not null":   head + "does not fit: column channel is not null in schema and not in the table",
 		"N int":                            head + "in the table only, written all the same:\n  n int\ndoes not fit: column N and the table's column n differ in case only",
 		"n int comment 'kept', more float": head + "the next commit with rows changes:\n  more float\n" + topicID,
+		"n int, `unit price` double, s struct<`a,b`:int>": head + "the next commit with rows changes:\n  unit_price double\n  s struct<a_b:int>\n" + topicID +
+			"filled from a field of another name:\n  unit_price from \"unit price\"\n  s.a_b from \"a,b\"\n",
 	} {
 		is(now)
 		code := 0

@@ -604,10 +604,20 @@ func TestDocsSchema_Changes(t *testing.T) {
 	goes("id int, item string, channel string", `{"id":5}`)
 	has("id item", "0 1 tea", "1 2 cup", "2 3 pot", "3 null pan", "4 5 null")
 
+	// A column is added in the table. Its field fills it, before and after the config has it, but not while it is NOT NULL.
+	const other = `,{"name":"other","type":"string","nullable":false,"metadata":{}}`
+	e.alter(`]}`, other+`]}`)
+	conflict("id int, item string, channel string", `{"id":8,"item":"tin","other":"x"}`)
+	e.alter(other, strings.Replace(other, "false", "true", 1))
+	goes("id int, item string, channel string")
+	goes("id int, item string, channel string, other string", `{"id":9,"item":"tub","other":"y"}`)
+	has("id other", "0 1 null", "1 2 null", "2 3 null", "3 null null", "4 5 null", "5 8 x", "6 9 y")
+	e.alter(strings.Replace(other, "false", "true", 1), ``)
+
 	// A column of the table is dropped. It comes back only if the config has it.
 	e.alter(`,{"name":"channel","type":"string","nullable":true,"metadata":{}}`, ``)
 	goes("id int, item string, price double", `{"id":6,"item":"jug","channel":"web","price":1.5}`)
-	has("id item price", "0 1 tea null", "1 2 cup null", "2 3 pot null", "3 null pan null", "4 5 null null", "5 6 jug 1.5")
+	has("id item price", "0 1 tea null", "1 2 cup null", "2 3 pot null", "3 null pan null", "4 5 null null", "5 8 tin null", "6 9 tub null", "7 6 jug 1.5")
 
 	// The type of a column cannot change, nor the case of its name. The records go to a new table.
 	conflict("id int, item string, price string")
@@ -624,7 +634,7 @@ func TestDocsSchema_Changes(t *testing.T) {
 	}
 	l.runs(0, append(strings.Fields(adopt[1]), "--reason", adopt[2], "--yes")...)
 	goes(v2)
-	has("id item", "6 6000000000 jar")
+	has("id item", "8 6000000000 jar")
 	conflict("id int, item string", `{"id":1}`)
 
 	// The configurations that the page shows are valid, and one is for the new table.

@@ -186,7 +186,7 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 			fields, fieldTypes = append(fields, f), append(fieldTypes, types[i])
 			continue
 		}
-		c, err := d.newColumn(f.Type, types[i], f.Name, 1)
+		c, err := d.newColumn(f.Type, types[i], []string{f.Name}, f.Name, 1)
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 		}
 	}
 	var err error
-	if d.root, err = d.newObject(fields, fieldTypes, "", 1); err != nil {
+	if d.root, err = d.newObject(fields, fieldTypes, nil, "", 1); err != nil {
 		return err
 	}
 	if d.rescue.column != nil {

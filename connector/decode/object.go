@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -65,8 +66,9 @@ func (k *key) at(b []byte, p int) bool {
 	return k.length <= 8 || load64(b, p+k.tailAt) == k.tail && (k.middle == "" || string(b[p+8:p+k.tailAt]) == k.middle)
 }
 
-// newObject makes the columns of a struct.
-func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, path string, depth int) (*object, error) {
+// newObject makes the columns of a struct. at has the names that lead to it, path also says where elements of arrays and
+// values of maps are.
+func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, at []string, path string, depth int) (*object, error) {
 	if depth > d.limits.MaxDepth {
 		return nil, d.tooDeep(path)
 	}
@@ -80,7 +82,7 @@ func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, path
 	}
 	o.first = &o.members[0]
 	for i, f := range fields {
-		c, err := d.newColumn(f.Type, types[i], strings.TrimPrefix(path+"."+f.Name, "."), depth)
+		c, err := d.newColumn(f.Type, types[i], append(slices.Clip(at), f.Name), strings.TrimPrefix(path+"."+f.Name, "."), depth)
 		if err != nil {
 			return nil, err
 		}
@@ -96,9 +98,9 @@ func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, path
 	return o, nil
 }
 
-// newColumn makes a column of a type; f is its Arrow field.
-func (d *jsonDecoder) newColumn(t schema.Type, f arrow.Field, path string, depth int) (*column, error) {
-	option, err := d.limits.Columns.of(path, t)
+// newColumn makes a column of a type; f is its Arrow field. at and path are those of newObject.
+func (d *jsonDecoder) newColumn(t schema.Type, f arrow.Field, at []string, path string, depth int) (*column, error) {
+	option, err := d.limits.Columns.of(at, t)
 	if err != nil {
 		return nil, misfit(err)
 	}
@@ -125,19 +127,19 @@ func (d *jsonDecoder) newColumn(t schema.Type, f arrow.Field, path string, depth
 	case *arrow.TimestampType:
 		c.minute = newMinute()
 	case *arrow.StructType:
-		c.object, err = d.newObject(t.Fields, arrowType.Fields(), path, depth+1)
+		c.object, err = d.newObject(t.Fields, arrowType.Fields(), at, path, depth+1)
 	case *arrow.ListType:
 		if depth >= d.limits.MaxDepth {
 			return nil, d.tooDeep(path)
 		}
-		c.elem, err = d.newColumn(*t.Element, arrowType.ElemField(), path+"[]", depth+1)
+		c.elem, err = d.newColumn(*t.Element, arrowType.ElemField(), at, path+"[]", depth+1)
 	case *arrow.MapType:
 		if depth >= d.limits.MaxDepth {
 			return nil, d.tooDeep(path)
 		}
 		c.key = &column{spare: d.spare, name: "key", kind: schema.String, form: schema.String, field: arrowType.KeyField()}
 		c.key.setDictionary(d.maxDistinct)
-		c.elem, err = d.newColumn(*t.Element, arrowType.ItemField(), path+"{}", depth+1)
+		c.elem, err = d.newColumn(*t.Element, arrowType.ItemField(), at, path+"{}", depth+1)
 	}
 	return c, err
 }

@@ -141,48 +141,48 @@ func (o ColumnOption) shift() int {
 	return map[string]int{"s": 6, "ms": 3, "us": 0, "ns": -3}[o.Epoch]
 }
 
-// ColumnOptions are the options of columns by path: the names from the column down to the field, joined by dots. The
-// elements of arrays and the values of maps have the path of their column.
+// ColumnOptions are the options of columns by path, as [schema.JoinPath] writes it: the names from the column down to the
+// field. The elements of arrays and the values of maps have the path of their column.
 type ColumnOptions map[string]ColumnOption
 
-// optionPath returns the path of a column in ColumnOptions; within the path of a column, [] stands for the elements of
-// an array, and {} for the values of a map.
-func optionPath(path string) string { return strings.NewReplacer("[]", "", "{}", "").Replace(path) }
-
 // of returns the option for a column of a type. It is an error if the option of this path is for another type.
-func (o ColumnOptions) of(path string, t schema.Type) (ColumnOption, error) {
-	option, given := o[optionPath(path)]
+func (o ColumnOptions) of(at []string, t schema.Type) (ColumnOption, error) {
+	if len(o) == 0 || t.Element != nil { // the option of an array or map is for its elements
+		return ColumnOption{}, nil
+	}
+	path := schema.JoinPath(at)
+	option, given := o[path]
 	switch {
-	case !given, t.Element != nil: // the option of an array or map is for its elements
+	case !given:
 		return ColumnOption{}, nil
 	case option.kind() == t.Kind:
 		return option, nil
 	}
-	return ColumnOption{}, fmt.Errorf("column %s is %s, and its column_options, %s, are for a %s column", optionPath(path), t, option, option.kind())
+	return ColumnOption{}, fmt.Errorf("column %s is %s, and its column_options, %s, are for a %s column", path, t, option, option.kind())
 }
 
 // Check returns the paths, sorted, for which the schema has no column. It is an error if an option is for another type
 // than its column has.
 func (o ColumnOptions) Check(s *schema.Schema) (unknown []string, err error) {
 	found := map[string]bool{}
-	var walk func(path string, t schema.Type) error
-	walk = func(path string, t schema.Type) error {
-		found[path] = true
-		if _, err := o.of(path, t); err != nil {
+	var walk func(at []string, t schema.Type) error
+	walk = func(at []string, t schema.Type) error {
+		found[schema.JoinPath(at)] = true
+		if _, err := o.of(at, t); err != nil {
 			return err
 		}
 		if t.Element != nil {
-			return walk(path, *t.Element)
+			return walk(at, *t.Element)
 		}
 		for _, f := range t.Fields {
-			if err := walk(path+"."+f.Name, f.Type); err != nil {
+			if err := walk(append(slices.Clip(at), f.Name), f.Type); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	for _, f := range s.Fields() {
-		if err := walk(f.Name, f.Type); err != nil {
+		if err := walk([]string{f.Name}, f.Type); err != nil {
 			return nil, err
 		}
 	}

@@ -48,6 +48,8 @@ func TestColumnOptions_OtherTypes(t *testing.T) {
 		{"l", "l array<bigint>", "bigint"},
 		{"l.a", "l array<struct<a:date>>", "date"},
 		{"m.a", "m map<string,array<struct<a:int>>>", "int"},
+		{"`s.a`", "s struct<a:timestamp>, `s.a` boolean", "boolean"},
+		{"`s[]`", "s array<timestamp>, `s[]` boolean", "boolean"},
 	} {
 		options := ColumnOptions{c.path: {Epoch: "ms"}, "gone": {Raw: true}}
 		b, err := JSON{Columns: options}.Builder(parse(t, c.ddl))

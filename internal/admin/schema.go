@@ -32,6 +32,8 @@ type SchemaPlan struct {
 	Undeclared []string `json:"undeclared,omitempty"`
 	// Looser are columns that are not null in the configured schema and nullable in the table.
 	Looser []string `json:"nullable_in_table,omitempty"`
+	// Renamed are the columns, of the table and of the changes, that another field of the record fills than their name says.
+	Renamed []schema.Renamed `json:"renamed,omitempty"`
 	// Conflict is why the two do not fit: the topics of the table are held. "" if they fit.
 	Conflict string `json:"conflict,omitempty"`
 
@@ -77,7 +79,7 @@ func PlanSchema(ctx context.Context, o *Table) (*SchemaPlan, error) {
 	}
 	next, err := p.from.ForRows(p.to)
 	if held, ok := errors.AsType[*hold.Error](err); ok {
-		p.Conflict = held.Why()
+		p.Conflict, p.Renamed = held.Why(), p.from.Renamed()
 		return p, nil
 	}
 	if err != nil {
@@ -87,6 +89,7 @@ func PlanSchema(ctx context.Context, o *Table) (*SchemaPlan, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.Renamed = all.Renamed()
 	p.Next, p.Apply = p.from.ChangesTo(next).List(), next.ChangesTo(all).List()
 	return p, nil
 }

@@ -28,8 +28,9 @@ func newFingerprints(c *config.Config, logger *slog.Logger) *idempotency.Memory 
 	})
 }
 
-// remember opens the store of fingerprints: this process's memory, or Postgres if the configuration names it.
-func (s *Member) remember(ctx context.Context) error {
+// remember opens the store of fingerprints: this process's memory, or Postgres if the configuration names it. Tests
+// replace Postgres by their own store.
+func (s *Member) remember(ctx context.Context, replaced func(*reliability.Guard) idempotency.Store) error {
 	s.fingerprints = newFingerprints(s.config, s.logger)
 	s.registry.MustRegister(newFingerprintMetrics(s.fingerprints))
 	s.remembering = s.fingerprints
@@ -37,6 +38,10 @@ func (s *Member) remember(ctx context.Context) error {
 		return nil
 	}
 	s.fingerprintGuard = s.guard("postgres")
+	if replaced != nil {
+		s.remembering = replaced(s.fingerprintGuard)
+		return nil
+	}
 	store, err := open.Fingerprints(ctx, s.config, s.fingerprintGuard, s.logger)
 	if err != nil {
 		return fmt.Errorf("fingerprints.url_file: %w", err)

@@ -21,13 +21,37 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/health"
+	"sluice/idempotency"
 	"sluice/internal/config"
 	"sluice/internal/laketest"
+	"sluice/reliability"
 	"sluice/sink/delta/objstore"
 )
 
 // errDown is the error of a dependency that is down.
 var errDown = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+
+// errSilent is the error of a dependency that takes a request and does not respond.
+var errSilent = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ETIMEDOUT}
+
+// downFingerprints are fingerprints behind the guard of Postgres, which a test can switch off.
+type downFingerprints struct {
+	idempotency.Store
+	guard *reliability.Guard
+	down  atomic.Bool
+}
+
+// Through implements [idempotency.Store]. Without records it is the only method that a member calls.
+func (f *downFingerprints) Through(ctx context.Context, s idempotency.Scope) (n int64, err error) {
+	err = f.guard.Do(ctx, func(ctx context.Context) error {
+		if f.down.Load() {
+			return errDown
+		}
+		n, err = f.Store.Through(ctx, s)
+		return err
+	})
+	return n, err
+}
 
 // cable is the network between the member and Kafka, which a test can cut.
 type cable struct {
@@ -65,6 +89,8 @@ func (c *cable) set(cut bool) {
 type downStore struct {
 	objstore.Store
 	down atomic.Bool
+	// silent is true while versions of tables get no response, and have no effect.
+	silent atomic.Bool
 }
 
 func (s *downStore) failing() error {
@@ -92,6 +118,9 @@ func (s *downStore) Put(ctx context.Context, key string, content io.ReadSeeker, 
 	if err := s.failing(); err != nil {
 		return err
 	}
+	if s.silent.Load() && strings.Contains(key, "/_delta_log/") {
+		return errSilent
+	}
 	return s.Store.Put(ctx, key, content, mode)
 }
 
@@ -109,7 +138,10 @@ type outageScene struct {
 	t     *testing.T
 	cable *cable
 	store *downStore
+	admin *kadm.Client
 	out   *laketest.Log
+	// prints are the fingerprints, of records by their content.
+	prints *downFingerprints
 }
 
 // inOutage runs a member until it works, and then calls play.
@@ -128,11 +160,13 @@ func inOutage(t *testing.T, play func(s *outageScene)) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 2, 1, nil, "orders"); err != nil {
+		s.admin = kadm.NewClient(client)
+		if _, err := s.admin.CreateTopic(t.Context(), 2, 1, nil, "orders"); err != nil {
 			t.Fatal(err)
 		}
 		cfg, problems := config.Load(write(t, fmt.Sprintf("pipeline: p\nkafka: {brokers: [\"localhost:9092\"]}\nstorage: {url: \"file://%s\"}\n"+
-			"defaults: {schema: \"n int\", commit: {every: 1s}, bad_records: hold}\ntopics: {orders: {}}\n", filepath.ToSlash(t.TempDir()))), func(string) (string, bool) { return "", false })
+			"defaults: {schema: \"n int\", commit: {every: 1s}, bad_records: hold, identity: {by: content}}\ntopics: {orders: {}}\n"+
+			"fingerprints: {store: postgres, url_file: %q}\n", filepath.ToSlash(t.TempDir()), write(t, "postgres://u@127.0.0.1:1/x"))), func(string) (string, bool) { return "", false })
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -141,6 +175,9 @@ func inOutage(t *testing.T, play func(s *outageScene)) {
 		s.Member, err = New(t.Context(), cfg, Options{dial: s.cable.dial, store: func(o objstore.Store) objstore.Store {
 			s.store.Store = o
 			return s.store
+		}, fingerprints: func(g *reliability.Guard) idempotency.Store {
+			s.prints = &downFingerprints{Store: idempotency.NewMemory(1<<20, nil), guard: g}
+			return s.prints
 		}}, logger)
 		if err != nil {
 			t.Fatal(err)
@@ -255,6 +292,67 @@ func TestOutage(t *testing.T) {
 				}
 				if n := len(s.out.Lines(t, "hold ended")); n != 1 {
 					t.Errorf("the end is said %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// TestOutage_NewPartition: a partition is added while one kind of request fails that only resuming its claim makes. The
+// member must show the hold of that request, with a line in the log for its begin and its end, and continue once the
+// request succeeds.
+func TestOutage_NewPartition(t *testing.T) {
+	for name, c := range map[string]struct {
+		component, reason, detail string
+		logged                    []string // the reasons of the holds in the log
+		failing                   func(s *outageScene) *atomic.Bool
+	}{
+		"fingerprints": {
+			"fingerprints", "fingerprints_unavailable", "connection refused",
+			[]string{"fingerprints_unavailable"},
+			func(s *outageScene) *atomic.Bool { return &s.prints.down },
+		},
+		"versions of the table": {
+			"store", "commit_undecided", "the store has not confirmed whether version ",
+			[]string{"store_down", "commit_undecided"},
+			func(s *outageScene) *atomic.Bool { return &s.store.silent },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOutage(t, func(s *outageScene) {
+				failing := c.failing(s)
+				failing.Store(true)
+				if _, err := s.admin.UpdatePartitions(s.t.Context(), 3, "orders"); err != nil {
+					s.t.Fatal(err)
+				}
+				for _, after := range []time.Duration{4 * time.Minute, 6 * time.Minute} {
+					s.passes(after)
+					r := s.Report()
+					for _, h := range r.Holds {
+						if h.Reason != c.reason || !strings.Contains(h.Detail, c.detail) {
+							t.Errorf("%+v", h)
+						}
+					}
+					if n := s.counted(c.reason); len(r.Holds) != 3 || n != 3 {
+						t.Errorf("%d holds, %v are counted", len(r.Holds), n)
+					}
+					if k := s.component(c.component); k.Status == health.OK {
+						t.Errorf("%s: %s, %q", k.Name, k.Status, k.Reason)
+					}
+				}
+				failing.Store(false)
+				s.passes(3 * time.Minute)
+				if r := s.Report(); !r.Sum().Ready || len(r.Holds) > 0 || len(r.Partitions) != 3 {
+					t.Errorf("after it: %+v, %+v", r.Sum(), r.Holds)
+				}
+				for _, msg := range []string{"HOLD", "hold ended"} {
+					var logged []string
+					for _, line := range s.out.Lines(t, msg) {
+						logged = append(logged, fmt.Sprint(line["reason"]))
+					}
+					if !slices.Equal(logged, c.logged) {
+						t.Errorf("%s: %q, want %q\n%s", msg, logged, c.logged, s.out)
+					}
 				}
 			})
 		})

@@ -106,6 +106,8 @@ type Options struct {
 	// In tests:
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
 	store func(objstore.Store) objstore.Store // wraps the store; may be nil
+	// fingerprints returns the store of fingerprints in place of Postgres, whose guard it gets; may be nil.
+	fingerprints func(*reliability.Guard) idempotency.Store
 }
 
 // FrontEnd is a server that a member runs.
@@ -133,7 +135,7 @@ func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) 
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	// The store of fingerprints, which the tables need.
-	if err := s.remember(ctx); err != nil {
+	if err := s.remember(ctx, o.fingerprints); err != nil {
 		return nil, err
 	}
 

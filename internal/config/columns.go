@@ -52,6 +52,13 @@ func parseColumnOptions(texts []string) (decode.ColumnOptions, error) {
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", path, err)
 		}
+		at, err := schema.ParsePath(path)
+		if err != nil {
+			return nil, err
+		}
+		if path = schema.JoinPath(at); options[path] != (decode.ColumnOption{}) {
+			return nil, fmt.Errorf("column %s comes twice: write all words of a column in one entry", path)
+		}
 		options[path] = o
 	}
 	return options, nil
@@ -73,6 +80,6 @@ func (l *loader) checkColumnOptions(name string, t *Topic) {
 	case err != nil:
 		l.report(l.at(at), "topic %s: %v: write words for its type, or remove it", name, err)
 	case len(unknown) > 0 && (!strings.HasPrefix(at, "defaults.") || strings.HasPrefix(schemaAt, "defaults.")):
-		l.report(l.at(at), "column %s is not in the schema: write a column, or column.field for a field of a struct", unknown[0])
+		l.report(l.at(at), "column %s is not in the schema: write a column, or column.field for a field of a struct, and backticks around a name that has a dot", unknown[0])
 	}
 }

@@ -4,6 +4,7 @@ package delta_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -11,7 +12,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"sluice/connector"
 	"sluice/connector/decode"
@@ -98,12 +99,12 @@ func (g *growing) ours(step int) {
 	}
 }
 
-// other runs the step of another program, which adds a column with this prefix.
-func (g *growing) other(step int, prefix string, run func(args ...string) ([]byte, error)) {
+// other lets another program do the step: it adds a column with this prefix, and rows.
+func (g *growing) other(step int, prefix string, program *lab.Script) {
 	g.Helper()
 	g.last, g.kind = fmt.Sprint(prefix, step), kindOf(step)
-	if out, err := run("--table", g.dir, "--step", strconv.Itoa(step), "--type", g.kind); err != nil {
-		g.Fatalf("step %d: %v: %s", step, err, out)
+	if _, err := program.Ask(map[string]any{"step": step, "type": g.kind}); err != nil {
+		g.Fatalf("step %d: %v", step, err)
 	}
 	for i := range 3 {
 		id := 1000*(step+1) + i
@@ -111,11 +112,12 @@ func (g *growing) other(step int, prefix string, run func(args ...string) ([]byt
 	}
 }
 
-// check compares the rows that a reader prints with those that were written.
-func (g *growing) check(reader string, out []byte, err error) {
+// check compares the rows that a reader of a program sees with those that were written.
+func (g *growing) check(reader string, program *lab.Script) {
 	g.Helper()
+	out, err := program.Ask(map[string]string{"read": reader})
 	if err != nil {
-		g.Fatalf("%s: %v: %s", reader, err, out)
+		g.Fatalf("%s: %v", reader, err)
 	}
 	var got []string
 	for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {
@@ -131,18 +133,15 @@ func (g *growing) check(reader string, out []byte, err error) {
 	}
 	slices.Sort(got)
 	want := slices.Sorted(slices.Values(g.want))
-	if d := cmp.Diff(want, got); d != "" {
+	if d := gocmp.Diff(want, got); d != "" {
 		g.Errorf("%s (-want +got):\n%s", reader, d)
 	}
 	g.Logf("%s reads %d rows", reader, len(got))
 }
 
-func deltalake(t *testing.T) func(args ...string) ([]byte, error) {
-	return func(args ...string) ([]byte, error) { return lab.Python(t.Context(), "oracle/evolve.py", args...) }
-}
-
-// grow lets Sluice and the other programs take turns in adding a column to a table, for a number of steps.
-func grow(t *testing.T, steps int, others ...func(g *growing, step int)) *growing {
+// grow lets Sluice, deltalake and, if spark is true, Spark take turns in adding a column to a table, for 30 steps. Then
+// each reader must see each row with the values that it was written with.
+func grow(t *testing.T, spark bool) {
 	t.Helper()
 	g := &growing{T: t, dir: filepath.Join(t.TempDir(), "table")}
 	store, err := objstore.NewLocal(t.Context(), g.dir)
@@ -151,22 +150,30 @@ func grow(t *testing.T, steps int, others ...func(g *growing, step int)) *growin
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	g.store = store
-	for step := range steps {
-		if turn := step % (len(others) + 1); turn > 0 {
-			others[turn-1](g, step)
-		} else {
-			g.ours(step)
+	python, err := lab.StartPython(t.Context(), "oracle/evolve.py", g.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = python.Close() }() // after a failure it is an error that the failure explains
+	turns := []func(step int){g.ours, func(step int) { g.other(step, "d", python) }}
+	readers := []string{"deltalake", "duckdb", "polars"}
+	programs := map[string]*lab.Script{}
+	if spark {
+		session, err := lab.StartSpark(t.Context(), "oracle/evolve_spark.py", g.dir)
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer func() { _ = session.Close() }()
+		turns = append(turns, func(step int) { g.other(step, "p", session) })
+		readers, programs["spark"] = append(readers, "spark"), session
 	}
-	for _, reader := range []string{"deltalake", "duckdb", "polars"} {
-		out, err := deltalake(t)("--table", g.dir, "--read", reader)
-		g.check(reader, out, err)
+	for step := range 30 {
+		turns[step%len(turns)](step)
 	}
-	return g
+	for _, reader := range readers {
+		g.check(reader, cmp.Or(programs[reader], python))
+	}
 }
 
-// TestEvolutionLab: Sluice and deltalake take turns in adding a column, for 30 steps. Three readers then see each row
-// with the values that it was written with.
-func TestEvolutionLab(t *testing.T) {
-	grow(t, 30, func(g *growing, step int) { g.other(step, "d", deltalake(g.T)) })
-}
+// TestEvolution: Sluice and deltalake take turns in adding a column. Three readers see the rows of both.
+func TestEvolution(t *testing.T) { grow(t, false) }

@@ -80,4 +80,22 @@ var ofColumns = []mutant{
 		old:  "case !changed:", new: "case !changed && len(fields) == 0:",
 		pkg: "./connector/schema", test: "^TestExtended",
 	},
+	{
+		name: "a table that needs another protocol since the files were put is committed to",
+		file: "sink/delta/commit.go",
+		old:  "case t.head.refusal != nil:\n		return nil, t.head.refusal\n	}\n	if err := t.retained()", new: "}\n	if err := t.retained()",
+		pkg: "./internal/app", test: "^TestAlteredDuringFlush$",
+	},
+	{
+		name: "a batch that does not fit an altered table counts as committed",
+		file: "sink/delta/commit.go",
+		old:  "columns, err := change.on(t.head.schema)\n	if err != nil {", new: "columns, err := change.on(t.head.schema)\n	if err != nil {\n		return t.head.schema, nil\n	}\n	if err != nil {",
+		pkg: "./internal/app", test: "^TestAlteredDuringFlush$",
+	},
+	{
+		name: "an option of a field applies to a column whose name has a dot",
+		file: "connector/decode/options.go",
+		old:  "path := schema.JoinPath(at)", new: "path := strings.Join(at, \".\")",
+		pkg: "./internal/config", test: "^TestColumnOptions$",
+	},
 }

@@ -124,4 +124,16 @@ var ofOutages = []mutant{
 		old:  "	}, s.about...)", new: "	})",
 		pkg: "./idempotency/postgres", test: "^TestOpen$",
 	},
+	{
+		name: "a commit of unknown outcome shows the open breaker alone",
+		file: "internal/app/report.go",
+		old:  "if h, undecided := t.Undecided(); undecided {", new: "if h, undecided := t.Undecided(); undecided && s.fingerprintGuard == nil {",
+		pkg: "./internal/app", test: "^TestOutage_NewPartition$",
+	},
+	{
+		name: "claims that wait for Postgres show no hold",
+		file: "internal/app/report.go",
+		old:  "h := waiting(s.fingerprintGuard, hold.FingerprintsUnavailable); h != nil", new: "h := waiting(s.fingerprintGuard, hold.FingerprintsUnavailable); h != nil && !s.tested.Load()",
+		pkg: "./internal/app", test: "^TestOutage_NewPartition$",
+	},
 }

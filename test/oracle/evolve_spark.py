@@ -1,30 +1,29 @@
-"""Alters a table as Spark does: evolve_spark.py --table FOLDER --step N --type string|bigint|double. Without --step it prints the
-rows as Spark reads them, a line of JSON for each."""
+"""Alters a table as Spark does, and reads it with Spark, all in one session.
 
-import argparse
-import json
+usage: evolve_spark.py TABLE     with requests on stdin: see answer in evolverows.py. The only reader is spark.
+"""
 
+import sys
+
+import evolverows
 import sparksession
-from evolverows import values, without_nulls
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--table", required=True)
-    parser.add_argument("--step", type=int)
-    parser.add_argument("--type", default="string")
-    a = parser.parse_args()
+def main(table):
     spark = sparksession.start()
-    if a.step is None:
-        for row in spark.read.format("delta").load(a.table).collect():
-            print(json.dumps(without_nulls(row.asDict(recursive=True)), default=str))
-        return
-    name = f"p{a.step}"
-    spark.sql(f"ALTER TABLE delta.`{a.table}` ADD COLUMNS ({name} {a.type})")
-    ids = [1000 * (a.step + 1) + i for i in range(3)]
-    rows = spark.createDataFrame([(i, values(a.type, i)) for i in ids], f"id bigint, {name} {a.type}")
-    rows.write.format("delta").mode("append").save(a.table)
+
+    def alter(step, kind, ids):
+        name = f"p{step}"
+        spark.sql(f"ALTER TABLE delta.`{table}` ADD COLUMNS ({name} {kind})")
+        rows = spark.createDataFrame([(i, evolverows.values(kind, i)) for i in ids], f"id bigint, {name} {kind}")
+        rows.coalesce(1).write.format("delta").mode("append").save(table)
+
+    def rows(_reader):
+        for row in spark.read.format("delta").load(table).collect():
+            yield row.asDict(recursive=True)
+
+    evolverows.answer(alter, rows)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
