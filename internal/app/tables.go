@@ -107,8 +107,8 @@ func (s *Member) open(topic config.Topic) (*writtenTable, error) {
 	t.Table, err = delta.Open(objstore.Sub(s.store, t.path), delta.Options{
 		Pipeline: s.config.Pipeline, Engine: "sluice/" + s.version, Schema: columns, Comment: topic.TableComment, Properties: topic.TableProperties, FileSize: topic.Commit.FileSize,
 		NoStatistics: topic.NoStatistics(), TempDir: s.config.TempDir,
-		Retention:    func() time.Duration { return s.retention(topic.Table) },
-		Encoders:     s.encoders, Guard: t.storeGuard, Logger: logger, Registerer: t.metrics,
+		Retention: func() time.Duration { return s.retention(topic.Table) },
+		Encoders:  s.encoders, Guard: t.storeGuard, Logger: logger, Registerer: t.metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("table %q: %w", t.path, err)
