@@ -251,43 +251,55 @@ func murmur3(data []byte) uint32 {
 }
 
 const (
-	// maxSegment is the size from which on a directory is named by a hash: some file systems allow 255 bytes.
-	maxSegment = 200
+	// maxSegment is the largest size of a directory's name that is not a hash: most file systems allow no more.
+	maxSegment = 255
 	// maxDirectory is the size from which on all directories of a file are one that is named by a hash. The rest of the
 	// 1024 bytes of a key is for the prefix of the table and the name of the file.
 	maxDirectory = 512
 )
 
 // directory returns the directory of the files of a table partition, with a slash at its end, or "" if the table has no
-// partitions. It follows Hive's convention, such as country=DE/day=2026-01-31/. If a name would be too long, or would
-// hide the directory from tools, which ignore names that begin with _ or a dot, the directory is named by a hash.
-// Readers take the values from the log, so its name decides nothing.
+// partitions. It follows Hive's convention, such as country=DE/day=2026-01-31/. If a name would be too long, the
+// directory is named by a hash. Readers take the values from the log, so its name decides nothing. Polars takes them from
+// the name: it would return null for a name without "=", and refuses the table for a column that the table cannot have.
 func directory(columns []string, values map[string]*string) string {
 	var b strings.Builder
 	plain := true
 	for _, name := range columns {
-		segment := escapeSegment(name) + "="
+		segment := escapeName(name) + "="
 		if v := values[name]; v != nil {
-			segment += escapeSegment(*v)
+			segment += escapeValue(*v)
 		} else {
 			segment += schema.NullPartition
 		}
-		plain = plain && len(segment) < maxSegment && segment[0] != '_' && segment[0] != '.'
+		plain = plain && len(segment) <= maxSegment
 		b.WriteString(segment + "/")
 	}
 	if plain && b.Len() <= maxDirectory {
 		return b.String()
 	}
 	sum := sha256.Sum256([]byte(b.String()))
-	return "partition-" + hex.EncodeToString(sum[:16]) + "/"
+	return "(hash)=" + hex.EncodeToString(sum[:16]) + "/"
 }
 
-// escapeSegment escapes a name or value for a directory as Hive does.
-func escapeSegment(text string) string {
-	const special = "\"#%'*/:=?\\{[]^\x7f"
+// escapeName escapes the name of a column for a directory as Hive does. Polars compares it with the name as it is.
+func escapeName(text string) string {
+	return escape(text, func(c byte) bool { return c < ' ' || strings.IndexByte("\"#%'*/:=?\\{[]^\x7f", c) >= 0 })
+}
+
+// escapeValue escapes a value for a directory. Beside what Hive escapes it escapes all that URLs escape: Polars reads no
+// keys of S3 with such characters.
+func escapeValue(text string) string {
+	return escape(text, func(c byte) bool {
+		plain := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || strings.IndexByte("!$&()+,-.;@_~", c) >= 0
+		return !plain
+	})
+}
+
+func escape(text string, special func(c byte) bool) string {
 	var b strings.Builder
 	for i := range len(text) {
-		if c := text[i]; c < ' ' || strings.IndexByte(special, c) >= 0 {
+		if c := text[i]; special(c) {
 			fmt.Fprintf(&b, "%%%02X", c)
 		} else {
 			b.WriteByte(c)

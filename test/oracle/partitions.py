@@ -7,7 +7,7 @@ import pyarrow as pa
 
 import readers
 
-url, expected = sys.argv[1], json.load(open(sys.argv[2], encoding="utf-8"))
+url, endpoint, expected = sys.argv[1], sys.argv[2], json.load(open(sys.argv[3], encoding="utf-8"))
 want = sorted((r["id"], r["country"], r["at_hour"], r["id_bucket"]) for r in expected)
 
 
@@ -25,7 +25,7 @@ def literal(text):
 
 
 for name, kind in [("deltalake", readers.DeltaLake), ("duckdb", readers.DuckDB), ("polars", readers.Polars)]:
-    reader = kind(url, "")
+    reader = kind(url, endpoint)
     got = rows_of(pa.Table.from_batches(list(reader.rows())))
     if got != want:
         fail(name, f"rows differ: {set(got) ^ set(want)}")
@@ -42,7 +42,7 @@ for name, kind in [("deltalake", readers.DeltaLake), ("duckdb", readers.DuckDB),
             else:
                 import polars
 
-                found = polars.scan_delta(url).filter(polars.col(column) == value).select("id").collect()["id"].to_list()
+                found = reader.frame.filter(polars.col(column) == value).select("id").collect()["id"].to_list()
             if sorted(found) != ids:
                 fail(name, f"{column} = {value!r}: {sorted(found)}, want {ids}")
 print(f"{len(want)} rows, three readers")

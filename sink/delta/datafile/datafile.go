@@ -214,7 +214,7 @@ func (e *encoder) protected(ctx context.Context, c chunk) (g encoded) {
 type chunk struct {
 	rows   arrow.RecordBatch
 	ranges [][2]int64
-	// gathered are the single rows, in order; rows is then nil. size estimates their bytes.
+	// gathered are the single rows, in order; rows is then nil. size is about their bytes.
 	gathered  []rowRef
 	batches   []arrow.RecordBatch
 	size      int64
@@ -234,15 +234,11 @@ func (c *chunk) isLarge() bool {
 	if rows >= 1<<10 {
 		return false
 	}
-	return batchSize(c.rows) >= rows*largeRow
-}
-
-// batchSize returns the bytes in the buffers of a record batch.
-func batchSize(rows arrow.RecordBatch) (size int64) {
-	for _, column := range rows.Columns() {
+	size := int64(0)
+	for _, column := range c.rows.Columns() {
 		size += sizeOf(column.Data())
 	}
-	return size
+	return size >= rows*largeRow
 }
 
 // sizeOf returns the bytes in the buffers of an array.

@@ -205,3 +205,70 @@ func appendMaps(b *array.MapBuilder, c *column, a *array.Map, from, to int) erro
 	}
 	return nil
 }
+
+// rowSizes tells how many bytes the rows of a batch have when they are gathered: each row has its own copy of a text that
+// a dictionary has once, and few large rows among many small ones count as large.
+type rowSizes struct {
+	fixed    int64 // bytes of each row in columns of a fixed width
+	variable []func(row int) int64
+}
+
+func sizesOf(columns []arrow.Array) (s rowSizes) {
+	for _, a := range columns {
+		if of := lengthOf(a); of != nil {
+			s.variable = append(s.variable, of)
+		} else {
+			s.fixed += fixedSize
+		}
+	}
+	return s
+}
+
+func (s *rowSizes) of(row int) int64 {
+	size := s.fixed
+	for _, of := range s.variable {
+		size += of(row)
+	}
+	return size
+}
+
+// fixedSize stands for the bytes of a number, an offset or a flag.
+const fixedSize = 8
+
+// lengthOf returns a function that returns the bytes of a row of an array, nil if all have fixedSize.
+func lengthOf(a arrow.Array) func(row int) int64 {
+	switch a := a.(type) {
+	case *array.String:
+		return func(row int) int64 { return fixedSize + int64(a.ValueLen(row)) }
+	case *array.Binary:
+		return func(row int) int64 { return fixedSize + int64(a.ValueLen(row)) }
+	case *array.Dictionary:
+		of := lengthOf(a.Dictionary())
+		return func(row int) int64 {
+			if a.IsNull(row) {
+				return fixedSize
+			}
+			if k := a.GetValueIndex(row); of != nil && k >= 0 && k < a.Dictionary().Len() { // encoding reports other indices
+				return of(k)
+			}
+			return fixedSize
+		}
+	case *array.Struct:
+		fields := make([]arrow.Array, a.NumField())
+		for i := range fields {
+			fields[i] = a.Field(i)
+		}
+		s := sizesOf(fields)
+		return s.of
+	case array.ListLike: // also a map
+		s := sizesOf([]arrow.Array{a.ListValues()})
+		return func(row int) int64 {
+			size := int64(fixedSize)
+			for from, to := a.ValueOffsets(row); from < to; from++ {
+				size += s.of(int(from))
+			}
+			return size
+		}
+	}
+	return nil
+}

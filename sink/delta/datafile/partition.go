@@ -52,7 +52,7 @@ func partitionChunks(chunks []chunk, p Partitioner) ([]chunk, error) {
 // sorted are rows in the order of their table partitions.
 type sorted struct {
 	batches []arrow.RecordBatch
-	rowSize []int64 // the average size of a row of each batch
+	sizes   []rowSizes // of each batch
 	order   []rowRef
 	ends    []int // the end of each table partition in order
 }
@@ -78,7 +78,7 @@ func sortRows(chunks []chunk, p Partitioner) (*sorted, error) {
 				resolve(column)
 			}
 			s.batches = append(s.batches, c.rows)
-			s.rowSize = append(s.rowSize, batchSize(c.rows)/max(c.rows.NumRows(), 1))
+			s.sizes = append(s.sizes, sizesOf(c.rows.Columns()))
 		}
 		of[i], ids[i] = b, known[b]
 		for _, r := range c.ranges {
@@ -148,7 +148,7 @@ func (s *sorted) split(out []chunk, id int32, rows []rowRef) []chunk {
 			start = to
 		} else {
 			for i := from; i < to; i++ {
-				if size += s.rowSize[b]; i-start+1 >= gatheredRows || size >= gatheredBytes {
+				if size += s.sizes[b].of(int(rows[i].row)); i-start+1 >= gatheredRows || size >= gatheredBytes {
 					flush(i + 1)
 				}
 			}

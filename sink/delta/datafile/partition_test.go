@@ -122,6 +122,78 @@ func TestPartitions_RowGroups(t *testing.T) {
 	}
 }
 
+// TestPartitions_LargeRows: gathered rows count by their own size, also if a dictionary has their text once or if the other
+// rows of their batch are small. So a row group of them stays near its bound.
+func TestPartitions_LargeRows(t *testing.T) {
+	const large, batches = 1 << 20, 64
+	for name, of := range map[string]func(string) arrow.Array{
+		"plain": func(text string) arrow.Array {
+			b := array.NewStringBuilder(memory.DefaultAllocator)
+			b.Append(text)
+			b.AppendEmptyValues(999)
+			return b.NewArray()
+		},
+		"dictionary": func(text string) arrow.Array {
+			b := array.NewDictionaryBuilder(memory.DefaultAllocator, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Uint32, ValueType: str}).(*array.BinaryDictionaryBuilder)
+			for row := range 1000 {
+				value := ""
+				if row == 0 {
+					value = text
+				}
+				if err := b.AppendString(value); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return b.NewArray()
+		},
+		"nested": func(text string) arrow.Array {
+			b := array.NewBuilder(memory.DefaultAllocator, arrow.ListOf(arrow.StructOf(nullable("s", str)))).(*array.ListBuilder)
+			s := b.ValueBuilder().(*array.StructBuilder)
+			for row := range 1000 {
+				b.Append(true)
+				if row == 0 {
+					s.Append(true)
+					s.FieldBuilder(0).(*array.StringBuilder).Append(text)
+				}
+			}
+			return b.NewArray()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &drawn{of: map[arrow.RecordBatch][]int32{}}
+			var pieces []connector.Piece
+			for i := range batches {
+				a := of(strings.Repeat(string(rune('a'+i%26)), large))
+				b := array.NewRecordBatch(schemaOf(nullable("x", a.DataType())), []arrow.Array{a}, int64(a.Len()))
+				d.of[b] = make([]int32, a.Len())
+				for row := range d.of[b] {
+					d.of[b][row] = int32(min(row, 1)) // the large row is in a table partition of its own
+				}
+				pieces = append(pieces, pieceOf(b))
+			}
+			chunks, err := groupPieces(pieces)
+			if err == nil {
+				chunks, err = partitionChunks(chunks, d)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			groups := 0
+			for _, c := range chunks {
+				if c.partition == 0 {
+					groups++
+					if c.size > gatheredBytes+large+100 || len(c.gathered) > 17 {
+						t.Errorf("%d rows of %d bytes in a row group", len(c.gathered), c.size)
+					}
+				}
+			}
+			if groups != 4 {
+				t.Errorf("%d row groups", groups)
+			}
+		})
+	}
+}
+
 func TestPartitions_Errors(t *testing.T) {
 	sc, b := columnOf(i64, 1, 2, 1)
 	mine := errors.New("no value")
