@@ -108,7 +108,8 @@ func (r *random) partitionTimes() testCase {
 		name: "partition-times", checks: []int{39, 42}, columns: []column{{"at", at, false}}, commits: 1,
 		partitionBy: []string{"date(at)", "hour(at) AS hour", "date(_kafka_timestamp) AS kafka_day"},
 		computed: []computed{
-			{column{"at_date", day, false}, "at", days}, {column{"hour", text, false}, "at", hours},
+			{column{"at_date", day, false}, "at", days},
+			{column{"hour", text, false}, "at", hours},
 			{column{"kafka_day", day, false}, schema.KafkaTimestamp, days},
 		},
 	}
