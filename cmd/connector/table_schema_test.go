@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/connector"
+	"sluice/idempotency"
 	"sluice/internal/admin"
 	"sluice/sink/delta"
 	"sluice/sink/delta/objstore"
@@ -87,4 +89,39 @@ func TestTableSchema(t *testing.T) {
 		break
 	}
 	expect(t, 0, "ok: no gap", "", "verify", "--config", w.config)
+}
+
+// TestTableSchema_Partitioned: the table decides how it is partitioned if the configuration does not say it. Its computed
+// column is no difference, and an addition keeps the partitions.
+func TestTableSchema_Partitioned(t *testing.T) {
+	w := newTable(t, connector.Topic{Cluster: "c", ID: idempotency.TopicID{1}}).create("bucket(4, n)")
+	w.append(0, 0, 3, 3, 0, 1, 2)
+	is := `schema: "n int"`
+	for _, c := range []struct {
+		now  string
+		code int
+		want string
+	}{
+		{`schema: "n int, channel string"`, 0, "the next commit with rows changes:\n  channel string\n"},
+		{`schema: "n int, channel string", partition_by: ["bucket(4, n)"]`, 0, "the next commit with rows changes:\n  channel string\n"},
+		{`schema: "n int", partition_by: [n]`, 1, "does not fit: the table is partitioned by (bucket(4, n) AS n_bucket), the rows were built for (n)"},
+		{`schema: "n int, n_bucket int"`, 1, "does not fit: column n_bucket is computed by the table, bucket(4, n), and declared in schema"},
+		{`schema: "n int, channel string"`, 0, "the next commit with rows changes:\n  channel string\n"},
+	} {
+		rewrite(t, w.config, is, c.now)
+		is = c.now
+		expect(t, c.code, c.want, "", "table", "schema", "diff", "--config", w.config)
+		_, out, _ := connectorRun(t, "table", "schema", "diff", "--config", w.config)
+		if c.code == 0 && strings.Contains(out, "in the table only") {
+			t.Errorf("%s:\n%s", c.now, out)
+		}
+	}
+	expect(t, 0, "done: version 3 of the table", "", "table", "schema", "apply", "orders", "--reason", "r", "--yes", "--config", w.config)
+	i, err := delta.Inspect(t.Context(), w.store)
+	if err != nil || i.Refusal != nil || i.Schema.DDL() != w.columns.WithKafkaColumns().DDL()+", _kafka_topic_id string comment 'id of the Kafka record\\'s topic', channel string" {
+		t.Errorf("%v, %v: %s", err, i.Refusal, i.Schema.DDL())
+	}
+	if d := cmp.Diff([]string{"n_bucket"}, i.PartitionColumns); d != "" {
+		t.Error(d)
+	}
 }

@@ -56,8 +56,8 @@ func newTable(t *testing.T, topic connector.Topic, brokers ...string) *written {
 	return w
 }
 
-// create creates the table and makes the initial commit of partitions 0 and 1 at offset 0.
-func (w *written) create() *written {
+// create creates the table, partitioned by the entries, and makes the initial commit of partitions 0 and 1 at offset 0.
+func (w *written) create(partitionBy ...string) *written {
 	w.t.Helper()
 	var err error
 	if w.store, err = objstore.NewLocal(w.t.Context(), w.dir); err != nil {
@@ -65,6 +65,9 @@ func (w *written) create() *written {
 	}
 	w.t.Cleanup(func() { _ = w.store.(*objstore.Local).Close() })
 	if w.columns, err = schema.ParseDDL("n int"); err != nil {
+		w.t.Fatal(err)
+	}
+	if w.columns, err = w.columns.WithPartitionBy(partitionBy); err != nil {
 		w.t.Fatal(err)
 	}
 	guard := reliability.NewGuard("store", config.Default().Guard(), slog.New(slog.DiscardHandler), nil, objstore.ErrNotFound, objstore.ErrExists)

@@ -220,6 +220,17 @@ func (c *column) dropDictionary() {
 // text returns the number of bytes of all values, as if they were plain text.
 func (c *column) text() int { return int(c.offsets[len(c.offsets)-1]) }
 
+// textOf returns the text of a row, empty if it is null or not written yet.
+func (c *column) textOf(row int) []byte {
+	if row >= c.n || c.offsets[row] == c.offsets[row+1] {
+		return nil
+	}
+	if c.dict != nil {
+		return c.dict.value(int(c.indices[row]))
+	}
+	return c.data[c.offsets[row]:c.offsets[row+1]]
+}
+
 // truncate removes the rows from n on.
 func (c *column) truncate(n int) {
 	n = min(n, c.n)

@@ -138,6 +138,9 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 	} else if err != nil {
 		return nil, hold.New(hold.SchemaConflict, "JSON records do not fit the table", err)
 	}
+	if err := d.parts.set(d, table); err != nil {
+		return nil, err
+	}
 	return d, nil
 }
 
@@ -150,6 +153,7 @@ type jsonDecoder struct {
 	columns []*column // the columns of the batch, in order
 	root    *object   // the columns of the record's value
 	kafka   kafkaColumns
+	parts   partitionSources
 	identities
 	open    bool // true while the buffers of the chunk are reserved
 	rows    int
@@ -233,7 +237,7 @@ func (d *jsonDecoder) add(p connector.Partition, r *connector.Record) error {
 		d.fail(TooLarge, 0)
 	case d.rows > 0 && d.largest(r.Value)+d.kafka.extra.size(r) > math.MaxInt32-d.fed, d.rows == math.MaxInt32:
 		return connector.ErrChunkFull
-	case d.kafka.fits(d, r) && d.decode():
+	case d.kafka.fits(d, r) && d.decode() && d.parts.take(d, r):
 		d.kafka.put(p, r)
 		if c := d.kafka.fingerprint; c != nil {
 			d.print(c, d.rows, r)
@@ -350,7 +354,7 @@ func (d *jsonDecoder) Allocated() (size int64) {
 	for _, c := range d.columns {
 		size += c.allocated()
 	}
-	return size + int64(cap(d.copied)+cap(d.scratch)+cap(d.kafka.extra.padded)+cap(d.rescue.text)) + d.ids.Allocated()
+	return size + int64(cap(d.copied)+cap(d.scratch)+cap(d.kafka.extra.padded)+cap(d.rescue.text)) + d.ids.Allocated() + d.parts.size(d.rows)
 }
 
 // Ignored implements [connector.Builder]. Fields of refused records do not count.
@@ -375,7 +379,7 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 		a.Release()
 	}
 	d.of(batch)
-	d.sealed += idempotency.IDBytes(d.entries)
+	d.sealed += idempotency.IDBytes(d.entries) + d.parts.size(d.rows)
 	d.rows, d.fed, d.open = 0, 0, false
 	d.trim()
 	return batch

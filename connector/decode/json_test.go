@@ -365,6 +365,8 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	seen[UnknownField.String()] = open(t, s, JSON{Strict: true}, maxDistinct).addValue([]byte(`{"nobody":1}`))
+	partitioned := open(t, parse(t, "s string").WithPartitions([]string{"s"}), JSON{}, maxDistinct)
+	seen[BadPartition.String()] = partitioned.addValue([]byte(`{"s":"__HIVE_DEFAULT_PARTITION__"}`))
 	classtest.Check(t, "record", seen)
 	if len(seen) != len(reasons)-1 {
 		t.Errorf("%d of %d reasons were met", len(seen), len(reasons)-1)

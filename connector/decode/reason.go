@@ -33,6 +33,7 @@ const (
 	TooManyValues                     // too_many_values: more values than JSON.MaxValues
 	UnknownField                      // unknown_field: an undeclared field, and JSON.Strict is set
 	BadBinary                         // bad_binary: not base64, or not the encoding that the column's option names
+	BadPartition                      // bad_partition_value: a value that a partition column cannot have
 )
 
 var reasons = [...]string{
@@ -41,7 +42,7 @@ var reasons = [...]string{
 	TypeMismatch: "type_mismatch", OutOfRange: "out_of_range", NotIntegral: "not_integral",
 	BadTimestamp: "bad_timestamp", TooPrecise: "too_precise", RequiredMissing: "required_missing",
 	TooLarge: "too_large", TooDeep: "too_deep", TooManyValues: "too_many_values",
-	UnknownField: string(deadletter.UnknownField), BadBinary: "bad_binary",
+	UnknownField: string(deadletter.UnknownField), BadBinary: "bad_binary", BadPartition: string(deadletter.BadPartition),
 }
 
 // String returns the stable text.
@@ -53,7 +54,7 @@ func (r Reason) String() string { return reasons[r] }
 func Codes() []deadletter.Reason {
 	codes := deadletter.Reasons()
 	for r := NoValue; int(r) < len(reasons); r++ {
-		if r != UnknownField { // deadletter.Reasons has it
+		if r != UnknownField && r != BadPartition { // deadletter.Reasons has them
 			codes = append(codes, deadletter.Reason(r.String()))
 		}
 	}

@@ -1,6 +1,10 @@
 package schema
 
-import "github.com/apache/arrow-go/v18/arrow"
+import (
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
 
 // Arrow returns the Arrow schema of the written columns: timestamps in microseconds UTC, list elements named
 // "element" as in Parquet's three-level lists, keys and values of maps named "key" and "value".
@@ -9,6 +13,13 @@ import "github.com/apache/arrow-go/v18/arrow"
 // indices, and a different dictionary in each batch.
 func (s *Schema) Arrow() *arrow.Schema {
 	return arrow.NewSchema(arrowFields(s.Written().fields), nil)
+}
+
+// FileArrow returns the Arrow schema of data files: that of the rows without the partition columns, whose values are in
+// the log.
+func (s *Schema) FileArrow() *arrow.Schema {
+	fields := slices.DeleteFunc(s.Written().fields, func(f Field) bool { return slices.Contains(s.partitions, f.Name) })
+	return arrow.NewSchema(arrowFields(fields), nil)
 }
 
 func arrowFields(fields []Field) []arrow.Field {

@@ -21,7 +21,7 @@ func (s *Schema) Extended(add *Schema) (*Schema, error) {
 	if s == add {
 		return s, nil
 	}
-	if err := s.samePartitions(add); err != nil {
+	if err := s.partitionsFit(add); err != nil {
 		return nil, err
 	}
 	fields, changed, err := extendFields(s.fields, writtenFields(add.fields), "")

@@ -3,7 +3,6 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"sluice/connector"
@@ -23,18 +22,10 @@ func (s *Schema) Fits(built connector.Schema) error {
 	if s == rows {
 		return nil
 	}
-	if err := s.samePartitions(rows); err != nil {
+	if err := s.partitionsFit(rows); err != nil {
 		return err
 	}
 	return fieldsFit(s.fields, writtenFields(rows.fields), "")
-}
-
-func (s *Schema) samePartitions(rows *Schema) error {
-	if slices.Equal(s.partitions, rows.partitions) {
-		return nil
-	}
-	return conflict("the table is partitioned by (%s), the rows were built for (%s)",
-		strings.Join(s.partitions, ", "), strings.Join(rows.partitions, ", "))
 }
 
 // fieldsFit returns nil if rows with these fields can be committed to a table with those fields, else a conflict. above
@@ -99,12 +90,14 @@ func inside(k Kind) string {
 
 // Unsupported returns nil if this version may write a table with this schema. Otherwise it returns a hold.Error with
 // hold.TableUnsupported that names the column and the reason. The reasons are: a NOT NULL column of a type that this
-// version does not write, value constraints that it does not enforce, column mapping, and table partitions.
+// version does not write, value constraints that it does not enforce, column mapping, and a partition column whose
+// values it cannot compute.
 func (s *Schema) Unsupported() error {
-	if len(s.partitions) > 0 {
-		return unsupported("the table is partitioned by (%s)", strings.Join(s.partitions, ", "))
+	if err := fieldsUnsupported(s.fields, ""); err != nil {
+		return err
 	}
-	return fieldsUnsupported(s.fields, "")
+	_, err := s.Expressions()
+	return err
 }
 
 func fieldsUnsupported(fields []Field, above string) error {

@@ -126,7 +126,8 @@ func TestUnsupported(t *testing.T) {
 			checkHold(t, fromDelta(t, fmt.Sprintf(format, c.field)).Unsupported(), hold.TableUnsupported, in+want)
 		}
 	}
-	checkHold(t, parse(t, "a int").WithPartitions([]string{"a"}).Unsupported(), hold.TableUnsupported, "partitioned by (a)")
+	checkHold(t, parse(t, "a int").WithPartitions([]string{"a"}).Unsupported(), "", "")
+	checkHold(t, parse(t, "a double").WithPartitions([]string{"a"}).Unsupported(), hold.TableUnsupported, "partitioned by a: column a is double")
 }
 
 func TestKafkaColumns(t *testing.T) {

@@ -46,6 +46,9 @@ func (s *Schema) Identifier(id idempotency.Identity) (*Identifier, error) {
 	case !i.stored:
 		i.path = strings.Split(id.Name, ".")
 	}
+	if slices.Contains(s.partitions, i.path[0]) {
+		return nil, conflict("the identity %s is a partition column of the table: its empty texts are stored as null, so repetitions of them would not be found; choose another identity or other partition columns", id)
+	}
 	fields := s.fields
 	for depth, name := range i.path {
 		at := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name })

@@ -54,6 +54,9 @@ func (s *Schema) has(name string) bool {
 //
 // The column for topic ids is left out if the table lacks it: the table may be older than that column, and a new version
 // of this program must not alter it unasked. Its rows then have no topic id.
+//
+// If the configuration has no table partitions, the table decides: see [Schema.WithPartitionsOf]. Tables never get other
+// partitions, nor a computed column.
 func (s *Schema) ForRows(configured *Schema) (*Schema, error) {
 	if err := sourcesAgree(s.fields, configured.fields, ""); err != nil {
 		return nil, err
@@ -61,6 +64,10 @@ func (s *Schema) ForRows(configured *Schema) (*Schema, error) {
 	if err := s.keyForms(configured); err != nil {
 		return nil, err
 	}
+	if err := s.computedAlone(configured); err != nil {
+		return nil, err
+	}
+	configured = configured.WithPartitionsOf(s)
 	if !s.HasTopicID() {
 		fields := slices.DeleteFunc(slices.Clone(configured.fields), func(f Field) bool { return f.Name == KafkaTopicID })
 		configured = &Schema{fields, configured.partitions}

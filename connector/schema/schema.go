@@ -136,10 +136,12 @@ func leaves(fields []Field, above []string, yield func(Leaf) bool) bool {
 	return true
 }
 
-// Written returns the schema of the columns that this version writes. The other columns read as null in the data files
-// that this version writes, so they must be nullable; [Schema.Unsupported] checks that.
+// Written returns the schema of the columns that rows have. It leaves out columns of types that this version does not
+// write: they read as null, so they must be nullable, which [Schema.Unsupported] checks. It also leaves out partition
+// columns whose values are computed from other columns.
 func (s *Schema) Written() *Schema {
-	return &Schema{writtenFields(s.fields), s.partitions}
+	fields := slices.DeleteFunc(writtenFields(s.fields), s.computed)
+	return &Schema{fields, slices.Clone(s.partitions)}
 }
 
 func writtenFields(fields []Field) []Field {

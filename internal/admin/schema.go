@@ -69,7 +69,7 @@ func PlanSchema(ctx context.Context, o *Table) (*SchemaPlan, error) {
 	}
 	p := &SchemaPlan{
 		Table: o.URL, Version: info.Version, Schema: info.Schema.DDL(), Next: []string{},
-		of: o, tableID: info.ID, from: info.Schema, to: configured.WithKafkaColumns(),
+		of: o, tableID: info.ID, from: info.Schema, to: configured.WithKafkaColumns().WithPartitionsOf(info.Schema),
 	}
 	p.Looser = looser(p.from.Fields(), p.to.Fields(), "")
 	for _, f := range p.from.Fields() {

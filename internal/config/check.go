@@ -158,6 +158,7 @@ func (l *loader) checkTopic(name string, t *Topic) {
 	l.checkSchema(at, t)
 	l.checkColumnOptions(name, t)
 	l.checkTombstones(name, t)
+	l.checkPartitions(name, t)
 	l.checkIdentity(name, t)
 	l.checkStatistics(name, t)
 	if at == "defaults.schema" {

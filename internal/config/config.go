@@ -10,6 +10,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/decode"
+	"sluice/connector/schema"
 	"sluice/health"
 	"sluice/reliability"
 )
@@ -136,6 +137,7 @@ type Topic struct {
 	DeadLetters     DeadLetters
 	HealthRecords   HealthRecords
 	Identity        Identity
+	PartitionBy     []string // expressions that schema.ParseExpression reads
 	Statistics      Statistics
 	Lag             health.LagThresholds
 }
@@ -345,6 +347,10 @@ func (t *Topic) keys() []key {
 		{"start_at", startAt(&t.StartAt), ""},
 		{"schema", text(&t.Schema, schemaText), ""},
 		{"column_options", columnOptions(&t.ColumnOptions), ""},
+		{"partition_by", listOrNone(&t.PartitionBy, "columns, date(column), hour(column) or bucket(16, column)", func(text string) error {
+			_, err := schema.ParseExpression(text)
+			return err
+		}), ""},
 		{"unknown_fields", choice(&t.UnknownFields, []string{"add"}, "ignore", "dead_letter", unknownRescue), ""},
 		{"tombstones", choice(&t.Tombstones, nil, "skip", "dead_letter", tombstonesRow), ""},
 		{"keys", choice(&t.Keys, nil, "any", "required"), ""},
@@ -372,7 +378,7 @@ const unknownRescue = "rescue"
 // tableScoped has the keys of a topic that affect its table: topics that share a table must agree on them.
 var tableScoped = [...]string{
 	"format", "schema", "column_options", "unknown_fields", "metadata_columns", "table_comment", "table_properties", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
-	"statistics.exclude",
+	"partition_by", "statistics.exclude",
 	"record_retry.max", "record_retry.wait", "record_retry.backoff", "record_retry.schedule",
 }
 

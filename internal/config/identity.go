@@ -54,8 +54,8 @@ func (t *Topic) ProducerIdentity() idempotency.Identity {
 }
 
 // Columns returns the columns of a new table of the topic: those of the schema, the column for fingerprints if the
-// table stores them, and the optional columns of metadata_columns. It leaves out the other columns for Kafka's
-// coordinates, which every table has.
+// table stores them, the optional columns of metadata_columns, and those that partition_by computes. It leaves out the
+// other columns for Kafka's coordinates, which every table has.
 func (t *Topic) Columns() (*schema.Schema, error) {
 	columns, err := schema.ParseDDL(t.Schema)
 	if err != nil {
@@ -69,6 +69,9 @@ func (t *Topic) Columns() (*schema.Schema, error) {
 	}
 	if t.UnknownFields == unknownRescue {
 		columns = columns.WithRescued()
+	}
+	if len(t.PartitionBy) > 0 {
+		return columns.WithPartitionBy(t.PartitionBy)
 	}
 	return columns, nil
 }

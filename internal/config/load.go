@@ -469,7 +469,16 @@ func (l *loader) pairs(f key, shown string, n *yaml.Node, origin *Origin) (texts
 
 func splitList(t string) []string {
 	var texts []string
-	for e := range strings.SplitSeq(t, ",") {
+	depth := 0 // commas in parentheses do not end an element
+	for e := range strings.FieldsFuncSeq(t, func(r rune) bool {
+		switch r {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		return r == ',' && depth <= 0
+	}) {
 		if e = strings.TrimSpace(e); e != "" {
 			texts = append(texts, e)
 		}

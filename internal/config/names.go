@@ -12,7 +12,7 @@ var (
 		"traces",
 	}
 	laterTopicKeys = [...]string{
-		"new_columns", "partition_by",
+		"new_columns",
 	}
 )
 

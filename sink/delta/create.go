@@ -20,6 +20,10 @@ func (t *Table) create(ctx context.Context, checked time.Time) error {
 	if t.opt.Schema == nil {
 		return deltalog.ErrNoTable
 	}
+	partitionBy, err := json.Marshal(append([]string{}, t.opt.Schema.Partitions()...))
+	if err != nil {
+		return fmt.Errorf("create the table: %w", err)
+	}
 	now := time.Now().UnixMilli()
 	id, txn := uuid.NewString(), uuid.NewString()
 	configuration, parameter, err := t.opt.properties()
@@ -29,13 +33,13 @@ func (t *Table) create(ctx context.Context, checked time.Time) error {
 	body, err := deltalog.Encode([]deltalog.Action{
 		deltalog.CommitInfo{
 			Timestamp: now, Operation: "CREATE TABLE",
-			OperationParameters: map[string]string{"isManaged": "false", "description": t.opt.Comment, "partitionBy": "[]", "properties": parameter},
+			OperationParameters: map[string]string{"isManaged": "false", "description": t.opt.Comment, "partitionBy": string(partitionBy), "properties": parameter},
 			IsolationLevel:      "Serializable", IsBlindAppend: true, EngineInfo: t.opt.Engine, TxnID: txn,
 		},
 		deltalog.Protocol{MinReaderVersion: readerVersion, MinWriterVersion: writerVersion},
 		deltalog.Metadata{
 			ID: id, Format: deltalog.Format{Provider: "parquet"}, SchemaString: t.opt.Schema.DeltaJSON(), CreatedTime: &now,
-			Description: t.opt.Comment, Configuration: configuration,
+			Description: t.opt.Comment, PartitionColumns: t.opt.Schema.Partitions(), Configuration: configuration,
 		},
 	})
 	if err != nil {

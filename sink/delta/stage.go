@@ -60,12 +60,21 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 	}
 	f := &staged{batch: batch, table: s.TableID, evolution: evolution{from: table, to: columns}, at: time.Now()}
 	out := &connector.Staged{Files: f}
-	err := t.encode(ctx, columns, pieces, t.encoding(columns), progress, func(file datafile.File) error {
+	partitions, err := newPartitioner(columns)
+	if err != nil {
+		return nil, err
+	}
+	err = t.encode(ctx, columns, partitions, pieces, t.encoding(columns), progress, func(file datafile.File) error {
 		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
+		var values map[string]*string
+		if partitions != nil {
+			values = partitions.values[file.Partition]
+			key = directory(partitions.columns, values) + key
+		}
 		// f.adds has the file before its put: a failed put may still have stored it, and Discard must then delete it.
 		f.adds = append(f.adds, deltalog.Add{
 			Path: deltalog.URI(key), Size: file.Size, ModificationTime: time.Now().UnixMilli(), DataChange: true,
-			Stats: file.Stats,
+			PartitionValues: values, Stats: file.Stats,
 		})
 		f.rows, f.bytes = f.rows+file.Rows, f.bytes+file.Size
 		if _, err := file.Body.Seek(0, io.SeekStart); err != nil {
@@ -92,7 +101,11 @@ func (t *Table) Rehearse(ctx context.Context, s *connector.Snapshot, pieces []co
 	}
 	options := t.encoding(columns)
 	options.TargetSize = 1 // the smallest size, so that one row group at a time is in memory
-	if err := t.encode(ctx, columns, pieces, options, nil, func(datafile.File) error { return nil }); err != nil {
+	partitions, err := newPartitioner(columns)
+	if err != nil {
+		return err
+	}
+	if err := t.encode(ctx, columns, partitions, pieces, options, nil, func(datafile.File) error { return nil }); err != nil {
 		return canceledBy(ctx, err)
 	}
 	return nil
@@ -114,8 +127,8 @@ func (t *Table) OffsetOf(rows arrow.RecordBatch, row int64) (offset int64, ok bo
 // encode makes data files of pieces and passes each to yield. An error or a panic of the encoder becomes a
 // [connector.LocalError]; an error of yield, or any error after ctx has ended, is returned unchanged.
 func (t *Table) encode(
-	ctx context.Context, columns *schema.Schema, pieces []connector.Piece, options datafile.Options, progress func(int, int64),
-	yield func(datafile.File) error,
+	ctx context.Context, columns *schema.Schema, partitions *partitioner, pieces []connector.Piece, options datafile.Options,
+	progress func(int, int64), yield func(datafile.File) error,
 ) (err error) {
 	const doing = "encode"
 	defer func() {
@@ -124,8 +137,11 @@ func (t *Table) encode(
 		}
 	}()
 	options.Progress = progress
+	if partitions != nil {
+		options.Partition = partitions
+	}
 	var refused error // the error that yield returned
-	err = datafile.Encode(ctx, columns.Arrow(), pieces, options, func(file datafile.File) error {
+	err = datafile.Encode(ctx, columns.FileArrow(), pieces, options, func(file datafile.File) error {
 		refused = yield(file)
 		return refused
 	})

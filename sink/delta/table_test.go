@@ -58,7 +58,7 @@ func TestSupported(t *testing.T) {
 		holds(t, delta.Supported(p, with("a", "b")), hold.TableUnsupported, text)
 	}
 	partitioned := with("a", "b")
-	partitioned.PartitionColumns = []string{"name"}
+	partitioned.PartitionColumns = []string{"_kafka_offset"}
 	csv := with("a", "b")
 	csv.Format.Provider = "csv"
 	for text, m := range map[string]deltalog.Metadata{
@@ -76,11 +76,11 @@ func TestSupported(t *testing.T) {
 		`= "interval 29 days", after which positions may be dropped`: with("delta.setTransactionRetentionDuration", "interval 29 days"),
 		`= "soon"`: with("delta.setTransactionRetentionDuration", "soon"),
 		`= "interval 59 minutes", after which a version`: with("delta.logRetentionDuration", "interval 59 minutes"),
-		`= "later"`:             with("delta.logRetentionDuration", "later"),
-		"partitioned by (name)": partitioned,
-		"csv":                   csv,
-		"cannot be read":        {ID: "i", SchemaString: "?"},
-		"invariant":             {ID: "i", SchemaString: strings.Replace(columns, `"metadata":{}`, `"metadata":{"delta.invariants":"{}"}`, 1)},
+		`= "later"`:                    with("delta.logRetentionDuration", "later"),
+		"partitioned by _kafka_offset": partitioned,
+		"csv":                          csv,
+		"cannot be read":               {ID: "i", SchemaString: "?"},
+		"invariant":                    {ID: "i", SchemaString: strings.Replace(columns, `"metadata":{}`, `"metadata":{"delta.invariants":"{}"}`, 1)},
 	} {
 		holds(t, delta.Supported(plain, m), hold.TableUnsupported, text)
 	}
@@ -332,7 +332,7 @@ func TestInspect(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 		m := alter(t, mem, ddl)
-		m.PartitionColumns = []string{"name"}
+		m.PartitionColumns = []string{"none"}
 		foreign(t, mem, m)
 		if i, err = delta.Inspect(t.Context(), mem); err != nil || i.Refusal == nil || i.Schema == nil {
 			t.Errorf("%+v, %v", i, err)

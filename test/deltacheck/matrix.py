@@ -140,6 +140,8 @@ def run(case, reader, most):
         line["predicates"], line["defects"] = len(made), dict(defects)
         line["wrong"] += compare_predicates(case, reader, made)
     except Exception as e:  # an engine may fail in any way; the report has its words
+        if defect := reader.refuses_table(case):
+            return line | {"checks": [], "predicates": 0, "defects": {defect: 1}}
         line["refused"] = f"{type(e).__name__}: {e}"[:600]
     return line
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.parse
 
 import predicates
 import values as v
@@ -22,6 +23,10 @@ class Reader:
 
     def refuses(self, case, predicate):
         """Returns the reader's defect that a predicate meets, None for most."""
+        return None
+
+    def refuses_table(self, case):
+        """Returns the reader's defect for which it may fail on a table, None for most. It may not return wrong rows."""
         return None
 
 
@@ -108,6 +113,11 @@ class Polars(Reader):
 
     def open(self, path, version):
         self.frame = self.polars.scan_delta(path, version=version)
+
+    def refuses_table(self, case):
+        if not all(names_partitions(path, columns) for path, columns in data_files(case)):
+            return "takes partition values from the paths of files, and fails if a name in a path is escaped or stands for a hash"
+        return None
 
     def rows(self):
         return self.frame.collect().to_arrow()
@@ -258,6 +268,22 @@ def unbounded(case, name):
                         if column not in stats["minValues"] or column not in stats["maxValues"]:
                             found.add(column)
     return name in case["unbounded"]
+
+
+def data_files(case):
+    """Yields the path of each data file and the partition columns of the table."""
+    columns = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(case["path"]), "_delta_log", "*.json"))):
+        with open(path, encoding="utf-8") as f:
+            for action in map(json.loads, f):
+                columns = action.get("metaData", {}).get("partitionColumns", columns)
+                if "add" in action:
+                    yield urllib.parse.unquote(action["add"]["path"]), columns
+
+
+def names_partitions(path, columns):
+    folders = path.split("/")[:-1]
+    return len(folders) == len(columns) and all(f.startswith(c + "=") for f, c in zip(folders, columns))
 
 
 def pairs(table):

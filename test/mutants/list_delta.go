@@ -246,7 +246,7 @@ var ofDelta = []mutant{
 	{
 		name: "rows fit a table with other partition columns",
 		file: "connector/schema/fits.go",
-		old:  "if slices.Equal(s.partitions, rows.partitions) {", new: "if slices.Equal(s.partitions, s.partitions) {",
+		old:  "if err := s.partitionsFit(rows); err != nil {", new: "if err := s.partitionsFit(rows); err != nil && s == rows {",
 		pkg: "./connector/schema", test: "^TestFitsPartitionsAndKinds$",
 	},
 	{
@@ -292,9 +292,9 @@ var ofDelta = []mutant{
 		pkg: "./connector/schema", test: "^TestFits$",
 	},
 	{
-		name: "a partitioned table is accepted",
+		name: "a table is accepted although values of its partition columns cannot be computed",
 		file: "connector/schema/fits.go",
-		old:  "if len(s.partitions) > 0 {", new: "if len(s.partitions) > 9 {",
+		old:  "_, err := s.Expressions()\n\treturn err", new: "_, _ = s.Expressions()\n\treturn nil",
 		pkg: "./connector/schema", test: "^TestUnsupported$",
 	},
 	{
@@ -402,5 +402,91 @@ var ofDelta = []mutant{
 		file: "sink/delta/datafile/bounds.go",
 		old:  "if fits(s.minBytes, c.kind) && fits(s.maxBytes, c.kind) {", new: "if fits(s.minBytes, c.kind) || fits(s.maxBytes, c.kind) {",
 		pkg: "./sink/delta/datafile", test: "^TestRoundTrip$",
+	},
+
+	// Table partitions.
+	{
+		name: "a row lies in the file of another table partition",
+		file: "sink/delta/datafile/partition.go",
+		old:  "s.order[next[id]] = rowRef{of[i], int32(row)}", new: "s.order[len(s.order)-1-next[id]] = rowRef{of[i], int32(row)}",
+		pkg: "./sink/delta/datafile", test: "^TestPartitions$",
+	},
+	{
+		name: "a file has rows of two table partitions",
+		file: "sink/delta/datafile/datafile.go",
+		old:  "i+1 == len(chunks) || chunks[i+1].partition != chunks[i].partition", new: "i+1 == len(chunks)",
+		pkg: "./sink/delta/datafile", test: "^TestPartitions$",
+	},
+	{
+		name: "large rows among small ones count as small when a row group is gathered",
+		file: "sink/delta/datafile/partition.go",
+		old:  "size += s.sizes[b].of(int(rows[i].row))", new: "size += s.sizes[b].fixed",
+		pkg: "./sink/delta/datafile", test: "^TestPartitions_LargeRows$",
+	},
+	{
+		name: "a text that a dictionary has once counts as small when a row group is gathered",
+		file: "sink/delta/datafile/gather.go",
+		old:  "of := lengthOf(a.Dictionary())", new: "of := lengthOf(a.Indices())",
+		pkg: "./sink/delta/datafile", test: "^TestPartitions_LargeRows$",
+	},
+	{
+		name: "the directory of a long value has a name without a column",
+		file: "sink/delta/partition.go",
+		old:  "return \"(hash)=\" + hex", new: "return \"partition-\" + hex",
+		pkg: "./sink/delta", test: "^TestDirectory$",
+	},
+	{
+		name: "a slash of a value makes a directory",
+		file: "sink/delta/partition.go",
+		old:  "\"!$&()+,", new: "\"/!$&()+,",
+		pkg: "./sink/delta", test: "^TestDirectory$",
+	},
+	{
+		name: "the text for null is a value of a partition column",
+		file: "connector/decode/partition.go",
+		old:  "if string(text) == schema.NullPartition || ", new: "if ",
+		pkg: "./connector/decode", test: "^TestErrors$",
+	},
+	{
+		name: "a table with other partitions than configured is accepted",
+		file: "connector/schema/extend.go",
+		old:  "if err := s.partitionsFit(add); err != nil {", new: "if err := s.partitionsFit(add); err != nil && s == add {",
+		pkg: "./sink/delta", test: "^TestPartitioned_AnotherConfiguration$",
+	},
+	{
+		name: "a timestamp after the year 9999 is a value of a partition column",
+		file: "connector/schema/partition.go",
+		old:  "micros < (lastDay+1)*day", new: "micros < 2*(lastDay+1)*day",
+		pkg: "./connector/decode", test: "^TestPartitionValues$",
+	},
+	{
+		name: "a configuration without partition_by does not accept the partitions of its table",
+		file: "connector/schema/kafka.go",
+		old:  "configured = configured.WithPartitionsOf(s)", new: "configured = configured.WithPartitionsOf(configured)",
+		pkg: "./sink/delta", test: "^TestPartitioned_(Table|AddColumns)$",
+	},
+	{
+		name: "a column that the table computes may be declared",
+		file: "connector/schema/kafka.go",
+		old:  "if err := s.computedAlone(configured); err != nil {", new: "if err := s.computedAlone(s); err != nil {",
+		pkg: "./connector/schema", test: "^TestForRows_Partitioned$",
+	},
+	{
+		name: "rows fit a table that computes a partition column in another way",
+		file: "connector/schema/partition.go",
+		old:  "slices.Equal(s.describePartitions(), rows.describePartitions())", new: "slices.Equal(s.partitions, rows.partitions)",
+		pkg: "./connector/schema", test: "^TestForRows_Partitioned$",
+	},
+	{
+		name: "the memory for sorting rows is not taken from the batch pool",
+		file: "connector/decode/json.go",
+		old:  "idempotency.IDBytes(d.entries) + d.parts.size(d.rows)", new: "idempotency.IDBytes(d.entries) + d.parts.size(0)",
+		pkg: "./connector/decode", test: "^TestPartitionMemory$",
+	},
+	{
+		name: "rows have a computed partition column, so that a field of the record fills it",
+		file: "connector/schema/schema.go",
+		old:  "slices.DeleteFunc(writtenFields(s.fields), s.computed)", new: "writtenFields(s.fields)",
+		pkg: "./connector/schema", test: "^(TestWithPartitionBy|TestForRows_Partitioned)$",
 	},
 }

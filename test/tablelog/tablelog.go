@@ -46,9 +46,10 @@ type Info struct {
 
 // Add is a data file.
 type Add struct {
-	Path  string `json:"path"`
-	Size  int64  `json:"size"`
-	Stats string `json:"stats"`
+	Path            string             `json:"path"`
+	PartitionValues map[string]*string `json:"partitionValues"`
+	Size            int64              `json:"size"`
+	Stats           string             `json:"stats"`
 }
 
 // Txn is the version that a commit sets for an application id: a position, an epoch or a mark.

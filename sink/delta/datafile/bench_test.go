@@ -160,3 +160,64 @@ func cpuTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
+
+// spread assigns the rows of batches at random to a number of table partitions.
+type spread map[arrow.RecordBatch][]int32
+
+func (s spread) Of(rows arrow.RecordBatch) ([]int32, error) { return s[rows], nil }
+
+func (s spread) Columns() []string { return nil }
+
+// BenchmarkPartitions encodes 4 chunks of 65 000 orders with table partitions, and in turns without them. The metrics
+// x-cpu, x-allocated and x-size say how many times as much CPU time, allocated memory and bytes of files partitions take.
+func BenchmarkPartitions(b *testing.B) {
+	const rows = 65_000
+	var batches []arrow.RecordBatch
+	for i := range 4 {
+		batches = append(batches, dictionaryOrders(orders(i*rows, rows)))
+	}
+	type cost struct {
+		cpu             time.Duration
+		allocated, size int64
+		files           int
+	}
+	for _, values := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("values=%d", values), func(b *testing.B) {
+			r, divided := rand.New(rand.NewPCG(1, uint64(values))), spread{}
+			var pieces []connector.Piece
+			for _, rows := range batches {
+				ids := make([]int32, rows.NumRows())
+				for i := range ids {
+					ids[i] = r.Int32N(int32(values))
+				}
+				divided[rows] = ids
+				pieces = append(pieces, connector.Piece{Rows: rows, To: rows.NumRows()})
+			}
+			encode := func(p Partitioner) (c cost) {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				began := cpuTime(b)
+				o := Options{Parallel: 1, TargetSize: 1 << 40, Partition: p}
+				err := Encode(b.Context(), orderSchema, pieces, o, func(f File) error { c.size += f.Size; c.files++; return nil })
+				if err != nil {
+					b.Fatal(err)
+				}
+				c.cpu = cpuTime(b) - began
+				runtime.ReadMemStats(&after)
+				c.allocated = int64(after.TotalAlloc - before.TotalAlloc)
+				return c
+			}
+			var with, without cost
+			for b.Loop() {
+				for in, p := range map[*cost]Partitioner{&with: divided, &without: nil} {
+					c := encode(p)
+					in.cpu, in.allocated, in.size, in.files = in.cpu+c.cpu, in.allocated+c.allocated, c.size, c.files
+				}
+			}
+			b.ReportMetric(float64(with.cpu)/float64(without.cpu), "x-cpu")
+			b.ReportMetric(float64(with.allocated)/float64(without.allocated), "x-allocated")
+			b.ReportMetric(float64(with.size)/float64(without.size), "x-size")
+			b.ReportMetric(float64(with.files), "files")
+		})
+	}
+}

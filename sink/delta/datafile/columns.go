@@ -35,6 +35,8 @@ type columns struct {
 	root   []*column
 	leaves []leaf // the columns of the Parquet file, in its order
 	bounds int    // number of columns with a stat
+	// absent are the names of columns that rows may have and files do not: partition columns.
+	absent []string
 	// indexed is true if Delta's statistics in the log include any column.
 	indexed bool
 }

@@ -32,6 +32,8 @@ type Options struct {
 	Statistics func(path []string) Statistics
 	// StringPrefix is the length of string bounds in UTF-16 code units. Default: 32, Delta's own.
 	StringPrefix int
+	// Partition assigns the rows of a record batch to table partitions; nil for a table without them.
+	Partition Partitioner
 	// Shares bound the encoding of all tables of a process: all calls with the same Shares together encode at most as
 	// many row groups at a time as there are shares. Default: Parallel shares for this call only.
 	Shares *Shares
@@ -83,6 +85,8 @@ type File struct {
 	Rows int64
 	// Stats is Delta's statistics JSON for the file, the `stats` of its add action.
 	Stats string
+	// Partition is the number of the table partition of all rows, as [Options.Partition] returned it.
+	Partition int32
 }
 
 // Encode encodes pieces in order and passes each finished file to yield, which may upload it. An error of yield ends
@@ -94,6 +98,10 @@ type File struct {
 // Columns are matched by name, at any depth. A column that a batch lacks is null there; a column that sc lacks is an
 // error. A string or binary column may be a dictionary array in any batch.
 //
+// With [Options.Partition] the rows of a file are all of one table partition, in the given order. Files come in the
+// order of the numbers of their table partitions. The pieces are then used until the last file is encoded, and 12 more
+// bytes a row.
+//
 // Memory: the encoded row groups of one file, plus that of Shares. When Encode returns, all its goroutines have ended
 // and it holds no reference to the pieces.
 func Encode(ctx context.Context, sc *arrow.Schema, pieces []connector.Piece, o Options, yield func(File) error) error {
@@ -103,6 +111,10 @@ func Encode(ctx context.Context, sc *arrow.Schema, pieces []connector.Piece, o O
 		return err
 	}
 	chunks, err := groupPieces(pieces)
+	if err == nil && o.Partition != nil {
+		cols.absent = o.Partition.Columns()
+		chunks, err = partitionChunks(chunks, o.Partition)
+	}
 	if err != nil || len(chunks) == 0 {
 		return err
 	}
@@ -153,13 +165,15 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 		}
 		pulse.Of(ctx).Turn()
 		o.Progress(chunks[i].pieces, file.size())
-		if i+1 < len(chunks) && file.size() < o.TargetSize && !file.full() {
+		last := i+1 == len(chunks) || chunks[i+1].partition != chunks[i].partition
+		if !last && file.size() < o.TargetSize && !file.full() {
 			continue
 		}
 		whole, err := file.finish(o.StringPrefix)
 		if err != nil {
 			return fmt.Errorf("encode data file: %w", err)
 		}
+		whole.Partition = chunks[i].partition
 		file = newAssembly(cols)
 		if err := yield(whole); err != nil {
 			return err
@@ -195,11 +209,17 @@ func (e *encoder) protected(ctx context.Context, c chunk) (g encoded) {
 	return g
 }
 
-// chunk is the rows of one record batch that become one row group, as non-empty, non-adjacent ranges [from, to).
+// chunk is the rows that become one row group: non-empty, non-adjacent ranges [from, to) of one record batch, or single
+// rows of several ones.
 type chunk struct {
 	rows   arrow.RecordBatch
 	ranges [][2]int64
-	pieces int // number of pieces from the first one of the call up to the end of this chunk
+	// gathered are the single rows, in order; rows is then nil. size is about their bytes.
+	gathered  []rowRef
+	batches   []arrow.RecordBatch
+	size      int64
+	partition int32
+	pieces    int // number of pieces from the first one of the call that are no longer used after this chunk
 }
 
 // largeRow is the average size of a row in bytes from which on a chunk is large: it is encoded alone. Its pages are
@@ -207,6 +227,9 @@ type chunk struct {
 const largeRow = 256 << 10
 
 func (c *chunk) isLarge() bool {
+	if c.rows == nil {
+		return len(c.gathered) < 1<<10 && c.size >= int64(len(c.gathered))*largeRow
+	}
 	rows := c.rows.NumRows()
 	if rows >= 1<<10 {
 		return false

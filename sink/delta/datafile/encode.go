@@ -69,9 +69,12 @@ func (e *encoder) encode(ctx context.Context, c chunk) (encoded, error) {
 // shapeAll returns the columns of a chunk in the order of the schema, in the form that the Parquet writer needs (see
 // shape). A column that the chunk lacks is null. A column that the schema lacks is an error.
 func (e *encoder) shapeAll(c chunk) ([]arrow.Array, error) {
+	if c.rows == nil {
+		return e.shapeGathered(c)
+	}
 	fields := c.rows.Schema().Fields()
 	var arrays []arrow.Array
-	found := 0
+	found := e.countAbsent(fields)
 	for i, col := range e.cols.root {
 		var values arrow.Array
 		if at, ok := position(fields, i, col.name); ok {
@@ -100,6 +103,47 @@ func (e *encoder) shapeAll(c chunk) ([]arrow.Array, error) {
 	}
 	if found < len(fields) {
 		return arrays, fmt.Errorf("the rows have a column that the table does not have: %s", unknown(fields, e.cols.root))
+	}
+	return arrays, nil
+}
+
+// countAbsent returns how many of the fields are columns that files do not have.
+func (e *encoder) countAbsent(fields []arrow.Field) (n int) {
+	for _, name := range e.cols.absent {
+		if _, ok := position(fields, 0, name); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// shapeGathered is shapeAll for a chunk of single rows.
+func (e *encoder) shapeGathered(c chunk) ([]arrow.Array, error) {
+	var arrays []arrow.Array
+	runs := runsOf(c)
+	for _, run := range runs {
+		fields := run.rows.Schema().Fields()
+		found := e.countAbsent(fields)
+		for i, col := range e.cols.root {
+			if _, ok := position(fields, i, col.name); ok {
+				found++
+			}
+		}
+		if found < len(fields) {
+			return nil, fmt.Errorf("the rows have a column that the table does not have: %s", unknown(fields, e.cols.root))
+		}
+	}
+	for i, col := range e.cols.root {
+		values, err := gather(col, i, runs)
+		if err != nil {
+			return arrays, err
+		}
+		shaped, err := e.shape(col, values, nil)
+		values.Release()
+		if err != nil {
+			return arrays, err
+		}
+		arrays = append(arrays, shaped)
 	}
 	return arrays, nil
 }

@@ -14,9 +14,12 @@ type testCase struct {
 	rows    [][]any // one value for each column
 	// later are columns that another program adds to the table after half of the rows: whole columns, or fields of the
 	// struct with the same name. The first half of the rows has null in them.
-	later   []column
-	arrow   bool // rows are built as Arrow arrays, because JSON cannot express their values
-	commits int
+	later []column
+	// partitionBy are columns and expressions, as in the configuration. Their computed columns are in computed.
+	partitionBy []string
+	computed    []computed
+	arrow       bool // rows are built as Arrow arrays, because JSON cannot express their values
+	commits     int
 	// checkpointed is true if the table must have a checkpoint, which the writer makes in the background.
 	checkpointed bool
 }
@@ -60,7 +63,7 @@ func (r *random) named() []testCase {
 	if r.maps {
 		all = append(all, r.mapsCase())
 	}
-	return all
+	return append(all, r.partitioned()...)
 }
 
 func (r *random) kind(name string) typ {
@@ -218,6 +221,9 @@ func randomCase(seed, i uint64, kinds []kind, maps bool) testCase {
 			row[k] = r.column(col, habits[k])
 		}
 		c.rows = append(c.rows, row)
+	}
+	if n <= 40 && r.IntN(3) > 0 {
+		r.partition(&c)
 	}
 	return c
 }

@@ -62,7 +62,11 @@ func guard() *reliability.Guard {
 // write writes a case with the product's decoder and table.
 func write(ctx context.Context, root string, store objstore.Store, c testCase) (tableFile, error) {
 	w := &writer{c: c, dir: filepath.Join(root, c.name), store: objstore.Sub(store, c.name)}
-	w.expect = tableFile{Name: c.name, Checks: c.checks, Columns: describe(append(kafkaColumns(), c.columns...))}
+	columns := append(kafkaColumns(), c.columns...)
+	for _, computed := range c.computed {
+		columns = append(columns, computed.column)
+	}
+	w.expect = tableFile{Name: c.name, Checks: c.checks, Columns: describe(columns)}
 	if err := w.open(ctx, without(c.columns, c.later)); err != nil {
 		return w.expect, err
 	}
@@ -109,6 +113,9 @@ func (w *writer) open(ctx context.Context, columns []column) (err error) {
 	s, err := schema.ParseDDL(strings.Join(list, ", "))
 	if err != nil {
 		return fmt.Errorf("schema: %w", err)
+	}
+	if s, err = s.WithPartitionBy(w.c.partitionBy); err != nil {
+		return fmt.Errorf("partitions: %w", err)
 	}
 	if w.table, err = delta.Open(w.store, delta.Options{Pipeline: "deltacheck", Engine: "sluice/test", Schema: s, Guard: guard()}); err != nil {
 		return err
@@ -221,7 +228,7 @@ func (w *writer) commit(ctx context.Context, rows [][]any) error {
 			pieces = append(pieces, connector.Piece{Rows: b, To: b.NumRows()})
 		}
 		for i, row := range own {
-			w.expect.Rows = append(w.expect.Rows, expected(w.c.columns, at, from+int64(i), row))
+			w.expect.Rows = append(w.expect.Rows, w.expected(at, from+int64(i), row))
 		}
 	}
 	if len(pieces) > 0 {
@@ -316,10 +323,23 @@ func kafkaColumns() []column {
 	}
 }
 
-func expected(columns []column, at idempotency.Partition, offset int64, row []any) []any {
+// expected returns the row that readers must return.
+func (w *writer) expected(at idempotency.Partition, offset int64, row []any) []any {
 	out := coordinates(at, offset)
-	for i, c := range columns {
-		out = append(out, c.typ.canon(row[i]))
+	times := map[string]any{schema.KafkaTimestamp: out[len(out)-1]}
+	for i, c := range w.c.columns {
+		v := row[i]
+		if v == "" && slices.Contains(w.c.partitionBy, quoted(c.name)) { // by the protocol
+			v = nil
+		}
+		out, times[c.name] = append(out, c.typ.canon(v)), v
+	}
+	for _, c := range w.c.computed {
+		var v any
+		if micros, ok := times[c.from].(int64); ok {
+			v = c.of(micros)
+		}
+		out = append(out, c.typ.canon(v))
 	}
 	return out
 }
