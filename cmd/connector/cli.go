@@ -24,7 +24,7 @@ type cli struct {
 	exit           func(int)   // ends the process at once
 
 	config string // flag --config
-	output string // flag --output
+	output string // flag --output: one of the values in list.go
 	topic  string // flag --topic
 	server server // flags --server, --token-file and --ca-file
 	loaded *config.Config
@@ -52,6 +52,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.auditCommand(),
 		c.logLevelCommand(),
 		c.verifyCommand(),
+		c.completionCommand(),
 		c.versionCommand(),
 	}
 }
@@ -69,7 +70,6 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(c.commands()...)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if unknown := cmd.ValidateArgs(cmd.Flags().Args()); cmd.HasSubCommands() && unknown != nil {
@@ -78,6 +78,7 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 		return refusesServer(cmd, err)
 	})
 	namesCommands(root)
+	c.completes(root)
 	return root
 }
 
@@ -108,17 +109,6 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 // configFlag adds --config.
 func (c *cli) configFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.config, "config", "c", config.DefaultFile, "configuration file")
-}
-
-// outputFlag adds --output.
-func (c *cli) outputFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.output, "output", "o", "table", "table or json")
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if c.output != "table" && c.output != "json" {
-			return fail.Usage(fmt.Errorf("--output %q is unknown: write table or json", c.output))
-		}
-		return nil
-	}
 }
 
 // access returns access to the pipeline that the configuration describes. An error has the exit code 2.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,7 +96,7 @@ func (c *cli) replayFlags(cmd *cobra.Command, o *letterReplay) {
 	cmd.Flags().StringVar(&o.mode, "mode", "direct", "how to make the rows: direct, or topic to produce the records to their topic again")
 	cmd.Flags().Float64Var(&o.rate, "rate", admin.DefaultReplayRate, "the most dead letters per second, 0 for no limit")
 	c.configFlag(cmd)
-	c.outputFlag(cmd)
+	c.listFlag(cmd)
 	c.serverFlags(cmd, "config", "operator")
 	cmd.Long += "\nThe replay is a job of that member: it continues if the command is interrupted."
 }
@@ -174,21 +175,23 @@ func (c *cli) replayProgress() func(admin.ReplayProgress) {
 // confirmReplay asks for consent to a replay. See [cli.confirm].
 func (c *cli) confirmReplay(ctx context.Context, ch *change, p *admin.ReplayPlan) (do bool, err error) {
 	return c.confirm(ctx, ch, func(w io.Writer) error {
-		if c.output == "json" {
+		if c.output == outputJSON {
 			return writeJSON(w, p)
 		}
-		return printReplayPlan(w, p)
+		return printReplayPlan(w, c.output == outputWide, p)
 	})
 }
 
 // printReplayPlan prints what a replay would do.
-func printReplayPlan(w io.Writer, p *admin.ReplayPlan) error {
-	tw := terminal.NewColumns(w)
-	_, _ = fmt.Fprintln(tw, "TOPIC\tREASON\tBECOME ROWS\tFAIL AGAIN\tWHY") // Flush returns the error
-	for _, o := range p.Outcomes {
-		_, _ = terminal.Printf(tw, "%s\t%s\t%d\t%d\t%s\n", o.Topic, o.Reason, o.Rows, o.Fails, strings.ReplaceAll(o.Detail, "\n", " "))
-	}
-	if err := tw.Flush(); err != nil {
+func printReplayPlan(w io.Writer, wide bool, p *admin.ReplayPlan) error {
+	type outcome = admin.ReplayOutcome
+	err := printList(w, wide, p.Outcomes,
+		column[outcome]{title: "TOPIC", cell: func(o outcome) string { return o.Topic }},
+		column[outcome]{title: "REASON", cell: func(o outcome) string { return o.Reason }},
+		column[outcome]{title: "BECOME ROWS", cell: func(o outcome) string { return strconv.Itoa(o.Rows) }},
+		column[outcome]{title: "FAIL AGAIN", cell: func(o outcome) string { return strconv.Itoa(o.Fails) }},
+		column[outcome]{title: "WHY", cell: func(o outcome) string { return strings.ReplaceAll(o.Detail, "\n", " ") }})
+	if err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -199,7 +202,7 @@ func printReplayPlan(w io.Writer, p *admin.ReplayPlan) error {
 	for _, n := range p.Notes {
 		_, _ = terminal.Printf(&b, "note: %s\n", n)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err = io.WriteString(w, b.String())
 	return err
 }
 

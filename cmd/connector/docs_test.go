@@ -83,6 +83,8 @@ func execute(t *testing.T, command string, member func() string) {
 		wantText(t, "docs/api.md", command)
 	case words[0] == "curl":
 		curl(t, words[1:], member())
+	case strings.HasPrefix(command, "source <(connector completion "): // TestCompletion_Bash executes it
+		wantText(t, "cmd/connector/completion_test.go", "\n"+command+"\n")
 	case command == "go test ./...":
 		wantText(t, ".ci/run", command)
 	case strings.HasPrefix(command, "go test ") && slices.Contains(words, "-run"):

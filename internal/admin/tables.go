@@ -167,6 +167,7 @@ type Inspection struct {
 	Rows             int64             `json:"rows"`
 	FilesWithoutRows int64             `json:"files_without_row_count,omitempty"`
 	Schema           string            `json:"schema"` // the schema as DDL
+	Columns          []string          `json:"-"`      // the DDL of each column, which Schema has in one text
 	Renamed          []schema.Renamed  `json:"renamed,omitempty"`
 	PartitionColumns []string          `json:"partition_columns,omitempty"`
 	Properties       map[string]string `json:"properties,omitempty"`
@@ -213,6 +214,9 @@ func Inspect(ctx context.Context, o *Table) (*Inspection, error) {
 	}
 	if info.Schema != nil {
 		i.Schema, i.Renamed = info.Schema.DDL(), info.Schema.Renamed()
+		for _, column := range info.Schema.Fields() {
+			i.Columns = append(i.Columns, column.DDL())
+		}
 	}
 	if info.Refusal != nil {
 		i.Refusal = info.Refusal.Error()
