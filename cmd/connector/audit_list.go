@@ -68,6 +68,7 @@ func (c *cli) findOperations(ctx context.Context, oldest time.Time) (*admin.Audi
 	if err != nil {
 		return nil, err
 	}
+	defer c.watch(a, "reading the operations log")()
 	return admin.Audit(ctx, a, oldest)
 }
 

@@ -77,7 +77,10 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 		Status: admin.StatusOK, Area: "configuration", Subject: c.config, Text: fmt.Sprintf("pipeline %s, group %s, %s and %s", cfg.Pipeline, cfg.Kafka.Group,
 			admin.Counting(int64(len(cfg.Topics)), "topic"), admin.Counting(int64(len(cfg.Patterns)), "pattern")),
 	})
-	findings = append(findings, admin.Check(ctx, &admin.Access{Config: cfg, Version: readBuild().Version}, timeout)...)
+	a := &admin.Access{Config: cfg, Version: readBuild().Version}
+	end := c.watch(a, "connecting to each system")
+	findings = append(findings, admin.Check(ctx, a, timeout)...)
+	end()
 	if err := c.report(findings); err != nil {
 		return err
 	}

@@ -18,10 +18,10 @@ import (
 type cli struct {
 	env            func(string) (string, bool)
 	stdin          io.Reader
-	stdout, stderr io.Writer   // write text with escaped control sequences
-	raw            io.Writer   // stdout without escaping; nil if stdout is a terminal
-	terminal       func() bool // reports whether a person can answer questions
-	exit           func(int)   // ends the process at once
+	stdout, stderr io.Writer     // write text with escaped control sequences
+	raw            io.Writer     // stdout without escaping; nil if stdout is a terminal
+	terminal       func() bool   // reports whether a person can answer questions
+	exit           func(int)     // ends the process at once
 
 	config string // flag --config
 	output string // flag --output: one of the values in list.go
@@ -118,6 +118,14 @@ func (c *cli) access() (*admin.Access, error) {
 		return nil, err
 	}
 	return &admin.Access{Config: cfg, Version: readBuild().Version}, nil
+}
+
+// watch shows the progress of what a does on stderr, if that is a terminal and the work takes long. The caller calls end
+// when the work ends, before it prints anything.
+func (c *cli) watch(a *admin.Access, what string) (end func()) {
+	p := terminal.NewProgress(c.stderr, what)
+	a.Progress = func(done, of int64) { p.Set(done, of, "") }
+	return p.Close
 }
 
 // load reads the configuration at its first call, and prints its problems to stderr. An error has the exit code 2.

@@ -89,6 +89,7 @@ func (c *cli) findLetters(ctx context.Context, o letterSelection) (*admin.Letter
 	if err != nil {
 		return nil, err
 	}
+	defer c.watch(a, "reading dead letters")()
 	return admin.DeadLetters(ctx, a, o.LetterQuery)
 }
 

@@ -133,7 +133,9 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	}
 	a.ReadOnly = o.change.dryRun
 	defer a.Close()
+	end := c.watch(a, "reading dead letters")
 	p, err := admin.PlanReplay(ctx, a, q)
+	end()
 	if errors.Is(err, admin.ErrNothingToDo) {
 		return errors.Join(c.printNotes(p.Notes), c.nothingToDo(err))
 	}
@@ -144,7 +146,9 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	if !do {
 		return err
 	}
-	result, err := admin.Replay(ctx, a, p, o.change.by(), c.replayProgress())
+	progress, end := c.replayProgress()
+	result, err := admin.Replay(ctx, a, p, o.change.by(), progress)
+	end()
 	return errors.Join(c.showReplay(result), replayOutcome(result, err))
 }
 
@@ -157,19 +161,13 @@ func replayOutcome(r *admin.ReplayResult, err error) error {
 	return err
 }
 
-// replayProgress returns a function that prints the progress of a replay on one line of stderr; nil without a terminal.
-func (c *cli) replayProgress() func(admin.ReplayProgress) {
-	if !c.terminal() {
-		return nil
-	}
+// replayProgress returns a function that shows the progress of a replay on a terminal. The caller calls end when the
+// replay ends, before it prints anything.
+func (c *cli) replayProgress() (show func(admin.ReplayProgress), end func()) {
+	progress := terminal.NewProgress(c.stderr, "replaying")
 	return func(p admin.ReplayProgress) {
-		end := "\r"
-		if p.Done == p.Of {
-			end = "\n"
-		}
-		// An error means only that the progress is not shown.
-		_, _ = fmt.Fprintf(c.stderr, "%d of %d, %d rows%s", p.Done, p.Of, p.Result.Rows, end)
-	}
+		progress.Set(int64(p.Done), int64(p.Of), admin.Counting(p.Result.Rows, "row"))
+	}, progress.Close
 }
 
 // confirmReplay asks for consent to a replay. See [cli.confirm].

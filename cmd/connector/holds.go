@@ -62,7 +62,10 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	if err != nil {
 		return err
 	}
-	return c.reportHolds(admin.Holds(ctx, a, admin.HoldQuery{Topic: c.topic, Members: members, Within: timeout}))
+	end := c.watch(a, "asking the members, the store and Kafka")
+	found := admin.Holds(ctx, a, admin.HoldQuery{Topic: c.topic, Members: members, Within: timeout})
+	end()
+	return c.reportHolds(found)
 }
 
 // showHoldsAt shows the holds that a member finds.

@@ -35,6 +35,7 @@ func (c *cli) findPositions(ctx context.Context) ([]admin.Position, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer c.watch(a, "reading the tables and Kafka")()
 	return admin.Positions(ctx, a, c.topic)
 }
 

@@ -80,7 +80,9 @@ func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.
 	var answers []any
 	var failures []error
 	for _, o := range all {
+		end := c.watch(access, "reading "+o.URL)
 		a, err := inspect(access, o)
+		end()
 		if o.Later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
 			if _, err := terminal.Printf(c.stderr, "%s: there is no table yet: %s\n", o.URL, o.Absent()); err != nil {
 				return err
