@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 type cli struct {
 	env            func(string) (string, bool)
 	stdin          io.Reader
+	input          *bufio.Reader // reads stdin; nil before the first question
 	stdout, stderr io.Writer     // write text with escaped control sequences
 	raw            io.Writer     // stdout without escaping; nil if stdout is a terminal
 	terminal       func() bool   // reports whether a person can answer questions
@@ -34,6 +36,7 @@ type cli struct {
 func (c *cli) commands() []*cobra.Command {
 	return []*cobra.Command{
 		c.runCommand(),
+		c.initCommand(),
 		c.demoCommand(),
 		c.validateCommand(),
 		c.checkCommand(),
