@@ -55,7 +55,7 @@ func (c *cli) keep(ctx context.Context, cfg *config.Config, dir string, next int
 	defer producing.Wait()
 	producing.Go(func() {
 		if err := keepProducing(ctx, cfg.Kafka.Brokers, next); err != nil {
-			logger.WarnContext(ctx, "no more orders are produced", "err", err)
+			_, _ = terminal.Printf(c.stderr, "no more orders are produced: %v\n", err) // the member goes on
 		}
 	})
 	var health net.Addr

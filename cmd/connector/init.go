@@ -147,29 +147,25 @@ func (c *cli) connection(o *setup) (*admin.Access, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := c.draftErrors(config.ParseConnection(o.file, text, c.env))
-	if err != nil {
+	cfg, problems := config.ParseConnection(o.file, text, c.env)
+	if err := problemsOf(problems); err != nil {
 		return nil, err
 	}
 	return &admin.Access{Config: cfg, Version: readBuild().Version}, nil
 }
 
-// draftErrors prints the warnings about a draft, and returns its problems as an error.
-func (c *cli) draftErrors(cfg *config.Config, problems []config.Problem) (*config.Config, error) {
+// problemsOf returns the problems of a draft as an error, nil if all are warnings.
+func problemsOf(problems []config.Problem) error {
 	var all []error
 	for _, p := range problems {
-		if p.Warning {
-			if _, err := terminal.Printf(c.stderr, "warning: %s\n", p.What()); err != nil {
-				return nil, err
-			}
-			continue
+		if !p.Warning {
+			all = append(all, errors.New(p.What()))
 		}
-		all = append(all, errors.New(p.What()))
 	}
-	if len(all) > 0 {
-		return nil, fail.Usage(errors.Join(all...))
+	if len(all) == 0 {
+		return nil
 	}
-	return cfg, nil
+	return fail.Usage(errors.Join(all...))
 }
 
 // ask prints a question with its default answer, and returns the answer.
@@ -493,9 +489,14 @@ func (c *cli) writeDraft(o *setup) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := c.draftErrors(config.Parse(o.file, text, c.env))
-	if err != nil {
+	cfg, problems := config.Parse(o.file, text, c.env)
+	if err := problemsOf(problems); err != nil {
 		return nil, err
+	}
+	for _, p := range problems { // they are warnings
+		if _, err := terminal.Printf(c.stderr, "%s\n", p); err != nil {
+			return nil, err
+		}
 	}
 	if err := o.write(text); err != nil {
 		return nil, fail.Dependency(fmt.Errorf("write the configuration: %w", err))

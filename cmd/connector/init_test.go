@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -306,4 +308,22 @@ func (s *signaled) Write(b []byte) (int, error) {
 		close(s.seen)
 	}
 	return len(b), nil
+}
+
+// TestInit_WriteOnce: a file that another program has written meanwhile is not overwritten, except with --force.
+func TestInit_WriteOnce(t *testing.T) {
+	o := &setup{file: filepath.Join(t.TempDir(), "config.yaml")}
+	if err := os.WriteFile(o.file, []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.write([]byte("ours")); !errors.Is(err, fs.ErrExist) || read(t, o.file) != "theirs" {
+		t.Errorf("%v: %s", err, read(t, o.file))
+	}
+	o.force = true
+	if err := o.write([]byte("ours")); err != nil || read(t, o.file) != "ours" {
+		t.Errorf("%v: %s", err, read(t, o.file))
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(o.file), ".*")); len(left) > 0 {
+		t.Errorf("%v is left behind", left)
+	}
 }
