@@ -42,7 +42,7 @@ func (c *cli) demoCommand() *cobra.Command {
 into a Delta table in a directory, and prints how to query it. It needs no
 Kafka, no store and no Docker. It refuses a directory that already has a table.
 
-With --keep the member runs on until Ctrl-C, and orders go on being produced.
+With --keep the member runs on until Ctrl-C, and orders continue to be produced.
 /health and the ops API are on free ports of 127.0.0.1. The command prints what
 to try: other commands, with a configuration that it writes into the directory
 and deletes at the end, and requests, with a token.`,
@@ -56,7 +56,7 @@ and deletes at the end, and requests, with a token.`,
 	}
 	cmd.Flags().IntVar(&records, "records", 200_000, "the number of orders to produce")
 	cmd.Flags().StringVar(&dir, "dir", "sluice-demo", "the directory of the table")
-	cmd.Flags().BoolVar(&keep, "keep", false, "go on until Ctrl-C, with /health and the ops API")
+	cmd.Flags().BoolVar(&keep, "keep", false, "continue until Ctrl-C, with /health and the ops API")
 	return cmd
 }
 

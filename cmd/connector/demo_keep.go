@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// While the demo goes on, it produces keptOrders at each tick of keptEvery.
+	// While the demo continues, it produces keptOrders at each tick of keptEvery.
 	keptOrders = 20
 	keptEvery  = 100 * time.Millisecond
 	// One of badOrders orders has a number as its id, so that there are dead letters to look at.
@@ -55,7 +55,7 @@ func (c *cli) keep(ctx context.Context, cfg *config.Config, dir string, next int
 	defer producing.Wait()
 	producing.Go(func() {
 		if err := keepProducing(ctx, cfg.Kafka.Brokers, next); err != nil {
-			_, _ = terminal.Printf(c.stderr, "no more orders are produced: %v\n", err) // the member goes on
+			_, _ = terminal.Printf(c.stderr, "no more orders are produced: %v\n", err) // the member continues
 		}
 	})
 	var health net.Addr

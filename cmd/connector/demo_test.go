@@ -61,7 +61,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestDemo_Keep: demo --keep goes on producing, and prints commands and requests to try, which all work. Its files of
+// TestDemo_Keep: demo --keep continues to produce, and prints commands and requests to try, which all work. Its files of
 // tokens and configuration must not contain the token, and must be deleted when the command ends.
 func TestDemo_Keep(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())

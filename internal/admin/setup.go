@@ -13,6 +13,7 @@ import (
 
 	"sluice/connector"
 	"sluice/connector/kafka"
+	"sluice/connector/schema"
 	"sluice/internal/config"
 	"sluice/internal/fail"
 	"sluice/internal/lookup"
@@ -214,14 +215,15 @@ func (s *Setup) Draft() (*config.Draft, error) {
 const setupHead = `# Written by connector init. It has only the keys that differ from their defaults, or have none.
 # config.yaml in the sources, and docs/configuration.md, explain every key. connector validate checks this file.`
 
-// rawColumns returns the columns whose values no type holds together, with the option that keeps the text of any value.
-// A column with a name that a path cannot have without quotes is left out.
+// rawColumns returns the paths of the columns whose values no type holds together, with the option that keeps the text of
+// any value.
 func (p *SchemaProposal) rawColumns() map[string]string {
 	raw := map[string]string{}
 	for _, c := range p.Columns {
-		if c.Raw && c.DDL != "" && !strings.ContainsAny(c.Field, ".,` \t${}") {
-			raw[c.Field] = "raw"
+		if !c.Raw || c.DDL == "" {
+			continue
 		}
+		raw[schema.JoinPath([]string{c.Field})] = "raw"
 	}
 	return raw
 }

@@ -35,7 +35,7 @@ var ofFirstMinutes = []mutant{
 	{
 		name: "init makes dead letters of fields with values of several kinds",
 		file: "internal/admin/setup.go",
-		old:  "if c.Raw && c.DDL != \"\" &&", new: "if !c.Raw && c.DDL == \"\" &&",
+		old:  "if !c.Raw || c.DDL == \"\" {", new: "if c.Raw || c.DDL == \"\" {",
 		pkg: "./cmd/connector", test: "^TestInit$",
 	},
 	{
