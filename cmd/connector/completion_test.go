@@ -71,11 +71,11 @@ func TestCompletion_Bash(t *testing.T) {
 		"connector validate ":                                     "",
 	} {
 		words := make([]string, 0, 8)
-		for _, w := range strings.Split(line, " ") {
+		for w := range strings.SplitSeq(line, " ") {
 			words = append(words, "'"+w+"'")
 		}
 		var got []string
-		for _, l := range strings.Split(bash(t, fmt.Sprintf(completing, strings.Join(words, " "))), "\n") {
+		for l := range strings.SplitSeq(bash(t, fmt.Sprintf(completing, strings.Join(words, " "))), "\n") {
 			if word, _, _ := strings.Cut(strings.TrimSpace(l), " "); word != "" {
 				got = append(got, word)
 			}

@@ -103,7 +103,7 @@ func ParseConnection(path string, content []byte, env func(string) (string, bool
 }
 
 // connectionComments has a comment for each key that says how to connect.
-var connectionComments = map[string]string{ //nolint:gosec // names of keys, not keys
+var connectionComments = map[string]string{
 	"kafka.brokers":                  "The brokers to contact first.",
 	"kafka.group":                    "The consumer group, whose committed offsets are a hint for tools.",
 	"kafka.rack":                     "The rack of this member: it fetches from a replica there.",
