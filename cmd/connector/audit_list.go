@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ read.`,
 	cmd.Flags().DurationVar(&since, "since", 0, "only entries of this duration back, such as 24h (default all)")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the store")
 	c.configFlag(cmd)
-	c.outputFlag(cmd)
+	c.listFlag(cmd)
 	c.serverFlags(cmd, "config")
 	return cmd
 }
@@ -47,11 +48,7 @@ func (c *cli) auditList(ctx context.Context, since time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if c.output == "json" {
-		err = writeJSON(c.stdout, r)
-	} else {
-		err = printAudit(c.stdout, r)
-	}
+	err = c.print(r, func(w io.Writer, wide bool) error { return printAudit(w, wide, r) })
 	if err == nil && len(r.Unreadable) > 0 {
 		err = fail.Found(nil)
 	}
@@ -71,21 +68,28 @@ func (c *cli) findOperations(ctx context.Context, oldest time.Time) (*admin.Audi
 	if err != nil {
 		return nil, err
 	}
+	defer c.watch(a, "reading the operations log")()
 	return admin.Audit(ctx, a, oldest)
 }
 
 // printAudit prints the operations log as a table.
-func printAudit(w io.Writer, r *admin.AuditReport) error {
-	tw := terminal.NewColumns(w)
-	_, _ = fmt.Fprintln(tw, "SEQ\tAT\tOPERATOR\tOPERATION\tREASON") // Flush returns the error
-	for _, e := range r.Entries {
-		who := e.Operator
-		if e.Host != "" {
-			who += "@" + e.Host
-		}
-		_, _ = terminal.Printf(tw, "%d\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), who, admin.Describe(e.Entry), e.Reason)
-	}
-	if err := tw.Flush(); err != nil {
+func printAudit(w io.Writer, wide bool, r *admin.AuditReport) error {
+	type entry = admin.RecordedEntry
+	err := printList(w, wide, r.Entries,
+		column[entry]{title: "SEQ", cell: func(e entry) string { return strconv.FormatInt(e.Seq, 10) }},
+		column[entry]{title: "AT", cell: func(e entry) string { return cellTime(&e.At) }},
+		column[entry]{title: "OPERATOR", cell: func(e entry) string {
+			if e.Host == "" {
+				return e.Operator
+			}
+			return e.Operator + "@" + e.Host
+		}},
+		column[entry]{title: "OPERATION", cell: func(e entry) string { return admin.Describe(e.Entry) }},
+		column[entry]{title: "REASON", cell: func(e entry) string { return e.Reason }},
+		column[entry]{title: "KIND", wide: true, cell: func(e entry) string { return string(e.Kind) }},
+		column[entry]{title: "ID", wide: true, cell: func(e entry) string { return cellLine(e.ID) }},
+		column[entry]{title: "HASH", wide: true, cell: func(e entry) string { return cellLine(e.Hash) }})
+	if err != nil {
 		return err
 	}
 	for _, u := range r.Unreadable {
@@ -97,6 +101,6 @@ func printAudit(w io.Writer, r *admin.AuditReport) error {
 	if r.Head != nil {
 		head = "head " + r.Head.String()
 	}
-	_, err := fmt.Fprintln(w, head)
+	_, err = fmt.Fprintln(w, head)
 	return err
 }

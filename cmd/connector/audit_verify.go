@@ -52,7 +52,9 @@ func (c *cli) auditVerify(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
+	end := c.watch(a, "reading the operations log")
 	r, err := admin.VerifyAudit(ctx, a, pinned)
+	end()
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ configuration, 3 if something failed.`,
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 15*time.Second, "how long to wait for Kafka, and for the store")
 	c.configFlag(cmd)
-	c.outputFlag(cmd)
+	c.listFlag(cmd)
 	return cmd
 }
 
@@ -77,7 +77,10 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 		Status: admin.StatusOK, Area: "configuration", Subject: c.config, Text: fmt.Sprintf("pipeline %s, group %s, %s and %s", cfg.Pipeline, cfg.Kafka.Group,
 			admin.Counting(int64(len(cfg.Topics)), "topic"), admin.Counting(int64(len(cfg.Patterns)), "pattern")),
 	})
-	findings = append(findings, admin.Check(ctx, &admin.Access{Config: cfg, Version: readBuild().Version}, timeout)...)
+	a := &admin.Access{Config: cfg, Version: readBuild().Version}
+	end := c.watch(a, "connecting to each system")
+	findings = append(findings, admin.Check(ctx, a, timeout)...)
+	end()
 	if err := c.report(findings); err != nil {
 		return err
 	}
@@ -86,13 +89,20 @@ func (c *cli) check(ctx context.Context, timeout time.Duration) error {
 
 // report prints the findings in the format of the flag --output.
 func (c *cli) report(findings []admin.Finding) error {
-	if c.output == "json" {
-		return writeJSON(c.stdout, map[string]any{"findings": findings})
-	}
-	return printFindings(c.stdout, findings)
+	return c.print(map[string]any{"findings": findings}, func(w io.Writer, wide bool) error { return printFindings(w, wide, findings) })
 }
 
-func printFindings(w io.Writer, findings []admin.Finding) error {
+// printFindings prints a line for each finding, and a line with its hint below it; a wide list has the hints in a column.
+func printFindings(w io.Writer, wide bool, findings []admin.Finding) error {
+	if wide {
+		type finding = admin.Finding
+		return printList(w, wide, findings,
+			column[finding]{title: "STATUS", cell: func(f finding) string { return string(f.Status) }},
+			column[finding]{title: "AREA", cell: func(f finding) string { return f.Area }},
+			column[finding]{title: "SUBJECT", cell: func(f finding) string { return f.Subject }},
+			column[finding]{title: "FINDING", cell: func(f finding) string { return cellLine(f.Text) }},
+			column[finding]{title: "TO DO", cell: func(f finding) string { return cellLine(f.Hint) }})
+	}
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	for _, f := range findings {
 		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\n", f.Status, f.Area, f.Subject, f.Text) // Flush returns the error

@@ -167,7 +167,7 @@ func TestCheckPrints(t *testing.T) {
 		{Status: admin.StatusFailed, Area: "broker", Subject: "b:9092", Text: "no answer\x1b[2J", Hint: "look"},
 	}
 	var b strings.Builder
-	if err := printFindings(&b, findings); err != nil {
+	if err := printFindings(&b, false, findings); err != nil {
 		t.Fatal(err)
 	}
 	want := "ok      broker  a:9092  cluster c, plaintext\n" +

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,13 +19,14 @@ import (
 type cli struct {
 	env            func(string) (string, bool)
 	stdin          io.Reader
-	stdout, stderr io.Writer   // write text with escaped control sequences
-	raw            io.Writer   // stdout without escaping; nil if stdout is a terminal
-	terminal       func() bool // reports whether a person can answer questions
-	exit           func(int)   // ends the process at once
+	input          *bufio.Reader // reads stdin; nil before the first question
+	stdout, stderr io.Writer     // write text with escaped control sequences
+	raw            io.Writer     // stdout without escaping; nil if stdout is a terminal
+	terminal       func() bool   // reports whether a person can answer questions
+	exit           func(int)     // ends the process at once
 
 	config string // flag --config
-	output string // flag --output
+	output string // flag --output: one of the values in list.go
 	topic  string // flag --topic
 	server server // flags --server, --token-file and --ca-file
 	loaded *config.Config
@@ -34,6 +36,7 @@ type cli struct {
 func (c *cli) commands() []*cobra.Command {
 	return []*cobra.Command{
 		c.runCommand(),
+		c.initCommand(),
 		c.demoCommand(),
 		c.validateCommand(),
 		c.checkCommand(),
@@ -52,6 +55,7 @@ func (c *cli) commands() []*cobra.Command {
 		c.auditCommand(),
 		c.logLevelCommand(),
 		c.verifyCommand(),
+		c.completionCommand(),
 		c.versionCommand(),
 	}
 }
@@ -69,7 +73,6 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(c.commands()...)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if unknown := cmd.ValidateArgs(cmd.Flags().Args()); cmd.HasSubCommands() && unknown != nil {
@@ -78,6 +81,7 @@ could not be used, 4 refused because it would do harm, 70 internal error.`,
 		return refusesServer(cmd, err)
 	})
 	namesCommands(root)
+	c.completes(root)
 	return root
 }
 
@@ -110,17 +114,6 @@ func (c *cli) configFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.config, "config", "c", config.DefaultFile, "configuration file")
 }
 
-// outputFlag adds --output.
-func (c *cli) outputFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.output, "output", "o", "table", "table or json")
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if c.output != "table" && c.output != "json" {
-			return fail.Usage(fmt.Errorf("--output %q is unknown: write table or json", c.output))
-		}
-		return nil
-	}
-}
-
 // access returns access to the pipeline that the configuration describes. An error has the exit code 2.
 func (c *cli) access() (*admin.Access, error) {
 	cfg, err := c.load()
@@ -128,6 +121,14 @@ func (c *cli) access() (*admin.Access, error) {
 		return nil, err
 	}
 	return &admin.Access{Config: cfg, Version: readBuild().Version}, nil
+}
+
+// watch shows the progress of what a does on stderr, if that is a terminal and the work takes long. The caller calls end
+// when the work ends, before it prints anything.
+func (c *cli) watch(a *admin.Access, what string) (end func()) {
+	p := terminal.NewProgress(c.stderr, what)
+	a.Progress = func(done, of int64) { p.Set(done, of, "") }
+	return p.Close
 }
 
 // load reads the configuration at its first call, and prints its problems to stderr. An error has the exit code 2.

@@ -95,9 +95,12 @@ func (c *cli) readLine(ctx context.Context) (string, error) {
 		text string
 		err  error
 	}
-	typed := make(chan line, 1)
+	if c.input == nil {
+		c.input = bufio.NewReader(c.stdin)
+	}
+	input, typed := c.input, make(chan line, 1)
 	go func() {
-		text, err := bufio.NewReader(c.stdin).ReadString('\n')
+		text, err := input.ReadString('\n')
 		typed <- line{strings.TrimSpace(text), err}
 	}()
 	select {

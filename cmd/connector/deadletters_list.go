@@ -56,7 +56,7 @@ without dead letters.`,
 	cmd.Flags().StringVar(&o.states, "state", "", "only dead letters in these states, such as parked,void; or all")
 	cmd.Flags().DurationVar(&o.Within, "timeout", time.Minute, "how long to wait for each response of Kafka")
 	c.configFlag(cmd)
-	c.outputFlag(cmd)
+	c.listFlag(cmd)
 	c.serverFlags(cmd, "config")
 	cmd.Long += "\nIt lists dead letters in the order of their records."
 	return cmd
@@ -73,10 +73,7 @@ func (c *cli) listLetters(ctx context.Context, o letterSelection) error {
 	if err != nil {
 		return err
 	}
-	if c.output == "json" {
-		return writeJSON(c.stdout, list)
-	}
-	return printLetters(c.stdout, list)
+	return c.print(list, func(w io.Writer, wide bool) error { return printLetters(w, wide, list) })
 }
 
 // findLetters returns the list, from the member that --server names if it names one.
@@ -92,23 +89,29 @@ func (c *cli) findLetters(ctx context.Context, o letterSelection) (*admin.Letter
 	if err != nil {
 		return nil, err
 	}
+	defer c.watch(a, "reading dead letters")()
 	return admin.DeadLetters(ctx, a, o.LetterQuery)
 }
 
 // printLetters prints dead letters as a table, with their counts and notes.
-func printLetters(w io.Writer, l *admin.LetterList) error {
+func printLetters(w io.Writer, wide bool, l *admin.LetterList) error {
 	if len(l.Listed) > 0 {
-		tw := terminal.NewColumns(w)
-		_, _ = fmt.Fprintln(tw, "RECORD\tSTATE\tREASON\tFAILED AT\tCOPIES\tDEAD LETTER\tDETAIL") // Flush returns the error
-		for _, s := range l.Listed {
-			failed := "-"
-			if s.Failed != nil {
-				failed = s.Failed.Format(time.RFC3339)
-			}
-			_, _ = terminal.Printf(tw, "%s:%d@%d\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Topic, s.Partition, s.Offset, s.State, s.Reason, failed, s.Copies,
-				s.Letter.String(), strings.ReplaceAll(s.Detail, "\n", " "))
-		}
-		if err := tw.Flush(); err != nil {
+		type letter = admin.ListedLetter
+		err := printList(w, wide, l.Listed,
+			column[letter]{title: "RECORD", cell: func(s letter) string { return fmt.Sprintf("%s:%d@%d", s.Topic, s.Partition, s.Offset) }},
+			column[letter]{title: "STATE", cell: func(s letter) string { return string(s.State) }},
+			column[letter]{title: "REASON", cell: func(s letter) string { return s.Reason }},
+			column[letter]{title: "FAILED AT", cell: func(s letter) string { return cellTime(s.Failed) }},
+			column[letter]{title: "COPIES", cell: func(s letter) string { return strconv.Itoa(s.Copies) }},
+			column[letter]{title: "DEAD LETTER", cell: func(s letter) string { return s.Letter.String() }},
+			column[letter]{title: "CLASS", wide: true, cell: func(s letter) string { return cellLine(s.Class) }},
+			column[letter]{title: "RETRIES", wide: true, cell: func(s letter) string { return strconv.Itoa(s.Retries) }},
+			column[letter]{title: "MEMBER", wide: true, cell: func(s letter) string { return cellLine(s.Member) }},
+			column[letter]{title: "BATCH", wide: true, cell: func(s letter) string { return cellLine(s.Batch) }},
+			column[letter]{title: "TOPIC ID", wide: true, cell: func(s letter) string { return cellLine(s.TopicID) }},
+			column[letter]{title: "WHY", wide: true, cell: func(s letter) string { return cellLine(s.Why) }},
+			column[letter]{title: "DETAIL", cell: func(s letter) string { return strings.ReplaceAll(s.Detail, "\n", " ") }})
+		if err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,7 +96,7 @@ func (c *cli) replayFlags(cmd *cobra.Command, o *letterReplay) {
 	cmd.Flags().StringVar(&o.mode, "mode", "direct", "how to make the rows: direct, or topic to produce the records to their topic again")
 	cmd.Flags().Float64Var(&o.rate, "rate", admin.DefaultReplayRate, "the most dead letters per second, 0 for no limit")
 	c.configFlag(cmd)
-	c.outputFlag(cmd)
+	c.listFlag(cmd)
 	c.serverFlags(cmd, "config", "operator")
 	cmd.Long += "\nThe replay is a job of that member: it continues if the command is interrupted."
 }
@@ -132,7 +133,9 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	}
 	a.ReadOnly = o.change.dryRun
 	defer a.Close()
+	end := c.watch(a, "reading dead letters")
 	p, err := admin.PlanReplay(ctx, a, q)
+	end()
 	if errors.Is(err, admin.ErrNothingToDo) {
 		return errors.Join(c.printNotes(p.Notes), c.nothingToDo(err))
 	}
@@ -143,7 +146,9 @@ func (c *cli) replay(ctx context.Context, o *letterReplay, records []string) err
 	if !do {
 		return err
 	}
-	result, err := admin.Replay(ctx, a, p, o.change.by(), c.replayProgress())
+	progress, end := c.replayProgress()
+	result, err := admin.Replay(ctx, a, p, o.change.by(), progress)
+	end()
 	return errors.Join(c.showReplay(result), replayOutcome(result, err))
 }
 
@@ -156,39 +161,35 @@ func replayOutcome(r *admin.ReplayResult, err error) error {
 	return err
 }
 
-// replayProgress returns a function that prints the progress of a replay on one line of stderr; nil without a terminal.
-func (c *cli) replayProgress() func(admin.ReplayProgress) {
-	if !c.terminal() {
-		return nil
-	}
+// replayProgress returns a function that shows the progress of a replay on a terminal. The caller calls end when the
+// replay ends, before it prints anything.
+func (c *cli) replayProgress() (show func(admin.ReplayProgress), end func()) {
+	progress := terminal.NewProgress(c.stderr, "replaying")
 	return func(p admin.ReplayProgress) {
-		end := "\r"
-		if p.Done == p.Of {
-			end = "\n"
-		}
-		// An error means only that the progress is not shown.
-		_, _ = fmt.Fprintf(c.stderr, "%d of %d, %d rows%s", p.Done, p.Of, p.Result.Rows, end)
-	}
+		progress.Set(int64(p.Done), int64(p.Of), admin.Counting(p.Result.Rows, "row"))
+	}, progress.Close
 }
 
 // confirmReplay asks for consent to a replay. See [cli.confirm].
 func (c *cli) confirmReplay(ctx context.Context, ch *change, p *admin.ReplayPlan) (do bool, err error) {
 	return c.confirm(ctx, ch, func(w io.Writer) error {
-		if c.output == "json" {
+		if c.output == outputJSON {
 			return writeJSON(w, p)
 		}
-		return printReplayPlan(w, p)
+		return printReplayPlan(w, c.output == outputWide, p)
 	})
 }
 
 // printReplayPlan prints what a replay would do.
-func printReplayPlan(w io.Writer, p *admin.ReplayPlan) error {
-	tw := terminal.NewColumns(w)
-	_, _ = fmt.Fprintln(tw, "TOPIC\tREASON\tBECOME ROWS\tFAIL AGAIN\tWHY") // Flush returns the error
-	for _, o := range p.Outcomes {
-		_, _ = terminal.Printf(tw, "%s\t%s\t%d\t%d\t%s\n", o.Topic, o.Reason, o.Rows, o.Fails, strings.ReplaceAll(o.Detail, "\n", " "))
-	}
-	if err := tw.Flush(); err != nil {
+func printReplayPlan(w io.Writer, wide bool, p *admin.ReplayPlan) error {
+	type outcome = admin.ReplayOutcome
+	err := printList(w, wide, p.Outcomes,
+		column[outcome]{title: "TOPIC", cell: func(o outcome) string { return o.Topic }},
+		column[outcome]{title: "REASON", cell: func(o outcome) string { return o.Reason }},
+		column[outcome]{title: "BECOME ROWS", cell: func(o outcome) string { return strconv.Itoa(o.Rows) }},
+		column[outcome]{title: "FAIL AGAIN", cell: func(o outcome) string { return strconv.Itoa(o.Fails) }},
+		column[outcome]{title: "WHY", cell: func(o outcome) string { return strings.ReplaceAll(o.Detail, "\n", " ") }})
+	if err != nil {
 		return err
 	}
 	var b strings.Builder
@@ -199,7 +200,7 @@ func printReplayPlan(w io.Writer, p *admin.ReplayPlan) error {
 	for _, n := range p.Notes {
 		_, _ = terminal.Printf(&b, "note: %s\n", n)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err = io.WriteString(w, b.String())
 	return err
 }
 

@@ -42,8 +42,10 @@ func (c *cli) demoCommand() *cobra.Command {
 into a Delta table in a directory, and prints how to query it. It needs no
 Kafka, no store and no Docker. It refuses a directory that already has a table.
 
-With --keep the member runs on until Ctrl-C, with the ops API on a free port of
-127.0.0.1; the command prints a token for it and requests to try.`,
+With --keep the member runs on until Ctrl-C, and orders continue to be produced.
+/health and the ops API are on free ports of 127.0.0.1. The command prints what
+to try: other commands, with a configuration that it writes into the directory
+and deletes at the end, and requests, with a token.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if records < 1 {
@@ -54,7 +56,7 @@ With --keep the member runs on until Ctrl-C, with the ops API on a free port of
 	}
 	cmd.Flags().IntVar(&records, "records", 200_000, "the number of orders to produce")
 	cmd.Flags().StringVar(&dir, "dir", "sluice-demo", "the directory of the table")
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep the member and its ops API running until Ctrl-C")
+	cmd.Flags().BoolVar(&keep, "keep", false, "continue until Ctrl-C, with /health and the ops API")
 	return cmd
 }
 
@@ -71,7 +73,7 @@ func (c *cli) demo(ctx context.Context, records int, dir string, keep bool) erro
 	}
 	table := filepath.Join(dir, demoTopic)
 	if _, err := os.Stat(filepath.Join(table, "_delta_log")); !errors.Is(err, os.ErrNotExist) {
-		return fail.Refused(fmt.Errorf("%s already has a table: remove it, or name another directory with --dir", table))
+		return fail.Refused(fmt.Errorf("%s already has a table: remove the directory with rm -r %s, or name another one with --dir", table, dir))
 	}
 	if err := os.MkdirAll(table, 0o750); err != nil {
 		return fail.Dependency(fmt.Errorf("--dir: %w", err))
@@ -83,7 +85,10 @@ func (c *cli) demo(ctx context.Context, records int, dir string, keep bool) erro
 	defer broker.Close()
 
 	began := time.Now()
-	if err := produceOrders(ctx, broker.ListenAddrs(), records); err != nil {
+	progress := terminal.NewProgress(c.stderr, "producing orders")
+	err = produceOrders(ctx, broker.ListenAddrs(), records)
+	progress.Close()
+	if err != nil {
 		return fail.Dependency(err)
 	}
 	produced := time.Since(began)
@@ -117,7 +122,7 @@ func (c *cli) demo(ctx context.Context, records int, dir string, keep bool) erro
 		return fail.Found(fmt.Errorf("%d records became %d rows", records, info.Rows))
 	}
 	if keep {
-		return c.keep(ctx, cfg, dir)
+		return c.keep(ctx, cfg, dir, records)
 	}
 	return nil
 }

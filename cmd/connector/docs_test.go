@@ -72,6 +72,8 @@ func execute(t *testing.T, command string, member func() string) {
 		switch args[0] {
 		case "demo":
 			args = append(args, "--records", "500", "--dir", t.TempDir())
+		case "init": // at a broker of this test
+			args = initHere(t, args)
 		case "run": // the configured servers do not exist, so the run must only start and end: its context is canceled before
 			cancel()
 		}
@@ -83,6 +85,8 @@ func execute(t *testing.T, command string, member func() string) {
 		wantText(t, "docs/api.md", command)
 	case words[0] == "curl":
 		curl(t, words[1:], member())
+	case strings.HasPrefix(command, "source <(connector completion "): // TestCompletion_Bash executes it
+		wantText(t, "cmd/connector/completion_test.go", "\n"+command+"\n")
 	case command == "go test ./...":
 		wantText(t, ".ci/run", command)
 	case strings.HasPrefix(command, "go test ") && slices.Contains(words, "-run"):
@@ -98,6 +102,23 @@ func execute(t *testing.T, command string, member func() string) {
 	default:
 		t.Error("no test executes this command")
 	}
+}
+
+// initHere replaces the places in the arguments of init by those of a broker in this process and a folder of this test.
+func initHere(t *testing.T, args []string) []string {
+	t.Helper()
+	l := newLake(t, "topics: {unused: {}}")
+	here := map[string]string{"--broker": l.Broker.ListenAddrs()[0], "--storage": "file://" + filepath.ToSlash(l.Dir) + "/lake"}
+	for i := range args[:len(args)-1] {
+		if place, ok := here[args[i]]; ok {
+			args[i+1] = place
+		}
+		if args[i] == "--topic" {
+			l.Create(args[i+1], 1)
+			l.Produce(args[i+1], 3, 0)
+		}
+	}
+	return append(args, "--output", filepath.Join(l.Dir, "written.yaml"), "--timeout", "5m")
 }
 
 // selectsTest checks that the pattern after -run matches a test of the folder, and that the folder has the flags after

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -47,41 +46,38 @@ fingerprints of running members are in their metrics sluice_fingerprint*.`,
 					forgotten = s
 				}
 				w, err := admin.Fingerprints(ctx, o, forgotten)
-				return tableResult{w, func(out io.Writer) error { return printWindows(out, w) }, false}, err
+				return tableResult{w, func(out io.Writer, wide bool) error { return printWindows(out, wide, w) }, false}, err
 			})
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long the command may take")
 	c.configFlag(cmd)
 	c.topicFlag(cmd)
-	c.outputFlag(cmd)
+	c.listFlag(cmd)
 	return cmd
 }
 
 // printWindows prints the windows of a table, and the memory that they need.
-func printWindows(out io.Writer, w *admin.WindowReport) error {
+func printWindows(out io.Writer, wide bool, w *admin.WindowReport) error {
 	if _, err := terminal.Printf(out, "%s: identity %s\n", w.URL, w.Identity); err != nil || len(w.Partitions) == 0 {
 		return err
 	}
-	tw := terminal.NewColumns(out)
-	_, _ = fmt.Fprintln(tw, "PARTITION\tFINGERPRINTS\tROWS WITHOUT IDENTITY\tFROM\tNEWEST\tRESET BELOW") // Flush returns the error
-	for _, p := range w.Partitions {
-		show := func(at *time.Time) string {
-			if at == nil {
-				return "-"
-			}
-			return at.Format(time.RFC3339)
-		}
-		_, _ = terminal.Printf(tw, "%s:%d\t%d\t%d\t%s\t%s\t%d\n", p.Topic, p.Partition, p.Entries, p.None, show(p.From), show(p.Newest), p.Reset)
-	}
-	if err := tw.Flush(); err != nil {
+	type window = admin.PartitionWindow
+	err := printList(out, wide, w.Partitions,
+		column[window]{title: "PARTITION", cell: func(p window) string { return cellPartition(p.Topic, p.Partition) }},
+		column[window]{title: "FINGERPRINTS", cell: func(p window) string { return cellNumber(&p.Entries) }},
+		column[window]{title: "ROWS WITHOUT IDENTITY", cell: func(p window) string { return cellNumber(&p.None) }},
+		column[window]{title: "FROM", cell: func(p window) string { return cellTime(p.From) }},
+		column[window]{title: "NEWEST", cell: func(p window) string { return cellTime(p.Newest) }},
+		column[window]{title: "RESET BELOW", cell: func(p window) string { return cellNumber(&p.Reset) }})
+	if err != nil {
 		return err
 	}
 	limit := ""
 	if w.Limit > 0 {
 		limit = " of " + config.RoundSize(w.Limit)
 	}
-	_, err := terminal.Printf(out, "%s of memory%s, read in %.1fs\n", config.RoundSize(w.Bytes+1<<20-1), limit, w.Seconds)
+	_, err = terminal.Printf(out, "%s of memory%s, read in %.1fs\n", config.RoundSize(w.Bytes+1<<20-1), limit, w.Seconds)
 	if err == nil && w.Forgotten > 0 {
 		_, err = terminal.Printf(out, "%d fingerprints do not fit: the oldest duplicates would become rows; raise memory.limit, or declare identity.rate\n", w.Forgotten)
 	}

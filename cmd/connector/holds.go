@@ -51,7 +51,7 @@ did not respond, or fails.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long the command may take")
 	c.configFlag(cmd)
 	c.topicFlag(cmd)
-	c.outputFlag(cmd)
+	c.listFlag(cmd)
 	c.serverFlags(cmd, "config", "member")
 	cmd.AddCommand(c.holdsRecheckCommand())
 	return cmd
@@ -62,7 +62,10 @@ func (c *cli) showHolds(ctx context.Context, members []string, timeout time.Dura
 	if err != nil {
 		return err
 	}
-	return c.reportHolds(admin.Holds(ctx, a, admin.HoldQuery{Topic: c.topic, Members: members, Within: timeout}))
+	end := c.watch(a, "asking the members, the store and Kafka")
+	found := admin.Holds(ctx, a, admin.HoldQuery{Topic: c.topic, Members: members, Within: timeout})
+	end()
+	return c.reportHolds(found)
 }
 
 // showHoldsAt shows the holds that a member finds.
@@ -79,12 +82,8 @@ func (c *cli) showHoldsAt(ctx context.Context) error {
 }
 
 // reportHolds prints holds, and returns an error if there are some, or if a source did not respond.
-func (c *cli) reportHolds(found *admin.HoldReport) (err error) {
-	if c.output == "json" {
-		err = writeJSON(c.stdout, found.Holds)
-	} else {
-		err = printHolds(c.stdout, found)
-	}
+func (c *cli) reportHolds(found *admin.HoldReport) error {
+	err := c.print(found.Holds, func(w io.Writer, wide bool) error { return printHolds(w, wide, found) })
 	switch {
 	case err != nil:
 		return err
@@ -96,10 +95,10 @@ func (c *cli) reportHolds(found *admin.HoldReport) (err error) {
 	return nil
 }
 
-// printHolds prints holds as a table. Below the table it prints the detail of each hold and what ends it.
-// Then it names the members without an address.
-func printHolds(w io.Writer, r *admin.HoldReport) error {
-	if err := printHeld(w, r); err != nil {
+// printHolds prints holds as a table. Below the table it prints the detail of each hold and what ends it; a wide table has
+// both in its columns. Then it names the members without an address.
+func printHolds(w io.Writer, wide bool, r *admin.HoldReport) error {
+	if err := printHeld(w, wide, r); err != nil {
 		return err
 	}
 	var silent []string
@@ -121,7 +120,7 @@ func printHolds(w io.Writer, r *admin.HoldReport) error {
 }
 
 // printHeld prints the holds of a report.
-func printHeld(w io.Writer, r *admin.HoldReport) error {
+func printHeld(w io.Writer, wide bool, r *admin.HoldReport) error {
 	if len(r.Holds) == 0 {
 		text := "nothing is held"
 		switch {
@@ -134,16 +133,16 @@ func printHeld(w io.Writer, r *admin.HoldReport) error {
 		return err
 	}
 	lines := holdLines(r.Holds)
-	tw := terminal.NewColumns(w)
-	_, _ = fmt.Fprintln(tw, "PARTITION\tREASON\tSINCE\tOFFSET\tFROM") // Flush returns the error
-	for _, l := range lines {
-		since := "-"
-		if l.since != nil {
-			since = l.since.UTC().Format(time.RFC3339)
-		}
-		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\t%s\n", l.name, l.Reason, since, l.offsets(), strings.Join(l.From, ", "))
-	}
-	if err := tw.Flush(); err != nil {
+	err := printList(w, wide, lines,
+		column[holdLine]{title: "PARTITION", cell: func(l holdLine) string { return l.name }},
+		column[holdLine]{title: "REASON", cell: func(l holdLine) string { return string(l.Reason) }},
+		column[holdLine]{title: "SINCE", cell: func(l holdLine) string { return cellTime(l.since) }},
+		column[holdLine]{title: "OFFSET", cell: holdLine.offsets},
+		column[holdLine]{title: "FROM", cell: func(l holdLine) string { return strings.Join(l.From, ", ") }},
+		column[holdLine]{title: "COMMAND", wide: true, cell: func(l holdLine) string { return cellLine(l.Command) }},
+		column[holdLine]{title: "ENDS BY", wide: true, cell: func(l holdLine) string { return cellLine(l.EndsBy) }},
+		column[holdLine]{title: "DETAIL", wide: true, cell: func(l holdLine) string { return cellLine(l.Detail) }})
+	if err != nil || wide {
 		return err
 	}
 	for i, l := range lines {

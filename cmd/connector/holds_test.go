@@ -239,7 +239,7 @@ func TestPrintHolds_MembersWithoutAddress(t *testing.T) {
 	}
 	r.Members = append(r.Members, admin.MemberAnswer{ID: "well", State: admin.MemberAnswered}, admin.MemberAnswer{ID: "down", State: admin.MemberFailed})
 	var out strings.Builder
-	if err := printHolds(&out, r); err != nil {
+	if err := printHolds(&out, false, r); err != nil {
 		t.Fatal(err)
 	}
 	if want := "nothing is held\n\nno address is registered (members.address) of m0, m1, m2, m3, m4 and 2 more: the holds that only they know are not shown\n"; out.String() != want {
@@ -302,7 +302,7 @@ func TestHolds_OneLineForManyPartitions(t *testing.T) {
 	}
 	all = append(all, &admin.Hold{Partition: -1, Reason: hold.OperationsLog, Detail: "broken", EndsBy: hold.OperationsLog.EndsBy(), From: []string{"m"}})
 	var out strings.Builder
-	if err := printHolds(&out, &admin.HoldReport{Holds: all, Member: true}); err != nil {
+	if err := printHolds(&out, false, &admin.HoldReport{Holds: all, Member: true}); err != nil {
 		t.Fatal(err)
 	}
 	table, explained, _ := strings.Cut(out.String(), "\n\n")

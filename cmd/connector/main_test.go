@@ -23,10 +23,16 @@ import (
 	"sluice/reliability/panics"
 )
 
+// asConnector is a variable with which the binary of the tests is the program, for tests that need another process.
+const asConnector = "SLUICE_TEST_AS_CONNECTOR"
+
 // TestMain runs eight parallel tests at a time instead of one per core, because most of them wait for a time limit or
 // for a running member. It does not do so with the race detector, with which the tests compute for longer than they
 // wait, nor if the flag -parallel is given.
 func TestMain(m *testing.M) {
+	if os.Getenv(asConnector) != "" {
+		main() // exits
+	}
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
@@ -68,6 +74,8 @@ func TestUsage(t *testing.T) {
 	expect(t, 2, "", "connector: unknown flag: --nothing", "validate", "--nothing")
 	expect(t, 2, "", `unknown command "extra"`, "validate", "extra")
 	expect(t, 2, "", `--output "xml" is unknown: write table or json`, "version", "--output", "xml")
+	expect(t, 2, "", `--output "wide" is unknown: write table or json`, "version", "--output", "wide")
+	expect(t, 2, "", `--output "xml" is unknown: write table, wide or json`, "holds", "--output", "xml")
 }
 
 // TestExitCode_Panic: a command that panics ends with an exit code of its own. The output has the stack, and not the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,7 @@ Exit code 1 if there is a finding, or if the member with that ID is not active.`
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait for the store")
 	c.configFlag(cmd)
-	c.outputFlag(cmd)
+	c.listFlag(cmd)
 	c.serverFlags(cmd, "config")
 	return cmd
 }
@@ -88,12 +89,8 @@ func (c *cli) showMembersAt(ctx context.Context, ids []string) error {
 }
 
 // reportMembers prints members, and returns an error if there is a finding, or if found is true.
-func (c *cli) reportMembers(m health.Members, found bool) (err error) {
-	if c.output == "json" {
-		err = writeJSON(c.stdout, m)
-	} else {
-		err = printMembers(c.stdout, m)
-	}
+func (c *cli) reportMembers(m health.Members, found bool) error {
+	err := c.print(m, func(w io.Writer, wide bool) error { return printMembers(w, wide, m) })
 	if err == nil && (len(m.Findings) > 0 || found) {
 		err = fail.Found(nil)
 	}
@@ -111,26 +108,21 @@ func (c *cli) warnForeign(err error) error {
 }
 
 // printMembers prints members as a table, and their findings.
-func printMembers(out io.Writer, h health.Members) error {
-	tw := terminal.NewColumns(out)
+func printMembers(out io.Writer, wide bool, h health.Members) error {
 	if len(h.Members) > 0 {
-		_, _ = fmt.Fprintln(tw, "ID\tSTATUS\tACTIVE\tHEARTBEAT\tLAST RECORD\tLAG\tADDRESS") // Flush returns the error
-	}
-	for _, m := range h.Members {
-		active, last, lag, address := "no", "-", "-", cmp.Or(m.Address, "-")
-		if m.Active {
-			active = "yes"
+		active := map[bool]string{true: "yes", false: "no"}
+		err := printList(out, wide, h.Members,
+			column[health.Member]{title: "ID", cell: func(m health.Member) string { return m.ID }},
+			column[health.Member]{title: "STATUS", cell: func(m health.Member) string { return m.Status }},
+			column[health.Member]{title: "ACTIVE", cell: func(m health.Member) string { return active[m.Active] }},
+			column[health.Member]{title: "HEARTBEAT", cell: func(m health.Member) string { return fmt.Sprintf("%.0fs ago", m.Seconds) }},
+			column[health.Member]{title: "LAST RECORD", cell: func(m health.Member) string { return cellTime(m.LastRecord) }},
+			column[health.Member]{title: "LAG", cell: func(m health.Member) string { return cellNumber(m.Lag) }},
+			column[health.Member]{title: "ADDRESS", cell: func(m health.Member) string { return cmp.Or(m.Address, "-") }},
+			column[health.Member]{title: "FINDING", wide: true, cell: func(m health.Member) string { return findingOf(h, m.ID) }})
+		if err != nil {
+			return err
 		}
-		if m.LastRecord != nil {
-			last = m.LastRecord.Format(time.RFC3339)
-		}
-		if m.Lag != nil {
-			lag = fmt.Sprint(*m.Lag)
-		}
-		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%.0fs ago\t%s\t%s\t%s\n", m.ID, m.Status, active, m.Seconds, last, lag, address)
-	}
-	if err := tw.Flush(); err != nil {
-		return err
 	}
 	for _, f := range h.Findings {
 		if _, err := terminal.Printf(out, "%s: %s: %s\n", f.Severity, f.ID, f.Finding); err != nil {
@@ -139,4 +131,15 @@ func printMembers(out io.Writer, h health.Members) error {
 	}
 	_, err := terminal.Printf(out, "%s\n", h.Reason)
 	return err
+}
+
+// findingOf returns the findings about a member as one line.
+func findingOf(h health.Members, id string) string {
+	var texts []string
+	for _, f := range h.Findings {
+		if f.ID == id {
+			texts = append(texts, fmt.Sprintf("%s: %s", f.Severity, f.Finding))
+		}
+	}
+	return cellLine(strings.Join(texts, "; "))
 }

@@ -243,7 +243,7 @@ func TestMembers_HostileStatus(t *testing.T) {
 	var out bytes.Buffer
 	h := health.Members{Members: []health.Member{{ID: "a\x1b[2J", Status: "RUN\x1b[2J"}}, Reason: "\x1b[2J"}
 	h.Findings = []health.MemberFinding{{ID: "\x1b[2J", Severity: health.LevelWarning, Finding: "is odd"}}
-	if err := printMembers(&out, h); err != nil || strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), `RUN\x1b[2J`) {
+	if err := printMembers(&out, false, h); err != nil || strings.Contains(out.String(), "\x1b") || !strings.Contains(out.String(), `RUN\x1b[2J`) {
 		t.Errorf("%v: %q", err, &out)
 	}
 }

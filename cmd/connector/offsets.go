@@ -36,7 +36,7 @@ one responds there. Exit code 1 if a partition is held.`,
 	show.Flags().DurationVar(&timeout, "timeout", 15*time.Second, "how long to wait for Kafka and the store")
 	c.configFlag(show)
 	c.topicFlag(show)
-	c.outputFlag(show)
+	c.listFlag(show)
 	c.serverFlags(show, "config")
 	cmd.AddCommand(show, c.offsetsSetCommand(), c.offsetsStartCommand(), c.offsetsAdoptCommand(), c.offsetsAcceptGapCommand(), c.offsetsSkipCommand())
 	return cmd

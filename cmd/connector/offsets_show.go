@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
-	"strconv"
 
 	"sluice/internal/admin"
 	"sluice/internal/fail"
@@ -17,11 +15,7 @@ func (c *cli) showOffsets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.output == "json" {
-		err = writeJSON(c.stdout, lines)
-	} else {
-		err = printOffsets(c.stdout, lines)
-	}
+	err = c.print(lines, func(w io.Writer, wide bool) error { return printOffsets(w, wide, lines) })
 	if err == nil && slices.ContainsFunc(lines, func(l admin.Position) bool { return l.Hold != nil }) {
 		err = fail.Found(nil)
 	}
@@ -41,29 +35,33 @@ func (c *cli) findPositions(ctx context.Context) ([]admin.Position, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer c.watch(a, "reading the tables and Kafka")()
 	return admin.Positions(ctx, a, c.topic)
 }
 
-func printOffsets(w io.Writer, lines []admin.Position) error {
-	tw := terminal.NewColumns(w)
-	show := func(n *int64) string {
-		if n == nil {
-			return "-"
+// printOffsets prints positions as a table. Below the table it prints notes and what each hold means; a wide table has
+// both in its columns.
+func printOffsets(w io.Writer, wide bool, lines []admin.Position) error {
+	held := func(text func(*admin.HoldInfo) string) func(admin.Position) string {
+		return func(l admin.Position) string {
+			if l.Hold == nil {
+				return "-"
+			}
+			return cellLine(text(l.Hold))
 		}
-		return strconv.FormatInt(*n, 10)
 	}
-	_, _ = fmt.Fprintln(tw, "PARTITION\tPOSITION\tCOMMITTED\tLOG START\tLAST STABLE\tLAG\tHOLD") // Flush returns the error
-	for _, l := range lines {
-		name, h := l.Topic, "-"
-		if l.Partition >= 0 {
-			name += ":" + strconv.Itoa(int(l.Partition))
-		}
-		if l.Hold != nil {
-			h = string(l.Hold.Reason)
-		}
-		_, _ = terminal.Printf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, show(l.Position), show(l.Group), show(l.LogStart), show(l.End), show(l.Lag), h)
-	}
-	if err := tw.Flush(); err != nil {
+	err := printList(w, wide, lines,
+		column[admin.Position]{title: "PARTITION", cell: func(l admin.Position) string { return cellPartition(l.Topic, l.Partition) }},
+		column[admin.Position]{title: "POSITION", cell: func(l admin.Position) string { return cellNumber(l.Position) }},
+		column[admin.Position]{title: "COMMITTED", cell: func(l admin.Position) string { return cellNumber(l.Group) }},
+		column[admin.Position]{title: "LOG START", cell: func(l admin.Position) string { return cellNumber(l.LogStart) }},
+		column[admin.Position]{title: "LAST STABLE", cell: func(l admin.Position) string { return cellNumber(l.End) }},
+		column[admin.Position]{title: "LAG", cell: func(l admin.Position) string { return cellNumber(l.Lag) }},
+		column[admin.Position]{title: "HOLD", cell: held(func(h *admin.HoldInfo) string { return string(h.Reason) })},
+		column[admin.Position]{title: "ENDS BY", wide: true, cell: held(func(h *admin.HoldInfo) string { return h.EndsBy })},
+		column[admin.Position]{title: "DETAIL", wide: true, cell: held(func(h *admin.HoldInfo) string { return h.Detail })},
+		column[admin.Position]{title: "NOTE", wide: true, cell: func(l admin.Position) string { return cellLine(l.Note) }})
+	if err != nil || wide {
 		return err
 	}
 	for _, l := range lines {

@@ -248,7 +248,7 @@ func TestAudit_HostileEntry(t *testing.T) {
 	}
 	report := admin.AuditReport{Entries: []admin.RecordedEntry{{Entry: e, Hash: e.Hash()}}, Unreadable: []admin.UnreadableEntry{{Seq: 2, Why: "move {a\x1b[2J}"}}}
 	var out strings.Builder
-	if err := printAudit(&out, &report); err != nil {
+	if err := printAudit(&out, false, &report); err != nil {
 		t.Fatal(err)
 	}
 	if err := printVerified(&out, opslog.Report{Findings: []opslog.Finding{{Seq: 2, Why: "move {a\x1b[2J}"}}}); err != nil {

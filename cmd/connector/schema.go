@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,14 +51,16 @@ joins no group and commits no offsets. It prints no values of records unless
 			if err != nil {
 				return err
 			}
+			end := c.watch(a, "reading "+q.Topic)
 			p, err := admin.ProposeSchema(cmd.Context(), a, q)
+			end()
 			if err != nil {
 				return err
 			}
 			if c.output == "json" {
 				err = writeJSON(c.stdout, p)
 			} else {
-				_, err = io.WriteString(c.stdout, proposalText(p))
+				_, err = io.WriteString(c.stdout, p.Text())
 			}
 			if err != nil {
 				return err
@@ -73,95 +74,6 @@ joins no group and commits no offsets. It prints no values of records unless
 	c.configFlag(cmd)
 	c.outputFlag(cmd)
 	return cmd
-}
-
-// proposalText returns the columns as DDL with comments.
-func proposalText(p *admin.SchemaProposal) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "/* topic %s: %d records of %d partitions%s */\n", ddlComment(p.Topic), p.Records, p.Partitions, leftOut(p))
-	comma := false
-	for _, f := range p.Columns {
-		if f.DDL == "" {
-			continue
-		}
-		if comma {
-			b.WriteString(",\n")
-		}
-		comma = true
-		fmt.Fprintf(&b, "%s /* %s */", f.DDL, ddlComment(describe(p, f)))
-	}
-	if comma {
-		b.WriteString("\n")
-	}
-	for _, f := range p.Columns {
-		if f.DDL == "" {
-			fmt.Fprintf(&b, "/* field %q has no column: %s (%s) */\n", ddlComment(f.Field), f.Problem, ddlComment(describe(p, f)))
-		}
-	}
-	return b.String()
-}
-
-// ddlComment returns a text that does not end a comment in DDL.
-func ddlComment(text string) string { return strings.ReplaceAll(text, "*/", "* /") }
-
-// leftOut says which records do not count in a proposal.
-func leftOut(p *admin.SchemaProposal) string {
-	var parts []string
-	if p.Tombstones > 0 {
-		parts = append(parts, admin.Counting(p.Tombstones, "record")+" without a value")
-	}
-	if p.HealthRecords > 0 {
-		parts = append(parts, admin.Counting(p.HealthRecords, "health check"))
-	}
-	for _, r := range p.Refused {
-		parts = append(parts, fmt.Sprintf("%s that cannot become rows (%s)", admin.Counting(int64(r.Count), "record"), r.Reason))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "; left out: " + strings.Join(parts, ", ")
-}
-
-// describe says how often a field has a value, and of which kinds its values are.
-func describe(p *admin.SchemaProposal, f admin.ProposedColumn) string {
-	var b strings.Builder
-	b.WriteString(share(f.Records, p.Records))
-	if f.Nulls > 0 {
-		fmt.Fprintf(&b, ", null in %s", share(f.Nulls, p.Records))
-	}
-	if len(f.Kinds) > 0 && len(f.Conflicts) == 0 {
-		fmt.Fprintf(&b, ": %s", kindNames(f.Kinds))
-	}
-	for _, c := range f.Conflicts {
-		fmt.Fprintf(&b, "; CONFLICT in %s: %s", c.Path, countedKinds(c.Kinds))
-	}
-	if f.Value != nil {
-		fmt.Fprintf(&b, ", for example %s", *f.Value)
-	}
-	return b.String()
-}
-
-func share(n, of int64) string {
-	if n == of {
-		return "all records"
-	}
-	return fmt.Sprintf("%d of %s", n, admin.Counting(of, "record"))
-}
-
-func kindNames(kinds []admin.ValueCount) string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.Kind
-	}
-	return strings.Join(names, ", ")
-}
-
-func countedKinds(kinds []admin.ValueCount) string {
-	parts := make([]string, len(kinds))
-	for i, k := range kinds {
-		parts[i] = fmt.Sprintf("%s %d", k.Kind, k.Count)
-	}
-	return strings.Join(parts, ", ")
 }
 
 // warnOfProposal prints what a reader of the columns must decide. The error has the exit code 1 if there are no records

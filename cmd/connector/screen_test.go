@@ -130,7 +130,7 @@ func TestHostileText_Lake(t *testing.T) {
 		{"config", "print"},
 		{"validate"},
 	} {
-		for _, form := range []string{"table", "json"} {
+		for _, form := range []string{"table", "wide", "json"} {
 			_, out, errs := connectorRun(t, append(slices.Clone(command), "--config", l.Config, "--output", form)...)
 			if bad := steers(out + errs); bad != "" {
 				t.Errorf("%v %s: %s", command, form, bad)

@@ -173,7 +173,9 @@ func (c *cli) replayAt(ctx context.Context, ch *change, o api.Replaying) error {
 			return err
 		}
 	}
-	j, err := c.endOfJob(ctx, client, o, api.Change{Reason: ch.reason, Key: newKey()}, c.replayProgress())
+	progress, end := c.replayProgress()
+	j, err := c.endOfJob(ctx, client, o, api.Change{Reason: ch.reason, Key: newKey()}, progress)
+	end()
 	if j == nil {
 		return err
 	}

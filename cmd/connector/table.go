@@ -46,13 +46,13 @@ tables are a list, a single one is an object.`,
 				if err != nil {
 					return tableResult{}, err
 				}
-				return tableResult{i, func(w io.Writer) error { return printInspection(w, i) }, i.Refusal != ""}, nil
+				return tableResult{i, func(w io.Writer, wide bool) error { return printInspection(w, wide, i) }, i.Refusal != ""}, nil
 			})
 		},
 	}
 	c.configFlag(show)
 	c.topicFlag(show)
-	c.outputFlag(show)
+	c.listFlag(show)
 	cmd.AddCommand(show, c.tableSchemaCommand())
 	return cmd
 }
@@ -60,7 +60,7 @@ tables are a list, a single one is an object.`,
 // tableResult is what a command says about one table: value is printed as JSON, print prints for people.
 type tableResult struct {
 	value any
-	print func(io.Writer) error
+	print func(w io.Writer, wide bool) error
 	wrong bool // true if the command must exit with code 1
 }
 
@@ -80,7 +80,9 @@ func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.
 	var answers []any
 	var failures []error
 	for _, o := range all {
+		end := c.watch(access, "reading "+o.URL)
 		a, err := inspect(access, o)
+		end()
 		if o.Later && c.topic == "" && errors.Is(err, deltalog.ErrNoTable) {
 			if _, err := terminal.Printf(c.stderr, "%s: there is no table yet: %s\n", o.URL, o.Absent()); err != nil {
 				return err
@@ -100,7 +102,7 @@ func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.
 				return err
 			}
 		}
-		if err := a.print(c.stdout); err != nil {
+		if err := a.print(c.stdout, c.output == outputWide); err != nil {
 			return err
 		}
 	}
@@ -122,8 +124,8 @@ func (c *cli) eachTable(ctx context.Context, inspect func(*admin.Access, *admin.
 	return nil
 }
 
-// printInspection prints the description of a table.
-func printInspection(w io.Writer, i *admin.Inspection) error {
+// printInspection prints the description of a table. If wide is true, each column of the schema has a line.
+func printInspection(w io.Writer, wide bool, i *admin.Inspection) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	row := func(name, format string, args ...any) { _, _ = terminal.Printf(tw, name+"\t"+format+"\n", args...) } // Flush returns the error
 	row("table", "%s", i.URL)
@@ -147,7 +149,13 @@ func printInspection(w io.Writer, i *admin.Inspection) error {
 		rows += fmt.Sprintf(" and those of %d files that do not say how many they have", i.FilesWithoutRows)
 	}
 	row("rows", "%s", rows)
-	row("schema", "%s", i.Schema)
+	if wide {
+		for _, ddl := range i.Columns {
+			row("column", "%s", ddl)
+		}
+	} else {
+		row("schema", "%s", i.Schema)
+	}
 	for _, r := range i.Renamed {
 		row("renamed", "column %s has the field %q", r.Column, r.Field)
 	}

@@ -40,7 +40,7 @@ so that the topics are held, or if there is no table.`,
 				if err != nil {
 					return tableResult{}, err
 				}
-				return tableResult{p, func(w io.Writer) error { return printSchemaPlan(w, p) }, p.Conflict != ""}, nil
+				return tableResult{p, func(w io.Writer, _ bool) error { return printSchemaPlan(w, p) }, p.Conflict != ""}, nil
 			})
 		},
 	}

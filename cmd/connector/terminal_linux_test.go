@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/internal/terminal"
 )
 
 // newPTY opens a terminal with the given number of columns. show closes it and returns the bytes written to it.
@@ -65,5 +68,29 @@ func TestTerminal(t *testing.T) {
 	}
 	if out, _ := l.runs(exitOK, "verify", "--kafka"); strings.Contains(out, "…") || !strings.Contains(out, "RECORDS COMPARED") {
 		t.Errorf("not on a terminal:\n%s", out)
+	}
+}
+
+// TestPrintList_Terminal: on a terminal a table is cut to its width, and a wide one never.
+func TestPrintList_Terminal(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	columns := []column[string]{
+		{title: "NAME", cell: func(s string) string { return s }},
+		{title: "LENGTH", wide: true, cell: func(s string) string { return fmt.Sprint(len(s)) }},
+	}
+	shown := map[bool]string{}
+	for _, wide := range []bool{false, true} {
+		tty, show := newPTY(t, 60)
+		screen := terminal.NewScreen(tty, noEnv)
+		if err := printList(screen, wide, []string{long}, slices.Clone(columns)...); err != nil {
+			t.Fatal(err)
+		}
+		shown[wide] = show()
+	}
+	if strings.Contains(shown[false], long) || strings.Contains(shown[false], "LENGTH") || !strings.Contains(shown[false], "--output wide shows them whole") {
+		t.Error(shown[false])
+	}
+	if !strings.Contains(shown[true], long+"  200") || strings.Contains(shown[true], "values are cut") {
+		t.Error(shown[true])
 	}
 }

@@ -126,7 +126,7 @@ func TestTutorial(t *testing.T) {
 			t.Errorf("no test knows a block of %q", b.lang)
 		}
 	}
-	for _, command := range []string{"validate", "run", "deadletters list", "deadletters show", "verify", "python3", "duckdb"} {
+	for _, command := range []string{"validate", "run", "deadletters list", "deadletters show", "verify", "init", "python3", "duckdb"} {
 		if !slices.ContainsFunc(p.ran, func(ran string) bool { return strings.HasPrefix(ran, command) }) {
 			t.Errorf("the page does not execute %s", command)
 		}

@@ -38,7 +38,7 @@ a list, a single one is an object.`,
 				if err != nil {
 					return tableResult{}, err
 				}
-				return tableResult{v, func(w io.Writer) error { return printVerification(w, v, withTopic) }, len(v.Findings) > 0}, nil
+				return tableResult{v, func(w io.Writer, wide bool) error { return printVerification(w, wide, v, withTopic) }, len(v.Findings) > 0}, nil
 			})
 		},
 	}
@@ -46,57 +46,16 @@ a list, a single one is an object.`,
 	cmd.Flags().BoolVar(&withTopic, "kafka", false, "also compare the rows with the records of the topics")
 	c.configFlag(cmd)
 	c.topicFlag(cmd)
-	c.outputFlag(cmd)
+	c.listFlag(cmd)
 	return cmd
 }
 
 // printVerification prints the result of a verification. withTopics is the flag --kafka.
-func printVerification(w io.Writer, v *admin.Verification, withTopics bool) error {
-	tw := terminal.NewColumns(w)
-	compared := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Compared != nil })
-	title := "PARTITION\tOFFSETS COVERED\tPOSITION\tROWS COMMITTED\tROWS"
-	letters := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Letters > 0 })
-	if letters {
-		title += "\tDEAD LETTERS"
-	}
-	twins := slices.ContainsFunc(v.Partitions, func(p admin.VerifiedPartition) bool { return p.Twins > 0 })
-	if twins {
-		title += "\tDUPLICATES"
-	}
-	if compared {
-		title += "\tRECORDS COMPARED\tTOMBSTONES\tHEALTH"
-	}
-	_, _ = fmt.Fprintln(tw, title) // Flush returns the error
-	for _, p := range v.Partitions {
-		var covered []string
-		for _, r := range p.Ranges {
-			covered = append(covered, fmt.Sprintf("[%d, %d)", r.From, r.Next))
-		}
-		if covered == nil {
-			covered = []string{"none"}
-		}
-		position := "-"
-		if p.Position != nil {
-			position = fmt.Sprint(*p.Position)
-		}
-		_, _ = terminal.Printf(tw, "%s:%d\t%s\t%s\t%d\t%d", p.Topic, p.Partition, strings.Join(covered, " "), position, p.Committed, p.Rows)
-		if letters {
-			_, _ = terminal.Printf(tw, "\t%d", p.Letters)
-		}
-		if twins {
-			_, _ = terminal.Printf(tw, "\t%d", p.Twins)
-		}
-		switch k := p.Compared; {
-		case k != nil:
-			_, _ = terminal.Printf(tw, "\t%d in [%d, %d)\t%d\t%d", k.Records, k.From, k.Next, k.Tombstones, k.HealthRecords)
-		case compared:
-			_, _ = fmt.Fprint(tw, "\t-\t-\t-")
-		}
-		_, _ = fmt.Fprintln(tw)
-	}
-	if err := tw.Flush(); err != nil {
+func printVerification(w io.Writer, wide bool, v *admin.Verification, withTopics bool) error {
+	if err := printPartitions(w, wide, v); err != nil {
 		return err
 	}
+	compared := comparedPartitions(v) > 0
 	var b strings.Builder
 	if n := comparedPartitions(v); withTopics && n < len(v.Partitions) {
 		_, _ = terminal.Printf(&b, "\nONLY %d of %d partitions were compared with Kafka: the notes say why\n", n, len(v.Partitions))
@@ -119,6 +78,50 @@ func printVerification(w io.Writer, v *admin.Verification, withTopics bool) erro
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printPartitions prints the partitions of a verification. Columns without a value in any partition are wide.
+func printPartitions(w io.Writer, wide bool, v *admin.Verification) error {
+	type partition = admin.VerifiedPartition
+	none := func(has func(partition) bool) bool { return !slices.ContainsFunc(v.Partitions, has) }
+	noLetters := none(func(p partition) bool { return p.Letters > 0 })
+	noTwins := none(func(p partition) bool { return p.Twins > 0 })
+	notCompared := none(func(p partition) bool { return p.Compared != nil })
+	ofTopic := func(text func(k *admin.Comparison) string) func(partition) string {
+		return func(p partition) string {
+			if p.Compared == nil {
+				return "-"
+			}
+			return text(p.Compared)
+		}
+	}
+	return printList(w, wide, v.Partitions,
+		column[partition]{title: "PARTITION", cell: func(p partition) string { return cellPartition(p.Topic, p.Partition) }},
+		column[partition]{title: "OFFSETS COVERED", cell: func(p partition) string { return covered(p.Ranges) }},
+		column[partition]{title: "POSITION", cell: func(p partition) string { return cellNumber(p.Position) }},
+		column[partition]{title: "ROWS COMMITTED", cell: func(p partition) string { return cellNumber(&p.Committed) }},
+		column[partition]{title: "ROWS", cell: func(p partition) string { return cellNumber(&p.Rows) }},
+		column[partition]{title: "DEAD LETTERS", wide: noLetters, cell: func(p partition) string { return cellNumber(&p.Letters) }},
+		column[partition]{title: "DUPLICATES", wide: noTwins, cell: func(p partition) string { return cellNumber(&p.Twins) }},
+		column[partition]{title: "RECORDS COMPARED", wide: notCompared, cell: ofTopic(func(k *admin.Comparison) string {
+			return fmt.Sprintf("%d in [%d, %d)", k.Records, k.From, k.Next)
+		})},
+		column[partition]{title: "TOMBSTONES", wide: notCompared, cell: ofTopic(func(k *admin.Comparison) string { return fmt.Sprint(k.Tombstones) })},
+		column[partition]{title: "HEALTH", wide: notCompared, cell: ofTopic(func(k *admin.Comparison) string { return fmt.Sprint(k.HealthRecords) })},
+		column[partition]{title: "REPLAYED", wide: true, cell: func(p partition) string { return cellNumber(&p.Replayed) }},
+		column[partition]{title: "TXN", wide: true, cell: func(p partition) string { return p.AppID }})
+}
+
+// covered formats ranges of offsets.
+func covered(ranges []admin.Interval) string {
+	if len(ranges) == 0 {
+		return "none"
+	}
+	texts := make([]string, len(ranges))
+	for i, r := range ranges {
+		texts[i] = fmt.Sprintf("[%d, %d)", r.From, r.Next)
+	}
+	return strings.Join(texts, " ")
 }
 
 // comparedPartitions returns the number of partitions that were compared with Kafka.

@@ -20,6 +20,9 @@ type Access struct {
 	// LetterBytes bounds the memory for the dead letters of one call; 0 for no bound. A call that needs more is
 	// refused.
 	LetterBytes int64
+	// Progress, if not nil, is called often during a long read: done of so many parts are read. If of is 0, it is not
+	// known how many there are.
+	Progress func(done, of int64)
 
 	log *operationsLog
 }
@@ -34,6 +37,13 @@ func (a *Access) operations(ctx context.Context) (*operationsLog, error) {
 		a.log = log
 	}
 	return a.log, nil
+}
+
+// passed calls Progress.
+func (a *Access) passed(done, of int64) {
+	if a.Progress != nil {
+		a.Progress(done, of)
+	}
 }
 
 // Close ends the connection to the operations log.

@@ -40,6 +40,7 @@ func Audit(ctx context.Context, a *Access, oldest time.Time) (*AuditReport, erro
 	defer o.end()
 	r := &AuditReport{Entries: []RecordedEntry{}}
 	for e, err := range o.Entries(ctx, 1) {
+		a.passed(int64(len(r.Entries)), 0)
 		broken := (*opslog.BrokenError)(nil)
 		switch {
 		case errors.As(err, &broken):

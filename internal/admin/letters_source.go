@@ -87,6 +87,7 @@ type letterReader struct {
 
 	archives map[string]*archive // by dead-letter topic
 	notes    []string
+	read     int64 // the number of records that were read, for the progress
 }
 
 // archive is the letter table of a dead-letter topic, as of its first use. letters is nil without a table.
@@ -144,6 +145,8 @@ func (s *letterReader) each(ctx context.Context, p connector.Partition, from, ne
 	}
 	own := false // the error is one of each or of the letter table
 	err = s.topic.letters(ctx, p, at, end, func(offset int64, l *deadletter.Letter, notOne error) error {
+		s.read++
+		s.access.passed(s.read, 0)
 		err := passed(offset)
 		if err == nil {
 			at = offset + 1

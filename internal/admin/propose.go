@@ -97,6 +97,7 @@ func ProposeSchema(ctx context.Context, a *Access, q SchemaQuery) (*SchemaPropos
 
 // sampler collects what records have.
 type sampler struct {
+	access        *Access
 	query         SchemaQuery
 	healthRecords bool // true if health-check records become rows
 	checker       *decode.Checker
@@ -107,7 +108,7 @@ type sampler struct {
 }
 
 func newSampler(a *Access, q SchemaQuery) *sampler {
-	s := &sampler{query: q, checker: decode.NewChecker(), observer: schema.NewObserver(maxProposedFields), refused: make(map[decode.Reason]int), values: map[string]string{}}
+	s := &sampler{access: a, query: q, checker: decode.NewChecker(), observer: schema.NewObserver(maxProposedFields), refused: make(map[decode.Reason]int), values: map[string]string{}}
 	s.found = SchemaProposal{Topic: q.Topic, Refused: []ReasonCount{}, Columns: []ProposedColumn{}}
 	t, meant, err := a.Config.Route(q.Topic)
 	s.healthRecords = meant && err == nil && !t.HealthRecords.Drop
@@ -130,14 +131,21 @@ func (s *sampler) read(ctx context.Context, r *lookup.Reader, topic connector.To
 		}
 		spans = append(spans, span{p, b.LogStart, b.LastStable})
 	}
-	for _, at := range newest(spans, int64(s.query.Records)) {
+	sample := newest(spans, int64(s.query.Records))
+	var done, total int64
+	for _, at := range sample {
+		total += at.to - at.from
+	}
+	for _, at := range sample {
 		s.found.Partitions++
 		err := r.Span(ctx, at.partition, at.from, at.to, func(record *connector.Record) error {
 			if record.Offset < at.from {
 				return nil
 			}
+			s.access.passed(done+record.Offset-at.from, total)
 			return s.record(record)
 		}, func(int64) error { return nil })
+		done += at.to - at.from
 		if err != nil {
 			return err
 		}

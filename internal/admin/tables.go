@@ -32,6 +32,7 @@ type Table struct {
 	store  objstore.Store // nil if the local directory of the table does not exist
 	// properties are those that the table has, as of the newest snapshot.
 	properties map[string]string
+	access     *Access // gets the progress of long reads; nil if there is none
 
 	URL   string
 	Later bool // true if the table may be missing because the first dead letter, or the canary, will create it
@@ -44,7 +45,20 @@ func OpenTables(ctx context.Context, a *Access, topic string) (all []*Table, end
 	if err != nil {
 		return nil, nil, err
 	}
-	return openAll(ctx, a.Config, names)
+	if all, end, err = openAll(ctx, a.Config, names); err != nil {
+		return nil, nil, err
+	}
+	for _, o := range all {
+		o.access = a
+	}
+	return all, end, nil
+}
+
+// passed calls the function Progress of the operator's [Access].
+func (o *Table) passed(done, of int64) {
+	if o.access != nil {
+		o.access.passed(done, of)
+	}
 }
 
 // openAll opens the tables of topics; see [OpenTables].
@@ -167,6 +181,7 @@ type Inspection struct {
 	Rows             int64             `json:"rows"`
 	FilesWithoutRows int64             `json:"files_without_row_count,omitempty"`
 	Schema           string            `json:"schema"` // the schema as DDL
+	Columns          []string          `json:"-"`      // the DDL of each column, which Schema has in one text
 	Renamed          []schema.Renamed  `json:"renamed,omitempty"`
 	PartitionColumns []string          `json:"partition_columns,omitempty"`
 	Properties       map[string]string `json:"properties,omitempty"`
@@ -213,6 +228,9 @@ func Inspect(ctx context.Context, o *Table) (*Inspection, error) {
 	}
 	if info.Schema != nil {
 		i.Schema, i.Renamed = info.Schema.DDL(), info.Schema.Renamed()
+		for _, column := range info.Schema.Fields() {
+			i.Columns = append(i.Columns, column.DDL())
+		}
 	}
 	if info.Refusal != nil {
 		i.Refusal = info.Refusal.Error()

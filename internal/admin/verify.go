@@ -195,7 +195,10 @@ func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.S
 			check.ids[at.topicID()] = append(check.ids[at.topicID()], &covered{next: txn.Version})
 		}
 	}
-	var others int64
+	var others, committed int64
+	for _, in := range ranges {
+		committed += in.rows
+	}
 	for f, err := range deltalog.Files(ctx, o.store, state) {
 		if err != nil {
 			return nil, err
@@ -211,6 +214,7 @@ func (v *Verification) readRows(ctx context.Context, o *Table, state *deltalog.S
 				return nil, err
 			}
 			v.Rows++
+			o.passed(v.Rows, committed)
 			if !row.FromKafka {
 				others++
 				continue

@@ -40,6 +40,12 @@ func (v *Verification) compareTopic(ctx context.Context, o *Table, name string, 
 	} else if settings.Compact {
 		v.note("topic %s is compacted: a row without a record is no finding", name)
 	}
+	var done, total int64
+	for _, p := range v.Partitions {
+		if p.Topic == topic.Name && p.Position != nil {
+			total += *p.Position
+		}
+	}
 	for i := range v.Partitions {
 		p := &v.Partitions[i]
 		of := connector.Partition{Cluster: topic.Cluster, Topic: topic.Name, TopicID: topic.ID, ID: p.Partition}
@@ -50,7 +56,8 @@ func (v *Verification) compareTopic(ctx context.Context, o *Table, name string, 
 		case check == nil || len(check.chains) > 1:
 			v.note("%s:%d: rows are not compared: several pipelines or topics of this name filled it", p.Topic, p.Partition)
 		default:
-			c, err := compareRecords(ctx, r, of, *p.Position, check, nullsOf(o.config, name))
+			c, err := compareRecords(ctx, r, of, *p.Position, check, nullsOf(o.config, name), func(at int64) { o.passed(done+at, total) })
+			done += *p.Position
 			if err != nil {
 				return fmt.Errorf("%s:%d: %w", p.Topic, p.Partition, err)
 			}
@@ -89,7 +96,7 @@ func nullsOf(cfg *config.Config, topic string) nulls {
 }
 
 // compareRecords compares the records of a partition, from the start of its log to a position, with the rows.
-func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition, position int64, rows *rowCheck, nulls nulls) (*topicCheck, error) {
+func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition, position int64, rows *rowCheck, nulls nulls, passed func(int64)) (*topicCheck, error) {
 	defer r.Log.Forget(p)
 	bounds, err := r.Bounds(p)
 	if err != nil {
@@ -117,6 +124,7 @@ func compareRecords(ctx context.Context, r *lookup.Reader, p connector.Partition
 		}
 		at = f.Next
 		c.pass(min(at, position))
+		passed(min(at, position))
 	}
 	c.pass(position)
 	return c, nil

@@ -66,6 +66,9 @@ func (s *Member) Run(ctx context.Context) error {
 			return fail.Usage(fmt.Errorf("health.listen: %w", err))
 		}
 		logger.InfoContext(ctx, "health", "address", address.String())
+		if s.healthListens != nil {
+			s.healthListens(address)
+		}
 		if s.advertiser != nil {
 			s.advertiser.listen = address // before the keeper starts
 		}

@@ -47,6 +47,7 @@ type Member struct {
 	logger           *slog.Logger
 	version          string // the version of this program
 	untilCurrent     bool
+	healthListens    func(net.Addr)
 	registry         *prometheus.Registry
 	frontEnd         FrontEnd           // nil if there is none
 	bucket           objstore.Store     // the store as it was opened, to be closed at the end
@@ -103,6 +104,9 @@ type Options struct {
 	// of the member at any time.
 	FrontEnd func(ctx context.Context, m *Member) (FrontEnd, error)
 
+	// HealthListens, if not nil, gets the address of the health server as soon as it listens, before FrontEnd listens.
+	HealthListens func(net.Addr)
+
 	// In tests:
 	dial  func(ctx context.Context, network, address string) (net.Conn, error)
 	store func(objstore.Store) objstore.Store // wraps the store; may be nil
@@ -121,7 +125,7 @@ type FrontEnd interface {
 // New builds a member. It does not connect yet; an error means a mistake in the configuration.
 func New(ctx context.Context, c *config.Config, o Options, logger *slog.Logger) (*Member, error) {
 	s := &Member{
-		config: c, logger: logger, version: o.Version, untilCurrent: o.UntilCurrent, registry: prometheus.NewRegistry(),
+		config: c, logger: logger, version: o.Version, untilCurrent: o.UntilCurrent, healthListens: o.HealthListens, registry: prometheus.NewRegistry(),
 		pools:    c.Budget.Pools(),
 		encoders: datafile.NewShares(c.Budget.Encoders(runtime.GOMAXPROCS(0))),
 	}

@@ -114,6 +114,9 @@ func (l *loader) checkTopics() {
 		l.checkLetters()
 		return
 	}
+	if l.withoutTopics {
+		return
+	}
 	if !l.failed("topics") && len(l.topics) == 0 && !l.failedBelow("topics.") {
 		l.problem(l.places["topics"], "topics", "is missing: write topics: {orders: {}} with the name of your topic")
 	}

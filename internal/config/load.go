@@ -142,6 +142,7 @@ type loader struct {
 	// filled has the values of variables and the credentials that the texts of problems must not show.
 	filled []filled
 
+	withoutTopics  bool // true if the file has no topics yet, so that none is missing
 	withoutSecrets bool
 	unchecked      []Problem // missing variables and files; only used with withoutSecrets
 	// valueless has the keys whose values are missing: checks that need them are skipped.

@@ -14,17 +14,18 @@ const (
 	minColumn = 12 // cutting makes no column narrower than this
 )
 
-const cutTableHint = "values are cut to the width of the terminal: --output json shows them whole"
+const cutTableHint = "values are cut to the width of the terminal: --output wide shows them whole"
 
 // Columns aligns rows of cells that are separated by tabs. On a terminal it cuts the longest cells until each row fits, and
 // writes a hint below the rows; elsewhere it cuts nothing. It writes only in Flush.
 type Columns struct {
-	w    io.Writer
-	text bytes.Buffer
+	w     io.Writer
+	whole bool // true if it cuts nothing on a terminal either
+	text  bytes.Buffer
 }
 
-// NewColumns returns columns that Flush writes to w.
-func NewColumns(w io.Writer) *Columns { return &Columns{w: w} }
+// NewColumns returns columns that Flush writes to w. If whole is true, it cuts nothing on a terminal either.
+func NewColumns(w io.Writer, whole bool) *Columns { return &Columns{w: w, whole: whole} }
 
 // Write implements io.Writer.
 func (c *Columns) Write(b []byte) (int, error) {
@@ -34,7 +35,7 @@ func (c *Columns) Write(b []byte) (int, error) {
 // Flush writes the rows.
 func (c *Columns) Flush() error {
 	text, cut := c.text.String(), false
-	if s, ok := c.w.(*Screen); ok && s.terminal != nil && s.terminal.width > 0 {
+	if s, ok := c.w.(*Screen); ok && !c.whole && s.terminal != nil && s.terminal.width > 0 {
 		text, cut = fitted(text, s.terminal.width)
 	}
 	c.text.Reset()

@@ -244,7 +244,7 @@ func TestColumns(t *testing.T) {
 		var out bytes.Buffer
 		s := NewScreen(&out, nil)
 		s.terminal = how
-		c := NewColumns(s)
+		c := NewColumns(s, false)
 		_, _ = fmt.Fprint(c, rows) // Flush returns the error
 		if err := c.Flush(); err != nil {
 			t.Fatal(err)

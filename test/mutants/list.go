@@ -24,4 +24,5 @@ var list = slices.Concat(
 	ofColumns,
 	ofOutages,
 	ofTranscripts,
+	ofFirstMinutes,
 )
