@@ -121,8 +121,12 @@ func (w *inferred) checkValues(t *testing.T, store objstore.Store) {
 			offsets := rows.Column(rows.Schema().FieldIndices(schema.KafkaOffset)[0]).(*array.Int64)
 			for i, got := range records {
 				record := w.values[partitions.Value(i)][offsets.Value(i)]
-				if want, err := decodetest.Canonical([]byte(record)); err != nil || got != want {
-					return fmt.Errorf("partition %d, offset %d: %s\nwant %s\ngot  %s (%v)", partitions.Value(i), offsets.Value(i), record, want, got, err)
+				want, err := decodetest.Canonical([]byte(record))
+				if err != nil {
+					return err
+				}
+				if got != want {
+					return fmt.Errorf("partition %d, offset %d: %s\nwant %s\ngot  %s", partitions.Value(i), offsets.Value(i), record, want, got)
 				}
 			}
 			return nil
