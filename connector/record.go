@@ -2,6 +2,8 @@ package connector
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -112,6 +114,46 @@ type IDDecoder interface {
 	Decoder
 	// WithIDs returns the same decoder with builders that set the ids.
 	WithIDs() Decoder
+}
+
+// Grower is a [Decoder] whose builders keep the fields of records that have no column, and that makes columns of them
+// once a batch is sealed. Rows of its builders may have a column that the schema lacks, so they are staged only for a
+// snapshot that [Grow] has returned.
+type Grower interface {
+	Decoder
+	// Grow returns what pieces need to be staged for a table with this schema. It is pure, except that it uses now.
+	Grow(s Schema, pieces []Piece, now time.Time) (Growth, error)
+}
+
+// Growth is what [Grower.Grow] has found.
+type Growth struct {
+	// Schema is that of the table, extended by columns for the fields that were kept. It is the same value if the
+	// pieces need no column.
+	Schema Schema
+	// Fit fills the columns of Schema from the fields that were kept: see [Snapshot.Fit]. It is nil if there is nothing to
+	// fill.
+	Fit func(arrow.RecordBatch) (arrow.RecordBatch, error)
+	// Full is true if fields got no column because the configuration allows no more of them.
+	Full bool
+}
+
+// Grow returns the snapshot for which pieces are staged: s itself, or a copy of it whose schema has further columns. full
+// is that of [Growth].
+func Grow(d Decoder, s *Snapshot, pieces []Piece) (staged *Snapshot, full bool, err error) {
+	g, ok := d.(Grower)
+	if !ok {
+		return s, false, nil
+	}
+	grown, err := g.Grow(s.Schema, pieces, time.Now())
+	if err != nil {
+		return nil, false, fmt.Errorf("columns for new fields: %w", err)
+	}
+	if grown.Schema == s.Schema && grown.Fit == nil {
+		return s, grown.Full, nil
+	}
+	next := *s
+	next.Schema, next.Fit = grown.Schema, grown.Fit
+	return &next, grown.Full, nil
 }
 
 // MaxIgnoredNames bounds the names of ignored fields that are kept per topic, because producers choose how many

@@ -104,6 +104,9 @@ type Snapshot struct {
 	// Schema is the schema for which rows are built: that of the table, and the columns that the next commit with rows
 	// adds to it. Table is the schema of the table alone.
 	Schema, Table Schema
+	// Fit returns the rows that a builder made as rows of Schema; the caller releases them. It is safe for concurrent use.
+	// It is nil if the rows fit as they are, and in every snapshot that a table returns: see [Grow].
+	Fit func(arrow.RecordBatch) (arrow.RecordBatch, error)
 	// ReadAt is the last time at which Version was known to be the newest.
 	ReadAt time.Time
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -78,7 +79,7 @@ func (c *cli) sayValid(cfg *config.Config) error {
 		if err != nil {
 			return err
 		}
-		return c.sayLetters(cfg)
+		return cmp.Or(c.sayInferred(cfg), c.sayLetters(cfg))
 	}
 	if _, err := terminal.Printf(c.stdout, "%s: ok: %s and %s as %s\n", c.config, admin.Counting(int64(len(names)), "topic"), admin.Counting(int64(len(cfg.Patterns)), "pattern"), config.WithoutPasswords(cfg.Kafka.Group)); err != nil {
 		return err
@@ -90,10 +91,27 @@ func (c *cli) sayValid(cfg *config.Config) error {
 	for _, p := range cfg.Patterns {
 		_, _ = terminal.Printf(tw, "%s\t%s\n", p.Pattern, cfg.TableURL(p.Topic))
 	}
-	if err := tw.Flush(); err != nil {
-		return err
+	return cmp.Or(tw.Flush(), c.sayInferred(cfg), c.sayLetters(cfg))
+}
+
+// sayInferred prints the topics without a declared schema.
+func (c *cli) sayInferred(cfg *config.Config) error {
+	var names []string
+	for _, name := range cfg.TopicNames() {
+		if t := cfg.Topics[name]; t.Infers() {
+			names = append(names, name)
+		}
 	}
-	return c.sayLetters(cfg)
+	for _, p := range cfg.Patterns {
+		if p.Infers() {
+			names = append(names, p.Pattern)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	_, err := terminal.Printf(c.stdout, "columns: inferred from the records of %s\n", strings.Join(names, ", "))
+	return err
 }
 
 // sayLetters prints the dead-letter topics and letter tables.

@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"sluice/connector"
 	"sluice/connector/plan"
@@ -75,8 +76,29 @@ func (c *committer) stage(ctx context.Context, p *plan.Plan, progress func(int, 
 			s, err = nil, connector.Recovered(encoding, v)
 		}
 	}()
-	if s, err = c.table.Stage(ctx, c.snapshot, p.Commit.Batch, p.Pieces, progress); err == nil {
+	snapshot, err := c.grow(ctx, p.Commit.Batch, p.Pieces)
+	if err != nil {
+		return nil, err
+	}
+	if s, err = c.table.Stage(ctx, snapshot, p.Commit.Batch, p.Pieces, progress); err == nil {
 		c.encoded = true
 	}
 	return s, err
+}
+
+// grow returns the snapshot for which pieces are encoded: with columns for fields that the table lacks, if the topics of
+// the table ask for them. batch is the id of the sealed batch, "" in a rehearsal.
+func (c *committer) grow(ctx context.Context, batch string, pieces []connector.Piece) (*connector.Snapshot, error) {
+	s, full, err := connector.Grow(c.decoder, c.snapshot, pieces)
+	switch {
+	case err != nil:
+		return nil, connector.Local(encoding, err)
+	case batch == "":
+	case full:
+		c.metrics.full.Inc()
+		c.full.Failed(ctx, c.logger, slog.LevelWarn, "new fields got no column because new_columns allows no more now; their values are in the column _rescued", "batch_id", batch)
+	default:
+		c.full.Over(ctx, c.logger, "new fields get columns again")
+	}
+	return s, nil
 }

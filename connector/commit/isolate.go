@@ -325,7 +325,11 @@ func (c *committer) rehearse(ctx context.Context, pieces []connector.Piece) (err
 			err = connector.Recovered(encoding, v)
 		}
 	}()
-	return c.table.Rehearse(ctx, c.snapshot, pieces)
+	snapshot, err := c.grow(ctx, "", pieces)
+	if err != nil {
+		return err
+	}
+	return c.table.Rehearse(ctx, snapshot, pieces)
 }
 
 const encoding = "encode"

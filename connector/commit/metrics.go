@@ -13,7 +13,7 @@ import (
 
 // Metrics are the metrics of the writers of all tables.
 type Metrics struct {
-	commits, failed                                                                     prometheus.Counter
+	commits, failed, full                                                               prometheus.Counter
 	commitSeconds, batchRows, processing, freshness, rebuilt                            prometheus.Histogram
 	rows, failedRecords, lettersByTopic, letters, retries, duplicates, lookups, origins *prometheus.CounterVec
 }
@@ -33,6 +33,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"topic", "class"}),
 		commits: counter("sluice_commits_total", "Successful commits."),
 		failed:  counter("sluice_commit_failures_total", "Commits that failed for an unknown reason."),
+		full:    counter("sluice_new_columns_full_total", "Batches with fields that got no column because new_columns allowed no more. Their values are in the column _rescued."),
 		lettersByTopic: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "worker_dlq_messages_total", Help: "Durable dead letters, by the topic of the record. One that is written again after a failed commit counts again.",
 		}, []string{"topic"}),
@@ -71,7 +72,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.rows, m.failedRecords, m.commits, m.failed, m.lettersByTopic, m.letters, m.retries, m.commitSeconds, m.batchRows, m.processing, m.freshness, m.duplicates, m.lookups, m.origins, m.rebuilt)
+		reg.MustRegister(m.rows, m.failedRecords, m.commits, m.failed, m.lettersByTopic, m.letters, m.retries, m.commitSeconds, m.batchRows, m.processing, m.freshness, m.duplicates, m.lookups, m.origins, m.full, m.rebuilt)
 	}
 	return m
 }

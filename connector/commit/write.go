@@ -19,7 +19,8 @@ import (
 type committer struct {
 	*writerState
 
-	window     *window               // nil if the table declares no identity
+	window     *window // nil if the table declares no identity
+	decoder    connector.Decoder
 	letters    connector.DeadLetters // nil if no topic of the table has dead letters
 	verdicts   *plan.Verdicts
 	member     string
@@ -36,6 +37,7 @@ type committer struct {
 	ignored   ignoredLog
 	failures  int                    // the number of consecutive batches that failed for an unknown reason
 	unknown   reliability.FailureLog // logs failures for an unknown reason
+	full      reliability.FailureLog // logs batches with fields that got no column because of a bound
 
 	troubles     map[connector.Partition]*trouble // the local failures of each claim
 	batchTrouble trouble                          // local failures of batches in which it is unknown which claim is at fault

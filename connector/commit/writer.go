@@ -76,7 +76,7 @@ func New(c Config, name string, target connector.Target, shared *lane.Table) *Wr
 	q := newRequests()
 	dedup := newWindow(target.Duplicates, of, q, c.Fills, c.Loops)
 	commits := &committer{
-		writerState: of, window: dedup, letters: newWaitingLetters(target.Letters), verdicts: &shared.Verdicts,
+		writerState: of, window: dedup, decoder: target.Decoder, letters: newWaitingLetters(target.Letters), verdicts: &shared.Verdicts,
 		member: c.Member, lanes: c.Lanes, batch: c.Batch, wakeReader: func() { lane.Wake(c.Progress) },
 		decisions: c.Decisions, rules: map[string]connector.LetterRules{}, backoff: c.Kafka.Backoff(),
 		letterLog: newLetterLog(), ignored: ignoredLog{}, troubles: map[connector.Partition]*trouble{},

@@ -20,6 +20,8 @@ import (
 // rolled back by truncating every column.
 type column struct {
 	name     string
+	source   string // name of the record's field that fills the column
+	lenient  bool   // true if a value that does not fit goes to the column for rescued fields
 	kind     schema.Kind
 	form     schema.Kind // how records write the values: the kind, or rawForm or epochForm
 	nullable bool
@@ -56,6 +58,7 @@ type column struct {
 const (
 	rawForm   schema.Kind = schema.Map + 1 + iota // a string column with the text of any JSON value
 	epochForm                                     // a timestamp column with numbers
+	exactForm                                     // a double column that takes only integers that it holds exactly
 )
 
 // decimal bounds the values of a decimal column.

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"sluice/connector"
+	"sluice/connector/schema"
 	"sluice/idempotency"
 )
 
@@ -13,11 +14,15 @@ const (
 
 // Options are the settings of a topic that concern its decoder. A format uses those that apply to it.
 type Options struct {
-	Strict   bool // an unknown field refuses the record
-	Rescue   bool // unknown fields are kept in the column schema.Rescued
-	Columns  ColumnOptions
-	Identity idempotency.Identity
-	Spare    Spare // lends the buffers of columns; nil for Go's memory
+	Strict bool // an unknown field refuses the record
+	Rescue bool // unknown fields are kept in the column schema.Rescued
+	// NewColumns bounds the columns that are made of unknown fields; nil makes none. Declared are the columns of the
+	// configuration, nil if it has none.
+	NewColumns *schema.NewColumns
+	Declared   *schema.Schema
+	Columns    ColumnOptions
+	Identity   idempotency.Identity
+	Spare      Spare // lends the buffers of columns; nil for Go's memory
 }
 
 // A Format is a format of records, by the name that the configuration key `format` has.
@@ -31,7 +36,7 @@ type Format struct {
 func Formats() []Format {
 	return []Format{
 		{FormatJSON, func(o Options) connector.Decoder {
-			return JSON{Strict: o.Strict, Rescue: o.Rescue, Columns: o.Columns, Identity: o.Identity, Spare: o.Spare}
+			return JSON{Strict: o.Strict, Rescue: o.Rescue, NewColumns: o.NewColumns, Declared: o.Declared, Columns: o.Columns, Identity: o.Identity, Spare: o.Spare}
 		}},
 		{FormatDeadLetters, func(Options) connector.Decoder { return DeadLetters{} }},
 	}

@@ -71,6 +71,13 @@ type JSON struct {
 	// Rescue keeps undeclared fields in the column schema.Rescued, which the table must have: a JSON object whose names
 	// are the paths of the fields. It leaves out fields that are null.
 	Rescue bool
+	// NewColumns, unless nil, makes columns of undeclared fields, as many as it allows: see [JSON.Grow]. The builders
+	// keep the fields in schema.Rescued, even if the table lacks it.
+	NewColumns *schema.NewColumns
+	// Declared has the columns of the configuration, nil for none. A value that does not fit one of these is refused.
+	// Where undeclared fields are kept, so are values that do not fit a column that was made of such a field; with
+	// NewColumns, also those that do not fit a column that another program has added.
+	Declared *schema.Schema
 
 	// Identity says which part of a record identifies it for its producer. With one, each row has a fingerprint entry.
 	Identity idempotency.Identity
@@ -104,13 +111,18 @@ func (j JSON) Builder(s connector.Schema) (connector.Builder, error) {
 	return d, nil
 }
 
-func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error) {
+// bare returns a decoder without columns.
+func (j JSON) bare(distinct int) *jsonDecoder {
 	j.MaxBytes = min(cmp.Or(j.MaxBytes, DefaultMaxBytes), maxRecord)
 	j.MaxDepth = cmp.Or(j.MaxDepth, DefaultMaxDepth)
 	if j.Spare == nil {
 		j.Spare = heap{}
 	}
 	j.MaxValues = cmp.Or(j.MaxValues, DefaultMaxValues)
+	return &jsonDecoder{spare: j.Spare, limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
+}
+
+func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error) {
 	table, ok := s.(*schema.Schema)
 	if !ok {
 		return nil, hold.New(hold.SchemaConflict, fmt.Sprintf("the decoder does not know a schema of type %T", s), nil)
@@ -121,19 +133,24 @@ func (j JSON) newDecoder(s connector.Schema, distinct int) (*jsonDecoder, error)
 	if j.Now == nil {
 		j.Now = time.Now
 	}
-	if j.Rescue {
-		if err := table.CanRescue(); err != nil {
+	written := table.Written()
+	if j.NewColumns != nil {
+		written = written.WithRescued()
+	}
+	if j.keeps() {
+		if err := written.CanRescue(); err != nil {
 			return nil, err
 		}
 	}
-	d := &jsonDecoder{spare: j.Spare, limits: j, maxDistinct: distinct, names: nameSet{seed: maphash.MakeSeed()}}
+	d := j.bare(distinct)
 	d.kafka.now = j.Now
 	var err error
 	if d.identities, err = newIdentities(j.Identity, j.IDs, table); err != nil {
 		return nil, err
 	}
 	var h *hold.Error
-	if err := d.layOut(table.Written()); errors.As(err, &h) {
+	d.rescue.extra = len(written.Fields()) > len(table.Written().Fields())
+	if err := d.layOut(written); errors.As(err, &h) {
 		return nil, err
 	} else if err != nil {
 		return nil, hold.New(hold.SchemaConflict, "JSON records do not fit the table", err)
@@ -190,7 +207,7 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 			fields, fieldTypes = append(fields, f), append(fieldTypes, types[i])
 			continue
 		}
-		c, err := d.newColumn(f.Type, types[i], []string{f.Name}, f.Name, 1)
+		c, err := d.newColumn(f.Type, types[i], nil, []string{f.Name}, f.Name, 1)
 		if err != nil {
 			return err
 		}
@@ -204,8 +221,12 @@ func (d *jsonDecoder) layOut(s *schema.Schema) error {
 			d.kafka.set(c)
 		}
 	}
+	var declared []schema.Field
+	if d.limits.Declared != nil {
+		declared = d.limits.Declared.Fields()
+	}
 	var err error
-	if d.root, err = d.newObject(fields, fieldTypes, nil, "", 1); err != nil {
+	if d.root, err = d.newObject(fields, fieldTypes, declared, nil, "", 1); err != nil {
 		return err
 	}
 	if d.rescue.column != nil {
@@ -319,7 +340,7 @@ func (d *jsonDecoder) fail(why Reason, p int) int {
 func (d *jsonDecoder) refuse() error {
 	d.root.truncate(d.rows)
 	d.ignored.drop()
-	d.rescue.text = d.rescue.text[:0]
+	d.rescue.drop()
 	slices.Reverse(d.path)
 	path := strings.TrimPrefix(strings.Join(d.path, ""), ".")
 	e := &Error{Reason: d.reason, Path: path, Offset: d.offset, Field: d.field}
@@ -366,11 +387,15 @@ func (d *jsonDecoder) Seal() arrow.RecordBatch {
 		return nil
 	}
 	d.kafka.endRun(d.rows)
-	fields, arrays := make([]arrow.Field, len(d.columns)), make([]arrow.Array, len(d.columns))
-	for i, c := range d.columns {
-		var data arrow.ArrayData
-		fields[i], data = c.finishField(d.rows)
-		arrays[i] = array.MakeFromData(data)
+	fields, arrays := make([]arrow.Field, 0, len(d.columns)), make([]arrow.Array, 0, len(d.columns))
+	for _, c := range d.columns {
+		unused := d.rescue.extra && c == d.rescue.column && c.n == 0
+		f, data := c.finishField(d.rows)
+		if unused {
+			data.Release()
+			continue
+		}
+		fields, arrays = append(fields, f), append(arrays, array.MakeFromData(data))
 		d.sealed += allocatedBy(data)
 		data.Release()
 	}

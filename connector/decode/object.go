@@ -66,40 +66,57 @@ func (k *key) at(b []byte, p int) bool {
 	return k.length <= 8 || load64(b, p+k.tailAt) == k.tail && (k.middle == "" || string(b[p+8:p+k.tailAt]) == k.middle)
 }
 
-// newObject makes the columns of a struct. at has the names that lead to it, path also says where elements of arrays and
-// values of maps are.
-func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, at []string, path string, depth int) (*object, error) {
+// newObject makes the columns of a struct. declared are the fields of the struct that the configuration has. at has the
+// names that lead to the struct, path also says where elements of arrays and values of maps are.
+func (d *jsonDecoder) newObject(fields []schema.Field, types []arrow.Field, declared []schema.Field, at []string, path string, depth int) (*object, error) {
 	if depth > d.limits.MaxDepth {
 		return nil, d.tooDeep(path)
 	}
-	if len(fields) == 0 {
+	if len(fields) == 0 && d.limits.NewColumns == nil {
 		return nil, errors.New("no column can be filled")
 	}
-	words := (len(fields) + 63) / 64
+	words := len(fields)/64 + 1
 	o := &object{
 		depth: depth, path: path, pathHash: d.names.hash([]byte(path)) * hashFactor, index: make(map[string]int, len(fields)), members: make([]member, len(fields)),
 		seen: make([]uint64, words), required: make([]uint64, words),
 	}
-	o.first = &o.members[0]
+	if o.first = new(member{key: key{head: 1}}); len(fields) > 0 { // this key is nowhere
+		o.first = &o.members[0]
+	}
 	for i, f := range fields {
-		c, err := d.newColumn(f.Type, types[i], append(slices.Clip(at), f.Name), strings.TrimPrefix(path+"."+f.Name, "."), depth)
+		own := slices.IndexFunc(declared, func(d schema.Field) bool { return d.Name == f.Name })
+		var inside *schema.Type
+		if own >= 0 {
+			inside = &declared[own].Type
+		}
+		c, err := d.newColumn(f.Type, types[i], inside, append(slices.Clip(at), f.Name), strings.TrimPrefix(path+"."+f.Name, "."), depth)
 		if err != nil {
 			return nil, err
 		}
-		if other, twice := o.index[f.Source()]; twice {
-			return nil, fmt.Errorf("columns %s and %s are filled from the same field %q", o.members[other].name, f.Name, f.Source())
+		c.source, c.lenient = f.Source(), own < 0 && d.lenient(f)
+		if f.Raw() && c.form == schema.String {
+			c.form = rawForm
+		}
+		for e := c; c.lenient && f.Inferred() && e != nil; e = e.elem {
+			if e.form == schema.Double {
+				e.form = exactForm
+			}
+		}
+		if other, twice := o.index[c.source]; twice {
+			return nil, fmt.Errorf("columns %s and %s are filled from the same field %q", o.members[other].name, f.Name, c.source)
 		}
 		if !f.Nullable {
 			o.required[i/64] |= 1 << (i % 64)
 		}
-		o.members[i] = member{newKey(f.Source()), c, &o.members[(i+1)%len(fields)], i / 64, 1 << (i % 64)}
-		o.index[f.Source()] = i
+		o.members[i] = member{newKey(c.source), c, &o.members[(i+1)%len(fields)], i / 64, 1 << (i % 64)}
+		o.index[c.source] = i
 	}
 	return o, nil
 }
 
-// newColumn makes a column of a type; f is its Arrow field. at and path are those of newObject.
-func (d *jsonDecoder) newColumn(t schema.Type, f arrow.Field, at []string, path string, depth int) (*column, error) {
+// newColumn makes a column of a type; f is its Arrow field. declared is the type that the configuration has for it, nil
+// if it has none. at and path are those of newObject.
+func (d *jsonDecoder) newColumn(t schema.Type, f arrow.Field, declared *schema.Type, at []string, path string, depth int) (*column, error) {
 	option, err := d.limits.Columns.of(at, t)
 	if err != nil {
 		return nil, misfit(err)
@@ -127,21 +144,33 @@ func (d *jsonDecoder) newColumn(t schema.Type, f arrow.Field, at []string, path 
 	case *arrow.TimestampType:
 		c.minute = newMinute()
 	case *arrow.StructType:
-		c.object, err = d.newObject(t.Fields, arrowType.Fields(), at, path, depth+1)
+		var fields []schema.Field
+		if declared != nil {
+			fields = declared.Fields
+		}
+		c.object, err = d.newObject(t.Fields, arrowType.Fields(), fields, at, path, depth+1)
 	case *arrow.ListType:
 		if depth >= d.limits.MaxDepth {
 			return nil, d.tooDeep(path)
 		}
-		c.elem, err = d.newColumn(*t.Element, arrowType.ElemField(), at, path+"[]", depth+1)
+		c.elem, err = d.newColumn(*t.Element, arrowType.ElemField(), elementOf(declared), at, path+"[]", depth+1)
 	case *arrow.MapType:
 		if depth >= d.limits.MaxDepth {
 			return nil, d.tooDeep(path)
 		}
 		c.key = &column{spare: d.spare, name: "key", kind: schema.String, form: schema.String, field: arrowType.KeyField()}
 		c.key.setDictionary(d.maxDistinct)
-		c.elem, err = d.newColumn(*t.Element, arrowType.ItemField(), at, path+"{}", depth+1)
+		c.elem, err = d.newColumn(*t.Element, arrowType.ItemField(), elementOf(declared), at, path+"{}", depth+1)
 	}
 	return c, err
+}
+
+// elementOf returns the type of the elements of a declared list or map, nil for nil.
+func elementOf(declared *schema.Type) *schema.Type {
+	if declared == nil {
+		return nil
+	}
+	return declared.Element
 }
 
 func (d *jsonDecoder) tooDeep(path string) error {

@@ -45,8 +45,10 @@ func (d *jsonDecoder) object(o *object, b []byte, p, row int) int {
 			}
 			*seen |= m.bit
 			if p = d.value(m.column, b, p, row); p < 0 {
-				d.inColumn(m.column)
-				return p
+				if p = d.rescueValue(o, m, b, at, row); p < 0 {
+					d.inColumn(m.column)
+					return p
+				}
 			}
 			predicted = &m.next
 		}
@@ -185,6 +187,8 @@ func (d *jsonDecoder) value(c *column, b []byte, p, row int) int {
 		return d.raw(c, b, p)
 	case epochForm:
 		return d.epoch(c, b, p)
+	case exactForm:
+		return d.exact(c, b, p)
 	case schema.Other:
 	}
 	panic("decode: column of a type that is not written")
@@ -291,7 +295,7 @@ func (d *jsonDecoder) boolean(c *column, b []byte, p int) int {
 
 // list reads the elements of the list whose opening bracket is at p-1.
 func (d *jsonDecoder) list(c *column, b []byte, p int) int {
-	first := c.elems
+	first, values := c.elems, d.values
 	c.first = first
 	if b[p] <= ' ' {
 		p = space(b, p)
@@ -306,6 +310,7 @@ func (d *jsonDecoder) list(c *column, b []byte, p int) int {
 		if p = d.value(c.elem, b, p, c.elems); p < 0 {
 			d.inElement(c.elem)
 			d.path = append(d.path, "["+strconv.Itoa(c.elems-first)+"]")
+			d.values = values // they count once if the list is rescued
 			return p
 		}
 		c.elems++
@@ -338,7 +343,7 @@ func (d *jsonDecoder) mapping(c *column, b []byte, p int) int {
 		return c.endList(p)
 	}
 	d.objects++
-	serial := d.objects // the names of this object in d.names
+	serial, values := d.objects, d.values // serial has the names of this object in d.names
 	for {
 		if d.values++; d.values > d.limits.MaxValues {
 			return d.fail(TooManyValues, p)
@@ -363,6 +368,7 @@ func (d *jsonDecoder) mapping(c *column, b []byte, p int) int {
 		if p = d.value(c.elem, b, space(b, p+1), c.elems); p < 0 {
 			d.inElement(c.elem)
 			d.path = append(d.path, "{}") // not the name, which is a value of the record
+			d.values = values             // they count once if the map is rescued
 			return p
 		}
 		c.elems++
@@ -375,6 +381,22 @@ func (d *jsonDecoder) mapping(c *column, b []byte, p int) int {
 			return d.unexpected(p)
 		}
 	}
+}
+
+// exact reads a number into the double column c, unless it is an integer that no double holds.
+func (d *jsonDecoder) exact(c *column, b []byte, p int) int {
+	v, end, why := parseDouble(b, p)
+	if why != 0 {
+		return d.badNumber(b, p, end, why)
+	}
+	const exactDigits = 15 // each integer of so many digits is exact
+	if end-p > exactDigits {
+		if k, _ := schema.NumberKind(string(b[p:end])); k != schema.IntegerValue && k != schema.FractionValue {
+			return d.fail(OutOfRange, p)
+		}
+	}
+	c.put64(math.Float64bits(v))
+	return end
 }
 
 // raw reads any value into the string column c, as it is written in the record.

@@ -22,6 +22,9 @@ func (s *Schema) FileArrow() *arrow.Schema {
 	return arrow.NewSchema(arrowFields(fields), nil)
 }
 
+// ArrowFields returns the Arrow fields of columns that are written.
+func ArrowFields(fields []Field) []arrow.Field { return arrowFields(fields) }
+
 func arrowFields(fields []Field) []arrow.Field {
 	list := make([]arrow.Field, len(fields))
 	for i, f := range fields {

@@ -1,9 +1,12 @@
 package schema
 
 import (
+	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // InferDepth bounds the nesting of inferred columns, in which a column of the table is level 1. An object or array
@@ -98,100 +101,113 @@ func (s *Shape) Mixed() bool {
 //	object                             struct of the fields that have a column
 //	array                              array, if its elements have a type
 //	anything else                      string with the JSON text, see [Field.Raw]
-func (s *Shape) Column(name string) (Field, bool) { return s.column(name, 1) }
+func (s *Shape) Column(name string) (Field, bool) { return s.column(name, 1, unlimited()) }
 
-func (s *Shape) column(name string, depth int) (Field, bool) {
-	t, raw, ok := s.typ(depth)
+func (s *Shape) column(name string, depth int, room *Room) (Field, bool) {
+	t, raw, ok := s.typ(depth, room)
 	if !ok {
 		return Field{}, false
 	}
-	f := Field{Name: name, Type: t, Nullable: true, Metadata: json.RawMessage(inferredMetadata)}
-	if raw {
-		f.Metadata = json.RawMessage(rawMetadata)
-	}
-	return f, true
+	return Field{Name: name, Type: t, Nullable: true, Metadata: room.metadata(raw)}, true
 }
 
-// typ returns the type for the values at a depth. raw is true for a string column with JSON text.
-func (s *Shape) typ(depth int) (t Type, raw, ok bool) {
+// typ returns the type for the values at a depth. raw is true for a string column with JSON text. It takes the columns
+// of the type from room.
+func (s *Shape) typ(depth int, room *Room) (t Type, raw, ok bool) {
 	text := Type{Kind: String}
 	switch has := func(k ValueKind) bool { return s.counts[k] > 0 }; {
 	case s.Mixed():
-		return text, true, true
+		return text, true, room.take()
 	case has(BooleanValue):
-		return Type{Kind: Boolean}, false, true
+		return Type{Kind: Boolean}, false, room.take()
 	case has(FractionValue):
-		return Type{Kind: Double}, false, true
+		return Type{Kind: Double}, false, room.take()
 	case has(IntegerValue), has(LongValue):
-		return Type{Kind: Long}, false, true
+		return Type{Kind: Long}, false, room.take()
 	case has(StringValue):
-		return text, false, true
+		return text, false, room.take()
 	case has(ObjectValue), has(ArrayValue):
 		if depth >= InferDepth {
-			return text, true, true
+			return text, true, room.take()
 		}
 	default:
 		return Type{}, false, false
 	}
 	if s.counts[ObjectValue] > 0 {
-		t = Type{Kind: Struct, Fields: s.columns(depth + 1)}
+		t = Type{Kind: Struct, Fields: s.columns(depth+1, nil, room)}
 		return t, false, len(t.Fields) > 0
 	}
 	if s.element == nil {
 		return Type{}, false, false
 	}
-	element, raw, ok := s.element.typ(depth + 1)
+	element, raw, ok := s.element.typ(depth+1, room)
 	if raw { // an element has no metadata that could say that it is JSON text
-		return text, true, true
+		return text, true, ok
 	}
 	return Type{Kind: Array, Element: &element, ElementNullable: true}, false, ok
 }
 
-// Columns returns the columns for the fields of records, in the order of their names. A field has none if its values
-// need none (see [Shape.Column]), if its name is [Unusable], or if a field with the same name in another case has more
-// values.
-func (s *Shape) Columns() []Field { return s.columns(1) }
+// Columns returns the columns for the fields of records, in the order of the fields' names. A field has none if its
+// values need none: see [Shape.Column]. The names are those of [ColumnNames].
+func (s *Shape) Columns() []Field { return s.columns(1, nil, unlimited()) }
 
-func (s *Shape) columns(depth int) (all []Field) {
-	byCase := map[string]int{} // indices in all
-	for _, name := range slices.Sorted(slices.Values(s.names)) {
-		f, ok := s.fields[name].column(name, depth)
-		if !ok || Unusable(name, depth == 1) != "" {
-			continue
-		}
-		i, twice := byCase[strings.ToLower(name)]
-		switch {
-		case !twice:
-			byCase[strings.ToLower(name)] = len(all)
+// columns returns the columns for the fields of objects at a depth, beside those that are taken. If room does not have
+// enough of them, the fields with the most values have precedence.
+func (s *Shape) columns(depth int, taken []string, room *Room) (all []Field) {
+	byValues := slices.SortedFunc(slices.Values(s.names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.fields[b].Values(), s.fields[a].Values()), cmp.Compare(a, b))
+	})
+	for _, name := range byValues {
+		if f, ok := s.fields[name].column(name, depth, room); ok {
 			all = append(all, f)
-		case s.fields[name].Values() > s.fields[all[i].Name].Values():
-			all[i] = f
 		}
+	}
+	slices.SortFunc(all, func(a, b Field) int { return cmp.Compare(a.Name, b.Name) })
+	names := make([]string, len(all))
+	for i, f := range all {
+		names[i] = f.Name
+	}
+	for i, name := range ColumnNames(taken, names, depth == 1) {
+		all[i] = all[i].named(name)
 	}
 	return all
 }
 
-// Unusable says why no column can have the name of a field, "" if one can. top is true for the columns of a table, false
-// for fields of structs.
-func Unusable(name string, top bool) string {
-	switch {
-	case name == "":
-		return "the name is empty"
-	case strings.ContainsFunc(name, forbidden):
-		return "the name has a character that no column can have"
-	case top && len(name) >= len(kafkaPrefix) && strings.EqualFold(name[:len(kafkaPrefix)], kafkaPrefix):
-		return "names that start with " + kafkaPrefix + " are reserved"
-	}
-	return ""
+// Room bounds the columns that are made of shapes. Structs do not count, but the fields in them do.
+type Room struct {
+	left  int
+	full  bool
+	added string // when the columns are added, for their metadata; "" to leave it out
 }
 
-// Metadata keys of the fields that [Shape.Column] makes.
+// unlimited returns a room for as many columns as there are fields.
+func unlimited() *Room { return &Room{left: math.MaxInt} }
+
+func (r *Room) take() bool {
+	if r.left <= 0 {
+		r.full = true
+		return false
+	}
+	r.left--
+	return true
+}
+
+func (r *Room) metadata(raw bool) json.RawMessage {
+	text := `{"` + inferredKey + `":true`
+	if raw {
+		text += `,"` + rawKey + `":true`
+	}
+	if r.added != "" {
+		text += `,"` + addedKey + `":"` + r.added + `"`
+	}
+	return json.RawMessage(text + "}")
+}
+
+// Metadata keys of the fields that are made of shapes.
 const (
 	inferredKey = "sluice.inferred"
 	rawKey      = "sluice.raw"
-
-	inferredMetadata = `{"` + inferredKey + `":true}`
-	rawMetadata      = `{"` + inferredKey + `":true,"` + rawKey + `":true}`
+	addedKey    = "sluice.added_at" // when the column was added, in RFC 3339
 )
 
 // Inferred reports whether the type of the field was derived from the first values, so that later ones may not fit it.
@@ -199,6 +215,17 @@ func (f Field) Inferred() bool { return f.is(inferredKey) }
 
 // Raw reports whether the field is a string that holds the JSON text of any value.
 func (f Field) Raw() bool { return f.Type.Kind == String && f.is(rawKey) }
+
+// addedAt returns when the field was added, the zero time if its metadata do not say it.
+func (f Field) addedAt() time.Time {
+	var m struct {
+		Added time.Time `json:"sluice.added_at"`
+	}
+	if !strings.Contains(string(f.Metadata), addedKey) || json.Unmarshal(f.Metadata, &m) != nil {
+		return time.Time{}
+	}
+	return m.Added
+}
 
 // is reports whether the metadata have the value true for a key.
 func (f Field) is(key string) bool {
@@ -216,7 +243,11 @@ type Observer struct {
 	more int64
 }
 
-// NewObserver returns an observer that notes at most fields different fields, nested ones included.
+// nameUnit bounds the memory for names: a name counts as one field more for each of these bytes.
+const nameUnit = 256
+
+// NewObserver returns an observer that notes at most fields different fields, nested ones included. Long names count as
+// several fields.
 func NewObserver(fields int) *Observer { return &Observer{left: fields} }
 
 // Shape returns the shape of the values that were observed.
@@ -229,6 +260,15 @@ func (o *Observer) More() int64 { return o.more }
 func (o *Observer) Observe(value []byte) error {
 	s := jsonScanner{text: value}
 	if err := o.value(&o.root, &s, 1); err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// ObserveField adds the value of a field of objects with the shape of, which are at a depth; a record has depth 1.
+func (o *Observer) ObserveField(of *Shape, name string, depth int, value []byte) error {
+	s := jsonScanner{text: value}
+	if err := o.value(o.field(of, name, depth), &s, depth+1); err != nil {
 		return err
 	}
 	return s.end()
@@ -275,13 +315,13 @@ func (o *Observer) field(of *Shape, name string, depth int) *Shape {
 	switch {
 	case f != nil:
 		return f
-	case o.left == 0:
+	case o.left < 1+len(name)/nameUnit:
 		o.more++
 		return nil
 	case of.fields == nil:
 		of.fields = map[string]*Shape{}
 	}
-	o.left--
+	o.left -= 1 + len(name)/nameUnit
 	f = &Shape{}
 	of.fields[name] = f
 	of.names = append(of.names, name)

@@ -210,7 +210,7 @@ func TestNumberKind(t *testing.T) {
 		case exact.IsInt() && !strings.Contains(text, "e"):
 			want = HugeValue
 		}
-		if got, ok := numberKind(text); !ok || got != want {
+		if got, ok := NumberKind(text); !ok || got != want {
 			t.Errorf("seed %d: %s is %v, want %v", seed, text, got, want)
 		}
 	}

@@ -92,6 +92,18 @@ func (s *jsonScanner) fields(depth int, value func(name string) error) error {
 	})
 }
 
+// skip passes the value at the position.
+func (s *jsonScanner) skip(depth int) error {
+	switch s.peek() {
+	case '{':
+		return s.fields(depth, func(string) error { return s.skip(depth + 1) })
+	case '[':
+		return s.elements(depth, func() error { return s.skip(depth + 1) })
+	}
+	_, err := s.scalar()
+	return err
+}
+
 // skipString passes the string at the position and reports whether it has escapes.
 func (s *jsonScanner) skipString() (escaped bool, err error) {
 	for s.at++; s.at < len(s.text); s.at++ {
@@ -139,7 +151,7 @@ func (s *jsonScanner) scalar() (ValueKind, error) {
 	case "true", "false":
 		return BooleanValue, nil
 	default:
-		k, ok := numberKind(text)
+		k, ok := NumberKind(text)
 		if !ok {
 			s.at = from
 			return k, s.fail()
@@ -148,8 +160,8 @@ func (s *jsonScanner) scalar() (ValueKind, error) {
 	}
 }
 
-// numberKind returns the kind of a JSON number. It returns false if the text is none.
-func numberKind(text string) (ValueKind, bool) {
+// NumberKind returns the kind of a JSON number. It returns false if the text is none.
+func NumberKind(text string) (ValueKind, bool) {
 	digits, exp, exponent, ok := numberParts(text)
 	if !ok {
 		return NullValue, false

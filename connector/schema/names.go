@@ -132,6 +132,25 @@ func (f Field) Source() string {
 	return *m.Field
 }
 
+// Declared returns the field as the configuration declares it: with the names of the record's fields, at all depths. It
+// leaves out fields of structs whose names are empty, which DDL cannot write.
+func (f Field) Declared() Field {
+	f.Name, f.Type = f.Source(), declared(f.Type)
+	return f
+}
+
+func declared(t Type) Type {
+	if t.Element != nil {
+		element := declared(*t.Element)
+		t.Element = &element
+	}
+	t.Fields = slices.DeleteFunc(slices.Clone(t.Fields), func(f Field) bool { return f.Source() == "" })
+	for i := range t.Fields {
+		t.Fields[i] = t.Fields[i].Declared()
+	}
+	return t
+}
+
 // named returns the field with the name of a column. Its metadata keep the old name if that is another one.
 func (f Field) named(column string) Field {
 	if column == f.Name {

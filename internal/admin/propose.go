@@ -223,12 +223,12 @@ func (s *sampler) proposal() *SchemaProposal {
 	root := s.observer.Shape()
 	columns := map[string]schema.Field{}
 	for _, f := range root.Columns() {
-		columns[f.Name] = f
+		columns[f.Source()] = f.Declared()
 	}
 	for _, name := range root.Names() {
 		field := root.Field(name)
 		c := ProposedColumn{Field: name, Records: field.Values(), Nulls: field.Count(schema.NullValue), Kinds: kindsOf(field), Conflicts: conflicts(field, name)}
-		if f, ok := columns[name]; ok {
+		if f, ok := columns[name]; ok && name != "" {
 			c.DDL, c.Raw = f.DDL(), f.Raw()
 		} else {
 			c.Problem = problemOf(name, field)
@@ -247,11 +247,8 @@ func problemOf(name string, of *schema.Shape) string {
 	switch {
 	case of.Values() == 0:
 		return "it is always null, so its type is unknown"
-	case schema.Unusable(name, true) != "":
-		return schema.Unusable(name, true)
-	}
-	if _, ok := of.Column(name); ok {
-		return "another field has the same name in another case"
+	case name == "":
+		return "its name is empty, and schema cannot declare it"
 	}
 	return "its objects and arrays are empty, so its type is unknown"
 }

@@ -73,7 +73,7 @@ func PlanSchema(ctx context.Context, o *Table) (*SchemaPlan, error) {
 	}
 	p.Looser = looser(p.from.Fields(), p.to.Fields(), "")
 	for _, f := range p.from.Fields() {
-		if !schema.IsKafkaColumn(f.Name) && !p.to.Has([]string{f.Name}) {
+		if !schema.IsKafkaColumn(f.Name) && !p.to.Has([]string{f.Name}) && !o.table.Makes(f) {
 			p.Undeclared = append(p.Undeclared, f.Name+" "+f.Type.String())
 		}
 	}

@@ -159,6 +159,7 @@ func (l *loader) checkTopic(name string, t *Topic) {
 		return
 	}
 	l.checkSchema(at, t)
+	l.checkUnknownFields(name, t)
 	l.checkColumnOptions(name, t)
 	l.checkTombstones(name, t)
 	l.checkPartitions(name, t)
@@ -172,10 +173,7 @@ func (l *loader) checkTopic(name string, t *Topic) {
 // checkSchema parses the DDL of t. DDL has at least a name and a type, so a single word is instead the name of a file
 // with the DDL, relative to the folder of config.yaml. The content of the file replaces the word in t.Schema.
 func (l *loader) checkSchema(at string, t *Topic) {
-	if t.Schema == "" {
-		p := l.at(at)
-		p.Line = max(p.Line, l.places["defaults"])
-		l.report(p, "is missing: write the columns as DDL, such as order_id string not null, qty int, or the name of a file that holds it")
+	if t.Infers() {
 		return
 	}
 	if !strings.ContainsAny(strings.TrimSpace(t.Schema), " \t\r\n") {
@@ -188,8 +186,8 @@ func (l *loader) checkSchema(at string, t *Topic) {
 		t.Schema = string(data)
 	}
 	columns, err := schema.ParseDDL(t.Schema)
-	if err == nil && t.UnknownFields == unknownRescue && columns.Has([]string{schema.Rescued}) {
-		err = fmt.Errorf("column %s is made by unknown_fields: rescue: remove it from the schema", schema.Rescued)
+	if err == nil && slices.Contains([]string{unknownRescue, unknownAdd}, t.Unknown()) && columns.Has([]string{schema.Rescued}) {
+		err = fmt.Errorf("column %s is made by unknown_fields: %s: remove it from the schema", schema.Rescued, t.Unknown())
 	}
 	if err != nil {
 		if t.SchemaFile != "" {
@@ -199,6 +197,17 @@ func (l *loader) checkSchema(at string, t *Topic) {
 		return
 	}
 	l.checkReservedNames(at, columns)
+}
+
+// checkUnknownFields checks that a topic without declared columns makes columns of its fields. It would have none
+// otherwise.
+func (l *loader) checkUnknownFields(name string, t *Topic) {
+	at := l.set(name, "unknown_fields")
+	if !t.Infers() || t.Unknown() == unknownAdd || l.failed(at) {
+		return
+	}
+	l.report(l.at(at), "topic %s: %s with inferred columns: no field would ever get a column. Remove it, or write schema: the columns as DDL, such as order_id string not null, qty int",
+		name, t.UnknownFields)
 }
 
 // beside resolves a path relative to the folder of config.yaml.

@@ -71,7 +71,7 @@ func (l *loader) checkColumnOptions(name string, t *Topic) {
 	if l.failed(at) || l.failed(schemaAt) || len(t.ColumnOptions) == 0 {
 		return
 	}
-	columns, err := schema.ParseDDL(t.Schema)
+	columns, err := t.declared()
 	if err != nil {
 		return // the schema has a problem of its own
 	}
@@ -80,6 +80,6 @@ func (l *loader) checkColumnOptions(name string, t *Topic) {
 	case err != nil:
 		l.report(l.at(at), "topic %s: %v: write words for its type, or remove it", name, err)
 	case len(unknown) > 0 && (!strings.HasPrefix(at, "defaults.") || strings.HasPrefix(schemaAt, "defaults.")):
-		l.report(l.at(at), "column %s is not in the schema: write a column, or column.field for a field of a struct, and backticks around a name that has a dot", unknown[0])
+		l.report(l.at(at), "column %s is not in the schema: declare it there, or write a column, or column.field for a field of a struct, and backticks around a name that has a dot", unknown[0])
 	}
 }

@@ -125,7 +125,8 @@ type Topic struct {
 	Schema          string // DDL text, as written or read from SchemaFile
 	SchemaFile      string // the file from which Schema comes; "" if it is in config.yaml
 	ColumnOptions   decode.ColumnOptions
-	UnknownFields   string
+	UnknownFields   string // as written: see Unknown
+	NewColumns      schema.NewColumns
 	Tombstones      string
 	Keys            string
 	MetadataColumns []string
@@ -214,7 +215,7 @@ func Default() *Config {
 		Fingerprints: Fingerprints{Store: "memory"},
 		Breaker:      Breaker{Failures: 5, OpenFor: 60 * time.Second, Successes: 3},
 		Defaults: Topic{
-			Table: "{topic}", Format: decode.FormatJSON, Start: "earliest", UnknownFields: "ignore", Tombstones: "skip", Keys: "any",
+			Table: "{topic}", Format: decode.FormatJSON, Start: "earliest", UnknownFields: unknownAuto, NewColumns: schema.NewColumns{PerCommit: 100, PerHour: 500}, Tombstones: "skip", Keys: "any",
 			MetadataColumns: append(slices.Clone(metadataColumns[:]), topicIDColumn), TableProperties: map[string]string{}, BadRecords: "dead_letter", DeadLetters: defaultDeadLetters(),
 			HealthRecords: HealthRecords{Drop: true}, Identity: defaultIdentity(),
 			Commit:      Commit{Every: 60 * time.Second, Rows: 1_000_000, Bytes: 128 << 20, FileSize: 128 << 20},
@@ -260,7 +261,18 @@ func (t *Topic) Refusals() connector.Refusals {
 // Decoder returns the decoder for the format of the topic. It reuses column buffers from spare, or allocates each if
 // spare is nil.
 func (t *Topic) Decoder(spare decode.Spare) connector.Decoder {
-	o := decode.Options{Strict: t.UnknownFields == "dead_letter", Rescue: t.UnknownFields == unknownRescue, Columns: t.ColumnOptions, Identity: t.ProducerIdentity(), Spare: spare}
+	o := decode.Options{Columns: t.ColumnOptions, Identity: t.ProducerIdentity(), Spare: spare}
+	switch t.Unknown() {
+	case unknownDeadLetter:
+		o.Strict = true
+	case unknownRescue:
+		o.Rescue = true
+	case unknownAdd:
+		o.NewColumns = &t.NewColumns
+	}
+	if declared, err := t.declared(); err == nil { // the loader has checked it
+		o.Declared = declared
+	}
 	formats := decode.Formats()
 	i := max(slices.IndexFunc(formats, func(f decode.Format) bool { return f.Name == t.Format }), 0) // the format exists, because the loader accepts only these names
 	return formats[i].New(o)
@@ -345,13 +357,15 @@ func (t *Topic) keys() []key {
 		{"format", choice(&t.Format, laterFormats(), formatNames()...), ""},
 		{"start", choice(&t.Start, nil, "earliest", "latest", "timestamp", "explicit"), ""},
 		{"start_at", startAt(&t.StartAt), ""},
-		{"schema", text(&t.Schema, schemaText), ""},
+		{"schema", text(&t.Schema, nil), ""},
 		{"column_options", columnOptions(&t.ColumnOptions), ""},
 		{"partition_by", listOrNone(&t.PartitionBy, "columns, date(column), hour(column) or bucket(16, column)", func(text string) error {
 			_, err := schema.ParseExpression(text)
 			return err
 		}), ""},
-		{"unknown_fields", choice(&t.UnknownFields, []string{"add"}, "ignore", "dead_letter", unknownRescue), ""},
+		{"unknown_fields", choice(&t.UnknownFields, nil, unknownAuto, unknownAdd, unknownRescue, unknownIgnore, unknownDeadLetter), ""},
+		{"new_columns.per_commit", count(&t.NewColumns.PerCommit, 0, schema.MaxColumns), ""},
+		{"new_columns.per_hour", count(&t.NewColumns.PerHour, 0, schema.MaxColumns), ""},
 		{"tombstones", choice(&t.Tombstones, nil, "skip", "dead_letter", tombstonesRow), ""},
 		{"keys", choice(&t.Keys, nil, "any", "required"), ""},
 		{"metadata_columns", list(&t.MetadataColumns, strings.Join(allMetadataColumns(), ", "), metadataColumn), ""},
@@ -372,12 +386,57 @@ func (t *Topic) keys() []key {
 	}, thresholdKeys(&t.Lag))
 }
 
-// unknownRescue is the value of unknown_fields that keeps unknown fields in a column of their own.
-const unknownRescue = "rescue"
+// The values of unknown_fields.
+const (
+	unknownAuto       = "auto"
+	unknownAdd        = "add"
+	unknownRescue     = "rescue"
+	unknownIgnore     = "ignore"
+	unknownDeadLetter = "dead_letter"
+)
+
+// inferred is the value of schema for tables whose columns come from the records alone.
+const inferred = "infer"
+
+// Infers reports whether all columns of the topic's table come from its records.
+func (t *Topic) Infers() bool {
+	text := strings.TrimSpace(t.Schema)
+	return (text == "" || text == inferred) && !t.IsLetters()
+}
+
+// Unknown returns what becomes of fields that the table has no column for: a value of unknown_fields, but not auto.
+func (t *Topic) Unknown() string {
+	switch {
+	case t.UnknownFields != unknownAuto:
+		return t.UnknownFields
+	case t.Infers():
+		return unknownAdd
+	}
+	return unknownIgnore
+}
+
+// Makes reports whether members add a column that the schema does not declare to the topic's table.
+func (t *Topic) Makes(column schema.Field) bool {
+	switch t.Unknown() {
+	case unknownAdd:
+		return column.Inferred() || column.Name == schema.Rescued
+	case unknownRescue:
+		return column.Name == schema.Rescued
+	}
+	return false
+}
+
+// declared returns the columns that the schema declares, none if they are inferred.
+func (t *Topic) declared() (*schema.Schema, error) {
+	if t.Infers() {
+		return &schema.Schema{}, nil
+	}
+	return schema.ParseDDL(t.Schema)
+}
 
 // tableScoped has the keys of a topic that affect its table: topics that share a table must agree on them.
 var tableScoped = [...]string{
-	"format", "schema", "column_options", "unknown_fields", "metadata_columns", "table_comment", "table_properties", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
+	"format", "schema", "column_options", "unknown_fields", "new_columns.per_commit", "new_columns.per_hour", "metadata_columns", "table_comment", "table_properties", "identity.by", "identity.window", "identity.sweep", "commit.every", "commit.rows", "commit.bytes", "commit.file_size",
 	"partition_by", "statistics.exclude",
 	"record_retry.max", "record_retry.wait", "record_retry.backoff", "record_retry.schedule",
 }

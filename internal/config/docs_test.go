@@ -76,7 +76,7 @@ func TestConfigurationPage(t *testing.T) {
 			b.WriteString("\n`" + e.path + "`: " + k.allowed)
 			n := k.node()
 			switch {
-			case k.missing != "" || e.path == "defaults.schema":
+			case k.missing != "":
 				b.WriteString("; **required**")
 			case k.list:
 				var texts []string

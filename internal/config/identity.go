@@ -57,7 +57,7 @@ func (t *Topic) ProducerIdentity() idempotency.Identity {
 // table stores them, the optional columns of metadata_columns, and those that partition_by computes. It leaves out the
 // other columns for Kafka's coordinates, which every table has.
 func (t *Topic) Columns() (*schema.Schema, error) {
-	columns, err := schema.ParseDDL(t.Schema)
+	columns, err := t.declared()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (t *Topic) Columns() (*schema.Schema, error) {
 	for _, word := range t.MetadataColumns {
 		columns = columns.WithMetadata(word)
 	}
-	if t.UnknownFields == unknownRescue {
+	if t.Unknown() == unknownRescue {
 		columns = columns.WithRescued()
 	}
 	if len(t.PartitionBy) > 0 {
@@ -79,7 +79,7 @@ func (t *Topic) Columns() (*schema.Schema, error) {
 // checkIdentity reports a problem if the schema lacks the column that the identity names.
 func (l *loader) checkIdentity(name string, t *Topic) {
 	at := l.set(name, "identity.by")
-	if l.failed(at) || l.failed(l.set(name, "schema")) || t.Schema == "" || t.IsLetters() {
+	if l.failed(at) || l.failed(l.set(name, "schema")) || t.IsLetters() {
 		return
 	}
 	columns, err := t.Columns()
@@ -88,6 +88,10 @@ func (l *loader) checkIdentity(name string, t *Topic) {
 	}
 	if _, err := columns.WithKafkaColumns().Identifier(t.ProducerIdentity()); err != nil {
 		_, text, _ := strings.Cut(err.Error(), ": ")
+		if t.Infers() {
+			l.report(l.at(at), "%s: declare it, such as schema: \"order_id string\", with unknown_fields: add for the columns of the other fields", text)
+			return
+		}
 		l.report(l.at(at), "%s: write a column of the schema, or field.of.a.struct", text)
 	}
 }

@@ -11,9 +11,7 @@ var (
 	laterKeys = [...]string{
 		"traces",
 	}
-	laterTopicKeys = [...]string{
-		"new_columns",
-	}
+	laterTopicKeys = [...]string{}
 )
 
 // defaultNames maps the names that other tools give to a setting to the keys of config.yaml.

@@ -61,6 +61,8 @@ func (l *loader) checkStatistics(name string, t *Topic) {
 		switch _, ok := columns.WithKafkaColumns().Find(path); {
 		case schema.IsKafkaColumn(path[0]):
 			l.report(l.at(at), "%s cannot be excluded: members find rows by its statistics after a restart: remove it", path[0])
+		case !ok && t.Unknown() == unknownAdd: // it may come with a record
+			continue
 		case !ok:
 			l.report(l.at(at), "%s is not in the schema: write a column of the schema, or field.of.a.struct; an array has no statistics of its elements",
 				schema.JoinPath(path))

@@ -146,7 +146,7 @@ func (l *loader) agree(a, b feeder) bool {
 	ka, kb := a.topic.keys(), b.topic.keys()
 	for _, path := range tableScoped {
 		i := slices.IndexFunc(ka, func(k key) bool { return k.path == path })
-		if sameValue(ka[i], kb[i]) {
+		if sameValue(ka[i], kb[i]) || path == "unknown_fields" && a.topic.Unknown() == b.topic.Unknown() {
 			continue
 		}
 		same = false
@@ -186,6 +186,9 @@ func leaves(n *yaml.Node) []*yaml.Node {
 
 func ddlOf(k key) string {
 	text := k.node().Value
+	if text == "" {
+		text = inferred
+	}
 	if columns, err := schema.ParseDDL(text); err == nil {
 		return columns.DeltaJSON() // unlike DDL, it has the fields that fill renamed columns
 	}

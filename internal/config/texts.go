@@ -147,13 +147,6 @@ func endpointURL(s string) error {
 	return nil
 }
 
-func schemaText(s string) error {
-	if s == "infer" {
-		return errors.New("infer comes in a later version: write the columns as DDL, such as order_id string not null, qty int")
-	}
-	return nil
-}
-
 // tablePath fills the topic into the template of a table's path and checks the path.
 func tablePath(template, topic string) (string, error) {
 	path := strings.ReplaceAll(template, "{topic}", topic)

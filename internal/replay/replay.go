@@ -182,7 +182,11 @@ func (t *Table) try(ctx context.Context, records []Record) (Result, error) {
 	// 4. Put the data files. A crash here leaves files that no version names; a vacuum removes them.
 	r := t.plan(s, rows)
 	batch := "replay-" + uuid.NewString()
-	staged, err := t.Table.Stage(ctx, s, batch, rows.pieces, func(int, int64) {})
+	grown, _, err := connector.Grow(t.Topic(todo[0].At.Topic).Decoder, s, rows.pieces) // the topics of a table agree on its columns
+	if err != nil {
+		return result, err
+	}
+	staged, err := t.Table.Stage(ctx, grown, batch, rows.pieces, func(int, int64) {})
 	if err != nil {
 		return result, fmt.Errorf("data files: %w", err)
 	}

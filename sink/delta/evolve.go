@@ -26,6 +26,9 @@ func (e evolution) on(table *schema.Schema) (*schema.Schema, error) {
 	if err := table.Fits(e.from); err != nil {
 		return nil, err
 	}
+	if err := table.SameValues(e.to); err != nil {
+		return nil, err
+	}
 	return table.Extended(e.to)
 }
 

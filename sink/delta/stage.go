@@ -64,7 +64,9 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 	if err != nil {
 		return nil, err
 	}
-	err = t.encode(ctx, columns, partitions, pieces, t.encoding(columns), progress, func(file datafile.File) error {
+	options := t.encoding(columns)
+	options.Fit = s.Fit
+	err = t.encode(ctx, columns, partitions, pieces, options, progress, func(file datafile.File) error {
 		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
 		var values map[string]*string
 		if partitions != nil {
@@ -100,6 +102,7 @@ func (t *Table) Rehearse(ctx context.Context, s *connector.Snapshot, pieces []co
 		return errors.New("rehearse: the snapshot is not one of this table")
 	}
 	options := t.encoding(columns)
+	options.Fit = s.Fit
 	options.TargetSize = 1 // the smallest size, so that one row group at a time is in memory
 	partitions, err := newPartitioner(columns)
 	if err != nil {

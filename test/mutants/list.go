@@ -22,6 +22,7 @@ var list = slices.Concat(
 	ofDelta,
 	ofRows,
 	ofColumns,
+	ofInference,
 	ofOutages,
 	ofTranscripts,
 	ofFirstMinutes,

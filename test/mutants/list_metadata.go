@@ -18,7 +18,7 @@ var ofMetadata = []mutant{
 	{
 		name: "a renamed column is filled from a field of its own name",
 		file: "connector/decode/object.go",
-		old:  "member{newKey(f.Source()), c", new: "member{newKey(f.Name), c",
+		old:  "member{newKey(c.source), c", new: "member{newKey(f.Name), c",
 		pkg: "./connector/decode", test: "^TestRenamedFields$",
 	},
 	{

@@ -34,6 +34,10 @@ type Options struct {
 	StringPrefix int
 	// Partition assigns the rows of a record batch to table partitions; nil for a table without them.
 	Partition Partitioner
+	// Fit, unless nil, makes rows of the schema of each record batch; see [connector.Snapshot]. The encoders call it, so
+	// that at most as many batches as there are shares exist in both forms. With Partition, Encode calls it for one batch
+	// after the other, and then needs only the results: progress counts them as encoded bytes.
+	Fit func(arrow.RecordBatch) (arrow.RecordBatch, error)
 	// Shares bound the encoding of all tables of a process: all calls with the same Shares together encode at most as
 	// many row groups at a time as there are shares. Default: Parallel shares for this call only.
 	Shares *Shares
@@ -110,6 +114,13 @@ func Encode(ctx context.Context, sc *arrow.Schema, pieces []connector.Piece, o O
 	if err != nil {
 		return err
 	}
+	if o.Fit != nil && o.Partition != nil { // a row group has rows of many batches
+		var release func()
+		if pieces, o, release, err = fitAll(ctx, pieces, o); err != nil {
+			return err
+		}
+		defer release()
+	}
 	chunks, err := groupPieces(pieces)
 	if err == nil && o.Partition != nil {
 		cols.absent = o.Partition.Columns()
@@ -138,6 +149,7 @@ func encodeAll(ctx context.Context, cols *columns, chunks []chunk, o Options, yi
 	for range window {
 		encoders.Go(func() {
 			e := newEncoder(cols, o.StringPrefix)
+			e.fit = o.Fit
 			for i := range todo {
 				done[i%window] <- e.shared(ctx, o.Shares, chunks[i])
 			}

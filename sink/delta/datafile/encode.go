@@ -19,7 +19,8 @@ import (
 type encoder struct {
 	cols  *columns
 	cutAt int
-	share *share // the working memory, set while it encodes
+	fit   func(arrow.RecordBatch) (arrow.RecordBatch, error) // nil if the rows fit as they are
+	share *share                                             // the working memory, set while it encodes
 
 	// The method shape fills these two fields for each chunk: the statistics of the columns,
 	stats   []stat
@@ -43,6 +44,14 @@ func newEncoder(cols *columns, stringPrefix int) *encoder {
 func (e *encoder) encode(ctx context.Context, c chunk) (encoded, error) {
 	if err := ctx.Err(); err != nil {
 		return encoded{}, err
+	}
+	if e.fit != nil {
+		rows, err := e.fit(c.rows)
+		if err != nil {
+			return encoded{}, err
+		}
+		defer rows.Release()
+		c.rows = rows
 	}
 	e.stats = make([]stat, e.cols.bounds)
 	arrays, err := e.shapeAll(c)
