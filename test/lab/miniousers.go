@@ -15,6 +15,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -79,10 +80,11 @@ func (m *MinIO) admin(ctx context.Context, method, path string, query url.Values
 // 0x80 and the seal of nothing under the number 0.
 func sealForMinIO(plain []byte) ([]byte, error) {
 	const pbkdf2AESGCM = 2
-	salt, nonce := make([]byte, 32), make([]byte, 12)
-	_, _ = rand.Read(salt) // never fails
+	var salt [32]byte
+	var nonce [12]byte
+	_, _ = rand.Read(salt[:]) // never fails
 	_, _ = rand.Read(nonce[:8])
-	key, err := pbkdf2.Key(sha256.New, SecretKey, salt, 8192, 32)
+	key, err := pbkdf2.Key(sha256.New, SecretKey, salt[:], 8192, 32)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +96,8 @@ func sealForMinIO(plain []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := append(append(salt, pbkdf2AESGCM), nonce[:8]...)
-	data := aead.Seal([]byte{0x80}, nonce, nil, nil)
+	data := aead.Seal([]byte{0x80}, nonce[:], nil, nil)
 	nonce[8] = 1 // blocks have little-endian numbers
-	return aead.Seal(out, nonce, plain, data), nil
+	head := slices.Concat(salt[:], []byte{pbkdf2AESGCM}, nonce[:8])
+	return aead.Seal(head, nonce[:], plain, data), nil
 }

@@ -150,10 +150,9 @@ func (k *kubelet) run(ctx context.Context) error {
 func (k *kubelet) start(ctx context.Context) (s state, err error) {
 	var failed error
 	err = until(ctx, func() (bool, error) {
-		if _, failed = shared.podman.Run(ctx, "start", k.container); failed != nil {
-			return false, nil
+		if _, failed = shared.podman.Run(ctx, "start", k.container); failed == nil {
+			s, failed = k.inspect(ctx)
 		}
-		s, failed = k.inspect(ctx)
 		return failed == nil && s.Running, nil
 	})
 	return s, errors.Join(err, failed)
@@ -207,8 +206,7 @@ func (k *kubelet) watch(ctx context.Context) (why string, err error) {
 	}()
 	why, err = k.repeat(ctx, "liveness", c.LivenessProbe, func(bool) bool { return false })
 	cancel()
-	<-readiness // ends with its context, or because the process ended
-	return why, err
+	return why, errors.Join(err, <-readiness)
 }
 
 // repeat runs a probe until its result is enough. It returns a reason if the process ends or, unless the probe is that

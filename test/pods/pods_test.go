@@ -186,7 +186,7 @@ func TestPods(t *testing.T) {
 		s.progress()
 	}
 	end()
-	s.awaitRows(int64(s.ledger.Len()))
+	s.awaitRows(s.ledger.Len())
 	for _, m := range s.members {
 		m.terminate()
 	}

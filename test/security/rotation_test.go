@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -74,7 +75,7 @@ func TestRotation(t *testing.T) {
 	r.apiSecrets(firstCA, secondCA)
 
 	end()
-	r.awaitRows(int64(ledger.Len()))
+	r.awaitRows(ledger.Len())
 	text, err := os.ReadFile(r.member.Log)
 	if starts := strings.Count(string(text), `"msg":"starting"`); err != nil || starts != 1 || !r.member.Running() {
 		t.Errorf("%d starts of the member (%v), running %t", starts, err, r.member.Running())
@@ -137,9 +138,7 @@ func (r *rotation) write(files map[string]string) {
 	if err := os.MkdirAll(filepath.Join(r.dir, folder), 0o700); err != nil {
 		r.t.Fatal(err)
 	}
-	for name, text := range files {
-		r.files[name] = text
-	}
+	maps.Copy(r.files, files)
 	for name, text := range r.files {
 		if err := os.WriteFile(filepath.Join(r.dir, folder, name), []byte(text), 0o600); err != nil {
 			r.t.Fatal(err)
@@ -277,7 +276,7 @@ func (r *rotation) held(reason string) (bool, error) {
 }
 
 // s3Keys gives the member new keys while the old ones still work: no request may be denied. Then it deletes the user
-// before the files change: the member waits, and goes on with the next keys.
+// before the files change: the member waits, and continues with the next keys.
 func (r *rotation) s3Keys() {
 	ctx := r.t.Context()
 	if err := r.minio.AddUser(ctx, "second-access", "second-secret-2"); err != nil {
