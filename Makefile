@@ -23,7 +23,7 @@ ONE_GOROUTINE := ^(TestBounds_Positions|TestBounds_CheckpointMemory|TestLargeChe
 # The tests of test/e2e that `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
-.PHONY: help build image demo test test-all hermetic race lint prose fmt modules notice vulncheck rules chart schedules fuzz flakes adapters lab lab-all conformance scripts mutants bench golden lab-install clean
+.PHONY: help build image demo test test-all hermetic race lint prose fmt modules notice vulncheck rules chart pods pods-all schedules fuzz flakes adapters lab lab-all conformance scripts mutants bench golden lab-install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,9 +38,9 @@ image: ## the image of the connector, with Docker
 demo: ## fill a Delta table on the local disk, from an in-process broker
 	go run ./cmd/connector demo
 
-test: hermetic race lint modules scripts rules chart lab ## every change passes this: Go alone, then lint, then real Kafka and MinIO
+test: hermetic race lint modules scripts rules chart lab pods ## every change passes this: Go alone, then lint, then real Kafka and MinIO
 
-test-all: hermetic race lint modules scripts rules chart lab-all conformance fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
+test-all: hermetic race lint modules scripts rules chart lab-all pods-all conformance fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
 
 hermetic: ## the tests that need nothing but Go
 	@$(SUITE) -name hermetic go test ./...
@@ -101,6 +101,12 @@ lab-all: adapters ## lab with Spark, the long rows and a binary with the race de
 	@$(SUITE) -name model-long go test -tags long -count=1 -timeout 30m -run TestLongWorld ./test/model
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-all-3.9 go test -tags lab -count=1 -timeout 60m -parallel 3 ./test/e2e
+
+pods: ## the image, and pods of the chart on real Kafka and MinIO, with kills; needs Debian's podman, buildah, runc and catatonit
+	@$(SUITE) -name pods go test -tags lab -count=1 -timeout 20m ./test/pods
+
+pods-all: ## pods with more members and more kills
+	@$(SUITE) -name pods-long go test -tags lab,long -count=1 -timeout 40m ./test/pods
 
 conformance: ## CASES (200) random tables with SEED (1), read by six engines and checked by a validator
 	@$(SUITE) -name conformance go test -tags lab,long -count=1 -timeout 0 ./test/deltacheck \

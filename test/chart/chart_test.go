@@ -4,6 +4,7 @@ package chart_test
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -68,8 +69,10 @@ func sets() []set {
 		{"KEDA", `keda: {enabled: true, topic: orders, maxReplicas: 16}`, with("ScaledObject")},
 		{"placement", `{nodeSelector: {pool: lake}, tolerations: [{key: lake, operator: Exists}], priorityClassName: high, topologySpread: {enabled: false}, affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app.kubernetes.io/name: sluice}}}}]}}}`, usual},
 		{"labels", `{podLabels: {team: data}, podAnnotations: {example.org/note: "a: b"}, imagePullSecrets: [{name: registry}], nameOverride: orders}`, usual},
-		{"everything", `{keda: {enabled: true}, dashboard: {enabled: true}, serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, networkPolicy: {enabled: true}}`,
-			with("ConfigMap", "NetworkPolicy", "PrometheusRule", "ScaledObject", "ServiceMonitor")},
+		{
+			"everything", `{keda: {enabled: true}, dashboard: {enabled: true}, serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, networkPolicy: {enabled: true}}`,
+			with("ConfigMap", "NetworkPolicy", "PrometheusRule", "ScaledObject", "ServiceMonitor"),
+		},
 	}
 }
 
@@ -95,7 +98,7 @@ func decode(t *testing.T, text string) map[string][]any {
 	docs := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
 	for {
 		doc, err := docs.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return objects
 		}
 		if err != nil {

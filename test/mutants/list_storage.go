@@ -3,6 +3,24 @@ package main
 // ofStorage has the mutants that break the rules for objects that other programs put into the bucket.
 var ofStorage = []mutant{
 	{
+		name: "keys of S3 are read again only after a denial",
+		file: "sink/delta/objstore/s3keys.go",
+		old:  "c.CanExpire, c.Expires = true,", new: "c.CanExpire, c.Expires = false,",
+		pkg: "./sink/delta/objstore", test: "^TestS3KeysAge$",
+	},
+	{
+		name: "a broken file of keys stops requests at once",
+		file: "sink/delta/objstore/s3keys.go",
+		old:  "if !before.HasKeys() {", new: "if before.CanExpire {",
+		pkg: "./sink/delta/objstore", test: "^TestS3KeysAge$",
+	},
+	{
+		name: "the access key of one rotation is used with the secret key of the next",
+		file: "sink/delta/objstore/s3keys.go",
+		old:  "if bytes.Equal(access, again) {", new: "if bytes.Equal(again, again) {",
+		pkg: "./sink/delta/objstore", test: "^TestS3KeysArePairs$",
+	},
+	{
 		name: "an impossible version number is accepted",
 		file: "sink/delta/deltalog/path.go",
 		old:  "!ok || f.version > maxVersion {", new: "!ok {",

@@ -38,7 +38,7 @@ type S3Config struct {
 	// AccessKey and SecretKey, with a SessionToken for temporary ones, replace the default credential chain.
 	AccessKey, SecretKey, SessionToken string
 	// Keys replaces the default credential chain and the keys above. It is called at the first request, and again after
-	// the store has denied a request, so that rotated keys take effect ([KeysFromFiles]).
+	// ten seconds and after the store has denied a request, so that rotated keys take effect ([KeysFromFiles]).
 	Keys func(context.Context) (Keys, error)
 	// Timeout is how long a request may make no progress: no response, or no further bytes of a body. Default 30s.
 	Timeout time.Duration

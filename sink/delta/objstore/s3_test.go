@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -348,6 +349,94 @@ func TestS3KeysAreReadAgain(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestS3KeysAge: keys are read again after ten seconds, so that no request uses the old keys long after a rotation. While
+// their files are broken, the keys before them are used, until the store denies those.
+func TestS3KeysAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now, broken := "first", error(nil)
+		var used []string
+		denied := false
+		s := openS3(t, objstore.S3Config{
+			Bucket: "bucket", Endpoint: "http://127.0.0.1:1", PathStyle: true,
+			Keys: func(context.Context) (objstore.Keys, error) { return objstore.Keys{Access: now, Secret: "s"}, broken },
+			Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+				name, _, _ := strings.Cut(rest, "/")
+				used = append(used, name)
+				status := http.StatusOK
+				if denied {
+					status = http.StatusForbidden
+				}
+				return &http.Response{StatusCode: status, Body: http.NoBody, Request: r}, nil
+			}),
+		})
+		put := operations["put"]
+		works := func(after time.Duration, want string) {
+			t.Helper()
+			time.Sleep(after)
+			if err := put(t.Context(), s); err != nil || used[len(used)-1] != want {
+				t.Errorf("%v, with the keys %v, want %s", err, used, want)
+			}
+		}
+		works(0, "first")
+		now = "second"
+		works(9*time.Second, "first")
+		works(time.Second, "second")
+		now, broken = "", errors.New("the file is missing")
+		works(11*time.Second, "second")
+		denied = true
+		checkError(t, put(t.Context(), s), objstore.ErrRefused, classify.Fatal, false)
+		if err := put(t.Context(), s); !errors.Is(err, broken) {
+			t.Errorf("%v, want %v", err, broken)
+		}
+		now, broken, denied = "third", nil, false
+		works(0, "third")
+	})
+}
+
+// TestS3KeysArePairs: while another process replaces both files at once, an access key comes with its own secret key.
+func TestS3KeysArePairs(t *testing.T) {
+	dir := t.TempDir()
+	swap := func(n int) {
+		folder := filepath.Join(dir, strconv.Itoa(n))
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"access", "secret"} {
+			if err := os.WriteFile(filepath.Join(folder, name), []byte(strconv.Itoa(n)), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		next := filepath.Join(dir, "next")
+		if err := errors.Join(os.Symlink(folder, next), os.Rename(next, filepath.Join(dir, "data"))); err != nil {
+			t.Error(err)
+		}
+	}
+	swap(0)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				swap(n)
+			}
+		}
+	}()
+	read := objstore.KeysFromFiles(filepath.Join(dir, "data", "access"), filepath.Join(dir, "data", "secret"))
+	for range 3000 {
+		k, err := read(t.Context())
+		if err != nil || k.Access != k.Secret {
+			t.Errorf("%+v, %v", k, err)
+			break
+		}
+	}
+	close(stop)
+	<-done
+}
 
 // TestS3LastCheckComesAfterSigning: if the process sleeps between the last check and sending, the signature has become
 // old, and the store refuses the request. This would not be so if the check came before signing.
