@@ -12,7 +12,7 @@ import (
 )
 
 // TestDocsBackup follows docs/backup.md in a folder with a table, a paused topic and dead letters. Between the copy and the
-// restore, the table goes on and then loses a version, and the operations log loses an entry.
+// restore, the table gets more commits and then loses a version, and the operations log loses an entry.
 func TestDocsBackup(t *testing.T) {
 	l := newLake(t, `defaults: {schema: "n int", commit: {every: 100ms}}
 topics: {sales: {}}`)

@@ -23,7 +23,7 @@ import (
 // of rescued fields, decisions about dead letters, a replay, and a snapshot of the operations log. Members of the earlier version then
 // continue with their own configuration. They commit every record, leave the new columns null, and read the operations log.
 func TestDowngrade(t *testing.T) {
-	g := newGroup(t)
+	g := newGroup(t, "")
 	g.topic("orders")
 	g.topic("users")
 	stop := g.produceAlways()
@@ -113,7 +113,7 @@ func TestDowngrade(t *testing.T) {
 // TestDowngrade_Configuration expects the earlier version to name each key and value of a configuration that it does not know,
 // with its line, and to start nothing.
 func TestDowngrade_Configuration(t *testing.T) {
-	g := newGroup(t)
+	g := newGroup(t, "")
 	g.configs[before] = g.configs[now]
 	got := g.run(before, 2, "run")
 	want := "config.yaml:5: ops: comes in a later version: remove it"

@@ -8,7 +8,7 @@ import "testing"
 // time, while records arrive. In each phase one version pauses a partition, the other version resumes it, and the
 // members of all versions follow. Afterwards rows and dead letters are those that were produced, as both versions read them.
 func TestRollingChange(t *testing.T) {
-	g := newGroup(t)
+	g := newGroup(t, "")
 	g.topic("orders")
 	stop := g.produceAlways()
 	defer stop()
@@ -43,7 +43,7 @@ func TestRollingChange(t *testing.T) {
 	g.progress("orders", "users")
 	changes := 8
 	fences := g.fences()
-	t.Logf("%d records, %d of them bad; %d fences in %d changes of members", g.produced(), len(g.bad), fences, changes)
+	t.Logf("%d records, %d of them bad, %d twice; %d fences in %d changes of members", g.produced(), len(g.bad), g.twice, fences, changes)
 	if fences > changes*partitions {
 		t.Errorf("%d fences in %d changes of members", fences, changes)
 	}
