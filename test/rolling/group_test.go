@@ -162,6 +162,15 @@ func (g *group) stop(p *lab.Process) {
 	g.running = slices.DeleteFunc(g.running, func(other *lab.Process) bool { return other == p })
 }
 
+// kill ends a member with SIGKILL.
+func (g *group) kill(p *lab.Process) {
+	g.T.Helper()
+	if err := p.Kill(); err != nil {
+		g.T.Fatal(err)
+	}
+	g.running = slices.DeleteFunc(g.running, func(other *lab.Process) bool { return other == p })
+}
+
 // lines returns the lines of a member's log whose message contains msg.
 func (g *group) lines(p *lab.Process, msg string) (all []laketest.Line) {
 	g.T.Helper()

@@ -2,11 +2,17 @@
 
 package rolling
 
-import "testing"
+import (
+	"syscall"
+	"testing"
+
+	"sluice/test/lab"
+)
 
 // TestRollingChange changes a group from members of the earlier version to members of this one and back, one member at a
 // time, while records arrive. In each phase one version pauses a partition, the other version resumes it, and the
-// members of all versions follow. Afterwards rows and dead letters are those that were produced, as both versions read them.
+// members of all versions follow. A member of each version is suspended until those of the other one have its partitions, and
+// continues then; one is killed. Afterwards rows and dead letters are those that were produced, as both versions read them.
 func TestRollingChange(t *testing.T) {
 	g := newGroup(t, "")
 	g.topic("orders")
@@ -22,6 +28,8 @@ func TestRollingChange(t *testing.T) {
 	g.calm("orders")
 	g.pauseAndResume(before, now)
 	g.pauseAndResume(now, before)
+	g.asleep(b, "orders")
+	g.asleep(c, "orders")
 
 	d := g.start(now)
 	g.stop(b)
@@ -30,7 +38,7 @@ func TestRollingChange(t *testing.T) {
 	g.pauseAndResume(now, now)
 
 	e := g.start(before)
-	g.stop(c)
+	g.kill(c)
 	g.calm("orders", "users")
 	g.pauseAndResume(now, before)
 
@@ -41,7 +49,7 @@ func TestRollingChange(t *testing.T) {
 
 	stop()
 	g.progress("orders", "users")
-	changes := 8
+	const changes = 12 // a member that sleeps counts twice
 	fences := g.fences()
 	t.Logf("%d records, %d of them bad, %d twice; %d fences in %d changes of members", g.produced(), len(g.bad), g.twice, fences, changes)
 	if fences > changes*partitions {
@@ -53,6 +61,19 @@ func TestRollingChange(t *testing.T) {
 	g.stop(e)
 	g.stop(f)
 	g.equal()
+}
+
+// asleep suspends a member until others have taken over its partitions and have committed, and then lets it continue.
+func (g *group) asleep(p *lab.Process, topics ...string) {
+	g.T.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		g.T.Fatal(err)
+	}
+	g.progress(topics...)
+	if err := p.Signal(syscall.SIGCONT); err != nil {
+		g.T.Fatal(err)
+	}
+	g.calm(topics...)
 }
 
 // pauseAndResume has one version pause a partition, and another one resume it.
