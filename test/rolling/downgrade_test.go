@@ -134,6 +134,7 @@ func TestDowngrade_Configuration(t *testing.T) {
 		`unknown_fields: rescue, schema: "n int"`:                                       "rescue",
 		`metadata_columns: [topic, partition, offset, timestamp, key], schema: "n int"`: "key",
 		`column_options: {n: raw}, schema: "n string"`:                                  "column_options",
+		`partition_by: [n], schema: "n string"`:                                         "partition_by",
 		`table_properties: {a: b}, schema: "n string"`:                                  "table_properties",
 	} {
 		lines := strings.Split(string(text), "\n")
