@@ -74,7 +74,7 @@ func consoles(t *testing.T, l *lake, page string) (ran int) {
 			var printed string
 			switch words := words.FindAllString(command, -1); {
 			case words[0] == "connector":
-				code, out, errs := connectorRun(t, plain(words[1:])...)
+				code, out, errs := connectorRun(t, withoutQuotes(words[1:])...)
 				if code != exitOK {
 					t.Errorf("$ %s: exit code %d\n%s%s", command, code, out, errs)
 				}
@@ -96,8 +96,8 @@ func consoles(t *testing.T, l *lake, page string) (ran int) {
 	return ran
 }
 
-// plain returns words of a command line without their quotes.
-func plain(words []string) (all []string) {
+// withoutQuotes returns words of a command line without their quotes.
+func withoutQuotes(words []string) (all []string) {
 	for _, w := range words {
 		all = append(all, strings.Trim(w, `"'`))
 	}
