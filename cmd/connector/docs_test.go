@@ -151,8 +151,8 @@ func selectsTest(t *testing.T, words []string) {
 	}
 }
 
-// TestOtherCommandsInDocs checks the commands in blocks that need Docker or a cluster, which no test has: the files of this
-// repository that they name exist, and the connector accepts its command lines. test/pods builds and runs the image by
+// TestOtherCommandsInDocs checks the commands in blocks that need Docker, a cluster, an account or root, which no test has: the
+// files of this repository that they name exist, and the connector accepts its command lines. test/pods builds and runs the image by
 // other means; test/chart renders the chart with the values of the page.
 func TestOtherCommandsInDocs(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
@@ -162,6 +162,7 @@ func TestOtherCommandsInDocs(t *testing.T) {
 	}
 	programs := map[string][]string{
 		"```sh needs-docker": {"docker"}, "```sh needs-cluster": {"helm", "kubectl"},
+		"```sh needs-aws": {"aws", "connector"}, "```sh needs-root": {"useradd", "install", "systemctl", "journalctl", "sudo"},
 	}
 	commands := 0
 	for _, page := range pages {
@@ -180,7 +181,12 @@ func TestOtherCommandsInDocs(t *testing.T) {
 						}
 					}
 				}
-				if _, line, ok := strings.Cut(command, " /connector "); ok {
+				if strings.HasPrefix(command, "connector ") {
+					if err := parsed(command); err != nil {
+						t.Errorf("%s: %s: %v", page, command, err)
+					}
+				}
+				if _, line, ok := strings.Cut(command, "/connector "); ok && words[0] != "install" {
 					if err := parsed("connector " + line); err != nil {
 						t.Errorf("%s: %s: %v", page, command, err)
 					}
