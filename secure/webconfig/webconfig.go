@@ -1,7 +1,7 @@
 // Package webconfig reads a web configuration file in the format of Prometheus' exporter-toolkit: TLS, response headers
 // and a rate limit of a server. It refuses basic_auth_users: the ops API knows its callers by their tokens alone.
 //
-// A release does not link exporter-toolkit, whose imports make it a third larger (docs/adr/0022-releases.md). A test
+// A release does not link exporter-toolkit, whose imports make it a third larger (docs/adr/0024-releases.md). A test
 // compares what both read.
 package webconfig
 
