@@ -95,6 +95,7 @@ lab: adapters ## the connector against real Kafka and MinIO, with faults (minute
 	@$(SUITE) -name deltacheck go test -tags lab -count=1 -timeout 20m ./test/deltacheck
 	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m -parallel 3 ./test/e2e
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
+	@$(SUITE) -name rights go test -tags lab -count=1 -timeout 30m ./test/rights
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-3.9 go test -tags lab -count=1 -timeout 20m -parallel 3 -run '$(ON_OLDER)' ./test/e2e
 
 lab-all: adapters ## lab with Spark, the long rows and a binary with the race detector
@@ -107,6 +108,7 @@ lab-all: adapters ## lab with Spark, the long rows and a binary with the race de
 	@$(SUITE) -name schedules go test -tags long -count=1 -timeout 30m -run 'LittleMemory|Starves|FullPool|LogCleanupAndExpiry' ./test/story
 	@$(SUITE) -name model-long go test -tags long -count=1 -timeout 30m -run TestLongWorld ./test/model
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
+	@$(SUITE) -name rights go test -tags lab -count=1 -timeout 30m ./test/rights
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-all-3.9 go test -tags lab -count=1 -timeout 60m -parallel 3 ./test/e2e
 
 conformance: ## CASES (200) random tables with SEED (1), read by six engines and checked by a validator

@@ -36,8 +36,10 @@ func TestMaterials(t *testing.T) {
 	info := func(change func(*debug.Module)) *debug.BuildInfo {
 		d := &debug.Module{Path: "example.org/m", Version: "v1.0.0+incompatible", Sum: sum}
 		change(d)
-		return &debug.BuildInfo{GoVersion: "go1.99.1 X:none", Main: debug.Module{Path: "sluice", Version: "v1.2.3"}, Deps: []*debug.Module{d},
-			Settings: []debug.BuildSetting{{Key: "GOARCH", Value: "arm64"}}}
+		return &debug.BuildInfo{
+			GoVersion: "go1.99.1 X:none", Main: debug.Module{Path: "sluice", Version: "v1.2.3"}, Deps: []*debug.Module{d},
+			Settings: []debug.BuildSetting{{Key: "GOARCH", Value: "arm64"}},
+		}
 	}
 	const notice = "Sluice\n\nGo standard library                 BSD-3-Clause\nexample.org/m v1.0.0+incompatible   MIT AND ISC\n"
 	binary := sha256.Sum256([]byte("binary"))
