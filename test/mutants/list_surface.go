@@ -301,7 +301,7 @@ var ofSurface = []mutant{
 	{
 		name: "a module that NOTICE does not have is in the list without a licence",
 		file: "test/release/materials.go",
-		old:  "if !ok {\n\t\t\treturn nil, fmt.Errorf(\"NOTICE", new: "if false {\n\t\t\treturn nil, fmt.Errorf(\"NOTICE",
+		old:  "if !ok {\n\t\t\treturn nil, fmt.Errorf(\"NOTICE", new: "if !ok && false {\n\t\t\treturn nil, fmt.Errorf(\"NOTICE",
 		pkg: "./test/release", test: "^TestMaterials$",
 	},
 	{

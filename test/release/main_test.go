@@ -18,14 +18,16 @@ import (
 
 var top = filepath.Join("..", "..")
 
-// TestTags expects make build to build what a release has: the same tags, without symbols and paths.
+// TestTags expects make build and the image to have the tags of a release.
 func TestTags(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(makefile), "\nTAGS := "+tags+"\n") {
-		t.Errorf("the Makefile has other tags than %s", tags)
+	for file, want := range map[string]string{"Makefile": "\nTAGS := " + tags + "\n", "Dockerfile": " -tags " + tags + " "} {
+		content, err := os.ReadFile(filepath.Join(top, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(content), want) {
+			t.Errorf("%s has other tags than %s", file, tags)
+		}
 	}
 }
 
