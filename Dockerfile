@@ -11,7 +11,7 @@ RUN go mod download
 COPY . .
 # Empty: the version is that of the commit.
 ARG VERSION
-RUN CGO_ENABLED=0 go build -mod=readonly -trimpath -tags nodemo,timetzdata \
+RUN CGO_ENABLED=0 go build -mod=readonly -trimpath -tags grpcnotrace \
       -ldflags "-s -w${VERSION:+ -X main.stamped=$VERSION}" -o /image/connector ./cmd/connector
 RUN mkdir -p /image/etc/ssl/certs \
  && mkdir -m 1777 /image/tmp \

@@ -4,8 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 SUITE := go run ./test/suite
-# The build tags of a release: nodemo leaves out the broker of the demo.
-TAGS := nodemo
+# The build tags of a release. grpcnotrace leaves out code of grpc that makes the binary a quarter larger. Add nodemo to
+# leave out the broker of the demo.
+TAGS := grpcnotrace
 # The version that make build writes into the binary. If it is empty, because git has no tag, Go derives one from the commit.
 VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null)
 # The database of make vulncheck: a path, or a URL.
@@ -23,7 +24,7 @@ ONE_GOROUTINE := ^(TestBounds_Positions|TestBounds_CheckpointMemory|TestLargeChe
 # The tests of test/e2e that `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
-.PHONY: help build image demo test test-all hermetic race lint prose fmt modules notice vulncheck rules chart pods pods-all schedules fuzz flakes adapters lab lab-all conformance scripts mutants bench golden lab-install clean
+.PHONY: help build image demo test test-all hermetic race lint prose fmt modules notice vulncheck release release-check rules chart pods pods-all schedules fuzz flakes adapters lab lab-all conformance scripts mutants bench golden lab-install clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +41,7 @@ demo: ## fill a Delta table on the local disk, from an in-process broker
 
 test: hermetic race lint modules scripts rules chart lab pods ## every change passes this: Go alone, then lint, then real Kafka and MinIO
 
-test-all: hermetic race lint modules scripts rules chart lab-all pods-all conformance fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
+test-all: hermetic race lint modules scripts rules chart lab-all pods-all conformance release-check fuzz mutants ## test with Spark, the long rows, fuzzing and mutants
 
 hermetic: ## the tests that need nothing but Go
 	@$(SUITE) -name hermetic go test ./...
@@ -63,6 +64,12 @@ notice: ## rewrite NOTICE and THIRD_PARTY_LICENSES after a change of modules
 
 vulncheck: ## govulncheck against the database VULNDB (a path or a URL; default: the public one, over the network)
 	go run $(GOVULNCHECK) -db '$(if $(findstring ://,$(VULNDB)),$(VULNDB),file://$(abspath $(VULNDB)))' -tags $(TAGS) ./...
+
+release: modules vulncheck ## dist/release: an archive and a list of modules for each platform, and SHA256SUMS; VULNDB as for vulncheck
+	go run ./test/release
+
+release-check: ## build a release twice, the second time without a cache: all checksums must be equal
+	@$(SUITE) -name release go test -tags long -count=1 -timeout 0 ./test/release
 
 fmt: ## format the code
 	@"$$(test/lab/install lint)" fmt ./...
@@ -89,6 +96,7 @@ lab: adapters ## the connector against real Kafka and MinIO, with faults (minute
 	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m -parallel 3 ./test/e2e
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
 	@$(SUITE) -name rolling go test -tags lab -count=1 -timeout 20m ./test/rolling
+	@$(SUITE) -name rights go test -tags lab -count=1 -timeout 30m ./test/rights
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-3.9 go test -tags lab -count=1 -timeout 20m -parallel 3 -run '$(ON_OLDER)' ./test/e2e
 
 lab-all: adapters ## lab with Spark, the long rows and a binary with the race detector
@@ -102,6 +110,7 @@ lab-all: adapters ## lab with Spark, the long rows and a binary with the race de
 	@$(SUITE) -name model-long go test -tags long -count=1 -timeout 30m -run TestLongWorld ./test/model
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
 	@$(SUITE) -name rolling go test -tags lab -count=1 -timeout 20m ./test/rolling
+	@$(SUITE) -name rights go test -tags lab -count=1 -timeout 30m ./test/rights
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-all-3.9 go test -tags lab -count=1 -timeout 60m -parallel 3 ./test/e2e
 
 pods: ## the image, and pods of the chart on real Kafka and MinIO, with kills; needs Debian's podman, buildah, runc and catatonit

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // an image without files has no time zones
 
 	"github.com/spf13/cobra"
 

@@ -1,5 +1,8 @@
-// Package webconfig reads a web configuration file of Prometheus' exporter-toolkit: TLS, response headers and a rate
-// limit of a server. It refuses basic_auth_users: the ops API knows its callers by their tokens alone.
+// Package webconfig reads a web configuration file in the format of Prometheus' exporter-toolkit: TLS, response headers
+// and a rate limit of a server. It refuses basic_auth_users: the ops API knows its callers by their tokens alone.
+//
+// A release does not link exporter-toolkit, whose imports make it a third larger (docs/adr/0024-releases.md). A test
+// compares what both read.
 package webconfig
 
 import (
@@ -10,10 +13,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
-	"github.com/prometheus/exporter-toolkit/web"
 	"go.yaml.in/yaml/v3"
 
 	"sluice/secure/reload"
@@ -23,7 +29,13 @@ import (
 type Config struct {
 	TLS     *tls.Config // nil if there is no TLS; otherwise it has one certificate
 	Headers map[string]string
-	Rate    web.RateLimiterConfig // zero for no limit
+	Rate    Rate // zero for no limit
+}
+
+// Rate is the limit of requests: one each Interval, and Burst at once.
+type Rate struct {
+	Burst    int           `yaml:"burst"`
+	Interval time.Duration `yaml:"interval"`
 }
 
 // maxFile bounds the size of the file, in bytes.
@@ -31,12 +43,15 @@ const maxFile = 1 << 20
 
 // Read reads and checks a file. Paths in it are relative to its folder.
 func Read(path string) (*Config, error) {
-	file := struct {
-		TLS   web.TLSConfig         `yaml:"tls_server_config"`
-		HTTP  web.HTTPConfig        `yaml:"http_server_config"`
-		Rate  web.RateLimiterConfig `yaml:"rate_limit"`
-		Users map[string]yaml.Node  `yaml:"basic_auth_users"`
-	}{TLS: web.TLSConfig{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13}}
+	var file struct {
+		TLS  tlsFile `yaml:"tls_server_config"`
+		HTTP struct {
+			HTTP2   bool              `yaml:"http2"` // accepted and ignored: the server speaks HTTP/1.1
+			Headers map[string]string `yaml:"headers"`
+		} `yaml:"http_server_config"`
+		Rate  Rate                 `yaml:"rate_limit"`
+		Users map[string]yaml.Node `yaml:"basic_auth_users"`
+	}
 	content, err := readFile(path)
 	if err != nil {
 		return nil, err
@@ -50,30 +65,37 @@ func Read(path string) (*Config, error) {
 	if len(file.Users) > 0 {
 		return nil, fmt.Errorf("%s has basic_auth_users: remove them; ops.tokens_file alone says who may use the API", path)
 	}
-	if err := web.Validate(path); err != nil {
+	if err := checkHeaders(file.HTTP.Headers); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	c := &Config{Headers: file.HTTP.Header, Rate: file.Rate}
-	if !file.TLS.IsEnabled() {
+	if r := file.Rate; r.Interval < 0 || r.Burst < 0 || r.Interval > 0 && r.Burst == 0 {
+		return nil, fmt.Errorf("%s: rate_limit lets no request pass: write burst: 20, interval: 100ms", path)
+	}
+	c := &Config{Headers: file.HTTP.Headers, Rate: file.Rate}
+	if !file.TLS.enabled() {
 		return c, nil
 	}
-	if file.TLS.MinVersion < tls.VersionTLS12 {
-		return nil, fmt.Errorf("%s allows TLS before 1.2: write min_version: TLS12 or TLS13", path)
+	if c.TLS, err = file.TLS.config(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("%s: tls_server_config: %w", path, err)
 	}
-	file.TLS.SetDirectory(filepath.Dir(path))
-	if c.TLS, err = web.ConfigToTLSConfig(&file.TLS); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, c.load(path)
+	return c, nil
 }
 
-// load reads the certificate once, so that opening a connection does not read files.
-func (c *Config) load(path string) error {
-	cert, err := c.TLS.GetCertificate(nil)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+// checkHeaders returns an error if a header is not one of those that exporter-toolkit lets a file set.
+func checkHeaders(headers map[string]string) error {
+	values := map[string][]string{ // no values: any
+		"Strict-Transport-Security": nil, "X-XSS-Protection": nil, "Content-Security-Policy": nil,
+		"X-Content-Type-Options": {"nosniff"}, "X-Frame-Options": {"deny", "sameorigin"},
 	}
-	c.TLS.GetCertificate, c.TLS.Certificates = nil, []tls.Certificate{*cert}
+	for name, value := range headers {
+		allowed, known := values[name]
+		if !known {
+			return fmt.Errorf("a header of http_server_config cannot be set: use only %s", strings.Join(slices.Sorted(maps.Keys(values)), ", "))
+		}
+		if len(allowed) > 0 && !slices.Contains(allowed, value) {
+			return fmt.Errorf("the header %s takes only %s", name, strings.Join(allowed, ", "))
+		}
+	}
 	return nil
 }
 

@@ -102,8 +102,8 @@ func TestModule_Refused(t *testing.T) {
 	}
 }
 
-// TestRelease expects the binary of `make build` to link no module that only tests or the demo need, such as the broker
-// of the demo.
+// TestRelease expects the binary of `make build` to link no module that only tests need. The broker of the demo, and the
+// client that it needs, must come with the demo alone: a build with the tag nodemo must not have them.
 func TestRelease(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
 	if err != nil {
@@ -114,22 +114,31 @@ func TestRelease(t *testing.T) {
 			t.Errorf("no %q in the Makefile", want)
 		}
 	}
+	const ofDemo = "github.com/twmb/franz-go"
 	for _, platform := range platforms {
-		all, err := packages(t.Context(), top, platform)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(all) < 200 || !slices.ContainsFunc(all, func(p []string) bool { return p[0] == "sluice/connector" }) {
-			t.Fatalf("%s: %d packages: the list is not that of the release", platform, len(all))
-		}
-		for _, p := range all {
-			for _, unwanted := range []string{
-				"github.com/twmb/franz-go", "github.com/alicebob/miniredis", "github.com/johannesboyne/gofakes3", "pgregory.net/rapid",
-				"go.uber.org/goleak", "github.com/google/go-cmp", "sluice/test", "net/http/pprof", "net/http/httptest",
-			} {
-				if strings.HasPrefix(p[0]+"/", unwanted+"/") {
-					t.Errorf("%s: a release links %s", platform, p[0])
+		for _, tags := range []string{releaseTags, releaseTags + ",nodemo"} {
+			all, err := packages(t.Context(), top, platform, tags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(all) < 200 || !slices.ContainsFunc(all, func(p []string) bool { return p[0] == "sluice/connector" }) {
+				t.Fatalf("%s: %d packages: the list is not that of the release", platform, len(all))
+			}
+			demo := false
+			for _, p := range all {
+				demo = demo || strings.HasPrefix(p[0], ofDemo)
+				for _, unwanted := range []string{
+					"github.com/alicebob/miniredis", "github.com/johannesboyne/gofakes3", "pgregory.net/rapid", "github.com/CycloneDX/cyclonedx-go",
+					"github.com/prometheus/exporter-toolkit", "github.com/mwitkow/go-conntrack", "golang.org/x/net/trace", "html/template",
+					"github.com/twmb/franz-go/pkg/kadm", "go.uber.org/goleak", "github.com/google/go-cmp", "sluice/test", "net/http/pprof", "net/http/httptest",
+				} {
+					if strings.HasPrefix(p[0]+"/", unwanted+"/") {
+						t.Errorf("%s, tags %s: a release links %s", platform, tags, p[0])
+					}
 				}
+			}
+			if want := tags == releaseTags; demo != want {
+				t.Errorf("%s, tags %s: links the broker of the demo: %t", platform, tags, demo)
 			}
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// releaseTags are the build tags of make build. TestRelease compares releaseTags with the Makefile.
-const releaseTags = "nodemo"
+// releaseTags are the build tags of make build and make release. TestRelease compares releaseTags with the Makefile.
+const releaseTags = "grpcnotrace"
 
 // platforms are the platforms of a release. The linked modules may differ between them.
 var platforms = [...]string{"linux/amd64", "linux/arm64"}
@@ -36,12 +36,12 @@ type module struct {
 	notices       []text
 }
 
-// packages returns the packages that the release for a platform links. Each has five fields: import path, module path,
+// packages returns the packages that a binary with these build tags links on a platform. Each has five fields: import path, module path,
 // version, folder of the module, folder of the package.
-func packages(ctx context.Context, dir, platform string) ([][]string, error) {
+func packages(ctx context.Context, dir, platform, tags string) ([][]string, error) {
 	const format = "{{.ImportPath}}\t{{with .Module}}{{.Path}}\t{{.Version}}\t{{.Dir}}{{else}}\t\t{{end}}\t{{.Dir}}"
 	system, arch, _ := strings.Cut(platform, "/")
-	cmd := exec.CommandContext(ctx, "go", "list", "-mod=readonly", "-deps", "-tags", releaseTags, "-f", format, "./cmd/connector")
+	cmd := exec.CommandContext(ctx, "go", "list", "-mod=readonly", "-deps", "-tags", tags, "-f", format, "./cmd/connector")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch)
 	out, err := cmd.Output()
@@ -69,7 +69,7 @@ func linked(ctx context.Context, dir string) ([]*module, error) {
 	folders := map[*module]map[string]bool{std: {".": true}}
 	byPath := map[string]*module{}
 	for _, platform := range platforms {
-		all, err := packages(ctx, dir, platform)
+		all, err := packages(ctx, dir, platform, releaseTags)
 		if err != nil {
 			return nil, err
 		}

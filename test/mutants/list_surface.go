@@ -287,10 +287,34 @@ var ofSurface = []mutant{
 		pkg: "./cmd/connector", test: "^TestMembersCleanup_BrokenLog$",
 	},
 	{
-		name: "a release links the broker of the demo",
-		file: "test/licences/modules.go",
-		old:  `releaseTags = "nodemo"`, new: `releaseTags = "demo"`,
+		name: "a build without the demo links its broker",
+		file: "cmd/connector/demo.go",
+		old:  "//go:build !nodemo\n", new: "",
 		pkg: "./test/licences", test: "^TestRelease$",
+	},
+	{
+		name: "a release links code that keeps all methods",
+		file: "test/licences/modules.go",
+		old:  `releaseTags = "grpcnotrace"`, new: `releaseTags = "grpctrace"`,
+		pkg: "./test/licences", test: "^TestRelease$",
+	},
+	{
+		name: "a module that NOTICE does not have is in the list without a licence",
+		file: "test/release/materials.go",
+		old:  "if !ok {\n\t\t\treturn nil, fmt.Errorf(\"NOTICE", new: "if !ok && false {\n\t\t\treturn nil, fmt.Errorf(\"NOTICE",
+		pkg: "./test/release", test: "^TestMaterials$",
+	},
+	{
+		name: "a release is built from a changed working tree",
+		file: "test/release/main.go",
+		old:  "if len(changed) > 0 {", new: "if false {",
+		pkg: "./test/release", test: "^TestRelease_Refused$",
+	},
+	{
+		name: "a client resumes a session of TLS without a name that is allowed",
+		file: "secure/webconfig/tls.go",
+		old:  "\t\tc.VerifyConnection = f.allowed\n", new: "\t\tc.VerifyPeerCertificate = func([][]byte, [][]*x509.Certificate) error { return nil }\n",
+		pkg: "./secure/webconfig", test: "^TestClients_Names$",
 	},
 	{
 		name: "a copyleft licence is allowed beside another one",
