@@ -2,6 +2,8 @@
 that another program wrote. The day a reader is corrected, its proof fails here, and its line in refuses() must go.
 
 usage: proofs.py FOLDER
+
+The proofs of delta-kernel need its program in the environment variable LAB_KERNEL.
 """
 
 import glob
@@ -115,9 +117,23 @@ def dotted_name(folder):
         yield "duckdb selects by a column whose name has a dot"
 
 
+def kernel_dotted_name(folder):
+    path = table(folder, "kernel-dot", {"a.b": pa.array([1, 2, 3], pa.int64())})
+    if answer("kernel", path, (("a.b",), kind("bigint"), "=", (2,))) == [0, 1, 2]:
+        yield "kernel reads a predicate on a column whose name has a dot"
+
+
+def kernel_negative_zero(folder):
+    path = table(folder, "kernel-zero", {"c": pa.array([-0.0, 1.0])})
+    if 0 in answer("kernel", path, (("c",), kind("double"), "=", (readers.NEGATIVE_ZERO,))):
+        yield "kernel selects -0.0 by the bound -0.0"
+
+
 def main():
     folder, bad = sys.argv[1], 0
     proofs = [deleted_checkpoint, missing_bounds, listed_columns, added_column, not_a_number, struct_with_list, dotted_name]
+    if "LAB_KERNEL" in os.environ:
+        proofs += [kernel_dotted_name, kernel_negative_zero]
     for proof in proofs:
         for found in proof(folder):
             bad += 1
