@@ -15,7 +15,8 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME ?= 30s
 RUNS ?= 20
 SCHEDULES ?= 20000
-# The random tables of make conformance, and their seed. WRITE=1 also writes docs/conformance.md.
+# The random tables of make conformance, and their seed. WRITE=1 also writes docs/conformance.md. DIR keeps tables and
+# results: a run with the same CASES and SEED that was stopped continues there. Delete it after a change of the writer.
 CASES ?= 200
 SEED ?= 1
 WRITE ?=
@@ -121,7 +122,7 @@ pods-all: ## pods with more members and more kills
 
 conformance: ## CASES (200) random tables with SEED (1), read by six engines and checked by a validator
 	@$(SUITE) -name conformance go test -tags lab,long -count=1 -timeout 0 ./test/deltacheck \
-		-args -conformance.cases $(CASES) -conformance.seed $(SEED) $(if $(WRITE),-conformance.write)
+		-args -conformance.cases $(CASES) -conformance.seed $(SEED) $(if $(WRITE),-conformance.write) $(if $(DIR),-conformance.dir $(abspath $(DIR)))
 
 schedules: ## SCHEDULES (20000) seeded schedules with log cleanup and expiry of txns, with counts
 	go test ./test/story -count=1 -timeout 0 -v -run LogCleanupAndExpiry -args -story.expiries $(SCHEDULES)

@@ -21,7 +21,6 @@ from tablelog import Table, arrow_of, crcs, fields_of, leaves_of, restrict, stru
 
 CHECKS = {}
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-INDEXED, PREFIX = 32, 32
 
 
 def check(number):
@@ -192,6 +191,10 @@ def required(t):
     columns = t.whole().columns()
     for add, file in files(t):
         for c in columns:
+            if c["name"] in add["partitionValues"]:
+                if c["required"] and add["partitionValues"][c["name"]] is None:
+                    yield f"{add['path']}: NOT NULL partition column {c['name']} is null"
+                continue
             index = file.table().schema.get_field_index(c["name"])
             if c["required"] and (index < 0 or file.table().column(index).null_count):
                 yield f"{add['path']}: NOT NULL column {c['name']} has nulls"
@@ -278,10 +281,15 @@ def prefix(text, most):
     return text
 
 
-def spark_max(text):
+def number(t, name, default):
+    """Returns a property of the table as a number."""
+    return int(t.whole().metadata.get("configuration", {}).get(name, default))
+
+
+def spark_max(text, most):
     """Returns Spark's maximum for a text, None if it has none."""
-    cut = prefix(text, PREFIX)
-    while units(cut) <= 2 * PREFIX:
+    cut = prefix(text, most)
+    while units(cut) <= 2 * most:
         rest = text[len(cut) :]
         if not rest:
             return text
@@ -293,6 +301,7 @@ def spark_max(text):
 
 @check(32)
 def texts(t):
+    most = number(t, "delta.dataSkippingStringPrefixLength", 32)
     for add, file, stats, leaves in statistics(t):
         for path, kind, rows in leaves:
             found = [x for x in rows if x is not None]
@@ -301,9 +310,9 @@ def texts(t):
             low, high = min(found, key=encoded), max(found, key=encoded)
             got = at(stats.get("minValues"), path), at(stats.get("maxValues"), path)
             # Bounds that hold but have another form are wrong here; check 31 has those that do not hold.
-            if got[0] != prefix(low, PREFIX) and (got[0] is None or got[0].encode() <= encoded(low)):
+            if got[0] != prefix(low, most) and (got[0] is None or got[0].encode() <= encoded(low)):
                 yield f"{add['path']}: {'.'.join(path)}: minimum {got[0]!r:.80}"
-            if got[1] != spark_max(high) and (got[1] is None or got[1].encode() >= encoded(high)):
+            if got[1] != spark_max(high, most) and (got[1] is None or got[1].encode() >= encoded(high)):
                 yield f"{add['path']}: {'.'.join(path)}: maximum {got[1]!r:.80}"
 
 
@@ -353,11 +362,24 @@ def no_bounds(t):
 
 @check(27)
 def indexed(t):
+    most = number(t, "delta.dataSkippingNumIndexedCols", 32)
+    without = excluded(t)
     for add, file, stats, leaves in statistics(t):
         for n, (path, kind, rows) in enumerate(leaves):
             there = at(stats.get("nullCount"), path) is not None
-            if there != (n < INDEXED) and (there or has_leaf(file, path)):
+            want = (n < most or most < 0) and not below(path, without)
+            if there != want and (there or has_leaf(file, path)):
                 yield f"{add['path']}: leaf {n} {'.'.join(path)} {'has' if there else 'lacks'} statistics"
+
+
+def excluded(t):
+    """Returns the paths without statistics, which the generator writes into the description of the table."""
+    said = (t.whole().metadata.get("description") or "").partition("without statistics: ")[2]
+    return json.loads(said) if said else []
+
+
+def below(path, those):
+    return any(list(path[: len(x)]) == x for x in those)
 
 
 def has_leaf(file, path):
@@ -390,6 +412,7 @@ def decimals(t):
 
 @check(38)
 def footers(t):
+    without = excluded(t)
     for add, file in files(t):
         meta = file.parquet.metadata
         for group in range(meta.num_row_groups):
@@ -405,7 +428,10 @@ def footers(t):
                 if chunk.physical_type in ("FLOAT", "DOUBLE"):
                     yield f"{where}: bounds of floats"
                     continue
-                raw = chunk.physical_type == "BYTE_ARRAY"
+                if below(chunk.path_in_schema.split("."), without):
+                    yield f"{where}: bounds of an excluded column"
+                # As they are stored, because Python has no date of the year 0.
+                raw = chunk.physical_type in ("BYTE_ARRAY", "INT32", "INT64")
                 low, high = (stats.min_raw, stats.max_raw) if raw else (stats.min, stats.max)
                 if low > high:
                     yield f"{where}: minimum {low!r:.40}, maximum {high!r:.40}"

@@ -3,7 +3,8 @@
 usage: matrix.py --cases DIR --reader NAME --out FILE [--predicates N] [--only PREFIX]
 
 Writes one JSON line for each case: the number of rows and predicates, what differs ("wrong"), and the error if the
-reader refuses the table ("refused"). Exits 1 if anything differs or is refused.
+reader refuses the table ("refused"). Exits 1 if anything differs or is refused. If FILE has right results of the same
+cases and reader from a run that was stopped, they stay, and only the other cases are read.
 """
 
 import argparse
@@ -69,10 +70,17 @@ def checkpoint_variants(case, folder):
         name = "checkpoint-" + change.__name__.replace("_", "-")
         path = os.path.join(folder, name)
         if not os.path.exists(path):
-            shutil.copytree(case["path"], path)
-            log = os.path.join(path, "_delta_log")
+            part = f"{path}.{os.getpid()}"  # several readers may start at once
+            shutil.copytree(case["path"], part)
+            log = os.path.join(part, "_delta_log")
             newest = max(int(os.path.basename(p)[:20]) for p in glob.glob(f"{log}/*.checkpoint.parquet"))
             change(log, newest)
+            try:
+                os.rename(part, path)
+            except OSError:
+                if not os.path.exists(path):
+                    raise
+                shutil.rmtree(part)
         result.append(case | {"name": name, "checks": [check], "path": path})
     return result
 
@@ -146,6 +154,17 @@ def run(case, reader, most):
     return line
 
 
+def finished(path, head):
+    """Returns the right results of a run that was stopped, by the name of the case."""
+    if not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        lines = f.read().split("\n")[:-1]  # the last line may be a part of one
+    if not lines or json.loads(lines[0]) != head:
+        return {}
+    return {c["case"]: c for c in map(json.loads, lines[1:]) if not c["wrong"] and "refused" not in c}
+
+
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--cases", required=True)
@@ -156,9 +175,15 @@ def main():
     a = args.parse_args()
     reader = READERS[a.reader]()
     cases = [c for c in load(a.cases) if c["name"].startswith(a.only)]
+    with open(os.path.join(a.cases, "cases.json")) as f:
+        made = json.load(f)
+    head = {"reader": a.reader, "title": reader.title, "version": reader.version, "predicates": a.predicates, "run": made["run"]}
+    done = finished(a.out, head)
+    total, cases = len(cases), [c for c in cases if c["name"] not in done]
     bad = 0
     with open(a.out, "w") as out:
-        print(json.dumps({"reader": a.reader, "title": reader.title, "version": reader.version}), file=out, flush=True)
+        for line in [head, *done.values()]:
+            print(json.dumps(line), file=out, flush=True)
         # Most of Spark's time is waiting inside of it.
         workers = concurrent.futures.ThreadPoolExecutor(getattr(reader, "workers", 1))
         for case, line in zip(cases, workers.map(lambda c: run(c, copy.copy(reader), a.predicates), cases)):
@@ -166,7 +191,7 @@ def main():
             if line["wrong"] or "refused" in line:
                 bad += 1
                 print(f"{a.reader}: {case['name']}: {line.get('refused', '')} {line['wrong'][:3]}", flush=True)
-    print(f"{a.reader} {reader.version}: {len(cases)} cases, {bad} with findings")
+    print(f"{a.reader} {reader.version}: {total} cases, {len(done)} of them in a run before, {bad} with findings")
     sys.exit(1 if bad else 0)
 
 

@@ -41,7 +41,7 @@ def make(case, most):
         mine = [(path, kind, "null", ()), (path, kind, "notnull", ())]
         if comparable(kind):
             found = {v.at(case["columns"], row, path) for row in case["rows"]} - {None}
-            found = [x for x in sorted(found) if not (isinstance(x, str) and ("\x00" in x or len(x) > 1000))]
+            found = [x for x in sorted(found) if usable(kind["kind"], x)]
             for value in some(kind, found, chance):
                 mine += [(path, kind, op, (value,)) for op in (["="] if kind["kind"] == "boolean" else ["=", "<", ">="])]
             if len(found) > 1 and kind["kind"] != "boolean":
@@ -57,6 +57,15 @@ def make(case, most):
     return flat[:most]
 
 
+def usable(name, x):
+    """Reports whether each engine has a literal for a value: its years must be those of Python, from 1 to 9999."""
+    if name == "date":
+        return -719162 <= x <= 2932896
+    if name.startswith("timestamp"):
+        return -62135596800_000000 <= x <= 253402300799_999999
+    return not (isinstance(x, str) and ("\x00" in x or len(x) > 1000))
+
+
 def some(kind, found, chance):
     """Returns the bounds of the values, one between them and one beside them."""
     if not found:
@@ -65,7 +74,7 @@ def some(kind, found, chance):
     picked = [ordered[0], ordered[-1], chance.choice(ordered)]
     name, high = kind["kind"], ordered[-1]
     limit = {"bigint": 63, "int": 31, "smallint": 15, "tinyint": 7}.get(name)
-    if limit and high < 2**limit - 1 or name == "timestamp" and high < 253402300799_000000:
+    if limit and high < 2**limit - 1 or name.startswith("timestamp") and high < 253402300799_000000:
         picked.append(high + 1)
     elif name == "string":
         picked.append(high + "~")

@@ -162,7 +162,7 @@ def checkpoint_table(rows):
                 pa.struct(
                     [
                         ("id", text), ("format", pa.struct([("provider", text), ("options", strings)])), ("schemaString", text),
-                        ("partitionColumns", pa.list_(text)), ("configuration", strings), ("createdTime", long),
+                        ("partitionColumns", pa.list_(text)), ("configuration", strings), ("createdTime", long), ("description", text),
                     ]
                 ),
             ),
@@ -332,6 +332,24 @@ def a_leaf_without_statistics(good):
 @in_actions(28)
 def a_commit_of_nothing(commits):
     del commits[3][1:]
+
+
+@defect(27, 38)
+def statistics_of_an_excluded_column(good):
+    good.actions = lambda commits: change_metadata(commits, {"description": 'without statistics: [["text"]]'})
+
+
+@defect(32)
+def texts_longer_than_the_property_says(good):
+    properties = {"delta.appendOnly": "false", "delta.dataSkippingStringPrefixLength": "8"}
+    good.actions = lambda commits: change_metadata(commits, {"configuration": properties})
+
+
+def change_metadata(commits, fields):
+    for actions in commits:
+        for name, old in actions:
+            if name == "metaData":
+                old |= fields
 
 
 @defect(30)

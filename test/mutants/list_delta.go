@@ -398,6 +398,24 @@ var ofDelta = []mutant{
 		pkg: "./sink/delta", test: "^TestStatistics$",
 	},
 	{
+		name: "a column with -0.0 gets a dictionary",
+		file: "sink/delta/datafile/sample.go",
+		old:  "n, v, at) && !negativeZero() {", new: "n, v, at) && (!negativeZero() || true) {",
+		pkg: "./sink/delta/datafile", test: "^TestNegativeZeroNoDictionary$",
+	},
+	{
+		name: "a struct without bounds is missing in the statistics",
+		file: "sink/delta/datafile/stats.go",
+		old:  "return c.statistics != InFooter", new: "return c.statistics == NoBounds",
+		pkg: "./sink/delta/datafile", test: "^TestStatsNest$",
+	},
+	{
+		name: "a bound is rounded up out of the year 9999, and left out",
+		file: "sink/delta/datafile/stats.go",
+		old:  "if t := time.UnixMilli(ms); t.UTC().Year() <= maxYear {", new: "if t := time.UnixMilli(ms); true {",
+		pkg: "./sink/delta/datafile", test: "^TestDeltaBounds$",
+	},
+	{
 		name: "the footer has one of two bounds of a text",
 		file: "sink/delta/datafile/bounds.go",
 		old:  "if fits(s.minBytes, c.kind) && fits(s.maxBytes, c.kind) {", new: "if fits(s.minBytes, c.kind) || fits(s.maxBytes, c.kind) {",

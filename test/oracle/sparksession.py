@@ -6,9 +6,10 @@ import os
 from pyspark.sql import SparkSession
 
 
-def start(endpoint=None, memory="2g"):
-    """Returns a session on two cores. Jars lie in the folder that LAB_SPARK_JARS names."""
+def start(endpoint=None, memory="2g", settings=None):
+    """Returns a session on two cores. Jars lie in the folder that LAB_SPARK_JARS names. settings are further ones."""
     jars = ":".join(sorted(glob.glob(os.path.join(os.environ["LAB_SPARK_JARS"], "*.jar"))))
+    more = settings or {}
     settings = {
         "spark.driver.memory": memory,
         "spark.driver.extraClassPath": jars,
@@ -21,7 +22,7 @@ def start(endpoint=None, memory="2g"):
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    }
+    } | more
     if endpoint:
         s3a = "spark.hadoop.fs.s3a."
         settings |= {

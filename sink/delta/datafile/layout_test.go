@@ -3,6 +3,7 @@ package datafile
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -142,6 +143,30 @@ func TestDictionaryGivenUp(t *testing.T) {
 		again := encodeAllFiles(t, sc, []connector.Piece{pieceOf(rows)}, Options{})
 		if !bytes.Equal(first.bytes, again[0].bytes) {
 			t.Fatal("equal rows gave different bytes")
+		}
+	}
+}
+
+// TestNegativeZeroNoDictionary: repeated floats get a dictionary, unless one of them is -0.0.
+func TestNegativeZeroNoDictionary(t *testing.T) {
+	zero := math.Copysign(0, -1)
+	for _, typ := range []arrow.DataType{f64, arrow.PrimitiveTypes.Float32} {
+		for _, c := range []struct {
+			name   string
+			values [2]any
+			want   bool
+		}{{"0.0", [2]any{0.0, 1.0}, true}, {"-0.0", [2]any{zero, 0.0}, false}, {"-0.0 last", [2]any{1.0, zero}, false}} {
+			t.Run(fmt.Sprint(typ, " with ", c.name), func(t *testing.T) {
+				sc := schemaOf(nullable("x", typ))
+				rows := [][]any{{nil}}
+				for range 500 {
+					rows = append(rows, []any{c.values[0]}, []any{c.values[1]})
+				}
+				f := one(t, sc, Options{}, batchOf(sc, rows...))
+				if got := f.meta.RowGroups[0].Columns[0].MetaData.DictionaryPageOffset != nil; got != c.want {
+					t.Errorf("dictionary: %v, want %v", got, c.want)
+				}
+			})
 		}
 	}
 }

@@ -3,6 +3,7 @@ package datafile
 
 import (
 	"math"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -32,6 +33,9 @@ func newSample() *sample {
 // chooseFloat returns the encoding of a column of floats. Values that repeat get a dictionary. Others are plain, and
 // are compressed only if that makes a sample of them smaller: compression of random floats would cost four times as
 // much and save nothing.
+//
+// A column with -0.0 gets no dictionary. parquet-mr, with which Spark reads, skips a row group if the value of a
+// predicate is not in its dictionary, and there it tells -0.0 from 0.0: the predicate x = 0.0 would miss rows with -0.0.
 func (e *encoder) chooseFloat(a arrow.Array, v valid) choice {
 	n := a.Len()
 	if n == 0 {
@@ -39,23 +43,29 @@ func (e *encoder) chooseFloat(a arrow.Array, v valid) choice {
 	}
 	var at func(i int) uint64
 	var raw []byte
+	var negativeZero func() bool
 	switch a := a.(type) {
 	case *array.Float64:
 		values := a.Float64Values()
 		at = func(i int) uint64 { return math.Float64bits(values[i]) }
 		raw = arrow.Float64Traits.CastToBytes(values[:min(n, sampleSize)])
+		negativeZero = func() bool { return slices.ContainsFunc(values, isNegativeZero[float64]) }
 	case *array.Float32:
 		values := a.Float32Values()
 		at = func(i int) uint64 { return uint64(math.Float32bits(values[i])) }
 		raw = arrow.Float32Traits.CastToBytes(values[:min(n, sampleSize)])
+		negativeZero = func() bool { return slices.ContainsFunc(values, isNegativeZero[float32]) }
 	}
-	if e.share.sample.repeats(n, v, at) {
+	if e.share.sample.repeats(n, v, at) && !negativeZero() {
 		return choiceDictionary
 	}
 	c := choiceOf(kindFloat)
 	c.plain = !e.share.sample.compresses(raw)
 	return c
 }
+
+// isNegativeZero reports whether x is -0.0.
+func isNegativeZero[T float32 | float64](x T) bool { return x == 0 && math.Signbit(float64(x)) }
 
 // repeats reports whether the share of distinct values in a sample is below repeating. It samples at equal distances
 // from first to last, because neighbors are alike in sorted columns.

@@ -2,7 +2,9 @@ package datafile
 
 import (
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -33,7 +35,8 @@ func deltaStats(cols *columns, stats []stat, rows int64, stringPrefix int) strin
 }
 
 // appendObject renders the columns of one level of the schema. It omits columns for which add appends nothing, and
-// structs without any rendered field.
+// structs behind the indexed columns. Another struct without a rendered field is an empty object, as deltalake writes
+// it: deltalake's pyarrow dataset takes a struct that is missing for null in all rows.
 func appendObject(b []byte, list []*column, add func([]byte, *column) []byte) []byte {
 	b = append(b, '{')
 	first := true
@@ -46,8 +49,8 @@ func appendObject(b []byte, list []*column, add func([]byte, *column) []byte) []
 		value := len(b)
 		switch {
 		case c.kind == kindStruct:
-			if b = appendObject(b, c.children, add); len(b) == value+len("{}") {
-				b = b[:value]
+			if hasSelected(c.children) {
+				b = appendObject(b, c.children, add)
 			}
 		case c.statistics == InLogAndFooter:
 			b = add(b, c)
@@ -59,6 +62,16 @@ func appendObject(b []byte, list []*column, add func([]byte, *column) []byte) []
 		first = false
 	}
 	return append(b, '}')
+}
+
+// hasSelected reports whether one of the columns, or a field below them, has statistics in the log, or is excluded.
+func hasSelected(list []*column) bool {
+	return slices.ContainsFunc(list, func(c *column) bool {
+		if c.kind == kindStruct {
+			return hasSelected(c.children)
+		}
+		return c.statistics != InFooter
+	})
 }
 
 func appendMin(b []byte, c *column, s *stat, stringPrefix int) []byte {
@@ -118,7 +131,11 @@ func appendMax(b []byte, c *column, s *stat, stringPrefix int) []byte {
 		if s.maxInt%1000 > 0 {
 			ms++
 		}
-		return appendTime(b, time.UnixMilli(ms), timestampLayout(c))
+		if t := time.UnixMilli(ms); t.UTC().Year() <= maxYear {
+			return appendTime(b, t, timestampLayout(c))
+		}
+		// Rounding up would leave the last year that has a bound, so the bound is the value itself.
+		return appendTime(b, time.UnixMicro(s.maxInt), strings.Replace(timestampLayout(c), ".000", ".000000", 1))
 	case kindFloat:
 		if s.nan || math.IsInf(s.maxFloat, 0) {
 			return b // the column has a NaN, which is the greatest value for most engines: it gets no upper bound
@@ -139,7 +156,10 @@ func appendMax(b []byte, c *column, s *stat, stringPrefix int) []byte {
 	return b
 }
 
-const secondsPerDay = 24 * 60 * 60
+const (
+	secondsPerDay = 24 * 60 * 60
+	maxYear       = 9999 // the last year of a bound
+)
 
 func timestampLayout(c *column) string {
 	if c.typ.(*arrow.TimestampType).TimeZone == "" {
@@ -152,7 +172,7 @@ func timestampLayout(c *column) string {
 // such years differently.
 func appendTime(b []byte, t time.Time, layout string) []byte {
 	t = t.UTC()
-	if y := t.Year(); y < 1 || y > 9999 {
+	if y := t.Year(); y < 1 || y > maxYear {
 		return b
 	}
 	b = append(b, '"')

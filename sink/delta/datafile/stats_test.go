@@ -154,7 +154,9 @@ func TestDeltaBounds(t *testing.T) {
 			`"1969-12-31T23:59:59.999Z"`, `"1970-01-01T00:00:00.001Z"`,
 		},
 		{"without time zone", timestampNTZ, []any{1500}, `"1970-01-01T00:00:00.001"`, `"1970-01-01T00:00:00.002"`},
-		{"the last year is left by going up", timestamp, []any{year1, year10000 - 1}, `"0001-01-01T00:00:00.000Z"`, ""},
+		{"no rounding up out of the last year", timestamp, []any{year1, year10000 - 1}, `"0001-01-01T00:00:00.000Z"`, `"9999-12-31T23:59:59.999999Z"`},
+		{"the year after it", timestamp, []any{year10000}, "", ""},
+		{"the last year without time zone", timestampNTZ, []any{year10000 - 999}, `"9999-12-31T23:59:59.999"`, `"9999-12-31T23:59:59.999001"`},
 		{"its last millisecond is in it", timestamp, []any{year1 - 1, year10000 - 1000}, "", `"9999-12-31T23:59:59.999Z"`},
 		{"the ends of time", timestamp, []any{math.MinInt64, math.MaxInt64}, "", ""},
 		{"doubles", f64, []any{0.1, 2.0, nil}, "0.1", "2.0"},
@@ -215,7 +217,8 @@ func TestDeltaBounds(t *testing.T) {
 }
 
 // TestStatsNest: the statistics have the shape of the schema. Nulls of a struct count as nulls of its fields, several
-// row groups have one set of bounds, and leaves after the indexed ones do not appear.
+// row groups have one set of bounds, and leaves after the indexed ones do not appear, nor does a struct of such leaves. A
+// struct without a bound is an empty object.
 func TestStatsNest(t *testing.T) {
 	sc := schemaOf(
 		arrow.Field{Name: "id", Type: i64},
@@ -223,19 +226,35 @@ func TestStatsNest(t *testing.T) {
 			nullable("t", arrow.StructOf(nullable("b", str), nullable("l", arrow.ListOf(i64)))))),
 		nullable("v", arrow.StructOf(nullable("none", i64))),
 		nullable("quote\"d", str),
+		nullable("w", arrow.StructOf(nullable("late", i64))),
 	)
 	f := one(t, sc, Options{Statistics: firstLeaves(sc, 5)},
-		batchOf(sc, []any{3, []any{7, []any{"x", []any{1}}}, nil, "z"}, []any{2, nil, nil, nil}),
-		batchOf(sc, []any{5, []any{nil, nil}, []any{nil}, "y"}, []any{9, []any{-7, []any{nil, nil}}, nil, "y"}))
-	want := `{"numRecords":4,"minValues":{"id":2,"s":{"a":-7,"t":{"b":"x"}}},` +
-		`"maxValues":{"id":9,"s":{"a":7,"t":{"b":"x"}}},` +
+		batchOf(sc, []any{3, []any{7, []any{"x", []any{1}}}, nil, "z", nil}, []any{2, nil, nil, nil, nil}),
+		batchOf(sc, []any{5, []any{nil, nil}, []any{nil}, "y", nil}, []any{9, []any{-7, []any{nil, nil}}, nil, "y", []any{1}}))
+	want := `{"numRecords":4,"minValues":{"id":2,"s":{"a":-7,"t":{"b":"x"}},"v":{}},` +
+		`"maxValues":{"id":9,"s":{"a":7,"t":{"b":"x"}},"v":{}},` +
 		`"nullCount":{"id":0,"s":{"a":2,"t":{"b":3,"l":3}},"v":{"none":4}}}`
 	if d := cmp.Diff(want, f.Stats); d != "" {
 		t.Error(d)
 	}
-	all := one(t, sc, Options{}, batchOf(sc, []any{3, nil, nil, "z"})).Stats
+	all := one(t, sc, Options{}, batchOf(sc, []any{3, nil, nil, "z", nil})).Stats
 	if !strings.Contains(all, `"quote\"d":"z"`) {
 		t.Error(all)
+	}
+}
+
+// TestStatsExcludedStruct: a struct whose fields are all excluded is an empty object, not missing.
+func TestStatsExcludedStruct(t *testing.T) {
+	sc := schemaOf(nullable("id", i64), nullable("s", arrow.StructOf(nullable("a", i64))))
+	f := one(t, sc, Options{Statistics: func(path []string) Statistics {
+		if path[0] == "s" {
+			return NoBounds
+		}
+		return InLogAndFooter
+	}}, batchOf(sc, []any{1, []any{7}}))
+	want := `{"numRecords":1,"minValues":{"id":1,"s":{}},"maxValues":{"id":1,"s":{}},"nullCount":{"id":0,"s":{}}}`
+	if d := cmp.Diff(want, f.Stats); d != "" {
+		t.Error(d)
 	}
 }
 

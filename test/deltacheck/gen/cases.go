@@ -12,9 +12,20 @@ type testCase struct {
 	checks  []int // the checks that the case is about, besides those that every table passes
 	columns []column
 	rows    [][]any // one value for each column
-	// later are columns that another program adds to the table after half of the rows: whole columns, or fields of the
-	// struct with the same name. The first half of the rows has null in them.
+	// later are columns that the table gets after half of the rows: whole columns, or fields of the struct with the same
+	// name. They are the last ones. The first half of the rows has null in them.
 	later []column
+	// foreign is true if another program adds the later columns; otherwise the writer does.
+	foreign bool
+	// words are those of metadata_columns.
+	words []string
+	// records has what a record has beside its value, for each row. It is empty if no column shows it.
+	records []extra
+	// rescue is true if records may have fields without a column, which the column _rescued keeps.
+	rescue bool
+	// excluded are the paths of columns without statistics.
+	excluded   [][]string
+	properties map[string]string
 	// partitionBy are columns and expressions, as in the configuration. Their computed columns are in computed.
 	partitionBy []string
 	computed    []computed
@@ -35,7 +46,7 @@ func each(k *kind) [][]any {
 
 // named are the cases that are the same in every run: at least one for each check on values.
 func (r *random) named() []testCase {
-	all := []testCase{r.nulls(), r.depth(20), r.wide(1000), r.rows(1), r.rows(30_000), r.megabyte(), r.structs(), r.arrays(), r.checkpoint(), r.evolved()}
+	all := []testCase{r.nulls(), r.depth(20), r.wide(1000), r.rows(1), r.rows(30_000), r.megabyte(), r.structs(), r.arrays(), r.checkpoint(), r.evolved(), r.farDates(), r.farTimes()}
 	about := map[string]int{
 		"double": 16, "float": 16, "bigint": 17, "int": 17, "smallint": 17, "tinyint": 17, "date": 19, "timestamp": 20, "timestamp_ntz": 20,
 		"string": 22, "boolean": 15, "binary": 23,
@@ -47,7 +58,7 @@ func (r *random) named() []testCase {
 			check = 18
 		}
 		c := testCase{name: "every-" + strings.NewReplacer("(", "-", ",", "-", ")", "").Replace(k.name), checks: []int{check, 15}}
-		c.columns, c.rows, c.arrow, c.commits = []column{{"c", typ{kind: k}, false}}, each(k), true, 1
+		c.columns, c.rows, c.arrow, c.commits = []column{col("c", typ{kind: k})}, each(k), true, 1
 		if check == 20 {
 			c.checks = append(c.checks, 21)
 		}
@@ -79,11 +90,11 @@ func (r *random) nulls() testCase {
 	c := testCase{name: "nulls", checks: []int{15, 34}, commits: 2}
 	row := []any{}
 	for i := range r.kinds {
-		c.columns = append(c.columns, column{fmt.Sprint("c", i), typ{kind: &r.kinds[i]}, false})
+		c.columns = append(c.columns, col(fmt.Sprint("c", i), typ{kind: &r.kinds[i]}))
 		row = append(row, nil)
 	}
 	s := r.kind("string")
-	c.columns = append(c.columns, column{"s", typ{fields: []column{{"f", s, false}}}, false}, column{"a", typ{element: &s}, false})
+	c.columns = append(c.columns, col("s", typ{fields: []column{col("f", s)}}), col("a", typ{element: &s}))
 	row = append(row, nil, nil)
 	c.rows = [][]any{row, row, row, row}
 	return c
@@ -92,17 +103,17 @@ func (r *random) nulls() testCase {
 func (r *random) depth(n int) testCase {
 	t, v := r.kind("string"), any("deep")
 	for range n - 2 {
-		t, v = typ{fields: []column{{"f", t, false}}}, []any{v}
+		t, v = typ{fields: []column{col("f", t)}}, []any{v}
 	}
 	return testCase{
-		name: "depth", checks: []int{26}, columns: []column{{"c", t, false}}, rows: [][]any{{v}, {nil}, {[]any{nil}}}, commits: 1,
+		name: "depth", checks: []int{26}, columns: []column{col("c", t)}, rows: [][]any{{v}, {nil}, {[]any{nil}}}, commits: 1,
 	}
 }
 
 func (r *random) wide(n int) testCase {
 	c := testCase{name: "wide", checks: []int{27}, commits: 2}
 	for i := range n {
-		c.columns = append(c.columns, column{fmt.Sprint("c", i), typ{kind: &r.kinds[i%len(r.kinds)]}, false})
+		c.columns = append(c.columns, col(fmt.Sprint("c", i), typ{kind: &r.kinds[i%len(r.kinds)]}))
 	}
 	for range 6 {
 		row := make([]any, n)
@@ -118,7 +129,7 @@ func (r *random) wide(n int) testCase {
 
 func (r *random) rows(n int) testCase {
 	c := testCase{name: fmt.Sprint("rows-", n), checks: []int{29}, commits: 1}
-	c.columns = []column{{"id", r.kind("bigint"), true}, {"name", r.kind("string"), false}}
+	c.columns = []column{{name: "id", typ: r.kind("bigint"), required: true}, col("name", r.kind("string"))}
 	for i := range n {
 		c.rows = append(c.rows, []any{int64(i), fmt.Sprintf("name %d", i*7919%n)})
 	}
@@ -128,16 +139,16 @@ func (r *random) rows(n int) testCase {
 func (r *random) megabyte() testCase {
 	long := strings.Repeat("漢字 and more; ", 1<<20/16)
 	return testCase{
-		name: "megabyte", checks: []int{22, 32}, columns: []column{{"c", r.kind("string"), false}},
+		name: "megabyte", checks: []int{22, 32}, columns: []column{col("c", r.kind("string"))},
 		rows: [][]any{{long}, {long + "!"}, {"short"}}, commits: 1,
 	}
 }
 
 func (r *random) structs() testCase {
 	s, l := r.kind("string"), r.kind("bigint")
-	t := typ{fields: []column{{"a", s, false}, {"b", typ{fields: []column{{"x", l, false}}}, false}}}
+	t := typ{fields: []column{col("a", s), col("b", typ{fields: []column{col("x", l)}})}}
 	return testCase{
-		name: "structs", checks: []int{26, 34}, columns: []column{{"c", t, false}}, commits: 1,
+		name: "structs", checks: []int{26, 34}, columns: []column{col("c", t)}, commits: 1,
 		rows: [][]any{{nil}, {[]any{nil, nil}}, {[]any{nil, []any{nil}}}, {[]any{"v", []any{int64(7)}}}, {[]any{"", nil}}},
 	}
 }
@@ -145,10 +156,10 @@ func (r *random) structs() testCase {
 func (r *random) arrays() testCase {
 	s := r.kind("string")
 	of := typ{element: &s}
-	pair := typ{fields: []column{{"a", s, false}, {"b", of, false}}}
+	pair := typ{fields: []column{col("a", s), col("b", of)}}
 	return testCase{
 		name: "arrays", checks: []int{24}, commits: 1,
-		columns: []column{{"a", of, false}, {"aa", typ{element: &of}, false}, {"as", typ{element: &pair}, false}},
+		columns: []column{col("a", of), col("aa", typ{element: &of}), col("as", typ{element: &pair})},
 		rows: [][]any{
 			{nil, nil, nil},
 			{[]any{}, []any{}, []any{}},
@@ -160,10 +171,10 @@ func (r *random) arrays() testCase {
 
 func (r *random) mapsCase() testCase {
 	s := r.kind("string")
-	of := typ{fields: []column{{"x", s, false}}}
+	of := typ{fields: []column{col("x", s)}}
 	return testCase{
 		name: "maps", checks: []int{25}, commits: 1,
-		columns: []column{{"m", typ{key: &s, element: &s}, false}, {"ms", typ{key: &s, element: &of}, false}},
+		columns: []column{col("m", typ{key: &s, element: &s}), col("ms", typ{key: &s, element: &of})},
 		rows: [][]any{
 			{nil, nil},
 			{pairs{}, pairs{}},
@@ -175,7 +186,7 @@ func (r *random) mapsCase() testCase {
 
 func (r *random) checkpoint() testCase {
 	c := testCase{name: "checkpoint", checks: []int{53, 54, 55, 62}, commits: 30, checkpointed: true}
-	c.columns = []column{{"id", r.kind("bigint"), false}, {"name", r.kind("string"), false}, {"at", r.kind("timestamp"), false}}
+	c.columns = []column{col("id", r.kind("bigint")), col("name", r.kind("string")), col("at", r.kind("timestamp"))}
 	for i := range 90 {
 		c.rows = append(c.rows, []any{int64(i), fmt.Sprint("n", i), int64(i) * 1_000_001})
 	}
@@ -184,11 +195,11 @@ func (r *random) checkpoint() testCase {
 
 func (r *random) evolved() testCase {
 	s, l := r.kind("string"), r.kind("bigint")
-	inner := typ{fields: []column{{"a", s, false}, {"b", l, false}}}
+	inner := typ{fields: []column{col("a", s), col("b", l)}}
 	return testCase{
-		name: "evolved", checks: []int{45}, commits: 4,
-		columns: []column{{"id", l, false}, {"s", inner, false}, {"added", s, false}},
-		later:   []column{{"added", s, false}, {"s", typ{fields: []column{{"b", l, false}}}, false}},
+		name: "evolved", checks: []int{45}, commits: 4, foreign: true,
+		columns: []column{col("id", l), col("s", inner), col("added", s)},
+		later:   []column{col("added", s), col("s", typ{fields: []column{col("b", l)}})},
 		rows: [][]any{
 			{int64(1), []any{"x", nil}, nil},
 			{int64(2), nil, nil},
@@ -200,6 +211,23 @@ func (r *random) evolved() testCase {
 			{nil, []any{"z", nil}, "new"},
 		},
 	}
+}
+
+// farDates and farTimes have what no record can have, but other decoders might: the years before 0 and after 9999.
+func (r *random) farDates() testCase {
+	c := testCase{name: "far-dates", checks: []int{19}, arrow: true, commits: 5, columns: []column{col("c", r.kind("date"))}}
+	for _, v := range []int64{-4_000_000, -719_529, 2_932_897, 90_000_000, 0} {
+		c.rows = append(c.rows, []any{v}, []any{v + 1})
+	}
+	return c
+}
+
+func (r *random) farTimes() testCase {
+	c := testCase{name: "far-times", checks: []int{20}, arrow: true, commits: 4, columns: []column{col("c", r.kind("timestamp"))}}
+	for _, v := range []int64{-9e18, -62_167_219_200_000_001, 253_402_300_800_000_000, 9e18} {
+		c.rows = append(c.rows, []any{v}, []any{v + 1})
+	}
+	return c
 }
 
 // random returns case i of a seed. Its rows depend on nothing else.
@@ -222,8 +250,20 @@ func randomCase(seed, i uint64, kinds []kind, maps bool) testCase {
 		}
 		c.rows = append(c.rows, row)
 	}
-	if n <= 40 && r.IntN(3) > 0 {
-		r.partition(&c)
+	for _, add := range features() {
+		add(r, &c)
 	}
 	return c
+}
+
+// boundary is the number of rows before the table gets the later columns.
+func (c *testCase) boundary() int { return len(c.rows) * (c.commits / 2) / c.commits }
+
+// comment is the table's comment. It tells the validator which columns have no statistics.
+func (c *testCase) comment() string {
+	if len(c.excluded) == 0 {
+		return ""
+	}
+	paths, _ := text(c.excluded)
+	return "without statistics: " + paths
 }

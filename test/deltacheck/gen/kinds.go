@@ -142,7 +142,7 @@ func day(text string) int64 { return instant(text+"T00:00:00Z") / microsPerDay }
 var dates = kind{
 	name: "date",
 	special: []any{
-		day("0001-01-01"), day("1582-10-04"), day("1582-10-15"), day("1969-12-31"), day("1970-01-01"), day("2000-02-29"), day("9999-12-31"),
+		day("0000-03-01"), day("0001-01-01"), day("1582-10-04"), day("1582-10-15"), day("1969-12-31"), day("1970-01-01"), day("2000-02-29"), day("9999-12-31"),
 	},
 	random: func(r *rand.Rand) any { return int64(r.IntN(40000) - 5000) },
 	text: func(v any) (string, bool) {
@@ -155,10 +155,10 @@ func instants(name, layout string) kind {
 	return kind{
 		name: name,
 		special: []any{
-			instant("0001-01-01T00:00:00Z"), instant("0001-01-01T00:00:00.000001Z"), instant("1582-10-04T23:59:59.999999Z"),
+			instant("0000-01-01T00:00:00Z"), instant("0001-01-01T00:00:00Z"), instant("0001-01-01T00:00:00.000001Z"), instant("1582-10-04T23:59:59.999999Z"),
 			instant("1969-12-31T23:59:59.999999Z"), int64(0), int64(1), int64(-1), int64(999), int64(1000), int64(-1001),
 			instant("2025-03-30T00:59:59.999999Z"), instant("2025-03-30T01:00:00Z"), instant("2025-10-26T01:30:00Z"),
-			instant("9999-12-31T23:59:59.999Z"), instant("9999-12-31T23:59:59.998001Z"),
+			instant("9999-12-31T23:59:59.999Z"), instant("9999-12-31T23:59:59.998001Z"), instant("9999-12-31T23:59:59.999999Z"),
 		},
 		random: func(r *rand.Rand) any {
 			if r.IntN(2) == 0 {
@@ -249,15 +249,30 @@ type typ struct {
 }
 
 type column struct {
-	name     string
+	name     string // the field of a record
 	typ      typ
 	required bool
+	table    string // the name in the table if it is not name
+}
+
+// col returns a nullable column.
+func col(name string, t typ) column { return column{name: name, typ: t} }
+
+// inTable is the name of the column in the table.
+func (c column) inTable() string {
+	if c.table != "" {
+		return c.table
+	}
+	return c.name
 }
 
 func (c column) ddl() string {
 	s := "`" + strings.ReplaceAll(c.name, "`", "``") + "` " + c.typ.ddl()
 	if c.required {
 		s += " not null"
+	}
+	if c.table != "" {
+		s += " comment 'renamed'"
 	}
 	return s
 }
@@ -276,46 +291,6 @@ func (t typ) ddl() string {
 		list[i] = f.ddl()
 	}
 	return "struct<" + strings.Join(list, ", ") + ">"
-}
-
-// text returns a value as JSON in a record.
-func (t typ) text(v any) (string, bool) {
-	if v == nil {
-		return "null", true
-	}
-	if t.kind != nil {
-		return t.kind.text(v)
-	}
-	var list []string
-	open, end := "[", "]"
-	switch v := v.(type) {
-	case pairs:
-		open, end = "{", "}"
-		for _, p := range v {
-			key, isText := p[0].(string)
-			item, ok := t.element.text(p[1])
-			if !ok || !isText {
-				return "", false
-			}
-			name, _ := text(key)
-			list = append(list, name+":"+item)
-		}
-	case []any:
-		for i, v := range v {
-			of, name := t.element, ""
-			if of == nil {
-				open, end = "{", "}"
-				name, _ = text(t.fields[i].name)
-				name, of = name+":", &t.fields[i].typ
-			}
-			item, ok := of.text(v)
-			if !ok {
-				return "", false
-			}
-			list = append(list, name+item)
-		}
-	}
-	return open + strings.Join(list, ",") + end, true
 }
 
 // canon returns a value as in the expectation.

@@ -18,12 +18,15 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/google/uuid"
+
 	"sluice/connector/schema"
 	"sluice/sink/delta/objstore"
 )
 
 // list is the file cases.json.
 type list struct {
+	Run    string   `json:"run"` // a name of this run alone
 	Seed   uint64   `json:"seed"`
 	Random int      `json:"random"`
 	Kinds  []string `json:"kinds"`
@@ -51,7 +54,7 @@ func main() {
 }
 
 func run(ctx context.Context, dir string, cases int, seed uint64, named bool) error {
-	l := list{Seed: seed, Random: cases, Absent: []string{}}
+	l := list{Run: uuid.NewString(), Seed: seed, Random: cases, Absent: []string{}}
 	var written []kind
 	for _, k := range kinds() {
 		if writes(k.name) {

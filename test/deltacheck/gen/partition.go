@@ -34,16 +34,27 @@ func partitionValue(c column, v any) any {
 	if v == schema.NullPartition || v == "" && c.required {
 		return "x"
 	}
+	if n, ok := v.(int64); ok { // the year 0 is refused
+		switch c.typ.kind.name {
+		case "date":
+			return max(n, day("0001-01-01"))
+		case "timestamp":
+			return max(n, instant("0001-01-01T00:00:00Z"))
+		}
+	}
 	return v
 }
 
-// partition divides a random case by one or two of its columns that can be partition columns.
+// partition divides some of the random cases by one or two of their columns that can be partition columns.
 func (r *random) partition(c *testCase) {
-	for i, col := range c.columns {
-		if k := col.typ.kind; k == nil || !slices.Contains(partitionKinds(), k.name) || len(col.name) > 100 || len(c.partitionBy) == 2 || r.IntN(2) == 0 {
+	if len(c.rows) > 40 || r.IntN(3) == 0 {
+		return
+	}
+	for i, col := range c.columns[:len(c.columns)-c.added()] {
+		if k := col.typ.kind; k == nil || !slices.Contains(partitionKinds(), k.name) || len(col.inTable()) > 100 || len(c.partitionBy) == 2 || r.IntN(2) == 0 {
 			continue
 		}
-		c.partitionBy = append(c.partitionBy, quoted(col.name))
+		c.partitionBy = append(c.partitionBy, backticks(col.inTable()))
 		for _, row := range c.rows {
 			row[i] = partitionValue(col, row[i])
 		}
@@ -55,10 +66,10 @@ func (r *random) partition(c *testCase) {
 
 // partitioned are the cases about table partitions.
 func (r *random) partitioned() (all []testCase) {
-	id := column{"id", r.kind("bigint"), true}
+	id := column{name: "id", typ: r.kind("bigint"), required: true}
 	for _, name := range partitionKinds() {
-		p := column{"p", r.kind(name), false}
-		c := testCase{name: "partition-" + name, checks: []int{39, 42}, columns: []column{id, p}, partitionBy: []string{quoted("p")}, commits: 2}
+		p := col("p", r.kind(name))
+		c := testCase{name: "partition-" + name, checks: []int{39, 42}, columns: []column{id, p}, partitionBy: []string{backticks("p")}, commits: 2}
 		values := append([]any{nil}, p.typ.kind.special...)
 		if name == "string" {
 			for _, text := range hostileValues() {
@@ -77,10 +88,10 @@ func (r *random) partitioned() (all []testCase) {
 func (r *random) partitionNames() testCase {
 	c := testCase{name: "partition-names", checks: []int{39, 42}, commits: 1}
 	for _, name := range []string{"_p", ".p", "a/b", "%41", "a.b", "\u65e5\u672c", "P"} {
-		c.columns = append(c.columns, column{name, r.kind("string"), false})
-		c.partitionBy = append(c.partitionBy, quoted(name))
+		c.columns = append(c.columns, col(name, r.kind("string")))
+		c.partitionBy = append(c.partitionBy, backticks(name))
 	}
-	c.columns = append(c.columns, column{"id", r.kind("bigint"), false})
+	c.columns = append(c.columns, col("id", r.kind("bigint")))
 	for i := range 6 {
 		row := []any{}
 		for k := range c.partitionBy {
@@ -91,7 +102,7 @@ func (r *random) partitionNames() testCase {
 	return c
 }
 
-func quoted(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+func backticks(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 // partitionTimes is divided by days and hours of a column and of the record's timestamp.
 func (r *random) partitionTimes() testCase {
@@ -105,24 +116,24 @@ func (r *random) partitionTimes() testCase {
 	hours := func(micros int64) any { return time.UnixMicro(micros).UTC().Format("2006-01-02-15") }
 	day, text, at := r.kind("date"), r.kind("string"), r.kind("timestamp")
 	c := testCase{
-		name: "partition-times", checks: []int{39, 42}, columns: []column{{"at", at, false}}, commits: 1,
+		name: "partition-times", checks: []int{39, 42}, columns: []column{col("at", at)}, commits: 1,
 		partitionBy: []string{"date(at)", "hour(at) AS hour", "date(_kafka_timestamp) AS kafka_day"},
 		computed: []computed{
-			{column{"at_date", day, false}, "at", days},
-			{column{"hour", text, false}, "at", hours},
-			{column{"kafka_day", day, false}, schema.KafkaTimestamp, days},
+			{col("at_date", day), "at", days},
+			{col("hour", text), "at", hours},
+			{col("kafka_day", day), schema.KafkaTimestamp, days},
 		},
 	}
 	for _, v := range append([]any{nil}, at.kind.special...) {
-		c.rows = append(c.rows, []any{v})
+		c.rows = append(c.rows, []any{partitionValue(c.columns[0], v)})
 	}
 	return c
 }
 
 // partitionLong has values whose directories are named by a hash: all of them, or one of two.
 func (r *random) partitionLong(all bool) testCase {
-	c := testCase{name: "partition-long", checks: []int{39, 42, 44}, commits: 1, partitionBy: []string{quoted("p")}}
-	c.columns = []column{{"id", r.kind("bigint"), true}, {"p", r.kind("string"), false}}
+	c := testCase{name: "partition-long", checks: []int{39, 42, 44}, commits: 1, partitionBy: []string{backticks("p")}}
+	c.columns = []column{{name: "id", typ: r.kind("bigint"), required: true}, col("p", r.kind("string"))}
 	texts := []string{strings.Repeat("x", 300), strings.Repeat("/", 100), strings.Repeat("\u00e9", 2000), strings.Repeat("x", 5000)}
 	if !all {
 		c.name, texts = c.name+"-short", []string{"short", texts[0]}

@@ -27,7 +27,7 @@ func (r *random) columns() []column {
 	hostile := names()
 	r.Shuffle(len(hostile), func(i, j int) { hostile[i], hostile[j] = hostile[j], hostile[i] })
 	for i := range list {
-		list[i] = column{fmt.Sprint("c", i), r.typ(2), r.IntN(6) == 0}
+		list[i] = column{name: fmt.Sprint("c", i), typ: r.typ([]int{2, 2, 2, 5}[r.IntN(4)]), required: r.IntN(6) == 0}
 		if r.IntN(5) == 0 {
 			list[i].name = hostile[i]
 		}
@@ -37,6 +37,11 @@ func (r *random) columns() []column {
 
 func (r *random) typ(depth int) typ {
 	k := &r.kinds[r.IntN(len(r.kinds))]
+	if strings.HasPrefix(k.name, "decimal") && r.IntN(2) == 0 {
+		precision := 1 + r.IntN(38)
+		other := decimals(precision, r.IntN(precision+1))
+		k = &other
+	}
 	if depth == 0 || r.IntN(4) > 0 {
 		return typ{kind: k}
 	}
@@ -54,7 +59,7 @@ func (r *random) typ(depth int) typ {
 	}
 	fields := make([]column, 1+r.IntN(3))
 	for i := range fields {
-		fields[i] = column{fmt.Sprint("f", i), r.typ(depth - 1), false}
+		fields[i] = col(fmt.Sprint("f", i), r.typ(depth-1))
 	}
 	return typ{fields: fields}
 }

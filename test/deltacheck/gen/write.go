@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,7 @@ const (
 	topic      = "records"
 	partitions = 2
 	firstTime  = 1_750_000_000_000
+	ingestedAt = 1_760_000_000_000
 )
 
 // tableFile has the columns and rows of a case as the readers must return them, Kafka columns first.
@@ -62,11 +64,7 @@ func guard() *reliability.Guard {
 // write writes a case with the product's decoder and table.
 func write(ctx context.Context, root string, store objstore.Store, c testCase) (tableFile, error) {
 	w := &writer{c: c, dir: filepath.Join(root, c.name), store: objstore.Sub(store, c.name)}
-	columns := append(kafkaColumns(), c.columns...)
-	for _, computed := range c.computed {
-		columns = append(columns, computed.column)
-	}
-	w.expect = tableFile{Name: c.name, Checks: c.checks, Columns: describe(columns)}
+	w.expect = tableFile{Name: c.name, Checks: c.checks, Columns: describe(c.tableColumns())}
 	if err := w.open(ctx, without(c.columns, c.later)); err != nil {
 		return w.expect, err
 	}
@@ -74,11 +72,15 @@ func write(ctx context.Context, root string, store objstore.Store, c testCase) (
 	for i := range c.commits {
 		from, to := len(c.rows)*i/c.commits, len(c.rows)*(i+1)/c.commits
 		if len(c.later) > 0 && i == c.commits/2 {
-			if err := w.alter(ctx); err != nil {
+			grow := w.grow
+			if c.foreign {
+				grow = w.alter
+			}
+			if err := grow(ctx); err != nil {
 				return w.expect, err
 			}
 		}
-		if err := w.commit(ctx, c.rows[from:to]); err != nil {
+		if err := w.commit(ctx, from, c.rows[from:to]); err != nil {
 			return w.expect, fmt.Errorf("commit %d: %w", i, err)
 		}
 	}
@@ -106,18 +108,24 @@ func (w *writer) awaitCheckpoint(ctx context.Context) error {
 }
 
 func (w *writer) open(ctx context.Context, columns []column) (err error) {
-	list := make([]string, len(columns))
-	for i, c := range columns {
-		list[i] = c.ddl()
-	}
-	s, err := schema.ParseDDL(strings.Join(list, ", "))
+	s, err := schema.ParseDDL(ddlOf(columns))
 	if err != nil {
 		return fmt.Errorf("schema: %w", err)
+	}
+	for _, word := range w.c.words {
+		s = s.WithMetadata(word)
+	}
+	if w.c.rescue {
+		s = s.WithRescued()
 	}
 	if s, err = s.WithPartitionBy(w.c.partitionBy); err != nil {
 		return fmt.Errorf("partitions: %w", err)
 	}
-	if w.table, err = delta.Open(w.store, delta.Options{Pipeline: "deltacheck", Engine: "sluice/test", Schema: s, Guard: guard()}); err != nil {
+	options := delta.Options{
+		Pipeline: "deltacheck", Engine: "sluice/test", Schema: s, Guard: guard(),
+		NoStatistics: w.c.excluded, Properties: w.c.properties, Comment: w.c.comment(),
+	}
+	if w.table, err = delta.Open(w.store, options); err != nil {
 		return err
 	}
 	if w.snap, err = w.table.Load(ctx); err != nil {
@@ -139,6 +147,12 @@ func without(columns, these []column) []column {
 		}
 	}
 	return columns
+}
+
+// grow opens the table with the later columns. The next commit adds them.
+func (w *writer) grow(ctx context.Context) error {
+	w.table.Close()
+	return w.open(ctx, w.c.columns)
 }
 
 // alter adds the later columns as another program does, and opens the table again with them.
@@ -189,7 +203,7 @@ func ddlOf(columns []column) string {
 }
 
 // commit writes rows, alternately of the partitions, as one commit.
-func (w *writer) commit(ctx context.Context, rows [][]any) error {
+func (w *writer) commit(ctx context.Context, first int, rows [][]any) error {
 	columns := w.c.columns
 	if len(w.c.later) > 0 && len(w.expect.Versions) <= w.c.commits/2 {
 		columns = without(columns, w.c.later)
@@ -203,8 +217,14 @@ func (w *writer) commit(ctx context.Context, rows [][]any) error {
 	}()
 	for p := range partitions {
 		var own [][]any
+		var extras []extra
 		for i := p; i < len(rows); i += partitions {
 			own = append(own, rows[i])
+			if e := (extra{}); len(w.c.records) == 0 {
+				extras = append(extras, e)
+			} else {
+				extras = append(extras, w.c.records[first+i])
+			}
 		}
 		at := partition(p)
 		from := w.next[p]
@@ -220,15 +240,12 @@ func (w *writer) commit(ctx context.Context, rows [][]any) error {
 		if w.c.arrow {
 			build = w.built
 		}
-		batches, err := build(columns, at, from, own)
+		batches, err := build(columns, at, from, own, extras)
 		if err != nil {
 			return err
 		}
 		for _, b := range batches {
 			pieces = append(pieces, connector.Piece{Rows: b, To: b.NumRows()})
-		}
-		for i, row := range own {
-			w.expect.Rows = append(w.expect.Rows, w.expected(at, from+int64(i), row))
 		}
 	}
 	if len(pieces) > 0 {
@@ -252,13 +269,26 @@ func partition(p int) idempotency.Partition {
 }
 
 // decoded makes rows of JSON records with the decoder.
-func (w *writer) decoded(columns []column, at idempotency.Partition, from int64, rows [][]any) (batches []arrow.RecordBatch, err error) {
-	builder, err := decode.JSON{}.Builder(w.snap.Schema)
+func (w *writer) decoded(columns []column, at idempotency.Partition, from int64, rows [][]any, extras []extra) (batches []arrow.RecordBatch, err error) {
+	decoder := decode.JSON{Rescue: w.c.rescue, Now: func() time.Time { return time.UnixMilli(ingestedAt) }}
+	builder, err := decoder.Builder(w.snap.Schema)
 	if err != nil {
 		return nil, err
 	}
 	for i, row := range rows {
-		record := connector.Record{Offset: from + int64(i), Timestamp: firstTime + from + int64(i), Value: recordText(w.c.columns, columns, row)}
+		e, offset := extras[i], from+int64(i)
+		record := connector.Record{Offset: offset, Timestamp: firstTime + offset, SetBy: e.setBy, Key: e.key, Headers: e.headers}
+		rescued := any(nil)
+		if !e.tombstone {
+			r := recordWriter{}
+			if w.c.rescue {
+				r.chance = rand.New(rand.NewPCG(uint64(offset), uint64(at.ID)))
+			}
+			record.Value = []byte(r.object(columns, row, ""))
+			if len(r.rescued) > 0 {
+				rescued = "{" + strings.Join(r.rescued, ",") + "}"
+			}
+		}
 		err := builder.Add(at, &record)
 		if errors.Is(err, connector.ErrChunkFull) {
 			batches = append(batches, builder.Seal())
@@ -267,43 +297,23 @@ func (w *writer) decoded(columns []column, at idempotency.Partition, from int64,
 		if err != nil {
 			return batches, fmt.Errorf("%w in %.300s", err, record.Value)
 		}
+		w.expected(at, offset, e, row, rescued)
 	}
 	return append(batches, builder.Seal()), nil
 }
 
-// recordText is a record with the columns that the table has so far. Every second null is left out.
-func recordText(all, have []column, row []any) []byte {
-	var members []string
-	for i, c := range all {
-		k := slices.IndexFunc(have, func(h column) bool { return h.name == c.name })
-		if k < 0 || row[i] == nil && (i+len(members))%2 == 0 {
-			continue
-		}
-		v := row[i]
-		if list, ok := v.([]any); ok && c.typ.element == nil && len(list) > len(have[k].typ.fields) {
-			v = list[:len(have[k].typ.fields)]
-		}
-		item, ok := have[k].typ.text(v)
-		if !ok {
-			panic("a value that JSON cannot express in " + c.name)
-		}
-		name, _ := text(c.name)
-		members = append(members, name+":"+item)
-	}
-	return []byte("{" + strings.Join(members, ",") + "}")
-}
-
 // built makes rows without JSON, as the decoder of another format would.
-func (w *writer) built(columns []column, at idempotency.Partition, from int64, rows [][]any) ([]arrow.RecordBatch, error) {
+func (w *writer) built(columns []column, at idempotency.Partition, from int64, rows [][]any, extras []extra) ([]arrow.RecordBatch, error) {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, w.snap.Schema.(*schema.Schema).Arrow())
 	defer b.Release()
+	if got, want := len(b.Fields()), len(w.c.tableColumns())-len(w.c.columns)+len(columns); got != want {
+		return nil, fmt.Errorf("%d columns in the table, want %d", got, want)
+	}
 	for i, row := range rows {
-		for k, v := range append(coordinates(at, from+int64(i)), row...) {
+		for k, v := range w.c.tableRow(coordinates(at, from+int64(i)), extras[i], row, nil) {
 			appendValue(b.Field(k), v)
 		}
-	}
-	if got, want := len(b.Fields()), len(columns)+len(kafkaColumns()); got != want {
-		return nil, fmt.Errorf("%d columns in the table, want %d", got, want)
+		w.expected(at, from+int64(i), extras[i], row, nil)
 	}
 	return []arrow.RecordBatch{b.NewRecordBatch()}, nil
 }
@@ -316,39 +326,44 @@ func coordinates(at idempotency.Partition, offset int64) []any {
 func kafkaColumns() []column {
 	text, long, integer, time := texts, integer("bigint", 64), integer("int", 32), instants("timestamp", "")
 	return []column{
-		{schema.KafkaTopic, typ{kind: &text}, false},
-		{schema.KafkaPartition, typ{kind: &integer}, false},
-		{schema.KafkaOffset, typ{kind: &long}, false},
-		{schema.KafkaTimestamp, typ{kind: &time}, false},
+		col(schema.KafkaTopic, typ{kind: &text}),
+		col(schema.KafkaPartition, typ{kind: &integer}),
+		col(schema.KafkaOffset, typ{kind: &long}),
+		col(schema.KafkaTimestamp, typ{kind: &time}),
 	}
 }
 
-// expected returns the row that readers must return.
-func (w *writer) expected(at idempotency.Partition, offset int64, row []any) []any {
-	out := coordinates(at, offset)
-	times := map[string]any{schema.KafkaTimestamp: out[len(out)-1]}
+// expected adds a row to those that readers must return.
+func (w *writer) expected(at idempotency.Partition, offset int64, e extra, row []any, rescued any) {
+	first := coordinates(at, offset)
+	times := map[string]any{schema.KafkaTimestamp: first[len(first)-1]}
+	row = slices.Clone(row)
 	for i, c := range w.c.columns {
-		v := row[i]
-		if v == "" && slices.Contains(w.c.partitionBy, quoted(c.name)) { // by the protocol
-			v = nil
+		if row[i] == "" && slices.Contains(w.c.partitionBy, backticks(c.inTable())) { // by the protocol
+			row[i] = nil
 		}
-		out, times[c.name] = append(out, c.typ.canon(v)), v
+		times[c.name] = row[i]
 	}
+	var last []any
 	for _, c := range w.c.computed {
 		var v any
 		if micros, ok := times[c.from].(int64); ok {
 			v = c.of(micros)
 		}
-		out = append(out, c.typ.canon(v))
+		last = append(last, v)
 	}
-	return out
+	columns, out := w.c.tableColumns(), []any(nil)
+	for i, v := range append(w.c.tableRow(first, e, row, rescued), last...) {
+		out = append(out, columns[i].typ.canon(v))
+	}
+	w.expect.Rows = append(w.expect.Rows, out)
 }
 
 // describe returns the columns for the readers.
 func describe(columns []column) []map[string]any {
 	list := make([]map[string]any, len(columns))
 	for i, c := range columns {
-		list[i] = map[string]any{"name": c.name, "type": c.typ.describe()}
+		list[i] = map[string]any{"name": c.inTable(), "type": c.typ.describe()}
 	}
 	return list
 }
