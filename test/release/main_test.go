@@ -102,9 +102,11 @@ func TestRelease_Refused(t *testing.T) {
 func checkList(t *testing.T, text []byte) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go")
+	var reason bytes.Buffer
+	cmd.Stderr = &reason
 	dir, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("go list: %v: %s", err, &reason)
 	}
 	compiler := jsonschema.NewCompiler()
 	for url, file := range map[string]string{
