@@ -96,7 +96,6 @@ lab: adapters ## the connector against real Kafka and MinIO, with faults (minute
 	@$(SUITE) -name deltacheck go test -tags lab -count=1 -timeout 20m ./test/deltacheck
 	@$(SUITE) -name lab go test -tags lab -count=1 -timeout 40m -parallel 3 ./test/e2e
 	@$(SUITE) -name security go test -tags lab -count=1 -timeout 10m -parallel 3 ./test/security
-	@$(SUITE) -name rolling go test -tags lab -count=1 -timeout 20m ./test/rolling
 	@$(SUITE) -name rights go test -tags lab -count=1 -timeout 30m ./test/rights
 	@E2E_KAFKA=3.9.1 $(SUITE) -name lab-3.9 go test -tags lab -count=1 -timeout 20m -parallel 3 -run '$(ON_OLDER)' ./test/e2e
 
