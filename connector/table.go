@@ -23,7 +23,8 @@ type Table interface { //nolint:interfacebloat // one way to write, and the ques
 	// kept. batch is the id of the sealed batch, for log lines.
 	//
 	// Stage calls progress on the caller's goroutine. The first done pieces are encoded, so the caller may release
-	// them. encoded is the size in bytes of encoded files that are still in memory, because they are not put yet.
+	// them. encoded is the size in bytes of encoded files that are still in memory, because they are not put yet, and of
+	// what Commit will need for the files of a table with partitions, which may be very many.
 	Stage(ctx context.Context, s *Snapshot, batch string, pieces []Piece, progress func(done int, encoded int64)) (*Staged, error)
 	// Rehearse encodes pieces as Stage would, but puts and keeps nothing, so the same pieces may be encoded again. It
 	// returns the errors that Stage would return for the pieces; it does not use the store.

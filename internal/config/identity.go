@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,6 +89,10 @@ func (l *loader) checkIdentity(name string, t *Topic) {
 	}
 	if _, err := columns.WithKafkaColumns().Identifier(t.ProducerIdentity()); err != nil {
 		_, text, _ := strings.Cut(err.Error(), ": ")
+		if name, _, _ := strings.Cut(t.ProducerIdentity().Name, "."); slices.Contains(columns.Partitions(), name) {
+			l.report(l.at(at), "%s", text) // the text itself says what to do
+			return
+		}
 		if t.Infers() {
 			l.report(l.at(at), "%s: declare it, such as schema: \"order_id string\", with unknown_fields: add for the columns of the other fields", text)
 			return

@@ -55,6 +55,7 @@ func TestIdentity_Invalid(t *testing.T) {
 		"topics: {orders: {}}\nfingerprints: {store: postgres, url_file: x}":                                  "fingerprints.url_file: ",
 		"topics: {orders: {}}\nfingerprints: {store: redis}":                                                  "write memory or postgres",
 		"topics: {orders: {table: t, identity: {by: 'field:n'}}, b: {table: t}}":                              "must agree on identity.by",
+		"topics: {orders: {identity: {by: 'field:event_id'}, partition_by: [event_id]}}":                      "choose another identity or other partition columns\n",
 	} {
 		c, problems := Load(write(t, identityConfig(text)), func(string) (string, bool) { return "", false })
 		all := ""

@@ -12,6 +12,7 @@ type metrics struct {
 	orphans     prometheus.Counter
 	checkpoints *prometheus.CounterVec
 	columns     prometheus.Counter
+	crowded     prometheus.Counter
 }
 
 // Values of the label result of the metrics of commits and checkpoints.
@@ -53,6 +54,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		columns: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_columns_added_total", Help: "Columns and struct fields that commits of this member added to the table.",
 		}),
+		crowded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_delta_small_file_batches_total", Help: "Batches with more than 1000 data files of less than 1 MiB on average, because partition_by has too many different values.",
+		}),
 	}
 	for _, r := range []string{resultCommitted, resultConflict, resultUndecided} {
 		m.commits.WithLabelValues(r)
@@ -64,7 +68,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.commits, m.unresolved, m.seconds, m.size, m.version, m.overwritten, m.orphans, m.checkpoints, m.columns,
+		m.commits, m.unresolved, m.seconds, m.size, m.version, m.overwritten, m.orphans, m.checkpoints, m.columns, m.crowded,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err

@@ -5,19 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"sluice/connector"
 	"sluice/connector/schema"
 	"sluice/sink/delta/datafile"
 	"sluice/sink/delta/deltalog"
-	"sluice/sink/delta/objstore"
 )
 
 // maxStaged is how old data files may be when they are committed. VACUUM of another engine deletes files that no
@@ -33,6 +34,8 @@ type staged struct {
 	adds  []deltalog.Add
 	rows  int64
 	bytes int64
+	// partitioned is true if the table has partitions, so that the files may be very many.
+	partitioned bool
 
 	// mayBeNamed is true while a version that names the files may exist: from its first put until it is known to be
 	// another writer's. named is true once such a version is committed.
@@ -58,15 +61,22 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 	if !ok || !known || t.head == nil {
 		return nil, errors.New("stage: the snapshot is not one of this table")
 	}
-	f := &staged{batch: batch, table: s.TableID, evolution: evolution{from: table, to: columns}, at: time.Now()}
-	out := &connector.Staged{Files: f}
 	partitions, err := newPartitioner(columns)
 	if err != nil {
 		return nil, err
 	}
+	f := &staged{
+		batch: batch, table: s.TableID, evolution: evolution{from: table, to: columns}, at: time.Now(), partitioned: partitions != nil,
+	}
+	out := &connector.Staged{Files: f}
 	options := t.encoding(columns)
 	options.Fit = s.Fit
-	err = t.encode(ctx, columns, partitions, pieces, options, progress, func(file datafile.File) error {
+	puts := t.newPuts(ctx, batch, f.partitioned)
+	progress = puts.counting(progress)
+	err = t.encode(puts.ctx, columns, partitions, pieces, options, progress, func(file datafile.File) error {
+		if err := puts.ctx.Err(); err != nil { // a put has failed, so that no more files are needed
+			return err
+		}
 		key := fmt.Sprintf("part-%05d-%s.c000.zstd.parquet", len(f.adds), uuid.New())
 		var values map[string]*string
 		if partitions != nil {
@@ -74,25 +84,57 @@ func (t *Table) Stage(ctx context.Context, s *connector.Snapshot, batch string, 
 			key = directory(partitions.columns, values) + key
 		}
 		// f.adds has the file before its put: a failed put may still have stored it, and Discard must then delete it.
-		f.adds = append(f.adds, deltalog.Add{
+		add := deltalog.Add{
 			Path: deltalog.URI(key), Size: file.Size, ModificationTime: time.Now().UnixMilli(), DataChange: true,
 			PartitionValues: values, Stats: file.Stats,
-		})
+		}
+		f.adds = append(f.adds, add)
 		f.rows, f.bytes = f.rows+file.Rows, f.bytes+file.Size
-		if _, err := file.Body.Seek(0, io.SeekStart); err != nil {
-			return fmt.Errorf("put data file: %w", err)
-		}
-		if err := t.store.of(batch).Put(ctx, key, file.Body, objstore.Replace); err != nil {
-			return t.failed(fmt.Errorf("put data file: %w", err))
-		}
-		return nil
+		puts.needed += neededFor(&add)
+		return puts.put(key, file)
 	})
+	err = puts.end(err)
 	out.Count, out.Rows, out.Bytes = len(f.adds), f.rows, f.bytes
 	if err != nil {
 		t.Discard(ctx, out)
 		return nil, canceledBy(ctx, err)
 	}
+	if f.partitioned && progress != nil {
+		progress(puts.done, 0) // the goroutines have put the last files
+	}
+	t.judge(ctx, f)
 	return out, nil
+}
+
+// neededFor returns about the memory that a commit needs for a file of a table with partitions: its add, its values and
+// its line in the body of the commit.
+func neededFor(add *deltalog.Add) int64 {
+	const structs, line = 600, 200 // the add with the map of its values and the key of its partition; the names in its JSON
+	size := structs + line + 2*(len(add.Path)+len(add.Stats))
+	for name, value := range add.PartitionValues {
+		if size += len(name); value != nil {
+			size += 3 * len(*value) // in the key, in the map, in the JSON
+		}
+	}
+	return int64(size)
+}
+
+// A batch has too many small files if it has more than tooManyFiles and their average is smaller than smallFile. Readers
+// then spend their time on requests, and the log grows by megabytes with each commit.
+const tooManyFiles = 1000
+
+// judge counts and logs a batch with too many small files.
+func (t *Table) judge(ctx context.Context, f *staged) {
+	if !f.partitioned {
+		return
+	}
+	if n := int64(len(f.adds)); n <= tooManyFiles || f.bytes/n >= smallFile {
+		t.crowded.Over(ctx, t.log, "batches have no longer too many small data files", "batch_id", f.batch)
+		return
+	}
+	t.metrics.crowded.Inc()
+	t.crowded.Failed(ctx, t.log, slog.LevelWarn, "a batch has too many small data files; partition_by has too many different values",
+		"batch_id", f.batch, "partition_by", f.to.Partitions(), "files", len(f.adds), "rows", f.rows, "bytes", f.bytes)
 }
 
 // Rehearse implements connector.Table. It encodes the pieces without storing anything.
@@ -173,12 +215,28 @@ func (t *Table) Discard(ctx context.Context, s *connector.Staged) {
 	f.discarded = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 	defer cancel()
-	for i, add := range f.adds {
-		if err := t.raw.Delete(ctx, deltalog.Key(add.Path)); err != nil {
-			t.metrics.orphans.Add(float64(len(f.adds) - i))
-			t.log.WarnContext(ctx, "failed to delete data files of a dropped commit; leaving them behind", "batch_id", f.batch, "files", len(f.adds)-i, "err", err)
-			return
-		}
+	deletes, ctx := errgroup.WithContext(ctx)
+	deletes.SetLimit(1)
+	if f.partitioned {
+		deletes.SetLimit(filesAtOnce)
+	}
+	var deleted atomic.Int64
+	for _, add := range f.adds {
+		deletes.Go(func() error {
+			err := ctx.Err() // after an error the rest is left out
+			if err == nil {
+				err = t.raw.Delete(ctx, deltalog.Key(add.Path))
+			}
+			if err == nil {
+				deleted.Add(1)
+			}
+			return err
+		})
+	}
+	if err := deletes.Wait(); err != nil {
+		left := int64(len(f.adds)) - deleted.Load()
+		t.metrics.orphans.Add(float64(left))
+		t.log.WarnContext(ctx, "failed to delete data files of a dropped commit; leaving them behind", "batch_id", f.batch, "files", left, "err", err)
 	}
 }
 

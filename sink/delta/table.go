@@ -78,6 +78,7 @@ type Table struct {
 	turn    turn
 
 	checkpoints checkpoints
+	crowded     reliability.FailureLog // limits the lines about batches with too many small files
 
 	mu        sync.Mutex
 	undecided *hold.Hold // guarded by mu; the hold of the commit whose outcome is unknown, nil if there is none

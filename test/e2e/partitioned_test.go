@@ -48,7 +48,7 @@ func TestPartitioned(t *testing.T) {
 		}
 		return files == 5
 	}, 1, lab.Hold)
-	s.met(fault) // its batch has four data files in the store, and no commit
+	s.met(fault) // its batch has some data files in the store, and no commit
 	dies.kill()
 	fault.Release(true)
 	dies = s.start(refuses, through(proxy))

@@ -502,6 +502,36 @@ var ofDelta = []mutant{
 		pkg: "./connector/decode", test: "^TestPartitionMemory$",
 	},
 	{
+		name: "data files are put without a bound",
+		file: "sink/delta/puts.go",
+		old:  "p.group.SetLimit(filesAtOnce)", new: "p.group.SetLimit(-1)",
+		pkg: "./sink/delta", test: "^TestPuts$",
+	},
+	{
+		name: "files that wait for their put do not count as memory",
+		file: "sink/delta/puts.go",
+		old:  "encoded+p.waiting.Load()+p.needed", new: "encoded+p.needed",
+		pkg: "./sink/delta", test: "^TestPuts$",
+	},
+	{
+		name: "what the commit needs for many files does not count as memory",
+		file: "sink/delta/puts.go",
+		old:  "encoded+p.waiting.Load()+p.needed", new: "encoded+p.waiting.Load()",
+		pkg: "./sink/delta", test: "^TestPuts$",
+	},
+	{
+		name: "the error of a put behind the encoder is lost",
+		file: "sink/delta/puts.go",
+		old:  "if own || err == nil {", new: "if own || encoding == nil {",
+		pkg: "./sink/delta", test: "^TestPuts_Fails$",
+	},
+	{
+		name: "large files of a table with partitions are put at once",
+		file: "sink/delta/puts.go",
+		old:  "!p.several || file.Size > smallFile", new: "!p.several",
+		pkg: "./sink/delta", test: "^TestPuts_OneByOne$",
+	},
+	{
 		name: "rows have a computed partition column, so that a field of the record fills it",
 		file: "connector/schema/schema.go",
 		old:  "slices.DeleteFunc(writtenFields(s.fields), s.computed)", new: "writtenFields(s.fields)",
