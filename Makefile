@@ -21,7 +21,7 @@ CASES ?= 200
 SEED ?= 1
 WRITE ?=
 # Tests that fill memory in one goroutine: the race detector finds nothing in them and takes minutes. `make hermetic` runs them.
-ONE_GOROUTINE := ^(TestBounds_Positions|TestBounds_CheckpointMemory|TestLargeCheckpoint|TestCheckpoints_NoTemporaryFile|TestSpare|TestOracle)$$
+ONE_GOROUTINE := ^(TestBounds_Positions|TestBounds_CheckpointMemory|TestLargeCheckpoint|TestCheckpoints_NoTemporaryFile|TestSpare|TestOracle|TestGrow_HostileNames|TestPartitioned_ManyValues)$$
 # The tests of test/e2e that `make test` runs on the older Kafka, too; `make test-all` runs everything there.
 ON_OLDER := ^(TestProducedIsTable|TestKilledAtRandomMoments|TestBehindLogStart|TestTopicRecreated|TestThreeBrokers)$$/^UncleanElection$$
 
