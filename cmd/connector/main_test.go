@@ -167,7 +167,7 @@ func TestValidate(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &answer); err != nil {
 		t.Fatal(err)
 	}
-	if code != 2 || errs != "" || answer.Valid || len(answer.Problems) != 6 {
+	if code != 2 || errs != "" || answer.Valid || len(answer.Problems) != 5 {
 		t.Errorf("%d %q %+v", code, errs, answer)
 	}
 	last := answer.Problems[len(answer.Problems)-1]

@@ -260,7 +260,7 @@ func TestColumns(t *testing.T) {
 	want := "RECORD             STATE       DETAIL\n" +
 		"orders:0@1         unresolved  long long long long…\n" +
 		"orders:12@1234567  void        short\n" +
-		"values are cut to the width of the terminal: --output json shows them whole\n"
+		"values are cut to the width of the terminal: --output wide shows them whole\n"
 	if d := cmp.Diff(want, printed(&terminal{width: 51})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
