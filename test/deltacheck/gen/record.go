@@ -36,7 +36,7 @@ func (w *recordWriter) object(columns []column, row []any, path string) string {
 			continue
 		}
 		name, _ := text(c.name)
-		members = append(members, name+":"+w.value(c.typ, row[i], joined(path, c.inTable())))
+		members = append(members, name+":"+w.value(c.typ, row[i], joined(path, c.name)))
 	}
 	return "{" + strings.Join(members, ",") + "}"
 }
