@@ -86,7 +86,7 @@ topics:
       item string /* all records: string */,
       price double /* all records: integer, number */,
       any string /* all records; CONFLICT in any: integer 1, string 1 */,
-      `+"`$${HOME}`"+` bigint /* 1 of 2 records: integer */
+      ` + "`$${HOME}`" + ` bigint /* 1 of 2 records: integer */
       /* field "odd" has no column: it is always null, so its type is unknown (0 of 2 records, null in 1 of 2 records) */
     # These fields have values of several kinds. The option raw keeps the JSON text of any value.
     column_options: {any: raw}
