@@ -4,14 +4,44 @@ import (
 	"bytes"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// shownText is what a screen shows. A goroutine may write while another one reads.
+type shownText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *shownText) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+// String returns what was written since the last Reset.
+func (s *shownText) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// Len returns the number of bytes.
+func (s *shownText) Len() int { return len(s.String()) }
+
+// Reset forgets what was written.
+func (s *shownText) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.Reset()
+}
+
 // screenOf returns a screen on a terminal with some columns, and what is written to it.
-func screenOf(width int) (*Screen, *bytes.Buffer) {
-	var b bytes.Buffer
+func screenOf(width int) (*Screen, *shownText) {
+	var b shownText
 	return &Screen{w: &b, terminal: &terminal{width: width}}, &b
 }
 
