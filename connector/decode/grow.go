@@ -2,7 +2,6 @@ package decode
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -24,7 +23,7 @@ func (j JSON) Grow(s connector.Schema, pieces []connector.Piece, now time.Time) 
 		return same, nil
 	}
 	seen, err := observe(table, pieces)
-	if err != nil || !seen.any {
+	if err != nil || seen.growth == nil {
 		return same, err
 	}
 	grown, full := seen.growth.Schema(*j.NewColumns, now)
@@ -48,9 +47,8 @@ func (j JSON) Grow(s connector.Schema, pieces []connector.Piece, now time.Time) 
 
 // observed is what the rows of pieces have in the column for rescued fields.
 type observed struct {
-	growth *schema.Growth
-	any    bool // true if there is any field
-	late   bool // true if the table has got a column for one since its row was built
+	growth *schema.Growth // nil if there is no field
+	late   bool           // true if the table has got a column for one since its row was built
 }
 
 func observe(table *schema.Schema, pieces []connector.Piece) (o observed, err error) {
@@ -68,7 +66,7 @@ func observe(table *schema.Schema, pieces []connector.Piece) (o observed, err er
 				continue
 			}
 			if o.growth == nil {
-				o.growth, o.any = schema.NewGrowth(table), true
+				o.growth = schema.NewGrowth(table)
 			}
 			err := schema.RescuedFields(text, func(path string, value []byte) error {
 				known, err := o.growth.Observe(path, value, old)
@@ -217,7 +215,6 @@ func (f *fitter) decoder() (*jsonDecoder, error) {
 type patch struct {
 	fields []arrow.Field // those that the rows have
 	arrays []arrow.Array
-	depth  int
 	byName map[string]*target // by the name of the record's field
 	added  []*target          // those that the rows lack, in the order of the schema
 }
@@ -231,7 +228,7 @@ type target struct {
 }
 
 func (d *jsonDecoder) patchOf(want []schema.Field, fields []arrow.Field, arrays []arrow.Array, names []string, path string, depth int) (*patch, error) {
-	p := &patch{fields: slices.Clone(fields), arrays: slices.Clone(arrays), depth: depth, byName: make(map[string]*target, len(want))}
+	p := &patch{fields: slices.Clone(fields), arrays: slices.Clone(arrays), byName: make(map[string]*target, len(want))}
 	at := make(map[string]int, len(fields))
 	for i, f := range fields {
 		at[f.Name] = i
@@ -379,7 +376,7 @@ func (p *patch) finish(n int) ([]arrow.Field, []arrow.Array) {
 	for _, a := range p.arrays {
 		a.Retain()
 	}
-	for s := range maps.Values(p.byName) {
+	for _, s := range p.byName {
 		if s.below == nil || !s.below.grows() {
 			continue
 		}

@@ -92,12 +92,7 @@ func (c *column) locate(path []step) {
 func (d *jsonDecoder) keep(o *object, b []byte, p int, name []byte) int {
 	r := &d.rescue
 	before := len(r.text)
-	if before == 0 {
-		r.text = append(r.text, '{')
-	} else {
-		r.text = append(r.text, ',')
-	}
-	r.fields = append(r.fields, kept{p, before})
+	r.begin(p)
 	r.text = append(appendPath(append(append(r.text, '"'), r.prefix...), len(r.prefix) > 0, o.steps, name), `":`...) // before skip, which may overwrite the name
 	end := d.skip(b, p, o.depth+1)
 	switch {
@@ -114,14 +109,19 @@ func (d *jsonDecoder) keep(o *object, b []byte, p int, name []byte) int {
 	return end
 }
 
-// keepEntry adds a field whose entry is the text of one, with its path. Its value is at a position of the record.
-func (r *rescuer) keepEntry(entry []byte, value int) {
+// begin begins the entry of a field whose value is at a position of the record.
+func (r *rescuer) begin(value int) {
 	r.fields = append(r.fields, kept{value, len(r.text)})
 	if len(r.text) == 0 {
 		r.text = append(r.text, '{')
 	} else {
 		r.text = append(r.text, ',')
 	}
+}
+
+// keepEntry adds a field whose entry is the text of one, with its path. Its value is at a position of the record.
+func (r *rescuer) keepEntry(entry []byte, value int) {
+	r.begin(value)
 	r.text = append(r.text, entry...)
 }
 

@@ -12,20 +12,18 @@ import (
 // The arrays of a batch may differ in one way: a string column, at any depth, may be an Arrow dictionary with int32
 // indices, and a different dictionary in each batch.
 func (s *Schema) Arrow() *arrow.Schema {
-	return arrow.NewSchema(arrowFields(s.Written().fields), nil)
+	return arrow.NewSchema(ArrowFields(s.Written().fields), nil)
 }
 
 // FileArrow returns the Arrow schema of data files: that of the rows without the partition columns, whose values are in
 // the log.
 func (s *Schema) FileArrow() *arrow.Schema {
 	fields := slices.DeleteFunc(s.Written().fields, func(f Field) bool { return slices.Contains(s.partitions, f.Name) })
-	return arrow.NewSchema(arrowFields(fields), nil)
+	return arrow.NewSchema(ArrowFields(fields), nil)
 }
 
 // ArrowFields returns the Arrow fields of columns that are written.
-func ArrowFields(fields []Field) []arrow.Field { return arrowFields(fields) }
-
-func arrowFields(fields []Field) []arrow.Field {
+func ArrowFields(fields []Field) []arrow.Field {
 	list := make([]arrow.Field, len(fields))
 	for i, f := range fields {
 		list[i] = arrow.Field{Name: f.Name, Type: arrowType(f.Type), Nullable: f.Nullable}
@@ -60,7 +58,7 @@ func arrowType(t Type) arrow.DataType {
 	case Binary:
 		return arrow.BinaryTypes.Binary
 	case Struct:
-		return arrow.StructOf(arrowFields(t.Fields)...)
+		return arrow.StructOf(ArrowFields(t.Fields)...)
 	case Array:
 		return arrow.ListOfField(arrow.Field{Name: "element", Type: arrowType(*t.Element), Nullable: t.ElementNullable})
 	case Map:

@@ -218,22 +218,16 @@ func (f Field) Raw() bool { return f.Type.Kind == String && f.is(rawKey) }
 
 // addedAt returns when the field was added, the zero time if its metadata do not say it.
 func (f Field) addedAt() time.Time {
-	var m struct {
-		Added time.Time `json:"sluice.added_at"`
-	}
-	if !strings.Contains(string(f.Metadata), addedKey) || json.Unmarshal(f.Metadata, &m) != nil {
+	var at time.Time
+	if !strings.Contains(string(f.Metadata), addedKey) || json.Unmarshal(f.metadataOf(addedKey), &at) != nil {
 		return time.Time{}
 	}
-	return m.Added
+	return at
 }
 
 // is reports whether the metadata have the value true for a key.
 func (f Field) is(key string) bool {
-	if !strings.Contains(string(f.Metadata), key) {
-		return false
-	}
-	var m map[string]any
-	return json.Unmarshal(f.Metadata, &m) == nil && m[key] == true
+	return strings.Contains(string(f.Metadata), key) && string(f.metadataOf(key)) == "true"
 }
 
 // Observer collects the shape of values with a bounded number of fields.

@@ -201,6 +201,7 @@ func (s *Schema) noColumn(name string) error {
 // at the end. The schema may lack the Kafka columns.
 func (s *Schema) WithPartitionBy(list []string) (*Schema, error) {
 	out := &Schema{fields: slices.Clone(s.fields)}
+	var all []Expression
 	for _, text := range list {
 		e, err := ParseExpression(text)
 		if err != nil {
@@ -213,7 +214,7 @@ func (s *Schema) WithPartitionBy(list []string) (*Schema, error) {
 		if slices.ContainsFunc(out.partitions, func(name string) bool { return caseless(name) == caseless(e.Name) }) {
 			return nil, fmt.Errorf("%q: the table is already partitioned by %s", text, e.Name)
 		}
-		out.partitions = append(out.partitions, e.Name)
+		out.partitions, all = append(out.partitions, e.Name), append(all, e)
 		if e.Function == AsIs {
 			continue
 		}
@@ -229,14 +230,10 @@ func (s *Schema) WithPartitionBy(list []string) (*Schema, error) {
 		out.fields = append(out.fields, f)
 	}
 	whole := out.WithKafkaColumns()
-	for i, text := range list {
-		e, err := ParseExpression(text)
-		if err != nil {
-			return nil, err
-		}
-		f, _ := whole.Find([]string{out.partitions[i]}) // it has been found or added above
+	for i, e := range all {
+		f, _ := whole.Find([]string{e.Name}) // it has been found or added above
 		if err := whole.computes(e, f.Type); err != nil {
-			return nil, fmt.Errorf("%q: %w", text, err)
+			return nil, fmt.Errorf("%q: %w", list[i], err)
 		}
 	}
 	return out, nil

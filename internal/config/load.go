@@ -305,7 +305,7 @@ func (l *loader) topicKeys(path string, t *Topic, n *yaml.Node) {
 		l.problem(n.Line, path, "not a mapping: write {} for the defaults, or keys such as table")
 		return
 	}
-	l.mapping(scope{prefix: path + ".", keys: t.keys(), later: laterTopicKeys[:]}, "", n)
+	l.mapping(scope{prefix: path + ".", keys: t.keys()}, "", n)
 }
 
 // mapping reads a mapping with the keys of s below the dotted path at.

@@ -5,14 +5,11 @@ import (
 	"strings"
 )
 
-// laterKeys are keys of later versions outside of topics; laterTopicKeys are those of defaults and topics. The loader
-// refuses them by name, so that no operator relies on a protection that this version does not have.
-var (
-	laterKeys = [...]string{
-		"traces",
-	}
-	laterTopicKeys = [...]string{}
-)
+// laterKeys are keys of later versions. The loader refuses them by name, so that no operator relies on a protection that
+// this version does not have.
+var laterKeys = [...]string{
+	"traces",
+}
 
 // defaultNames maps the names that other tools give to a setting to the keys of config.yaml.
 var defaultNames = map[string]string{ //nolint:gosec // names of keys, not keys

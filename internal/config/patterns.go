@@ -143,7 +143,7 @@ func (l *loader) patternEntry(name string, n *yaml.Node) {
 		return
 	}
 	keys := p.keys()
-	l.mapping(scope{prefix: path + ".", keys: keys, later: laterTopicKeys[:]}, "", n)
+	l.mapping(scope{prefix: path + ".", keys: keys}, "", n)
 	for _, k := range keys {
 		if at := path + "." + k.path; k.missing != "" && !l.has(at) && !l.failed(at) {
 			l.problem(l.places[path], at, "is missing: %s", k.missing)

@@ -177,13 +177,7 @@ func TestInfer_RacingMembers(t *testing.T) {
 func racingMembers(t *testing.T, seed uint64) {
 	const partitions, target = 4, 24
 	values := randomValues(seed, partitions, target)
-	var mu sync.Mutex
-	dice := rand.New(rand.NewPCG(seed, 1))
-	roll := func(n int64) int64 {
-		mu.Lock()
-		defer mu.Unlock()
-		return dice.Int64N(n)
-	}
+	roll := diceOf(seed)
 	kinds := []objstoretest.Fault{
 		{Err: objstoretest.ErrUnavailable},
 		{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done},
@@ -191,14 +185,7 @@ func racingMembers(t *testing.T, seed uint64) {
 		{Err: objstoretest.ErrConflict},
 		{Linger: time.Minute},
 	}
-	w := newRecordedStore(t, false, func(int, objstore.Op) objstoretest.Fault {
-		f := objstoretest.Fault{}
-		if roll(100) < 10 {
-			f = kinds[roll(int64(len(kinds)))]
-		}
-		f.Delay += time.Duration(roll(100)) * time.Millisecond
-		return f
-	})
+	w := newRecordedStore(t, false, randomFaults(roll, 10, kinds))
 	defer w.faulty.Close()
 	var all sync.WaitGroup
 	for i := range 5 { // partition 0 has two

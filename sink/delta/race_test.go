@@ -18,17 +18,34 @@ import (
 	"sluice/sink/delta/objstore/objstoretest"
 )
 
-// manyWriters lets six writers work on four partitions until all positions are at target. Two of the partitions have
-// two writers.
-func manyWriters(t *testing.T, seed uint64) {
-	const partitions, target = 4, 12
+// diceOf returns a function for several goroutines that returns numbers of a seed, below n.
+func diceOf(seed uint64) func(n int64) int64 {
 	var mu sync.Mutex
 	dice := rand.New(rand.NewPCG(seed, 1))
-	roll := func(n int64) int64 {
+	return func(n int64) int64 {
 		mu.Lock()
 		defer mu.Unlock()
 		return dice.Int64N(n)
 	}
+}
+
+// randomFaults lets a share of the requests, in percent, fail in one of the ways, and delays each.
+func randomFaults(roll func(int64) int64, percent int64, kinds []objstoretest.Fault) func(int, objstore.Op) objstoretest.Fault {
+	return func(int, objstore.Op) objstoretest.Fault {
+		f := objstoretest.Fault{}
+		if roll(100) < percent {
+			f = kinds[roll(int64(len(kinds)))]
+		}
+		f.Delay += time.Duration(roll(100)) * time.Millisecond
+		return f
+	}
+}
+
+// manyWriters lets six writers work on four partitions until all positions are at target. Two of the partitions have
+// two writers.
+func manyWriters(t *testing.T, seed uint64) {
+	const partitions, target = 4, 12
+	roll := diceOf(seed)
 	kinds := []objstoretest.Fault{
 		{Err: objstoretest.ErrUnavailable},
 		{Err: objstoretest.ErrUnavailable, Effect: objstoretest.Done},
@@ -37,14 +54,7 @@ func manyWriters(t *testing.T, seed uint64) {
 		{Err: objstoretest.ErrTimeout, Effect: objstoretest.Late, Land: 5 * time.Minute},
 		{Linger: time.Minute},
 	}
-	w := newRecordedStore(t, true, func(int, objstore.Op) objstoretest.Fault {
-		f := objstoretest.Fault{}
-		if roll(100) < 15 {
-			f = kinds[roll(int64(len(kinds)))]
-		}
-		f.Delay += time.Duration(roll(100)) * time.Millisecond
-		return f
-	})
+	w := newRecordedStore(t, true, randomFaults(roll, 15, kinds))
 	defer w.faulty.Close()
 	var all sync.WaitGroup
 	for i := range 6 {

@@ -109,15 +109,7 @@ func (p *bucketPolicy) before(t *testing.T, endpoint string) string {
 // TestS3_BucketPolicy runs a member and commands behind s3-bucket-policy.json: all entries of logs must be put with the
 // condition. Even a client with all rights must not overwrite an entry, or delete one of the operations log.
 func TestS3_BucketPolicy(t *testing.T) {
-	m, err := lab.StartMinIO(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.Kill() })
-	bucket, err := lab.CreateBucket(t.Context(), m.Endpoint, "my-lake")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, bucket := startLake(t)
 	policy := newBucketPolicy(t)
 	endpoint := policy.before(t, m.Endpoint)
 	b := &bucketServer{endpoint, topic(t)}

@@ -69,9 +69,9 @@ func (b *bucketServer) pipeline(t *testing.T, allowed []statement) *pipeline {
 	return configured(t, `url: "s3://my-lake/tables", s3: {endpoint: "`+b.endpoint+`", path_style: true}`, "brokers: ["+b.broker+"]", "}", env...)
 }
 
-// TestS3 runs a member and commands with deploy/rights/s3-policy.json, and with one statement less. Requests that the
-// policy does not allow must be denied: other prefixes, other buckets, and deletes where no member deletes.
-func TestS3(t *testing.T) {
+// startLake starts MinIO with the bucket of the policies.
+func startLake(t *testing.T) (*lab.MinIO, *lab.Bucket) {
+	t.Helper()
 	m, err := lab.StartMinIO(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -81,6 +81,13 @@ func TestS3(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m, bucket
+}
+
+// TestS3 runs a member and commands with deploy/rights/s3-policy.json, and with one statement less. Requests that the
+// policy does not allow must be denied: other prefixes, other buckets, and deletes where no member deletes.
+func TestS3(t *testing.T) {
+	m, bucket := startLake(t)
 	other, err := lab.CreateBucket(t.Context(), m.Endpoint, "other-lake")
 	if err != nil {
 		t.Fatal(err)

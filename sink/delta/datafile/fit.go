@@ -25,7 +25,7 @@ func fitAll(ctx context.Context, pieces []connector.Piece, o Options) (fitted []
 			fitted[i].Rows = fitted[i-1].Rows
 			continue
 		}
-		rows, err := protectedFit(o.Fit, p.Rows)
+		rows, err := o.Fit(p.Rows)
 		if err == nil {
 			batches, err = append(batches, rows), ctx.Err()
 		}
@@ -43,14 +43,4 @@ func fitAll(ctx context.Context, pieces []connector.Piece, o Options) (fitted []
 	o.Fit = nil
 	o.Progress = func(done int, encoded int64) { progress(done, encoded+size) }
 	return fitted, o, release, nil
-}
-
-// protectedFit turns a panic into an error, as encoders do.
-func protectedFit(fit func(arrow.RecordBatch) (arrow.RecordBatch, error), rows arrow.RecordBatch) (fitted arrow.RecordBatch, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = connector.Recovered("encode", r)
-		}
-	}()
-	return fit(rows)
 }
